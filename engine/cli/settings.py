@@ -1,0 +1,189 @@
+"""One configuration out of preset, file, environment and flags; later ones win.
+
+Every error names the key's path, and for an unknown key the nearest known one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine.config import Config
+
+__all__ = ["PRESETS", "SettingsError", "environment_name", "key_paths", "resolve"]
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # The paper to the letter: sequential, its main system message, none of our additions.
+    "paper": {
+        "search": {"workers": 1, "reasks": 0},
+        "prompts": {"system": "main", "device_facts": False, "language": "cuda"},
+        "sandbox": {"protocol": "paper"},
+    },
+}
+
+_METHODS: dict[str, dict[str, Any]] = {
+    "stark": {"policy": "stark", "windows": True},
+    "ma_only": {"policy": "best_of_k", "windows": False},
+}
+
+
+class SettingsError(Exception):
+    """The configuration is wrong; the message says where, and what would be right."""
+
+
+def resolve(
+    *,
+    preset: str | None,
+    file: Path | None,
+    environment: Mapping[str, str],
+    assignments: list[str],
+    flags: Mapping[str, Any],
+) -> Config:
+    """Merge all sources. ``flags`` maps key paths to values, None for flags not given.
+
+    Raises ``SettingsError``.
+    """
+    merged: dict[str, Any] = {}
+    if preset is not None:
+        if preset not in PRESETS:
+            raise SettingsError(f"unknown preset {preset!r}{_nearest(preset, PRESETS)}")
+        _merge(merged, PRESETS[preset])
+    if file is not None:
+        _merge(merged, _read_toml(file))
+    for path in key_paths():
+        value = environment.get(environment_name(path))
+        if value is not None:
+            _put(merged, path, _parse(value))
+    for assignment in assignments:
+        path, equals, value = assignment.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {assignment}: write KEY=VALUE")
+        _put(merged, path.strip(), _parse(value.strip()))
+    for path, given in flags.items():
+        if given is not None:
+            _put(merged, path, given)
+    _check_keys(merged, Config, "")
+    _apply_method(merged)
+    try:
+        config = msgspec.convert(merged, Config, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(_explain(str(error))) from error
+    _check_ranges(config)
+    return config
+
+
+def key_paths(struct: Any = Config, prefix: str = "") -> Iterator[str]:
+    """Every key's path, such as ``search.epsilon``."""
+    for field in msgspec.structs.fields(struct):
+        path = f"{prefix}{field.name}"
+        if _is_section(field.type):
+            yield from key_paths(field.type, f"{path}.")
+        else:
+            yield path
+
+
+def environment_name(path: str) -> str:
+    """``search.epsilon`` → ``ENGINE_SEARCH_EPSILON``."""
+    return "ENGINE_" + path.replace(".", "_").upper()
+
+
+def _is_section(type_: Any) -> bool:
+    return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: not TOML: {error}") from error
+
+
+def _parse(text: str) -> Any:
+    """A value as TOML would read it; what is no TOML value is a string."""
+    if text == "null":
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _put(into: dict[str, Any], path: str, value: Any) -> None:
+    *sections, name = path.split(".")
+    for section in sections:
+        into = into.setdefault(section, {})
+        if not isinstance(into, dict):
+            raise SettingsError(f"{path}: {section} is not a section")
+    into[name] = value
+
+
+def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
+    for key, value in other.items():
+        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _check_keys(data: Mapping[str, Any], struct: Any, prefix: str) -> None:
+    fields = {field.name: field for field in msgspec.structs.fields(struct)}
+    for key, value in data.items():
+        if key not in fields:
+            raise SettingsError(f"unknown key {prefix}{key}{_nearest(prefix + key, key_paths())}")
+        if _is_section(fields[key].type):
+            if not isinstance(value, Mapping):
+                raise SettingsError(f"{prefix}{key} is a section, not a value")
+            _check_keys(value, fields[key].type, f"{prefix}{key}.")
+
+
+def _nearest(name: str, known: Any) -> str:
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    if not close:
+        last = {path.rsplit(".", 1)[-1]: path for path in names}
+        close = difflib.get_close_matches(name.rsplit(".", 1)[-1], last, n=1, cutoff=0.4)
+        close = [last[match] for match in close]
+    return f" (did you mean {close[0]}?)" if close else f" (known: {', '.join(sorted(names))})"
+
+
+def _apply_method(merged: dict[str, Any]) -> None:
+    """A method is a policy and a team: it fills what was not set by name."""
+    search = merged.setdefault("search", {})
+    method = _METHODS.get(search.get("method", "stark"), {})
+    for key, value in method.items():
+        search.setdefault(key, value)
+
+
+def _explain(message: str) -> str:
+    """msgspec's "… - at `$.search.epsilon`" as "search.epsilon: …"."""
+    text, at, path = message.partition(" - at `$.")
+    return f"{path.rstrip('`')}: {text}" if at else message
+
+
+def _check_ranges(config: Config) -> None:
+    search, budget = config.search, config.budget
+    rules = {
+        "search.epsilon": (0 <= search.epsilon <= 1, "between 0 and 1"),
+        "search.workers": (1 <= search.workers <= 1024, "between 1 and 1024"),
+        "search.root_throttle": ((search.root_throttle or 1) >= 1, "at least 1, or null"),
+        "search.dead_branch": ((search.dead_branch or 0) >= 0, "at least 0, or null"),
+        "search.leaders": (search.leaders >= 0, "at least 0"),
+        "search.window_nodes": (search.window_nodes >= 2, "at least 2"),
+        "search.reasks": (search.reasks >= 0, "at least 0"),
+        "search.call_tries": (search.call_tries >= 1, "at least 1"),
+        "budget.attempts": (budget.attempts >= 1, "at least 1"),
+        "budget.usd": (budget.usd is None or budget.usd > 0, "above 0, or null"),
+        "budget.wall_s": (budget.wall_s is None or budget.wall_s > 0, "above 0, or null"),
+        "sandbox.compile_timeout_s": (config.sandbox.compile_timeout_s > 0, "above 0"),
+        "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
+    }
+    for path, (holds, wanted) in rules.items():
+        if not holds:
+            raise SettingsError(f"{path} must be {wanted}")

@@ -1,0 +1,106 @@
+"""The resolved configuration: what a run was told, all of it, as it goes into the log.
+
+Plain frozen structs; unknown fields are refused. Reading files, environment and flags
+is ``engine.cli.settings``'s job; the search reads these structs and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = ["Budget", "Config", "Prompts", "RoleConfig", "Sandbox", "Search", "config_from_log"]
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The policy and its parameters; defaults are the paper's. Null switches a rule off."""
+
+    method: Literal["stark", "ma_only"] = "stark"
+    policy: Literal["stark", "best_of_k"] = "stark"
+    workers: int = 1
+    seed: int = 0
+    epsilon: float = 0.3
+    root_throttle: int | None = 5
+    dead_branch: int | None = 3
+    leaf_bias: bool = True
+    leaders: int = 2
+    window_nodes: int = 5
+    window_sampling: Literal["keep_selected", "literal"] = "keep_selected"
+    windows: bool = True
+    """Off: every role sees the selected node and the root only."""
+    reasks: int = 2
+    """How often an unusable reply is asked again before its attempt is abandoned."""
+    call_tries: int = 6
+    """Tries of one call before the run pauses; delays double from ``retry_wait_ms``."""
+    retry_wait_ms: int = 1000
+    evaluation_tries: int = 3
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be used up. Null: no limit."""
+
+    attempts: int = 30
+    usd: float | None = None
+    wall_s: float | None = None
+    target_speedup: float | None = None
+    patience: int | None = None
+    """Stop after this many attempts in a row that brought no new best."""
+
+
+class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who answers for a role. ``model`` is ``client:name``, such as ``anthropic:…``."""
+
+    model: str = ""
+    temperature: float | None = None
+    effort: str | None = None
+    max_tokens: int = 16_000
+    timeout_s: float = 600.0
+
+
+class Roles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry a role; the temperatures are the paper's."""
+
+    plan: RoleConfig = RoleConfig(temperature=0.8)
+    code: RoleConfig = RoleConfig(temperature=0.1)
+    debug: RoleConfig = RoleConfig(temperature=0.1)
+
+
+class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What prompts hold. ``system``: one of three messages, or a new one each attempt."""
+
+    system: Literal["main", "alternate_1", "alternate_2", "rotate"] = "main"
+    device_facts: bool = True
+    language: Literal["cuda", "cpp", "triton"] = "cuda"
+
+
+class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where and how candidates are judged."""
+
+    device: str = "cpu"
+    protocol: Literal["strict", "kernelbench", "paper"] = "strict"
+    compile_timeout_s: float = 300.0
+    run_timeout_s: float = 120.0
+    compile_jobs: int | None = None
+    """Compilers side by side; null: one core is left to the timing."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything. ``model`` is the default for roles that name none."""
+
+    model: str = ""
+    search: Search = Search()
+    budget: Budget = Budget()
+    roles: Roles = Roles()
+    prompts: Prompts = Prompts()
+    sandbox: Sandbox = Sandbox()
+
+    def role(self, name: str) -> RoleConfig:
+        """The role's configuration with the default model filled in."""
+        role: RoleConfig = getattr(self.roles, name)
+        return role if role.model else msgspec.structs.replace(role, model=self.model)
+
+
+def config_from_log(data: dict[str, Any]) -> Config:
+    """The configuration in a ``RunStarted`` event."""
+    return msgspec.convert(data, Config)

@@ -1,0 +1,183 @@
+"""``evolve``: what an event changes. Total: any logged event folds, in log order."""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.config import config_from_log
+from engine.core.frontier import Frontier
+from engine.core.state import Attempt, Call, State
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    AttemptAbandoned,
+    BaselineMeasured,
+    BaselineRequested,
+    Body,
+    BudgetExhausted,
+    CapabilityLearned,
+    DeadlineReached,
+    EvaluationFaulted,
+    EvaluationFinished,
+    EvaluationRequested,
+    NodeSelected,
+    ReplyParsed,
+    ReplyRejected,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    StopRequested,
+    TaskRejected,
+)
+
+__all__ = ["evolve", "visit_key"]
+
+
+def evolve(state: State, body: Body) -> State:
+    """Fold one event into ``state`` and return it. ``meta`` events change nothing."""
+    if body.KIND == "meta":
+        return state
+    best = state.tree.best
+    if isinstance(body, RunStarted):
+        _start(state, body)
+    changed = state.tree.apply(body)
+    if changed is not None:
+        state.frontier.update(changed)
+        if changed.parent is not None:
+            state.frontier.update(state.tree[changed.parent])
+        state.mix(body.TYPE, changed.id, changed.status, changed.runtime_ms, changed.source_key)
+    else:
+        state.mix(body.TYPE)
+    _fold_run(state, body)
+    _fold_attempt(state, body)
+    if state.tree.best is not best:
+        state.last_improvement = state.attempts_ended
+    return state
+
+
+def _start(state: State, body: RunStarted) -> None:
+    state.started = body
+    state.config = config = config_from_log(body.config)
+    state.team = state.team_of(config)
+    state.frontier = Frontier(
+        state.tree,
+        root_throttle=config.search.root_throttle,
+        dead_branch=config.search.dead_branch,
+    )
+    state.spend.apply(body)
+    state.mix("config", msgspec.json.encode(body.config, order="sorted").decode(), body.seed)
+
+
+def _fold_run(state: State, body: Body) -> None:
+    match body:
+        case RunResumed():
+            _resume(state, body)
+        case StopRequested():
+            state.stop_requested = body.source
+        case DeadlineReached():
+            state.deadline = body.budget
+        case BaselineRequested():
+            state.baseline = "requested"
+        case BaselineMeasured():
+            state.baseline = "measured"
+        case TaskRejected():
+            state.baseline, state.baseline_reason = "rejected", body.reason
+        case CapabilityLearned():
+            state.refused.setdefault(body.model, set()).add(body.param)
+        case RunPaused():
+            state.paused = body.reason
+        case BudgetExhausted():
+            state.exhausted = body.budget
+        case RunStopped():
+            state.stopped, state.stop_reason = body.status, body.reason
+
+
+def _resume(state: State, body: RunResumed) -> None:
+    state.extra_attempts += body.extra_attempts
+    state.extra_usd_micros += body.extra_usd_micros
+    state.stop_requested = state.exhausted = state.deadline = state.paused = None
+    state.stopped, state.stop_reason = "", ""
+    if state.baseline in ("faulted", "rejected"):
+        state.baseline, state.baseline_faults = "none", 0
+    for attempt in state.attempts.values():
+        attempt.faults = 0
+        call = attempt.call
+        if call is not None:
+            call.failures = 0
+            if call.status in ("sent", "failed"):
+                # Sent and no reply in the log: it may or may not have been answered. A
+                # failed one gets another chance: whoever resumes may have mended the cause.
+                call.status = "in_doubt"
+
+
+def _fold_attempt(state: State, body: Body) -> None:
+    match body:
+        case NodeSelected():
+            _select(state, body)
+        case AgentCalled():
+            _call(state, body)
+        case AgentReplied():
+            state.spend.apply(body, model=state.models.pop(body.call, None))
+            _set_call(state, body.attempt, "replied")
+        case AgentFailed():
+            call = _set_call(state, body.attempt, "failed")
+            call.failure, call.failures = body, call.failures + 1
+        case ReplyRejected():
+            _set_call(state, body.attempt, "rejected")
+            state.attempts[body.attempt].rejection = body.reason
+        case ReplyParsed():
+            _set_call(state, body.attempt, "parsed")
+            attempt = state.attempts[body.attempt]
+            attempt.step += 1
+            attempt.rejection = None
+            attempt.source_sha256 = body.source_sha256 or attempt.source_sha256
+        case EvaluationRequested():
+            attempt = state.attempts[body.attempt]
+            attempt.evaluation, attempt.evaluation_faulted = body, False
+        case EvaluationFaulted(attempt=0):
+            state.baseline, state.baseline_reason = "faulted", body.message
+            state.baseline_faults += 1
+        case EvaluationFaulted():
+            attempt = state.attempts[body.attempt]
+            attempt.evaluation_faulted, attempt.faults = True, attempt.faults + 1
+        case EvaluationFinished() | AttemptAbandoned():
+            del state.attempts[body.attempt]
+            state.attempts_ended += 1
+
+
+def _select(state: State, body: NodeSelected) -> None:
+    state.attempts_started += 1
+    key = visit_key(state, body.node, repair=body.repair)
+    state.visits[key] = body.visit + 1
+    state.attempts[body.attempt] = Attempt(
+        id=body.attempt,
+        node=body.node,
+        repair=body.repair,
+        visit=body.visit,
+        roles=tuple(state.team.roles(repair=body.repair)),
+    )
+
+
+def _call(state: State, body: AgentCalled) -> None:
+    state.calls = max(state.calls, body.call)
+    state.models[body.call] = body.model
+    attempt = state.attempts[body.attempt]
+    failures = 0
+    if attempt.call is not None and attempt.call.body.call == body.call:
+        failures = attempt.call.failures
+    attempt.call = Call(body, failures=failures)
+
+
+def _set_call(state: State, attempt: int, status: str) -> Call:
+    call = state.attempts[attempt].call
+    assert call is not None, f"attempt {attempt} has no call"
+    call.status = status  # type: ignore[assignment]
+    return call
+
+
+def visit_key(state: State, node: int, *, repair: bool) -> tuple[bool, str]:
+    """Nodes with the same source share their visits."""
+    selected = state.tree[node]
+    return repair, selected.source_key or selected.source_sha256 or ""

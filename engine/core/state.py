@@ -1,0 +1,131 @@
+"""The search's state: everything that ``decide`` may look at, and nothing else.
+
+It is owned by one fold and mutated in place; ``evolve`` is the only writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from engine.config import Config
+from engine.core.frontier import Frontier
+from events.bodies import AgentCalled, AgentFailed, EvaluationRequested, RunStarted
+from projections.spend import Spend
+from projections.tree import Tree
+
+__all__ = ["Attempt", "Call", "State", "Team", "TeamOf"]
+
+
+class Team(Protocol):
+    """Who works on an attempt, and what each role sees of the tree. Pure."""
+
+    def roles(self, *, repair: bool) -> Sequence[str]:
+        """The roles that make one candidate, in order."""
+        ...
+
+    @property
+    def repairs(self) -> bool:
+        """Whether a failing node goes to a debug role."""
+        ...
+
+    def pool(self, role: str, tree: Tree, node: int) -> list[int]:
+        """The context window before it is capped: distinct, ``node`` first, then the root."""
+        ...
+
+
+TeamOf = Callable[[Config], Team]
+
+
+class Call(msgspec.Struct):
+    """The newest try of the call that an attempt waits for."""
+
+    body: AgentCalled
+    status: Literal["sent", "replied", "parsed", "rejected", "failed", "in_doubt"] = "sent"
+    failure: AgentFailed | None = None
+    failures: int = 0
+    """Failed tries since the run was last started or resumed."""
+
+
+class Attempt(msgspec.Struct, kw_only=True):
+    """An attempt in flight. ``step`` indexes into ``roles``; past its end it is evaluated."""
+
+    id: int
+    node: int
+    repair: bool
+    visit: int
+    roles: tuple[str, ...]
+    step: int = 0
+    call: Call | None = None
+    source_sha256: str | None = None
+    evaluation: EvaluationRequested | None = None
+    evaluation_faulted: bool = False
+    faults: int = 0
+    rejection: str | None = None
+    """Why the last reply of the present step was unusable."""
+
+
+class State:
+    """One run, as the core sees it."""
+
+    def __init__(self, team_of: TeamOf) -> None:
+        self.team_of = team_of
+        self.started: RunStarted | None = None
+        self.config = Config()
+        self.team: Team
+        self.tree = Tree()
+        self.frontier = Frontier(self.tree, root_throttle=None, dead_branch=None)
+        self.spend = Spend()
+        self.attempts: dict[int, Attempt] = {}
+        self.attempts_started = 0
+        self.attempts_ended = 0
+        self.last_improvement = 0
+        """``attempts_ended`` when the best last changed."""
+        self.calls = 0
+        self.models: dict[int, str] = {}
+        """Call number → configured model, of calls in flight."""
+        self.visits: dict[tuple[bool, str], int] = {}
+        self.refused: dict[str, set[str]] = {}
+        self.baseline: Literal["none", "requested", "faulted", "measured", "rejected"] = "none"
+        self.baseline_reason = ""
+        self.baseline_faults = 0
+        self.extra_attempts = 0
+        self.extra_usd_micros = 0
+        self.stop_requested: str | None = None
+        self.exhausted: str | None = None
+        self.deadline: str | None = None
+        self.paused: str | None = None
+        self.stopped: Literal["", "finished", "exhausted", "interrupted", "failed"] = ""
+        self.stop_reason = ""
+        self._digest = b"digest-1"
+
+    @property
+    def seed(self) -> int:
+        return self.config.search.seed
+
+    @property
+    def attempts_allowed(self) -> int:
+        return self.config.budget.attempts + self.extra_attempts
+
+    @property
+    def usd_micros_allowed(self) -> int | None:
+        usd = self.config.budget.usd
+        return None if usd is None else round(usd * 1_000_000) + self.extra_usd_micros
+
+    @property
+    def over(self) -> bool:
+        """Nothing more happens until somebody resumes the run."""
+        return bool(self.stopped or self.paused)
+
+    @property
+    def digest(self) -> str:
+        """A rolling hash of what the fold made of every event so far."""
+        return "v1:" + self._digest.hex()[:32]
+
+    def mix(self, *facts: object) -> None:
+        """Roll facts that the fold derived into the digest."""
+        line = msgspec.json.encode(facts)
+        self._digest = hashlib.sha256(self._digest + line).digest()

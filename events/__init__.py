@@ -1,0 +1,1 @@
+"""Event types, their codec, and the append-only SQLite log that holds them."""

@@ -1,0 +1,157 @@
+"""Opening the file: recognise it, choose safe settings, and deny what must not happen.
+
+A log has exactly one read-write connection, in one process (``events.lock``); SQLite
+before 3.51.3 can lose writes when two connections write or checkpoint one WAL file.
+Readers open it read-only while it is written.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from importlib import resources
+from pathlib import Path
+
+from events.errors import LogUnreadable, NewerFormat, NotALog
+
+__all__ = ["APPLICATION_ID", "FORMAT", "connect_read_only", "connect_read_write"]
+
+APPLICATION_ID = 0x5354524B  # "STRK"
+FORMAT = 1
+
+_NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "fuse.sshfs"}
+
+_WRITER_MAY = {
+    sqlite3.SQLITE_INSERT,
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_TRANSACTION,
+    sqlite3.SQLITE_FUNCTION,
+}
+
+
+def connect_read_write(path: Path) -> sqlite3.Connection:
+    """Open or create the log for its one writer. Raises ``LogUnreadable`` and its kin."""
+    _refuse_network_filesystem(path)
+    fresh = not path.exists() or path.stat().st_size == 0
+    connection = _open(f"{path.absolute().as_uri()}?mode=rwc", path)
+    try:
+        if fresh:
+            # In this order: a kill between two statements leaves either an empty file or
+            # a whole schema, never a half-made log.
+            connection.execute("PRAGMA page_size=8192")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            schema = resources.files("events").joinpath("schema.sql").read_text()
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {schema}"
+                f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT}; COMMIT;"
+            )
+        else:
+            _recognise(connection, path)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA cell_size_check=ON")
+        connection.set_authorizer(_writer_authorizer)
+    except sqlite3.Error as error:
+        connection.close()
+        raise LogUnreadable(f"{path}: {error}") from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """Open an existing log for reading, also while it is written.
+
+    Raises ``LogUnreadable``, ``NotALog`` or ``NewerFormat``.
+    """
+    if not path.is_file():
+        raise LogUnreadable(f"{path}: no such log")
+    # In a directory that can't be written a reader can't create the -shm file that WAL
+    # needs; a log that was closed cleanly has no -wal and is safe to read as immutable.
+    immutable = not os.access(path.parent, os.W_OK) and not _beside(path, "-wal").exists()
+    connection = _open(
+        f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}", path
+    )
+    try:
+        _recognise(connection, path)
+        connection.set_authorizer(_reader_authorizer)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open(uri: str, path: Path) -> sqlite3.Connection:
+    try:
+        return sqlite3.connect(
+            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
+        )
+    except sqlite3.Error as error:
+        raise LogUnreadable(f"{path}: {error}") from error
+
+
+def _recognise(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+        (format_,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error as error:
+        if "not a database" in str(error):
+            raise NotALog(f"{path}: not an engine log (not a SQLite file)") from error
+        raise LogUnreadable(f"{path}: {error}") from error
+    if application_id != APPLICATION_ID:
+        raise NotALog(f"{path}: a SQLite file, but not an engine log")
+    if format_ > FORMAT:
+        raise NewerFormat(
+            f"{path}: log format {format_}, this engine reads up to {FORMAT}: update engine"
+        )
+
+
+def _refuse_network_filesystem(path: Path) -> None:
+    """WAL and flock are unsafe over a network: refuse rather than corrupt."""
+    kind = _filesystem(path.absolute().parent)
+    if kind in _NETWORK_FILESYSTEMS:
+        raise LogUnreadable(
+            f"{path}: on a {kind} file system, where SQLite's locks can't be trusted;"
+            " put the log on a local disk"
+        )
+
+
+def _filesystem(directory: Path) -> str:
+    best, kind = "", ""
+    try:
+        lines = Path("/proc/self/mounts").read_text().splitlines()
+    except OSError:
+        return kind
+    for line in lines:
+        _, mount, filesystem, *_ = line.split(" ")
+        inside = directory.is_relative_to(mount.replace("\\040", " "))
+        if inside and len(mount) >= len(best):
+            best, kind = mount, filesystem
+    return kind
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _writer_authorizer(action: int, *_: str | None) -> int:
+    return sqlite3.SQLITE_OK if action in _WRITER_MAY else sqlite3.SQLITE_DENY
+
+
+def _reader_authorizer(action: int, name: str | None, *_: str | None) -> int:
+    """mode=ro alone lets a statement attach, and write, another file."""
+    if action in (
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+        sqlite3.SQLITE_TRANSACTION,
+    ):
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_PRAGMA and name in ("integrity_check", "quick_check", "table_info"):
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY

@@ -1,0 +1,90 @@
+"""The envelope around a body, the blob beside it, and the hash that chains them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from events.bodies import Body, Kind
+
+__all__ = ["Blob", "Event", "chain_hash", "genesis_hash", "sha256_hex"]
+
+_DOMAIN = b"stark-log-1"
+
+
+def sha256_hex(data: bytes) -> str:
+    """The name of a blob: lower-case hex of its uncompressed content's sha256."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class Blob(msgspec.Struct, frozen=True):
+    """A text that an event refers to. ``name`` says what it is to that event."""
+
+    name: str
+    data: bytes
+
+    @classmethod
+    def text(cls, name: str, text: str) -> Blob:
+        # A lone surrogate (a model can emit one) must not make a reply unstorable.
+        return cls(name, text.encode("utf-8", "surrogatepass"))
+
+    @property
+    def sha256(self) -> str:
+        return sha256_hex(self.data)
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the log, decoded.
+
+    ``seq`` counts in the file, ``run_seq`` in the run, both from 1 without gaps.
+    ``epoch`` rises with each writer that opened the file.
+    """
+
+    seq: int
+    run_id: int
+    run_seq: int
+    epoch: int
+    kind: Kind
+    ts_us: int
+    body: Body
+    hash: bytes
+    blobs: tuple[str, ...] = ()
+
+    @property
+    def type(self) -> str:
+        return self.body.TYPE
+
+
+def genesis_hash(run_uid: str) -> bytes:
+    """What the first event of a run chains from: it binds the chain to the run's identity."""
+    return hashlib.sha256(_DOMAIN + b"\0" + run_uid.encode()).digest()
+
+
+def chain_hash(
+    previous: bytes,
+    *,
+    run_seq: int,
+    epoch: int,
+    kind: str,
+    type_: str,
+    ver: int,
+    ts_us: int,
+    body: bytes,
+    blobs: Sequence[str],
+) -> bytes:
+    """sha256 over the previous hash, length-prefixed header fields, body, and blob names.
+
+    The file's ``seq`` is left out, so that a run keeps its chain when it is copied into
+    another file.
+    """
+    digest = hashlib.sha256(_DOMAIN)
+    digest.update(previous)
+    header: Iterable[object] = (run_seq, epoch, kind, type_, ver, ts_us, len(blobs))
+    for field in (*(str(value).encode() for value in header), body):
+        digest.update(len(field).to_bytes(8, "big"))
+        digest.update(field)
+    for sha in blobs:
+        digest.update(bytes.fromhex(sha))
+    return digest.digest()

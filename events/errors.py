@@ -1,0 +1,66 @@
+"""The log's error tree.
+
+LogError
+├── LogUnreadable      not a file we can read, or not SQLite
+│   ├── NotALog        SQLite, but somebody else's
+│   └── NewerFormat    a log from a newer version of this program
+├── LogInUse           another process has it open for writing
+├── LogDamaged         the content contradicts itself (chain, gaps, missing blobs)
+├── WriterFailed       an append could not be made durable; the writer takes no more
+├── RunUnknown         no such run in this log
+└── BodyInvalid        an event body that can't be encoded or decoded faithfully
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BodyInvalid",
+    "LogDamaged",
+    "LogError",
+    "LogInUse",
+    "LogUnreadable",
+    "NewerFormat",
+    "NotALog",
+    "RunUnknown",
+    "WriterFailed",
+]
+
+
+class LogError(Exception):
+    """Base of everything that the log raises; the message is for the user."""
+
+
+class LogUnreadable(LogError):
+    pass
+
+
+class NotALog(LogUnreadable):
+    pass
+
+
+class NewerFormat(LogUnreadable):
+    pass
+
+
+class LogInUse(LogError):
+    """``pid`` holds the writer's lock (None if it can't be told)."""
+
+    def __init__(self, message: str, pid: int | None) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class LogDamaged(LogError):
+    pass
+
+
+class WriterFailed(LogError):
+    pass
+
+
+class RunUnknown(LogError):
+    pass
+
+
+class BodyInvalid(LogError):
+    pass

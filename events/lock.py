@@ -1,0 +1,65 @@
+"""One writer a log: an advisory lock on ``LOG.lock`` that a kill releases.
+
+The lock file is never removed (removing it would let two processes lock two different
+files of one name); it holds the pid of the last holder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from events.errors import LogInUse, LogUnreadable
+
+__all__ = ["WriterLock", "holder"]
+
+
+class WriterLock:
+    """Held from construction to ``release``. Raises ``LogInUse`` naming the holder's pid."""
+
+    def __init__(self, log: Path) -> None:
+        path = _lock_path(log)
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise LogUnreadable(f"{path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = _pid_in(self._fd)
+            os.close(self._fd)
+            who = f"process {pid}" if pid else "another process"
+            raise LogInUse(f"{log}: {who} is writing this log", pid) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def holder(log: Path) -> int | None:
+    """The pid of the process that writes ``log`` now, None if nobody does."""
+    try:
+        fd = os.open(_lock_path(log), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+        return _pid_in(fd)
+    finally:
+        os.close(fd)
+
+
+def _pid_in(fd: int) -> int | None:
+    text = os.pread(fd, 32, 0).decode(errors="replace").strip()
+    return int(text) if text.isdigit() else None
+
+
+def _lock_path(log: Path) -> Path:
+    return log.with_name(log.name + ".lock")

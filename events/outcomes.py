@@ -1,0 +1,93 @@
+"""What became of a candidate: one tagged union, closed, without infinities.
+
+A failing kernel is an outcome, never an exception, and a failed node's score is
+"it failed", never a float infinity: JSON has none, and msgspec would write ``null``.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+__all__ = [
+    "Cheated",
+    "CompileFailed",
+    "Correct",
+    "Crashed",
+    "NoCandidate",
+    "Outcome",
+    "TimedOut",
+    "WrongResult",
+    "is_failure",
+]
+
+
+class _Outcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Common shape. ``reason`` is one line for people and agents; logs are blobs."""
+
+    reason: str = ""
+
+
+class CompileFailed(_Outcome, frozen=True, kw_only=True, tag="compile_failed"):
+    """The candidate did not import, or one of its extensions did not build."""
+
+
+class Crashed(_Outcome, frozen=True, kw_only=True, tag="crashed"):
+    """It raised, or its process died (``signal`` is the number, when one killed it)."""
+
+    signal: int | None = None
+
+
+class TimedOut(_Outcome, frozen=True, kw_only=True, tag="timed_out"):
+    """It ran past ``limit_s`` seconds of wall clock in ``stage``."""
+
+    stage: str
+    limit_s: float
+
+
+class WrongResult(_Outcome, frozen=True, kw_only=True, tag="wrong_result"):
+    """An output differs from the reference. Errors are null where they are not finite."""
+
+    trial: int | None = None
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+
+
+class Cheated(_Outcome, frozen=True, kw_only=True, tag="cheated"):
+    """It tried to look faster, or right, without being so."""
+
+
+class NoCandidate(_Outcome, frozen=True, kw_only=True, tag="no_candidate"):
+    """The file holds no ``ModelNew``. Occurs in ``engine eval`` only."""
+
+
+class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
+    """It agrees with the reference, and was timed in pairs against it.
+
+    ``ratio`` is the median of the paired ratios candidate / baseline, with its 95 %
+    interval ``ratio_low``..``ratio_high``; ``candidate_ms`` and ``baseline_ms`` are
+    what this evaluation's clock read. ``runtime_ms`` is the node's score: the root's
+    runtime times ``ratio``, so that scores taken hours apart stay comparable.
+    ``speedup`` is 1 / ``ratio``.
+    """
+
+    runtime_ms: float
+    speedup: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    pairs: int
+    candidate_ms: float
+    baseline_ms: float
+    max_abs_error: float | None = None
+
+
+Outcome: TypeAlias = (
+    CompileFailed | Crashed | TimedOut | WrongResult | Cheated | NoCandidate | Correct
+)
+
+
+def is_failure(outcome: Outcome) -> bool:
+    """Whether the debug agent, not the planner, gets this node next."""
+    return not isinstance(outcome, Correct)

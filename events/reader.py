@@ -1,0 +1,145 @@
+"""Reading a log: runs, events in order, blobs by name; also while it is written."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from events.bodies import Kind
+from events.codec import decode_body
+from events.connect import connect_read_only
+from events.envelope import Event, sha256_hex
+from events.errors import LogDamaged, LogUnreadable, RunUnknown
+
+__all__ = ["LogReader", "RunRow", "read_blob"]
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as the file lists it. A fork shares its parent's events up to ``parent_seq``."""
+
+    run_id: int
+    uid: str
+    created_us: int
+    parent_run_id: int | None
+    parent_seq: int | None
+
+
+class LogReader:
+    """A read-only view of a log. Use as a context manager.
+
+    Raises ``LogUnreadable``, ``NotALog`` or ``NewerFormat`` when opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.connection = connect_read_only(path)
+
+    def __enter__(self) -> LogReader:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.connection.close()
+
+    def runs(self) -> list[RunRow]:
+        rows = self._rows("SELECT * FROM runs ORDER BY run_id")
+        return [
+            RunRow(run_id=a, uid=b, created_us=c, parent_run_id=d, parent_seq=e)
+            for a, b, c, d, e in rows
+        ]
+
+    def find_run(self, name: str | None) -> RunRow:
+        """The run that ``name`` (id, uid or the start of a uid) means; None: the only one.
+
+        Raises ``RunUnknown``, which lists what there is.
+        """
+        runs = self.runs()
+        if name is None:
+            found = runs
+        else:
+            found = [run for run in runs if name == str(run.run_id) or name == run.uid]
+            found = found or [run for run in runs if run.uid.startswith(name)]
+        if len(found) == 1:
+            return found[0]
+        listed = ", ".join(f"{self.path.name}#{run.run_id}" for run in runs) or "none"
+        what = f"no single run {name!r}" if name else f"holds {len(runs)} runs, name one"
+        raise RunUnknown(f"{self.path}: {what} (runs: {listed})")
+
+    def events(self, run_id: int, *, after: int = 0, upto: int | None = None) -> Iterator[Event]:
+        """The run's events with ``after`` < run_seq ≤ ``upto``, a fork's shared prefix included.
+
+        Raises ``BodyInvalid``, ``NewerFormat`` or ``LogDamaged``.
+        """
+        run = self._run(run_id)
+        if run.parent_run_id is not None:
+            assert run.parent_seq is not None
+            shared = run.parent_seq if upto is None else min(upto, run.parent_seq)
+            yield from self.events(run.parent_run_id, after=after, upto=shared)
+        limit = 2**62 if upto is None else upto
+        for row in self._rows(
+            "SELECT seq, run_id, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
+            " WHERE run_id = ? AND run_seq > ? AND run_seq <= ? ORDER BY run_seq",
+            (run_id, after, limit),
+        ):
+            yield self._event(*row)
+
+    def blob(self, sha256: str) -> bytes:
+        """The content of a blob. Raises ``LogDamaged`` when it is missing or altered."""
+        row = self.connection.execute(
+            "SELECT codec, data FROM blobs WHERE sha256 = ?", (sha256,)
+        ).fetchone()
+        if row is None:
+            raise LogDamaged(f"{self.path}: blob {sha256[:12]} is missing")
+        return read_blob(sha256, *row)
+
+    def text(self, sha256: str | None) -> str:
+        """A blob as text; the empty string for None."""
+        return "" if sha256 is None else self.blob(sha256).decode("utf-8", "surrogatepass")
+
+    def blob_names(self, seq: int) -> list[tuple[str, str]]:
+        """(name, sha256) of an event's blobs, in order."""
+        return list(
+            self._rows("SELECT name, sha256 FROM event_blobs WHERE seq = ? ORDER BY pos", (seq,))
+        )
+
+    def _run(self, run_id: int) -> RunRow:
+        for run in self.runs():
+            if run.run_id == run_id:
+                return run
+        raise RunUnknown(f"{self.path}: no run {run_id}")
+
+    def _event(
+        self, seq: int, run_id: int, run_seq: int, epoch: int, kind: Kind, type_: str, ver: int,
+        ts_us: int, body: str, hash_: bytes,
+    ) -> Event:  # fmt: skip
+        return Event(
+            seq=seq, run_id=run_id, run_seq=run_seq, epoch=epoch, kind=kind, ts_us=ts_us,
+            body=decode_body(type_, ver, body.encode()), hash=hash_,
+            blobs=tuple(sha for _, sha in self.blob_names(seq)),
+        )  # fmt: skip
+
+    def _rows(self, sql: str, values: tuple[object, ...] = ()) -> Iterator[tuple]:  # type: ignore[type-arg]
+        try:
+            yield from self.connection.execute(sql, values)
+        except sqlite3.Error as error:
+            raise LogUnreadable(f"{self.path}: {error}") from error
+
+
+def read_blob(sha256: str, codec: str, data: bytes) -> bytes:
+    """Unpack a stored blob and check it against its name. Raises ``LogDamaged``."""
+    try:
+        content = zlib.decompress(data) if codec == "zlib" else data
+    except zlib.error as error:
+        raise LogDamaged(f"blob {sha256[:12]} can't be unpacked: {error}") from error
+    if codec not in ("zlib", "raw") or sha256_hex(content) != sha256:
+        raise LogDamaged(f"blob {sha256[:12]} is not what its name says")
+    return content

@@ -1,0 +1,30 @@
+"""Old bodies to new shapes, one version at a time, as raw dicts before they are decoded.
+
+A body that changes keeps its old log readable by an entry here:
+``UPCASTERS[("NodeSelected", 1)] = to_2`` where ``to_2`` takes a version 1 dict and
+returns a version 2 dict. A released format also keeps a recorded log in
+``tests/histories``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from events.bodies import BODIES
+from events.errors import BodyInvalid
+
+__all__ = ["UPCASTERS", "upcast"]
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+UPCASTERS: dict[tuple[str, int], Upcaster] = {}
+
+
+def upcast(type_: str, ver: int, raw: dict[str, Any]) -> dict[str, Any]:
+    """Bring ``raw`` from ``ver`` to the present version. Raises ``BodyInvalid`` at a gap."""
+    for step in range(ver, BODIES[type_].VER):
+        if (type_, step) not in UPCASTERS:
+            raise BodyInvalid(f"{type_} version {step} has no upcaster")
+        raw = UPCASTERS[(type_, step)](raw)
+    return raw

@@ -1,0 +1,163 @@
+"""Is this log what was written? Recomputes every chain and every blob.
+
+Finds altered, missing and inserted rows. It can't find that the newest events of a run
+were cut off together with everything after them: nothing in the file would know.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import msgspec
+
+from events.codec import decode_body
+from events.envelope import chain_hash, genesis_hash
+from events.errors import LogError
+from events.reader import LogReader, RunRow, read_blob
+
+__all__ = ["LogCheck", "Problem", "verify_log"]
+
+_GUARDS = {
+    f"{table}_{action}"
+    for table in ("runs", "blobs", "event_blobs")
+    for action in ("insert", "update", "delete")
+} | {"events_insert_seq", "events_insert_run_seq", "events_insert_epoch", "events_update",
+     "events_delete"}  # fmt: skip
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not as written. ``seq`` is the event's position in the file."""
+
+    what: str
+    run_id: int | None = None
+    seq: int | None = None
+
+
+class LogCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole check; a log is intact when ``problems`` is empty."""
+
+    runs: int
+    events: int
+    blobs: int
+    head: dict[str, str]
+    """Each run's uid → the hash of its newest event, to compare with a copy elsewhere."""
+    problems: list[Problem]
+
+
+def verify_log(reader: LogReader) -> LogCheck:
+    """Check structure, sequence, chains, bodies and blobs. Reads the whole file."""
+    connection = reader.connection
+    problems: list[Problem] = []
+    try:
+        problems += _structure(connection)
+        runs = reader.runs()
+        heads: dict[str, str] = {}
+        for run in runs:
+            head, found = _run(connection, run, heads, runs)
+            heads[run.uid] = head
+            problems += found
+        problems += _file_sequence(connection)
+        problems += _blobs(connection)
+        events = connection.execute("SELECT count(*) FROM events").fetchone()[0]
+        blobs = connection.execute("SELECT count(*) FROM blobs").fetchone()[0]
+    except (sqlite3.Error, LogError, ValueError, TypeError) as error:
+        problems.append(Problem(what=f"the file can't be read on: {error}"))
+        return LogCheck(runs=0, events=0, blobs=0, head={}, problems=problems)
+    return LogCheck(runs=len(runs), events=events, blobs=blobs, head=heads, problems=problems)
+
+
+def _structure(connection: sqlite3.Connection) -> Iterator[Problem]:
+    for (line,) in connection.execute("PRAGMA integrity_check(20)"):
+        if line != "ok":
+            yield Problem(what=f"SQLite: {line}")
+    triggers = {
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='trigger'")
+    }
+    for name in sorted(_GUARDS - triggers):
+        yield Problem(what=f"the append-only guard {name} was removed")
+
+
+def _run(
+    connection: sqlite3.Connection, run: RunRow, heads: dict[str, str], runs: list[RunRow]
+) -> tuple[str, list[Problem]]:
+    """Walk one run's chain; the hash of its newest event, and what is wrong."""
+    problems: list[Problem] = []
+    expected, previous = 1, genesis_hash(run.uid)
+    if run.parent_run_id is not None:
+        fork = _fork_point(connection, run, runs)
+        if fork is None:
+            what = f"the event it was forked from ({run.parent_seq}) is missing"
+            return "", [Problem(run_id=run.run_id, what=what)]
+        expected, previous = (run.parent_seq or 0) + 1, fork
+    names: dict[int, list[str]] = {}
+    for seq, sha in connection.execute(
+        "SELECT b.seq, b.sha256 FROM event_blobs b JOIN events e USING (seq) WHERE e.run_id = ?"
+        " ORDER BY b.seq, b.pos",
+        (run.run_id,),
+    ):
+        names.setdefault(seq, []).append(sha)
+    for seq, run_seq, epoch, kind, type_, ver, ts_us, body, stored in connection.execute(
+        "SELECT seq, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
+        " WHERE run_id = ? ORDER BY run_seq",
+        (run.run_id,),
+    ):
+        at = {"run_id": run.run_id, "seq": seq}
+        if run_seq != expected:
+            problems.append(
+                Problem(**at, what=f"event {expected} of the run is missing (next is {run_seq})")
+            )
+        computed = chain_hash(
+            previous, run_seq=run_seq, epoch=epoch, kind=kind, type_=type_, ver=ver,
+            ts_us=ts_us, body=body.encode(), blobs=names.get(seq, []),
+        )  # fmt: skip
+        if computed != stored:
+            problems.append(Problem(**at, what=f"{type_}: the hash does not match the content"))
+        try:
+            if kind != decode_body(type_, ver, body.encode()).KIND:
+                problems.append(Problem(**at, what=f"{type_} is not of kind {kind!r}"))
+        except LogError as error:
+            problems.append(Problem(**at, what=str(error)))
+        # Go on from what is stored: one altered event is one problem, not a cascade.
+        expected, previous = run_seq + 1, stored
+    return previous.hex(), problems
+
+
+def _fork_point(connection: sqlite3.Connection, run: RunRow, runs: list[RunRow]) -> bytes | None:
+    by_id = {row.run_id: row for row in runs}
+    parent, seq = run.parent_run_id, run.parent_seq
+    while parent is not None:
+        row = connection.execute(
+            "SELECT hash FROM events WHERE run_id = ? AND run_seq = ?", (parent, seq)
+        ).fetchone()
+        if row is not None:
+            return bytes(row[0])
+        parent = by_id[parent].parent_run_id if parent in by_id else None
+    return None
+
+
+def _file_sequence(connection: sqlite3.Connection) -> Iterator[Problem]:
+    low, high, count = connection.execute(
+        "SELECT coalesce(min(seq), 1), coalesce(max(seq), 0), count(*) FROM events"
+    ).fetchone()
+    if low != 1 or high != count:
+        yield Problem(what=f"the file's sequence has gaps: {count} events from {low} to {high}")
+    for (seq,) in connection.execute(
+        "SELECT seq FROM (SELECT seq, epoch, lag(epoch) OVER (ORDER BY seq) AS before FROM events)"
+        " WHERE epoch < before"
+    ):
+        yield Problem(seq=seq, what="written by an older writer after a newer one")
+
+
+def _blobs(connection: sqlite3.Connection) -> Iterator[Problem]:
+    for seq, sha in connection.execute(
+        "SELECT seq, sha256 FROM event_blobs WHERE sha256 NOT IN (SELECT sha256 FROM blobs)"
+    ):
+        yield Problem(seq=seq, what=f"blob {sha[:12]} is missing")
+    for sha, codec, size, data in connection.execute("SELECT sha256, codec, size, data FROM blobs"):
+        try:
+            if len(read_blob(sha, codec, data)) != size:
+                yield Problem(what=f"blob {sha[:12]} is not of its stated size")
+        except LogError as error:
+            yield Problem(what=str(error))

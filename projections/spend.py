@@ -1,0 +1,70 @@
+"""What the run has used up: tokens and money by role. Money is an integer of usd_micros."""
+
+from __future__ import annotations
+
+import msgspec
+
+from events.bodies import AgentReplied, Body, Price, RunStarted, Usage
+
+__all__ = ["RoleSpend", "Spend", "cost_usd_micros"]
+
+
+def cost_usd_micros(usage: Usage, price: Price) -> int:
+    """The cost of one call, rounded up to a whole usd_micro."""
+    total = (
+        usage.input_tokens * price.input_usd_micros_per_mtok
+        + usage.output_tokens * price.output_usd_micros_per_mtok
+        + usage.cache_read_tokens * price.cache_read_usd_micros_per_mtok
+        + usage.cache_write_tokens * price.cache_write_usd_micros_per_mtok
+    )
+    return -(-total // 1_000_000)
+
+
+class RoleSpend(msgspec.Struct):
+    """Sums for one role. ``unpriced_calls`` have no price and count nothing in money."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd_micros: int = 0
+    unpriced_calls: int = 0
+
+
+class Spend:
+    """A fold that owns mutable state. ``input_tokens`` counts cached ones too."""
+
+    def __init__(self) -> None:
+        self.roles: dict[str, RoleSpend] = {}
+        self._prices: dict[str, Price] = {}
+
+    def apply(self, body: Body, *, model: str | None = None) -> None:
+        """Fold one event; ``model`` is the configured model of the call that replied."""
+        match body:
+            case RunStarted():
+                self._prices = body.prices
+            case AgentReplied():
+                self._reply(body, model or body.served_by)
+
+    def _reply(self, body: AgentReplied, model: str) -> None:
+        role = self.roles.setdefault(body.role, RoleSpend())
+        usage = body.usage
+        role.calls += 1
+        role.input_tokens += usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        role.output_tokens += usage.output_tokens
+        price = self._prices.get(model)
+        if price is not None:
+            role.usd_micros += cost_usd_micros(usage, price)
+        elif not body.canned:
+            role.unpriced_calls += 1
+
+    @property
+    def total(self) -> RoleSpend:
+        """The sums over all roles."""
+        total = RoleSpend()
+        for role in self.roles.values():
+            total.calls += role.calls
+            total.input_tokens += role.input_tokens
+            total.output_tokens += role.output_tokens
+            total.usd_micros += role.usd_micros
+            total.unpriced_calls += role.unpriced_calls
+        return total

@@ -1,0 +1,185 @@
+"""The search tree: every attempt as a node below the node that it was made from.
+
+A fold that owns mutable state: copying the tree for each event would be quadratic. The
+search itself runs on this projection, so that what is shown is what was searched.
+
+A node's id is its attempt's number; the root is 0 and holds the reference module. An
+attempt is its parent's child from its selection on; an abandoned one leaves no child.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from events.bodies import (
+    AttemptAbandoned,
+    BaselineMeasured,
+    Body,
+    EvaluationFinished,
+    EvaluationRequested,
+    NodeSelected,
+    ReplyParsed,
+    RunStarted,
+)
+from events.outcomes import Correct, Outcome
+
+__all__ = ["ROOT", "Node", "Tree", "fold_tree"]
+
+ROOT = 0
+
+
+class Node(msgspec.Struct, kw_only=True):
+    """One attempt. ``children`` holds evaluated ones and those in flight, ascending."""
+
+    id: int
+    parent: int | None
+    repair: bool = False
+    status: Literal["expanding", "evaluated", "abandoned"] = "expanding"
+    children: list[int] = []
+    evaluated_children: int = 0
+    failed_children: int = 0
+    source_sha256: str | None = None
+    source_key: str | None = None
+    advice_sha256: str | None = None
+    annotated_sha256: str | None = None
+    explanation_sha256: str | None = None
+    compile_log_sha256: str | None = None
+    run_log_sha256: str | None = None
+    outcome: Outcome | None = None
+    runtime_ms: float | None = None
+    """The score, lower is better; None while unknown and for every failure."""
+    reason: str = ""
+    """Why the attempt was abandoned."""
+
+    @property
+    def evaluated(self) -> bool:
+        return self.status == "evaluated"
+
+    @property
+    def failed(self) -> bool:
+        """HasBug: evaluated, and not correct."""
+        return self.evaluated and self.runtime_ms is None
+
+    @property
+    def expansions(self) -> int:
+        """Attempts from this node that are in flight."""
+        return len(self.children) - self.evaluated_children
+
+
+class Tree:
+    """All nodes by id, and the correct ones by runtime."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, Node] = {}
+        self._ranking: list[tuple[float, int]] = []
+
+    def __getitem__(self, node: int) -> Node:
+        return self.nodes[node]
+
+    @property
+    def root(self) -> Node:
+        return self.nodes[ROOT]
+
+    @property
+    def best(self) -> Node | None:
+        """The fastest correct node other than the root; of equals, the oldest."""
+        return self.nodes[self._ranking[0][1]] if self._ranking else None
+
+    def leaderboard(self) -> Iterator[Node]:
+        """Correct nodes without the root, fastest first; of equals, the oldest first."""
+        return (self.nodes[node] for _, node in self._ranking)
+
+    def evaluated_children(self, node: int) -> list[int]:
+        return [child for child in self.nodes[node].children if self.nodes[child].evaluated]
+
+    def siblings(self, node: int) -> list[int]:
+        """Evaluated nodes with the same parent, without ``node``; the root has none."""
+        parent = self.nodes[node].parent
+        if parent is None:
+            return []
+        return [other for other in self.evaluated_children(parent) if other != node]
+
+    def is_within(self, node: int, ancestor: int) -> bool:
+        """Whether ``node`` is ``ancestor`` or below it."""
+        at: int | None = node
+        # Ids grow downwards, so the walk may stop as soon as it has passed the ancestor.
+        while at is not None and at >= ancestor:
+            if at == ancestor:
+                return True
+            at = self.nodes[at].parent
+        return False
+
+    # -- folding ------------------------------------------------------------------------
+
+    def apply(self, body: Body) -> Node | None:
+        """Fold one event; returns the node that it changed, None if it is not about one."""
+        match body:
+            case RunStarted():
+                self.nodes[ROOT] = Node(id=ROOT, parent=None, source_sha256=body.task_sha256)
+                return self.root
+            case BaselineMeasured():
+                self.root.status, self.root.runtime_ms = "evaluated", body.runtime_ms
+                return self.root
+            case NodeSelected():
+                return self._select(body)
+            case ReplyParsed():
+                return self._parse(body)
+            case EvaluationRequested():
+                return self.nodes[body.attempt]
+            case EvaluationFinished():
+                return self._evaluate(body)
+            case AttemptAbandoned():
+                return self._abandon(body)
+            case _:
+                return None
+
+    def _select(self, body: NodeSelected) -> Node:
+        parent = self.nodes[body.node]
+        node = Node(id=body.attempt, parent=body.node, repair=body.repair)
+        if body.repair:
+            # The debug agent works on: the plan and its anchors are the failing node's.
+            node.advice_sha256 = parent.advice_sha256
+            node.annotated_sha256 = parent.annotated_sha256
+        parent.children.append(body.attempt)
+        self.nodes[body.attempt] = node
+        return node
+
+    def _parse(self, body: ReplyParsed) -> Node:
+        node = self.nodes[body.attempt]
+        if body.advice_sha256 is not None:
+            node.advice_sha256, node.annotated_sha256 = body.advice_sha256, body.annotated_sha256
+        if body.source_sha256 is not None:
+            node.source_sha256, node.source_key = body.source_sha256, body.source_key
+            node.explanation_sha256 = body.explanation_sha256
+        return node
+
+    def _evaluate(self, body: EvaluationFinished) -> Node:
+        node = self.nodes[body.attempt]
+        node.status, node.outcome = "evaluated", body.outcome
+        node.compile_log_sha256 = body.compile_log_sha256
+        node.run_log_sha256 = body.run_log_sha256
+        if isinstance(body.outcome, Correct):
+            node.runtime_ms = body.outcome.runtime_ms
+            insort(self._ranking, (node.runtime_ms, node.id))
+        parent = self.nodes[node.parent or ROOT]
+        parent.evaluated_children += 1
+        parent.failed_children += node.failed
+        return node
+
+    def _abandon(self, body: AttemptAbandoned) -> Node:
+        node = self.nodes[body.attempt]
+        node.status, node.reason = "abandoned", body.reason
+        self.nodes[node.parent or ROOT].children.remove(body.attempt)
+        return node
+
+
+def fold_tree(bodies: Iterator[Body]) -> Tree:
+    """The tree after these events."""
+    tree = Tree()
+    for body in bodies:
+        tree.apply(body)
+    return tree

@@ -1,0 +1,1 @@
+"""Past searches again: the same core, fed from the log instead of from the world."""

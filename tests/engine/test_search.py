@@ -1,0 +1,206 @@
+"""The core against a naive model, and its own laws, over simulated runs of any shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.config import Config
+from engine.core.decide import decide
+from engine.core.draws import COIN, draw, sample
+from engine.core.evolve import evolve
+from engine.core.frontier import OrderedIds
+from engine.core.state import State
+from events.bodies import (
+    AgentCalled,
+    AttemptAbandoned,
+    BudgetExhausted,
+    EvaluationFinished,
+    NodeSelected,
+    RunStopped,
+)
+from replay.verify import replay
+from tests.engine import naive
+from tests.engine.world import World, as_events, config_of, team_of
+
+configs = st.builds(
+    config_of,
+    attempts=st.integers(1, 40),
+    workers=st.sampled_from([1, 1, 2, 4, 8]),
+    seed=st.integers(0, 2**31),
+    epsilon=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+    root_throttle=st.sampled_from([None, 1, 2, 5]),
+    dead_branch=st.sampled_from([None, 0, 1, 3]),
+    leaf_bias=st.booleans(),
+    leaders=st.integers(0, 3),
+    window_nodes=st.integers(2, 6),
+    window_sampling=st.sampled_from(["keep_selected", "literal"]),
+    windows=st.booleans(),
+    policy=st.sampled_from(["stark", "stark", "best_of_k"]),
+    reasks=st.integers(0, 2),
+    call_tries=st.integers(1, 3),
+)
+worlds = st.builds(
+    lambda config, chance, trouble, failing: World(
+        config, chance, trouble=trouble, failing=failing
+    ).run(),
+    configs,
+    st.integers(0, 2**31),
+    st.sampled_from([0.0, 0.0, 0.1, 0.3]),
+    st.sampled_from([0.1, 0.5, 0.9, 1.0]),
+)
+GOLDEN_COINS = [642251086, 3278941295, 1643654804]
+GOLDEN_SAMPLE = [2, 7, 11, 13, 16]
+deep = settings(max_examples=150, deadline=None)
+
+
+@given(worlds)
+@deep
+def test_every_run_ends_and_uses_its_attempts(world: World) -> None:
+    stopped = world.bodies[-1]
+    assert isinstance(stopped, RunStopped)
+    ended = sum(isinstance(b, EvaluationFinished | AttemptAbandoned) for b in world.bodies)
+    started = sum(isinstance(body, NodeSelected) for body in world.bodies)
+    assert started == ended == world.state.attempts_ended
+    if stopped.status == "finished":
+        assert started == world.state.attempts_allowed
+    else:
+        assert stopped.reason == "nothing_eligible"
+    best = min(
+        (n for n in world.state.tree.nodes.values() if n.id and n.runtime_ms is not None),
+        key=lambda n: (n.runtime_ms, n.id),
+        default=None,
+    )
+    assert stopped.best == (best.id if best else None)
+
+
+@given(worlds)
+@deep
+def test_replay_verifies_any_interleaving(world: World) -> None:
+    report = replay(as_events(world.bodies), team_of)
+    assert report.difference is None
+    assert report.digest == world.state.digest
+    assert report.decisions == sum(body.KIND == "decision" for body in world.bodies)
+
+
+@given(worlds, st.data())
+@deep
+def test_fold_of_a_prefix_then_the_rest_is_the_fold_of_all(
+    world: World, data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(0, len(world.bodies)))
+    state = State(team_of)
+    for body in world.bodies[:cut]:
+        state = evolve(state, body)
+    decide(state)  # looking must not change anything
+    for body in world.bodies[cut:]:
+        state = evolve(state, body)
+    assert state.digest == world.state.digest
+    assert state.tree.nodes == world.state.tree.nodes
+    assert state.attempts == world.state.attempts
+    assert list(state.tree.leaderboard()) == list(world.state.tree.leaderboard())
+
+
+@given(worlds)
+@deep
+def test_selection_and_windows_agree_with_the_naive_model(world: World) -> None:
+    search = world.state.config.search
+    for at, body in enumerate(world.bodies):
+        if isinstance(body, NodeSelected) and search.policy == "stark":
+            _check_selection(naive.build(world.bodies[:at]), body, world.state.config)
+        if isinstance(body, AgentCalled) and body.try_ == 1 and body.ask == 0:
+            _check_window(naive.build(world.bodies[:at]), body, world.state)
+
+
+def _check_selection(nodes: dict[int, naive.N], body: NodeSelected, config: Config) -> None:
+    search = config.search
+    among = naive.eligible(nodes, search)
+    explorable = naive.leaves(nodes, search) if search.leaf_bias else among
+    assert body.eligible == len(among)
+    coin = body.draws.coin
+    assert coin is not None
+    if coin < search.epsilon * COIN and explorable:
+        assert body.draws.leaf is not None
+        assert (body.rule, body.node) == ("explore", explorable[body.draws.leaf])
+    else:
+        tied = naive.best(nodes, search) or among
+        assert (body.rule, body.node) == ("exploit", tied[body.draws.tie or 0])
+        assert (body.draws.tie is not None) == (len(tied) > 1)
+    assert body.repair == (body.node != 0 and nodes[body.node].runtime is None)
+
+
+def _check_window(nodes: dict[int, naive.N], body: AgentCalled, state: State) -> None:
+    search = state.config.search
+    node = state.tree[body.attempt].parent
+    assert node is not None
+    expected = {node, 0}
+    if search.windows:
+        expected = naive.window(nodes, body.role, node, search.leaders)
+    assert set(body.pool) == expected
+    assert len(body.pool) == len(expected)
+    assert len(body.window) == min(len(expected), search.window_nodes)
+    assert set(body.window) <= expected
+    if search.window_sampling == "keep_selected":
+        assert body.window[: len({node, 0})] == list(dict.fromkeys([node, 0]))
+
+
+def test_one_worker_never_has_two_attempts_in_flight() -> None:
+    world = World(config_of(workers=1), 3)
+    while world.step():
+        assert len(world.state.attempts) <= 1
+
+
+def test_workers_fill_up_and_spread() -> None:
+    world = World(config_of(workers=4, root_throttle=None, epsilon=0.0, attempts=40), 1)
+    most = 0
+    while world.step():
+        most = max(most, len(world.state.attempts))
+    assert most == 4
+
+
+def test_root_throttle_counts_attempts_in_flight() -> None:
+    world = World(config_of(workers=8, root_throttle=3), 1)
+    world.step()
+    assert len(world.state.attempts) == 3
+
+
+def test_a_run_with_nothing_eligible_says_so() -> None:
+    # An evaluated leaf is always eligible, so only a root that may have no child gets here.
+    world = World(config_of(root_throttle=0), 5).run()
+    assert BudgetExhausted(budget="nothing_eligible") in world.bodies
+    assert world.state.stopped == "exhausted"
+
+
+def test_a_dollar_budget_ends_the_run() -> None:
+    world = World(config_of(usd=0.02, attempts=1000, root_throttle=None), 5).run()
+    assert BudgetExhausted(budget="usd") in world.bodies
+    # Two calls of 4,500 usd_micros an attempt: checked before an attempt starts.
+    assert 20_000 <= world.state.spend.total.usd_micros < 20_000 + 9_000
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.booleans())))
+def test_ordered_ids_are_a_sorted_set(changes: list[tuple[int, bool]]) -> None:
+    ids, model = OrderedIds(), set[int]()
+    for member, present in changes:
+        ids.put(member, present)
+        (model.add if present else model.discard)(member)
+    assert [ids.nth(index) for index in range(len(ids))] == sorted(model)
+    with pytest.raises(IndexError):
+        ids.nth(len(ids))
+
+
+def test_draws_are_fixed_for_ever() -> None:
+    """Golden values: a change here would break every old log."""
+    assert [draw(7, "coin", attempt, COIN) for attempt in (1, 2, 3)] == GOLDEN_COINS
+    assert sample(7, "window/plan", 1, 20, 5) == GOLDEN_SAMPLE
+
+
+def test_draws_are_uniform() -> None:
+    counts = Counter(draw(1, "leaf", attempt, 3) for attempt in range(3000))
+    assert all(900 < counts[value] < 1100 for value in range(3))
+    subsets = Counter(tuple(sample(1, "w", attempt, 4, 2)) for attempt in range(3000))
+    assert len(subsets) == 6
+    assert all(400 < count < 600 for count in subsets.values())

@@ -1,0 +1,201 @@
+"""A made-up world for the pure core: it answers calls and evaluates in any order.
+
+Only the outside is made up. Selection, windows, retries and endings are the real core's.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from agents.team import WindowedTeam, stark_team
+from engine.config import Budget, Config, Prompts, Search
+from engine.core.decide import decide
+from engine.core.evolve import evolve
+from engine.core.state import State
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    BaselineMeasured,
+    BaselineRequested,
+    Body,
+    EvaluationFaulted,
+    EvaluationFinished,
+    EvaluationRequested,
+    Price,
+    ReplyParsed,
+    ReplyRejected,
+    RunResumed,
+    RunStarted,
+    StopRequested,
+    Usage,
+)
+from events.envelope import Event
+from events.outcomes import CompileFailed, Correct, Crashed, Outcome, WrongResult
+
+
+def team_of(config: Config) -> WindowedTeam:
+    return stark_team(leaders=config.search.leaders, windows=config.search.windows)
+
+
+def started(config: Config) -> RunStarted:
+    price = Price(
+        input_usd_micros_per_mtok=3_000_000,
+        output_usd_micros_per_mtok=15_000_000,
+        cache_read_usd_micros_per_mtok=300_000,
+        cache_write_usd_micros_per_mtok=3_750_000,
+    )
+    return RunStarted(
+        title="world", config=msgspec.to_builtins(config), task_name="t.py", task_sha256="0" * 64,
+        templates={}, seed=config.search.seed, prices={"fake:m": price}, prices_dated="2026-01-01",
+        flags=[], versions={}, device={}, canned=False,
+    )  # fmt: skip
+
+
+def config_of(**search: Any) -> Config:
+    attempts = search.pop("attempts", 30)
+    usd = search.pop("usd", None)
+    return Config(
+        model="fake:m",
+        search=Search(**search),
+        budget=Budget(attempts=attempts, usd=usd),
+        prompts=Prompts(system="rotate"),
+    )
+
+
+class World:
+    """Drives one run; ``bodies`` is its log."""
+
+    def __init__(
+        self, config: Config, chance: int, *, trouble: float = 0.0, failing: float = 0.5
+    ) -> None:
+        self.random = random.Random(chance)
+        self.trouble = trouble
+        self.failing = failing
+        self.state = State(team_of)
+        self.bodies: list[Body] = []
+        self.pending: list[Body] = []
+        self.feed(started(config))
+
+    def feed(self, body: Body) -> None:
+        """Append one ``in`` event and all decisions that follow from it."""
+        self._append(body)
+        while (decision := decide(self.state)) is not None:
+            self._append(decision)
+            if isinstance(decision, AgentCalled | EvaluationRequested | BaselineRequested):
+                self.pending.append(decision)
+
+    def _append(self, body: Body) -> None:
+        self.bodies.append(body)
+        self.state = evolve(self.state, body)
+
+    def run(self, steps: int = 100_000) -> World:
+        for _ in range(steps):
+            if not self.step():
+                break
+        return self
+
+    def step(self) -> bool:
+        """Let one thing happen; False when the run is over for good."""
+        if self.state.paused or self.state.stopped == "interrupted":
+            self.resume()
+            return True
+        if self.state.stopped:
+            return False
+        if self.random.random() < self.trouble * 0.05:
+            self.pending.clear()  # killed, or asked to stop
+            if self.random.random() < 0.5:
+                self.feed(StopRequested(source="SIGINT"))
+            else:
+                self.resume()
+            return True
+        body = self.pending.pop(self.random.randrange(len(self.pending)))
+        match body:
+            case BaselineRequested():
+                self.feed(
+                    BaselineMeasured(
+                        runtime_ms=10, spread=0.1, repetitions=9, timings_s={}, isolation=[]
+                    )
+                )
+            case AgentCalled():
+                self._answer(body)
+            case EvaluationRequested():
+                self._evaluate(body)
+        return True
+
+    def resume(self) -> None:
+        evaluations = [
+            attempt.evaluation
+            for attempt in self.state.attempts.values()
+            if attempt.evaluation is not None and not attempt.evaluation_faulted
+        ]
+        self.pending = list(evaluations)
+        if self.state.baseline == "requested":
+            self.pending.append(BaselineRequested())
+        self.feed(RunResumed(versions={}))
+
+    def _answer(self, called: AgentCalled) -> None:
+        at: dict[str, Any] = {
+            "attempt": called.attempt,
+            "role": called.role,
+            "call": called.call,
+        }
+        if self.random.random() < self.trouble:
+            self.feed(
+                AgentFailed(
+                    **at, try_=called.try_, error="overloaded", message="busy",
+                    retryable=self.random.random() < 0.9, retry_after_ms=None,
+                )
+            )  # fmt: skip
+            return
+        self.feed(
+            AgentReplied(
+                **at, try_=called.try_, usage=Usage(input_tokens=1000, output_tokens=100),
+                latency_ms=5, stop_reason="end_turn", served_by="m", sent={},
+                reply_sha256="1" * 64,
+            )
+        )  # fmt: skip
+        if self.random.random() < self.trouble:
+            self.feed(ReplyRejected(**at, reason="no code"))
+            return
+        name = f"{self.random.randrange(2**40):064x}"
+        if called.role == "plan":
+            self.feed(ReplyParsed(**at, via="tool", advice_sha256=name, annotated_sha256=name))
+        else:
+            key = f"key{self.random.randrange(40)}"
+            self.feed(ReplyParsed(**at, via="tool", source_sha256=name, source_key=key))
+
+    def _evaluate(self, requested: EvaluationRequested) -> None:
+        if self.random.random() < self.trouble / 2:
+            self.feed(EvaluationFaulted(attempt=requested.attempt, message="device lost"))
+            return
+        self.feed(
+            EvaluationFinished(
+                attempt=requested.attempt, outcome=self._outcome(), protocol="strict",
+                timings_s={}, queue_s=0, device="cpu", isolation=[],
+            )
+        )  # fmt: skip
+
+    def _outcome(self) -> Outcome:
+        if self.random.random() < self.failing:
+            return self.random.choice(
+                [CompileFailed(reason="no"), WrongResult(reason="off"), Crashed(reason="segv")]
+            )
+        runtime = self.random.choice([2.0, 4.0, 5.0, 8.0, 12.0])
+        return Correct(
+            runtime_ms=runtime, speedup=10 / runtime, ratio=runtime / 10, ratio_low=0.1,
+            ratio_high=2.0, pairs=20, candidate_ms=runtime, baseline_ms=10.0,
+        )  # fmt: skip
+
+
+def as_events(bodies: list[Body]) -> list[Event]:
+    return [
+        Event(
+            seq=seq, run_id=1, run_seq=seq, epoch=1, kind=body.KIND, ts_us=seq, body=body,
+            hash=b"\0" * 32,
+        )
+        for seq, body in enumerate(bodies, 1)
+    ]  # fmt: skip
