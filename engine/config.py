@@ -71,13 +71,14 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     system: Literal["main", "alternate_1", "alternate_2", "rotate"] = "main"
     device_facts: bool = True
-    language: Literal["cuda", "cpp", "triton"] = "cuda"
+    language: Literal["auto", "cuda", "cpp", "triton"] = "auto"
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how candidates are judged."""
 
-    device: str = "cpu"
+    device: str = "auto"
+    """``cpu``, ``cuda:N``, or ``auto``: the first CUDA device, else the CPU."""
     protocol: Literal["strict", "kernelbench", "paper"] = "strict"
     compile_timeout_s: float = 300.0
     run_timeout_s: float = 120.0
@@ -88,7 +89,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything. ``model`` is the default for roles that name none."""
 
-    model: str = ""
+    model: str = "anthropic:claude-sonnet-4-5"
     search: Search = Search()
     budget: Budget = Budget()
     roles: Roles = Roles()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from events.bodies import AgentReplied, Body, Price, RunStarted, Usage
+from events.bodies import AgentCalled, AgentReplied, Body, Price, RunStarted, Usage
 
 __all__ = ["RoleSpend", "Spend", "cost_usd_micros"]
 
@@ -36,14 +36,18 @@ class Spend:
     def __init__(self) -> None:
         self.roles: dict[str, RoleSpend] = {}
         self._prices: dict[str, Price] = {}
+        self._models: dict[int, str] = {}
 
-    def apply(self, body: Body, *, model: str | None = None) -> None:
-        """Fold one event; ``model`` is the configured model of the call that replied."""
+    def apply(self, body: Body) -> None:
+        """Fold one event."""
         match body:
             case RunStarted():
                 self._prices = body.prices
+            case AgentCalled():
+                # Priced by the configured model: providers answer under dated names.
+                self._models[body.call] = body.model
             case AgentReplied():
-                self._reply(body, model or body.served_by)
+                self._reply(body, self._models.pop(body.call, body.served_by))
 
     def _reply(self, body: AgentReplied, model: str) -> None:
         role = self.roles.setdefault(body.role, RoleSpend())

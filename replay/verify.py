@@ -6,7 +6,7 @@ compares its whole body. Needs no network, no device, no torch and no model clie
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -47,8 +47,16 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     state: State
 
 
-def replay(events: Iterable[Event], team_of: TeamOf) -> Replay:
-    """Replay one run's events, in order. Reads no clock and no file."""
+def replay(
+    events: Iterable[Event],
+    team_of: TeamOf,
+    *,
+    watch: Callable[[State, Event], None] | None = None,
+) -> Replay:
+    """Replay one run's events, in order. Reads no clock and no file.
+
+    ``watch`` sees each event (``meta`` ones too) that agreed, with the state before it.
+    """
     state = State(team_of)
     count = decisions = 0
     agreed_seq, agreed_digest = 0, None
@@ -56,6 +64,8 @@ def replay(events: Iterable[Event], team_of: TeamOf) -> Replay:
     for event in events:
         count += 1
         if event.kind == "meta":
+            if watch is not None:
+                watch(state, event)
             continue
         computed = decide(state)
         logged = event.body if event.kind == "decision" else None
@@ -64,6 +74,8 @@ def replay(events: Iterable[Event], team_of: TeamOf) -> Replay:
             break
         if isinstance(event.body, NodeSelected):
             agreed_digest = event.body.state_digest
+        if watch is not None:
+            watch(state, event)
         decisions += logged is not None
         agreed_seq = event.run_seq
         state = evolve(state, event.body)

@@ -1,0 +1,1 @@
+"""The command line: data to stdout, everything for people to stderr."""

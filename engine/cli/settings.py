@@ -20,6 +20,7 @@ __all__ = ["PRESETS", "SettingsError", "environment_name", "key_paths", "resolve
 PRESETS: dict[str, dict[str, Any]] = {
     # The paper to the letter: sequential, its main system message, none of our additions.
     "paper": {
+        "model": "anthropic:claude-sonnet-4-20250514",
         "search": {"workers": 1, "reasks": 0},
         "prompts": {"system": "main", "device_facts": False, "language": "cuda"},
         "sandbox": {"protocol": "paper"},

@@ -40,6 +40,7 @@ def evolve(state: State, body: Body) -> State:
     if body.KIND == "meta":
         return state
     best = state.tree.best
+    state.spend.apply(body)
     if isinstance(body, RunStarted):
         _start(state, body)
     changed = state.tree.apply(body)
@@ -66,7 +67,6 @@ def _start(state: State, body: RunStarted) -> None:
         root_throttle=config.search.root_throttle,
         dead_branch=config.search.dead_branch,
     )
-    state.spend.apply(body)
     state.mix("config", msgspec.json.encode(body.config, order="sorted").decode(), body.seed)
 
 
@@ -119,8 +119,7 @@ def _fold_attempt(state: State, body: Body) -> None:
         case AgentCalled():
             _call(state, body)
         case AgentReplied():
-            state.spend.apply(body, model=state.models.pop(body.call, None))
-            _set_call(state, body.attempt, "replied")
+            _set_call(state, body.attempt, "replied").reply = body
         case AgentFailed():
             call = _set_call(state, body.attempt, "failed")
             call.failure, call.failures = body, call.failures + 1
@@ -162,7 +161,6 @@ def _select(state: State, body: NodeSelected) -> None:
 
 def _call(state: State, body: AgentCalled) -> None:
     state.calls = max(state.calls, body.call)
-    state.models[body.call] = body.model
     attempt = state.attempts[body.attempt]
     failures = 0
     if attempt.call is not None and attempt.call.body.call == body.call:

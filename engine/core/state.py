@@ -13,7 +13,7 @@ import msgspec
 
 from engine.config import Config
 from engine.core.frontier import Frontier
-from events.bodies import AgentCalled, AgentFailed, EvaluationRequested, RunStarted
+from events.bodies import AgentCalled, AgentFailed, AgentReplied, EvaluationRequested, RunStarted
 from projections.spend import Spend
 from projections.tree import Tree
 
@@ -45,6 +45,7 @@ class Call(msgspec.Struct):
 
     body: AgentCalled
     status: Literal["sent", "replied", "parsed", "rejected", "failed", "in_doubt"] = "sent"
+    reply: AgentReplied | None = None
     failure: AgentFailed | None = None
     failures: int = 0
     """Failed tries since the run was last started or resumed."""
@@ -85,8 +86,6 @@ class State:
         self.last_improvement = 0
         """``attempts_ended`` when the best last changed."""
         self.calls = 0
-        self.models: dict[int, str] = {}
-        """Call number → configured model, of calls in flight."""
         self.visits: dict[tuple[bool, str], int] = {}
         self.refused: dict[str, set[str]] = {}
         self.baseline: Literal["none", "requested", "faulted", "measured", "rejected"] = "none"

@@ -57,9 +57,9 @@ def eligible(nodes: dict[int, N], search: Search) -> list[int]:
     for node in nodes.values():
         if not node.done:
             continue
-        if node.id == 0 and search.root_throttle is not None:
-            if len(node.kids) >= search.root_throttle:
-                continue
+        throttle = search.root_throttle if node.id == 0 else None
+        if throttle is not None and len(node.kids) >= throttle:
+            continue
         evaluated = [nodes[kid] for kid in node.kids if nodes[kid].done]
         dead = search.dead_branch is not None and len(evaluated) > search.dead_branch
         if dead and all(kid.runtime is None for kid in evaluated):

@@ -62,7 +62,7 @@ def config_of(**search: Any) -> Config:
         model="fake:m",
         search=Search(**search),
         budget=Budget(attempts=attempts, usd=usd),
-        prompts=Prompts(system="rotate"),
+        prompts=Prompts(system="rotate", language="cpp"),
     )
 
 

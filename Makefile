@@ -1,0 +1,48 @@
+# `make demo` shows a search on this machine; `make test` runs the tests. Both make .venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+DEMO   := runs/demo
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: demo test lint types check clean prerequisites
+
+demo: $(VENV)/.installed
+	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO)_best.py
+	@mkdir -p runs
+	$(BIN)/engine run examples/softmax.py --device cpu --language cpp \
+	  --model playbook:examples/playbooks/softmax_cpp.toml --attempts 14 --workers 2 --seed 0 \
+	  --log $(DEMO).db
+	@$(BIN)/engine best $(DEMO).db -o $(DEMO)_best.py
+	@echo "kernel: $(DEMO)_best.py"
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest
+
+check: lint types test
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+prerequisites:
+	@PYTHON="$(PYTHON)" sh scripts/prerequisites.sh
+
+$(VENV)/bin/python: | prerequisites
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . -c constraints.txt
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,37 @@
+"""Teams: which roles make a candidate, and which window each of them gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from agents.windows import RULES, Rule, minimal_window
+from projections.tree import Tree
+
+__all__ = ["WindowedTeam", "stark_team"]
+
+
+class WindowedTeam(msgspec.Struct, frozen=True, kw_only=True):
+    """A team as data: the roles of an improvement, those of a repair, a window rule each."""
+
+    improve: tuple[str, ...]
+    repair: tuple[str, ...]
+    windows: Mapping[str, Rule]
+    leaders: int
+
+    @property
+    def repairs(self) -> bool:
+        return bool(self.repair)
+
+    def roles(self, *, repair: bool) -> Sequence[str]:
+        return self.repair if repair else self.improve
+
+    def pool(self, role: str, tree: Tree, node: int) -> list[int]:
+        return self.windows[role](tree, node, self.leaders)
+
+
+def stark_team(*, leaders: int, windows: bool) -> WindowedTeam:
+    """Plan then code; debug for what failed. Without ``windows`` each sees {i, root}."""
+    rules: dict[str, Rule] = RULES if windows else dict.fromkeys(RULES, minimal_window)
+    return WindowedTeam(improve=("plan", "code"), repair=("debug",), windows=rules, leaders=leaders)

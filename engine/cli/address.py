@@ -1,0 +1,53 @@
+"""``LOG`` on the command line: FILE, or FILE#RUN; and the errors of opening one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from engine.cli.exits import Exit, Failure
+from events.errors import LogDamaged, LogError
+from events.reader import LogReader, RunRow
+
+__all__ = ["Opened", "log_errors", "open_run", "split"]
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A run in an open log. ``name`` is how the command line writes it."""
+
+    reader: LogReader
+    run: RunRow
+    name: str
+
+
+def split(address: str) -> tuple[Path, str | None]:
+    """``runs/a.db#2`` → the file and ``2``; a file whose own name has ``#`` wins."""
+    if Path(address).exists():
+        return Path(address), None
+    file, mark, run = address.rpartition("#")
+    return (Path(file), run) if mark else (Path(address), None)
+
+
+@contextmanager
+def log_errors() -> Iterator[None]:
+    """The log's errors as failures: damage is 5, everything else the user's to mend."""
+    try:
+        yield
+    except LogDamaged as error:
+        raise Failure(f"{error}\nRun `engine verify` on the log to see all of it.",
+                      Exit.DIFFERENT) from error  # fmt: skip
+    except LogError as error:
+        raise Failure(str(error)) from error
+
+
+@contextmanager
+def open_run(address: str) -> Iterator[Opened]:
+    """The run that ``address`` names, open for reading."""
+    path, run = split(address)
+    with log_errors(), LogReader(path) as reader:
+        row = reader.find_run(run)
+        name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
+        yield Opened(reader, row, name)

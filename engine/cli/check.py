@@ -1,0 +1,171 @@
+"""Checking: replay a search's decisions, verify a log's integrity, examine the machine."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from engine.cli.address import log_errors, open_run, split
+from engine.cli.exits import Exit, Failure
+from engine.cli.inspect import emit, json_option
+from events.bodies import (
+    AgentCalled,
+    AttemptAbandoned,
+    BaselineMeasured,
+    Body,
+    EvaluationFinished,
+    NodeSelected,
+    RunStopped,
+)
+from events.reader import LogReader
+
+__all__ = ["doctor", "replay", "verify"]
+
+
+@click.command()
+@click.argument("log")
+@json_option
+def verify(log: str, as_json: bool) -> None:
+    """Check LOG: hash chains, sequence, append-only guards, blobs. Exit code 5 if damaged."""
+    from events.verify import verify_log
+
+    path, _ = split(log)
+    with log_errors(), LogReader(path) as reader:
+        check = verify_log(reader)
+    if as_json:
+        emit(check)
+    else:
+        for problem in check.problems:
+            where = "" if problem.run_id is None else f"run {problem.run_id} "
+            where += "" if problem.seq is None else f"event {problem.seq} "
+            click.echo(f"{where or 'log '}{problem.what}")
+        click.echo(
+            f"{path}: {check.runs} runs, {check.events} events, {check.blobs} blobs:"
+            f" {'intact' if not check.problems else f'{len(check.problems)} problems'}",
+            err=bool(check.problems),
+        )
+    if check.problems:
+        raise click.exceptions.Exit(Exit.DIFFERENT)
+
+
+@click.command()
+@click.argument("log")
+@click.option(
+    "--verify", "verifying", is_flag=True,
+    help="Compare every decision with the logged one; exit code 5 at a difference.",
+)  # fmt: skip
+@json_option
+def replay(log: str, verifying: bool, as_json: bool) -> None:
+    """Run LOG's search again from its recorded replies and evaluations.
+
+    Needs no network, no device and no model. Without --verify it tells the search step
+    by step.
+    """
+    from agents.templates import Templates
+    from engine.loop.methods import team_of
+    from engine.loop.texts import Texts
+    from replay.prompts import PromptCheck
+    from replay.verify import replay as run_again
+
+    with open_run(log) as opened:
+        run_id = opened.run.run_id
+        started = next(iter(opened.reader.events(run_id, upto=1)), None)
+        templates = getattr(started.body, "templates", {}) if started else {}
+        prompts = PromptCheck(
+            Texts(opened.reader.text),
+            Templates(texts={name: opened.reader.text(sha) for name, sha in templates.items()}),
+        )
+
+        def watch(state: object, event: object) -> None:
+            prompts.watch(state, event)  # type: ignore[arg-type]
+            line = _story(event.body)  # type: ignore[attr-defined]
+            if line and not verifying and not as_json:
+                click.echo(f"{event.run_seq:>5}  {line}")  # type: ignore[attr-defined]
+
+        report = run_again(opened.reader.events(run_id), team_of, watch=watch)
+    difference = report.difference
+    if as_json:
+        emit(
+            {
+                "run": opened.run.uid,
+                "events": report.events,
+                "decisions": report.decisions,
+                "digest": report.digest,
+                "difference": difference,
+                "prompts": prompts.rendered,
+                "prompts_different": prompts.different,
+            }
+        )
+    elif difference is not None:
+        click.echo(_tell(difference), err=True)
+    else:
+        click.echo(
+            f"{opened.name}: {report.decisions} decisions in {report.events} events agree,"
+            f" digest {report.digest}"
+        )
+    if prompts.different and not as_json:
+        click.echo(
+            f"note: {len(prompts.different)} of {prompts.rendered} prompts would be worded"
+            f" differently today (first: event {prompts.different[0]}); decisions do not"
+            " depend on wording",
+            err=True,
+        )
+    if difference is not None:
+        raise click.exceptions.Exit(Exit.DIFFERENT)
+
+
+def _story(body: Body) -> str:
+    match body:
+        case BaselineMeasured():
+            return f"the reference takes {body.runtime_ms:.4g} ms"
+        case NodeSelected():
+            path = "debug" if body.repair else "plan and code"
+            return f"attempt {body.attempt} from node {body.node} ({body.rule}): {path}"
+        case AgentCalled():
+            again = f", asking {body.ask + 1}" if body.ask else ""
+            again += f", try {body.try_}" if body.try_ > 1 else ""
+            return f"attempt {body.attempt}: {body.role} sees {body.window}{again}"
+        case EvaluationFinished():
+            tag = str(body.outcome.__struct_config__.tag).replace("_", " ")
+            runtime = getattr(body.outcome, "runtime_ms", None)
+            return f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
+        case AttemptAbandoned():
+            return f"attempt {body.attempt}: abandoned, {body.reason}"
+        case RunStopped():
+            return f"{body.status}: {body.reason}, best {body.best}"
+    return ""
+
+
+def _tell(difference: object) -> str:
+    data = msgspec.to_builtins(difference)
+    lines = [f"replay differs at event {data['run_seq']}:"]
+    lines.append(f"  logged   {data['logged_type']}: {data['logged']}")
+    lines.append(f"  computed {data['computed_type'] or 'no decision'}: {data['computed']}")
+    if data["fields"]:
+        lines.append(f"  fields   {', '.join(data['fields'])}")
+    lines.append(
+        f"  agreed up to event {data['last_agreeing_seq']}"
+        f" (last state digest {data['last_agreeing_digest']})"
+    )
+    lines.append("  likely causes: another engine version, an edited log (engine verify tells)")
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option("--device", default="auto", help="Also try this device (cpu, cuda:0, auto).")
+@json_option
+def doctor(device: str, as_json: bool) -> None:
+    """Check this machine. Exit code 3 when something that every run needs is missing."""
+    from engine.cli.examine import examine
+
+    checks = examine(device)
+    for check in checks:
+        if as_json:
+            emit(check)
+        else:
+            mark = "ok     " if check.ok else ("MISSING" if check.required else "absent ")
+            click.echo(f"{mark}  {check.name}: {check.detail}")
+            if not check.ok and check.fix:
+                click.echo(f"         → {check.fix}")
+    if any(check.required and not check.ok for check in checks):
+        raise Failure("something that every run needs is missing", Exit.MISSING)

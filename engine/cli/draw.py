@@ -1,0 +1,135 @@
+"""Text for people: the tree, a status, one attempt. Pure functions of projections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from events.outcomes import Correct, Outcome, WrongResult
+from projections.overview import Overview, Summary
+from projections.tree import ROOT, Node
+
+__all__ = ["CANNED", "best_line", "ms", "outcome_line", "printable", "status_lines", "tree_lines"]
+
+CANNED = "canned replies from a playbook: this shows the engine at work, not any model's skill"
+
+
+def printable(text: str) -> str:
+    """Text from outside without control characters: a model must not steer the terminal."""
+    return "".join(
+        char if char in "\n\t" or (char.isprintable() and char != "\x7f") else "�" for char in text
+    )
+
+
+def ms(value: float) -> str:
+    """A runtime with four digits: 0.01234 ms, 12.34 ms."""
+    return f"{value:.4g} ms"
+
+
+def outcome_line(outcome: Outcome, runtime_ms: float | None, root_ms: float | None) -> str:
+    """An outcome in a few words."""
+    if isinstance(outcome, Correct) and runtime_ms is not None:
+        speedup = f"  {root_ms / runtime_ms:.2f}×" if root_ms else ""
+        return f"{ms(runtime_ms)}{speedup}"
+    tag = str(outcome.__struct_config__.tag).replace("_", " ")
+    reason = outcome.reason.splitlines()[0] if outcome.reason else ""
+    if isinstance(outcome, WrongResult) and not reason and outcome.max_abs_error is not None:
+        reason = f"max abs error {outcome.max_abs_error:.3g}"
+    return printable(f"{tag}: {reason}" if reason else tag)
+
+
+def tree_lines(overview: Overview, *, color: bool = False, width: int = 100) -> Iterator[str]:
+    """The tree, a line each node: number, role, outcome, and a mark at the best."""
+    tree = overview.tree
+    if ROOT not in tree.nodes:
+        yield "(the run has not started)"
+        return
+    best = tree.best
+    # Not Node.children: an abandoned attempt is nobody's child, but people want to see it.
+    children: dict[int, list[Node]] = {}
+    for node in tree.nodes.values():
+        if node.parent is not None:
+            children.setdefault(node.parent, []).append(node)
+    # A stack, not recursion: a search can go a thousand levels deep.
+    stack: list[tuple[Node, str, str]] = [(tree.root, "", "")]
+    while stack:
+        node, lead, below = stack.pop()
+        text = _node_text(overview, node)
+        mark = "  ← best" if best is not None and node.id == best.id else ""
+        line = lead + text
+        line = line if len(line) <= width else line[: width - 1] + "…"
+        yield click.style(line, fg=_color(node)) + mark if color else line + mark
+        shown = children.get(node.id, [])
+        for index in range(len(shown) - 1, -1, -1):
+            last = index == len(shown) - 1
+            stack.append(
+                (
+                    shown[index],
+                    below + ("└─ " if last else "├─ "),
+                    below + ("   " if last else "│  "),
+                )
+            )
+
+
+def _node_text(overview: Overview, node: Node) -> str:
+    root_ms = overview.tree.root.runtime_ms
+    if node.id == ROOT:
+        return f"0 reference  {ms(root_ms)} eager" if root_ms else "0 reference  (not measured)"
+    made = "debug" if node.repair else "plan+code"
+    match node.status:
+        case "abandoned":
+            return f"{node.id} {made}  abandoned: {printable(node.reason)}"
+        case "expanding":
+            return f"{node.id} {made}  … {overview.stages.get(node.id, '')}"
+    assert node.outcome is not None
+    return f"{node.id} {made}  {outcome_line(node.outcome, node.runtime_ms, root_ms)}"
+
+
+def _color(node: Node) -> str | None:
+    if node.id == ROOT:
+        return "cyan"
+    if not node.evaluated:
+        return "bright_black"
+    return "red" if node.failed else "green"
+
+
+def best_line(summary: Summary) -> str:
+    """The best kernel on one line."""
+    best = summary.best
+    if best is None:
+        return "no correct kernel yet" if summary.status == "running" else "no correct kernel"
+    return (
+        f"attempt {best.node}: {ms(best.runtime_ms)}, {best.speedup:.2f}× the speed of eager"
+        f" ({ms(best.baseline_ms)})"
+    )
+
+
+def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
+    """``engine status`` for people."""
+    started = overview.started
+    config = started.config if started else {}
+    reason = f" ({summary.reason})" if summary.reason else ""
+    yield f"run        {summary.run}  {summary.log}"
+    if started:
+        sandbox = config["sandbox"]
+        device = f"{sandbox['device']} ({started.device.get('name', '?')})"
+        yield f"task       {started.task_name} on {device}, protocol {sandbox['protocol']}"
+        models = sorted({config["model"], *(r["model"] for r in config["roles"].values())} - {""})
+        yield f"method     {config['search']['method']} with {', '.join(models)}"
+    if summary.canned:
+        yield f"           {CANNED}"
+    yield f"status     {summary.status}{printable(reason)}"
+    yield (
+        f"attempts   {summary.attempts} of {overview.attempts_allowed}:"
+        f" {summary.compiled} compiled, {summary.correct} correct, {summary.abandoned} abandoned"
+    )
+    if overview.stages and summary.status == "running":
+        flying = ", ".join(f"{attempt} ({stage})" for attempt, stage in overview.stages.items())
+        yield f"in flight  {flying}"
+    yield f"best       {best_line(summary)}"
+    unpriced = f" + {summary.unpriced_calls} unpriced calls" if summary.unpriced_calls else ""
+    yield (
+        f"spent      ${summary.cost_usd:.4f}{unpriced}, {summary.tokens['input']} input and"
+        f" {summary.tokens['output']} output tokens, {summary.wall_s:.0f} s"
+    )

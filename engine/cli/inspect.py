@@ -1,0 +1,218 @@
+"""Looking at logs: ls, status, tree, show, prompt, best. All read-only."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from engine.cli.address import Opened, log_errors, open_run
+from engine.cli.draw import CANNED, best_line, ms, outcome_line, printable, status_lines, tree_lines
+from engine.cli.exits import Exit, Failure
+from events.bodies import AgentCalled, PromptRendered
+from events.errors import LogError
+from events.lock import holder
+from events.reader import LogReader
+from projections.overview import Overview, Summary, overview_of
+from projections.tree import ROOT, Node
+
+__all__ = ["best", "ls", "prompt", "show", "status", "tree"]
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+at_option = click.option(
+    "--at", type=click.IntRange(min=1), help="As it stood after this event of the run (run_seq)."
+)
+
+
+def emit(value: object) -> None:
+    """One JSON object on a line of stdout."""
+    click.echo(msgspec.json.encode(value).decode())
+
+
+def summary_of(opened: Opened, overview: Overview) -> Summary:
+    """The summary, with what only the file system knows: whether somebody writes the log."""
+    alive = holder(opened.reader.path) is not None
+    return overview.summary(run=opened.run.uid, log=opened.name, writer_alive=alive)
+
+
+def load(opened: Opened, at: int | None = None) -> Overview:
+    """The run's overview, up to event ``at``."""
+    return overview_of(opened.reader.events(opened.run.run_id, upto=at))
+
+
+@click.command()
+@click.argument("directory", default="runs", type=click.Path(file_okay=False, path_type=Path))
+@json_option
+def ls(directory: Path, as_json: bool) -> None:
+    """List the runs in the logs below DIRECTORY (default: runs), oldest first."""
+    if not directory.is_dir():
+        raise Failure(f"{directory}: no such directory")
+    for path in sorted(directory.rglob("*.db"), key=lambda path: path.stat().st_mtime):
+        try:
+            with LogReader(path) as reader:
+                runs = [Opened(reader, run, f"{path}#{run.run_id}") for run in reader.runs()]
+                rows = [(opened, load(opened)) for opened in runs]
+                for opened, overview in rows:
+                    _ls_row(opened, overview, as_json, alone=len(rows) == 1)
+        except LogError as error:
+            click.echo(f"engine: {error}", err=True)
+
+
+def _ls_row(opened: Opened, overview: Overview, as_json: bool, *, alone: bool) -> None:
+    summary = summary_of(opened, overview)
+    if as_json:
+        emit(summary)
+        return
+    task = overview.started.task_name if overview.started else "?"
+    speedup = f"{summary.best.speedup:6.2f}×" if summary.best else "      –"
+    name = str(opened.reader.path) if alone else opened.name
+    canned = "  (canned replies)" if summary.canned else ""
+    click.echo(
+        f"{name}  {task}  {summary.status:<11}  {summary.attempts:>3} attempts  {speedup}"
+        f"  ${summary.cost_usd:.2f}{canned}"
+    )
+
+
+@click.command()
+@click.argument("log")
+@at_option
+@json_option
+def status(log: str, at: int | None, as_json: bool) -> None:
+    """How the run in LOG stands."""
+    with open_run(log) as opened:
+        overview = load(opened, at)
+        summary = summary_of(opened, overview)
+    if as_json:
+        emit(summary)
+    else:
+        for line in status_lines(overview, summary):
+            click.echo(line)
+
+
+@click.command()
+@click.argument("log")
+@at_option
+@json_option
+def tree(log: str, at: int | None, as_json: bool) -> None:
+    """Draw the search tree of LOG; with --json, one node a line."""
+    with open_run(log) as opened:
+        overview = load(opened, at)
+    if as_json:
+        for node in overview.tree.nodes.values():
+            emit(node)
+        return
+    if overview.started and overview.started.canned:
+        click.echo(CANNED, err=True)
+    color = sys.stdout.isatty()
+    for line in tree_lines(overview, color=color):
+        click.echo(line)
+
+
+def _node(overview: Overview, number: int) -> Node:
+    if number not in overview.tree.nodes:
+        raise Failure(f"no node {number}: the run has 0 to {max(overview.tree.nodes, default=0)}")
+    return overview.tree[number]
+
+
+@click.command()
+@click.argument("log")
+@click.argument("node", type=int)
+@json_option
+def show(log: str, node: int, as_json: bool) -> None:
+    """Show NODE of LOG: its plan, source, logs and outcome."""
+    with open_run(log) as opened:
+        overview = load(opened)
+        found = _node(overview, node)
+        texts = {
+            name: opened.reader.text(getattr(found, f"{name}_sha256"))
+            for name in ("advice", "source", "explanation", "compile_log", "run_log")
+        }
+    evaluation = overview.evaluations.get(node)
+    if as_json:
+        emit({"node": found, "texts": texts, "evaluation": evaluation})
+        return
+    if overview.started and overview.started.canned and node != ROOT:
+        click.echo(CANNED, err=True)
+    root_ms = overview.tree.root.runtime_ms
+    click.echo(f"node {found.id}, {found.status}, from node {found.parent}" if found.parent
+               is not None else "node 0, the reference module")  # fmt: skip
+    if found.id == ROOT and root_ms is not None:
+        click.echo(f"runtime {ms(root_ms)} (eager)")
+    if found.outcome is not None:
+        click.echo(f"outcome {outcome_line(found.outcome, found.runtime_ms, root_ms)}")
+    if evaluation is not None:
+        timings = ", ".join(f"{stage} {s:.2f} s" for stage, s in evaluation.timings_s.items())
+        click.echo(f"protocol {evaluation.protocol} on {evaluation.device}; {timings}")
+        click.echo(f"isolation {', '.join(evaluation.isolation) or 'none'}")
+        for note in evaluation.notes:
+            click.echo(f"note {printable(note)}")
+    for name, text in texts.items():
+        if text:
+            click.echo(f"\n--- {name.replace('_', ' ')} ---\n{printable(text).rstrip()}")
+
+
+@click.command()
+@click.argument("log")
+@click.argument("node", type=int)
+@click.argument("role", type=click.Choice(["plan", "code", "debug"]))
+@click.option("--ask", type=int, default=None, help="Which asking: 0 is the first (default: last).")
+@json_option
+def prompt(log: str, node: int, role: str, ask: int | None, as_json: bool) -> None:
+    """Show the prompt that ROLE got for attempt NODE of LOG, as it was sent."""
+    with open_run(log) as opened:
+        calls: dict[tuple[int, int], AgentCalled] = {}
+        chosen: tuple[AgentCalled, PromptRendered, tuple[str, ...]] | None = None
+        for event in opened.reader.events(opened.run.run_id):
+            body = event.body
+            if isinstance(body, AgentCalled) and body.attempt == node and body.role == role:
+                calls[body.call, body.try_] = body
+            elif isinstance(body, PromptRendered) and (body.call, body.try_) in calls:
+                called = calls[body.call, body.try_]
+                if ask is None or called.ask == ask:
+                    chosen = called, body, event.blobs
+        if chosen is None:
+            raise Failure(f"no {role} prompt was sent for attempt {node}")
+        called, rendered, blobs = chosen
+        parts = [
+            {"name": name, "text": opened.reader.text(sha)}
+            for name, sha in zip(rendered.parts, blobs, strict=True)
+        ]
+    if as_json:
+        emit({"called": called, "request_sha256": rendered.request_sha256, "parts": parts})
+        return
+    click.echo(
+        f"call {called.call} to {called.model}, window {called.window} of {called.pool}", err=True
+    )
+    for part in parts:
+        click.echo(f"=== {part['name']} ===\n{printable(part['text'])}\n")
+
+
+@click.command()
+@click.argument("log")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write the kernel's file here instead of printing it.")  # fmt: skip
+@json_option
+def best(log: str, output: Path | None, as_json: bool) -> None:
+    """Print the source of LOG's best kernel. Exit code 4 when there is none."""
+    with open_run(log) as opened, log_errors():
+        overview = load(opened)
+        summary = summary_of(opened, overview)
+        if summary.best is None:
+            raise Failure(f"{opened.name}: no correct kernel", Exit.NOT_FASTER)
+        source = opened.reader.text(summary.best.source_sha256)
+    if output is not None:
+        try:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(source)
+        except OSError as error:
+            raise Failure(f"{output}: {error.strerror}") from error
+    if as_json:
+        emit({"best": summary.best, "output": None if output is None else str(output)})
+    elif output is None:
+        click.echo(source, nl=False)
+    if not as_json:
+        click.echo(best_line(summary), err=True)
+        if summary.canned:
+            click.echo(CANNED, err=True)

@@ -1,0 +1,99 @@
+"""``engine``: the commands by name, each imported only when it is used.
+
+``engine --help`` has to answer at once, so nothing here imports torch, anthropic, rich
+or SQLite.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from engine.cli.exits import Exit, Failure
+
+__all__ = ["cli", "main"]
+
+_COMMANDS = {
+    "run": ("engine.cli.run", "Search for a faster version of a task's module."),
+    "resume": ("engine.cli.run", "Go on with a run that was interrupted, paused or finished."),
+    "eval": ("engine.cli.evaluate", "Judge candidates without a search."),
+    "ls": ("engine.cli.inspect", "List the runs in a directory's logs."),
+    "status": ("engine.cli.inspect", "How a run stands: attempts, best, spend."),
+    "tree": ("engine.cli.inspect", "Draw the search tree."),
+    "show": ("engine.cli.inspect", "Show one attempt: plan, source, observations, outcome."),
+    "prompt": ("engine.cli.inspect", "Show the prompt that a role got in an attempt."),
+    "best": ("engine.cli.inspect", "Print or save the best kernel."),
+    "replay": ("engine.cli.check", "Recompute a run's decisions from its log."),
+    "verify": ("engine.cli.check", "Check a log's chains, sequence and blobs."),
+    "doctor": ("engine.cli.check", "Check this machine: compilers, devices, isolation."),
+}
+
+
+class _Commands(click.Group):
+    """Knows the commands' names and one-line helps without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _ = _COMMANDS[cmd_name]
+        name = "eval_" if cmd_name == "eval" else cmd_name
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_) for name, (_, help_) in _COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="stark-engine", prog_name="engine")
+def cli() -> None:
+    """Make PyTorch modules faster with a team of language-model agents (STARK).
+
+    LOG is a file, or FILE#RUN where it holds several runs. Exit codes: 0 done; 1 internal
+    error; 2 usage or configuration; 3 a prerequisite is missing; 4 no correct kernel
+    faster than the reference; 5 replay or verification found a difference; 75 paused;
+    130 interrupted.
+    """
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        code = _unwrapped()
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        click.echo("engine: interrupted", err=True)
+        sys.exit(Exit.INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except Failure as failure:
+        click.echo(f"engine: {failure}", err=True)
+        sys.exit(failure.code)
+    except BrokenPipeError:
+        # `engine tree LOG | head`: the reader has what it wants.
+        sys.stderr.close()
+        sys.exit(Exit.DONE)
+    sys.exit(code if isinstance(code, int) else Exit.DONE)
+
+
+def _unwrapped() -> object:
+    """Run the command; a failure that a task group wrapped comes out as itself."""
+    try:
+        return cli.main(standalone_mode=False)
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if isinstance(error, Failure | click.exceptions.Abort | KeyboardInterrupt):
+            raise error from None
+        raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Progress of a run on stderr: live on a terminal, plain lines elsewhere, JSON, or none.
+
+Fed by the projection of the log, never by the search itself: what is shown has been
+appended.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+import click
+import msgspec
+
+from engine.cli.draw import CANNED, ms, outcome_line, printable, tree_lines
+from engine.core.state import State
+from events.bodies import (
+    AgentFailed,
+    AttemptAbandoned,
+    BaselineMeasured,
+    EvaluationFaulted,
+    EvaluationFinished,
+    NodeSelected,
+    RunPaused,
+    TaskRejected,
+)
+from events.envelope import Event
+from gpu_sandbox.port import DeviceLoad
+from projections.overview import Overview
+
+__all__ = ["Display", "open_display"]
+
+Load = Callable[[], DeviceLoad]
+
+
+class Display(Protocol):
+    """Watches events; ``shown`` is entered while the run works."""
+
+    def observe(self, event: Event, state: State) -> None: ...
+
+    def shown(self) -> AbstractContextManager[Any]: ...
+
+
+def open_display(kind: str, overview: Overview, load: Load) -> Display:
+    """``live``, ``plain``, ``json`` or ``none``; ``auto`` picks live on a terminal."""
+    if kind == "auto":
+        kind = "live" if sys.stderr.isatty() else "plain"
+    match kind:
+        case "live":
+            return _Live(overview, load)
+        case "plain":
+            return _Plain(overview, load)
+        case "json":
+            return _Json(overview)
+        case _:
+            return _Silent(overview)
+
+
+class _Silent:
+    def __init__(self, overview: Overview) -> None:
+        self.overview = overview
+
+    def observe(self, event: Event, state: State) -> None:
+        self.overview.apply(event)
+
+    def shown(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+
+class _Json(_Silent):
+    """Every event as one line of JSON."""
+
+    def observe(self, event: Event, state: State) -> None:
+        super().observe(event, state)
+        line = {"run_seq": event.run_seq, "type": event.type, "ts_us": event.ts_us}
+        click.echo(msgspec.json.encode({**line, "body": event.body}).decode(), err=True)
+
+
+class _Plain(_Silent):
+    """A line for whatever people wait for."""
+
+    def __init__(self, overview: Overview, load: Load) -> None:
+        super().__init__(overview)
+        self._load = load
+        self._began = time.monotonic()
+
+    def observe(self, event: Event, state: State) -> None:
+        super().observe(event, state)
+        line = event_line(self.overview, event)
+        if line is not None:
+            elapsed = time.monotonic() - self._began
+            click.echo(f"{elapsed:7.1f}s  {line}{self._flight()}", err=True)
+
+    def _flight(self) -> str:
+        stages = flight(self.overview, self._load())
+        return f"   [{stages}]" if stages else ""
+
+
+class _Live(_Silent):
+    """A panel that is redrawn a few times a second."""
+
+    def __init__(self, overview: Overview, load: Load) -> None:
+        super().__init__(overview)
+        self._load = load
+        self._news: list[str] = []
+
+    def observe(self, event: Event, state: State) -> None:
+        super().observe(event, state)
+        line = event_line(self.overview, event)
+        if line is not None:
+            self._news = [*self._news[-4:], line]
+
+    def shown(self) -> AbstractContextManager[Any]:
+        # Imported late: rich costs more than the rest of the command line together.
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        console = Console(stderr=True)
+
+        def draw() -> Text:
+            return Text("\n".join(self._lines(console.size.height, console.size.width)))
+
+        return Live(
+            get_renderable=draw, console=console, refresh_per_second=4, transient=True,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+
+    def _lines(self, height: int, width: int) -> list[str]:
+        overview = self.overview
+        head = [counts(overview), f"in flight  {flight(overview, self._load()) or '–'}"]
+        if overview.started and overview.started.canned:
+            head.insert(0, CANNED)
+        tree = list(tree_lines(overview, width=max(20, width - 10)))
+        room = max(4, height - len(head) - len(self._news) - 3)
+        if len(tree) > room:
+            tree = [*tree[: room // 2], "  …", *tree[-(room - room // 2 - 1) :]]
+        return [*tree, "", *self._news, "", *head]
+
+
+def event_line(overview: Overview, event: Event) -> str | None:
+    """What happened, for people; None for what they need not see."""
+    body = event.body
+    match body:
+        case BaselineMeasured():
+            return f"the reference takes {ms(body.runtime_ms)} (eager)"
+        case TaskRejected():
+            return f"task rejected: {printable(body.reason)}"
+        case NodeSelected():
+            path = "debug" if body.repair else "plan and code"
+            return f"attempt {body.attempt} from node {body.node} ({body.rule}): {path}"
+        case EvaluationFinished():
+            node = overview.tree[body.attempt]
+            outcome = outcome_line(body.outcome, node.runtime_ms, overview.tree.root.runtime_ms)
+            best = overview.best
+            top = f", best {best.speedup:.2f}×" if best else ""
+            return f"{progress(overview)} attempt {body.attempt}: {outcome}{top}"
+        case AttemptAbandoned():
+            return f"{progress(overview)} attempt {body.attempt} abandoned: {body.reason}"
+        case AgentFailed():
+            return f"attempt {body.attempt}: {body.role} call failed: {printable(body.message)}"
+        case EvaluationFaulted():
+            return f"attempt {body.attempt}: sandbox fault: {printable(body.message)}"
+        case RunPaused():
+            return f"paused: {printable(body.reason)}"
+    return None
+
+
+def progress(overview: Overview) -> str:
+    """``[ 3/30]``: attempts done of those allowed."""
+    allowed = overview.attempts_allowed
+    return f"[{overview.ended:>{len(str(allowed))}}/{allowed}]"
+
+
+def counts(overview: Overview) -> str:
+    """Attempts, best and spend on one line."""
+    total, best = overview.spend.total, overview.best
+    top = f"best {best.speedup:.2f}× ({ms(best.runtime_ms)})" if best else "no correct kernel yet"
+    return (
+        f"{progress(overview)} attempts, {overview.compiled} compiled, {overview.correct} correct,"
+        f" {top}, ${total.usd_micros / 1e6:.2f}, {total.input_tokens + total.output_tokens} tokens"
+    )
+
+
+def flight(overview: Overview, load: DeviceLoad) -> str:
+    """What is in flight by stage, and the queue at the device."""
+    stages = [f"{attempt} {stage}" for attempt, stage in sorted(overview.stages.items())]
+    if load.compiling or load.waiting_for_device or load.on_device:
+        stages.append(
+            f"compiling {load.compiling}, waiting for device {load.waiting_for_device},"
+            f" on device {load.on_device}"
+        )
+    return "; ".join(stages)

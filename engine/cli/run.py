@@ -1,0 +1,259 @@
+"""``engine run`` and ``engine resume``."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from engine.cli.address import log_errors, split
+from engine.cli.draw import CANNED, best_line, tree_lines
+from engine.cli.exits import Exit, Failure
+from engine.cli.inspect import emit
+from engine.cli.settings import PRESETS, SettingsError, resolve
+from engine.config import Config
+
+__all__ = ["resume", "run"]
+
+_INTERFACE = ("Model", "get_inputs", "get_init_inputs")
+
+Command = Callable[..., Any]
+
+
+def _shared(command: Command) -> Command:
+    """The options that run and resume have in common."""
+    options = [
+        click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
+                     envvar="ENGINE_BACKEND", help="Which event loop to run on."),
+        click.option("--display", type=click.Choice(["auto", "live", "plain", "json", "none"]),
+                     default="auto", envvar="ENGINE_DISPLAY", help="Progress on stderr."),
+        click.option("--json", "as_json", is_flag=True,
+                     help="Print one JSON object on stdout at the end, and nothing else."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("task", type=click.Path(path_type=Path))
+@click.option("-c", "--config", "file", type=click.Path(path_type=Path), help="TOML file.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
+              help="Any configuration key, such as search.epsilon=0.4.")  # fmt: skip
+@click.option("--preset", type=click.Choice(list(PRESETS)), help="A named set of settings.")
+@click.option("--method", help="stark or ma_only.")
+@click.option("--model", help="anthropic:MODEL or playbook:FILE, for every role.")
+@click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
+@click.option("--device", help="cpu, cuda:N, or auto.")
+@click.option("--protocol", help="strict, kernelbench or paper.")
+@click.option("--attempts", type=int, help="How many candidates to try (B).")
+@click.option("--workers", type=int, help="Attempts in flight (k).")
+@click.option("--budget-usd", type=float, help="Start no attempt beyond this spend.")
+@click.option("--target-speedup", type=float, help="Stop when the best is this much faster.")
+@click.option("--patience", type=int, help="Stop after so many attempts without a new best.")
+@click.option("--seed", type=int, help="Seed of every draw.")
+@click.option("--log", type=click.Path(dir_okay=False, path_type=Path), envvar="ENGINE_LOG",
+              help="The log's file; a new one below runs/ by default.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
+@_shared
+def run(
+    task: Path, file: Path | None, assignments: tuple[str, ...], preset: str | None,
+    method: str | None, model: str | None, language: str | None, device: str | None,
+    protocol: str | None, attempts: int | None, workers: int | None, budget_usd: float | None,
+    target_speedup: float | None, patience: int | None, seed: int | None, log: Path | None,
+    yes: bool, backend: str, display: str, as_json: bool,
+) -> int:  # fmt: skip
+    """Search for a faster version of the module in TASK (KernelBench form)."""
+    from engine.cli.session import Start, search
+
+    try:
+        config = resolve(
+            preset=preset,
+            file=file,
+            environment=os.environ,
+            assignments=list(assignments),
+            flags={
+                "search.method": method, "model": model, "prompts.language": language,
+                "sandbox.device": device, "sandbox.protocol": protocol,
+                "budget.attempts": attempts, "search.workers": workers,
+                "budget.usd": budget_usd, "budget.target_speedup": target_speedup,
+                "budget.patience": patience, "search.seed": seed,
+            },
+        )  # fmt: skip
+    except SettingsError as error:
+        raise Failure(str(error)) from error
+    source = read_task(task)
+    start = Start(
+        config=config, task=task, task_source=source, log=log or _new_log(task), display=display,
+        confirm=lambda resolved, canned: _confirm(resolved, canned, yes=yes),
+    )  # fmt: skip
+    _make_folder(start.log)
+    with log_errors():
+        done = anyio.run(search, start, backend=backend)
+    return _finish(done, as_json)
+
+
+@click.command()
+@click.argument("log")
+@click.option("--attempts", default="+0", metavar="+N", help="Add N attempts to the budget.")
+@click.option("--budget-usd", default="+0", metavar="+USD", help="Add to the dollar budget.")
+@_shared
+def resume(
+    log: str, attempts: str, budget_usd: str, backend: str, display: str, as_json: bool
+) -> int:
+    """Go on with the run in LOG: no reply that the log holds is paid for again."""
+    from engine.cli.session import go_on
+
+    extra_attempts = _added("--attempts", attempts, int)
+    extra_usd = _added("--budget-usd", budget_usd, float)
+    path, name = split(log)
+    if not path.is_file():
+        raise Failure(f"{path}: no such log")
+
+    async def work() -> Any:
+        return await go_on(
+            path, name, extra_attempts=extra_attempts,
+            extra_usd_micros=round(extra_usd * 1_000_000), display=display,
+        )  # fmt: skip
+
+    with log_errors():
+        done = anyio.run(work, backend=backend)
+    return _finish(done, as_json)
+
+
+def read_task(task: Path) -> str:
+    """The task's source, checked as far as that goes without running it.
+
+    Raises ``Failure``: no such file, a syntax error, no ``Model``.
+    """
+    try:
+        source = task.read_text()
+    except OSError as error:
+        raise Failure(f"{task}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Failure(f"{task}: not a UTF-8 text file") from error
+    try:
+        module = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        where = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
+        what = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise Failure(f"{task}{where}: not a Python file: {what}") from error
+    named = {
+        name
+        for node in ast.walk(module)
+        for name in (getattr(node, "name", None), getattr(node, "id", None))
+        if name
+    }
+    missing = [name for name in _INTERFACE if name not in named]
+    if missing:
+        raise Failure(
+            f"{task}: no {', no '.join(missing)}; a task in KernelBench form defines"
+            " class Model, get_inputs() and get_init_inputs()"
+        )
+    return source
+
+
+def _new_log(task: Path) -> Path:
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    name = re.sub(r"[^\w.-]+", "-", task.stem)
+    path = Path("runs") / f"{name}-{stamp}.db"
+    count = 1
+    while path.exists():
+        count += 1
+        path = path.with_name(f"{name}-{stamp}-{count}.db")
+    return path
+
+
+def _make_folder(log: Path) -> None:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"{log.parent}: {error.strerror}") from error
+
+
+def _added(option: str, text: str, type_: Callable[[str], Any]) -> Any:
+    try:
+        value = type_(text.removeprefix("+"))
+    except ValueError as error:
+        raise Failure(f"{option} {text}: write +N") from error
+    if value < 0:
+        raise Failure(f"{option} {text}: can only add")
+    return value
+
+
+def _confirm(config: Config, canned: bool, *, yes: bool) -> None:
+    """Say what is sent where and what it may cost; ask unless that was answered already."""
+    from agents.prices import price_of
+
+    if canned:
+        click.echo(CANNED, err=True)
+    paid = sorted({config.role(role).model for role in ("plan", "code", "debug")} - {""})
+    paid = [model for model in paid if not model.startswith("playbook:")]
+    if not paid:
+        return
+    prices = {model: price_of(model) for model in paid}
+    unpriced = [model for model, price in prices.items() if price is None]
+    if config.budget.usd is not None and unpriced:
+        raise Failure(
+            f"--budget-usd needs a price for {', '.join(unpriced)}, and there is none in"
+            " agents/prices.toml; leave the budget out to run without a spending limit"
+        )
+    click.echo(
+        f"The task's source, and every candidate with its logs, will be sent to"
+        f" {', '.join(paid)}: up to {config.budget.attempts} attempts of one or two calls each.",
+        err=True,
+    )
+    known = [price for price in prices.values() if price is not None]
+    if known:
+        # Two calls an attempt, ten thousand tokens in and the whole output limit out: a
+        # bound that real searches stay well below.
+        top = max(
+            10_000 * price.input_usd_micros_per_mtok
+            + config.roles.code.max_tokens * price.output_usd_micros_per_mtok
+            for price in known
+        )
+        usd = 2 * config.budget.attempts * top / 1e12
+        limit = f" (and stops at ${config.budget.usd:g})" if config.budget.usd else ""
+        click.echo(f"That may cost up to about ${usd:.2f}{limit}.", err=True)
+    if unpriced:
+        click.echo(f"The price of {', '.join(unpriced)} is not known.", err=True)
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Failure("not on a terminal, so nobody can be asked: give --yes to go ahead")
+    click.confirm("Go on?", abort=True, err=True)
+
+
+def _finish(done: Any, as_json: bool) -> int:
+    """Print the result and say how the run ended by the exit code."""
+    overview, state = done.overview, done.state
+    summary = overview.summary(run=done.uid, log=str(done.log), writer_alive=True)
+    if as_json:
+        emit(summary)
+    else:
+        for line in tree_lines(overview, color=sys.stdout.isatty()):
+            click.echo(line)
+        click.echo(f"\nbest: {best_line(summary)}")
+        if summary.canned:
+            click.echo(CANNED)
+        click.echo(f"log:  {done.log}")
+    name = str(done.log) if done.run_id == 1 else f"{done.log}#{done.run_id}"
+    if state.paused:
+        click.echo(f"paused: {state.paused}\nGo on with: engine resume {name}", err=True)
+        return Exit.PAUSED
+    match state.stopped:
+        case "interrupted":
+            click.echo(f"interrupted. Go on with: engine resume {name}", err=True)
+            return Exit.INTERRUPTED
+        case "failed":
+            raise Failure(f"the task was rejected: {state.stop_reason}")
+    faster = summary.best is not None and summary.best.speedup > 1
+    return Exit.DONE if faster else Exit.NOT_FASTER

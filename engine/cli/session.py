@@ -1,0 +1,239 @@
+"""One process's work on a run: everything is opened, the loop driven, everything closed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+import msgspec
+
+from agents.clients.open import KeyMissing, open_client
+from agents.clients.playbook import PlaybookInvalid
+from agents.clients.port import Client
+from agents.templates import Templates, load
+from engine.cli.exits import Exit, Failure
+from engine.cli.progress import open_display
+from engine.config import Config
+from engine.core.state import State
+from engine.loop.methods import team_of
+from engine.loop.run import RunLoop
+from engine.loop.start import recover, resumed, run_started
+from engine.loop.texts import Texts
+from events.bodies import Body
+from events.envelope import Blob
+from events.errors import WriterFailed
+from events.reader import LogReader
+from events.writer import LogWriter
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import Evaluator, PrerequisiteMissing
+from gpu_sandbox.sandbox import LocalSandbox
+from projections.overview import Overview
+
+__all__ = ["Start", "go_on", "open_clients", "open_sandbox", "search"]
+
+ROLES = ("plan", "code", "debug")
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """A new run, resolved. ``confirm`` is asked once the device is known."""
+
+    config: Config
+    task: Path
+    task_source: str
+    log: Path
+    display: str
+    confirm: Callable[[Config, bool], None]
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """How the process's work ended. ``run_id`` counts in the log's file."""
+
+    overview: Overview
+    state: State
+    log: Path
+    run_id: int
+    uid: str
+
+
+async def search(start: Start) -> Done:
+    """Run a new search. Raises ``Failure`` and ``LogError``."""
+    async with AsyncExitStack() as stack:
+        sandbox = await open_sandbox(stack, start.config)
+        config, device = await _resolve_device(sandbox, start.config)
+        clients = await open_clients(stack, config)
+        canned = any(client.canned for client in clients.values())
+        start.confirm(config, canned)
+        log = await stack.enter_async_context(LogWriter(start.log))
+        uid = secrets.token_hex(8)
+        run_id = log.create_run(uid)
+        reader = stack.enter_context(_LateReader(start.log))
+        texts = Texts(reader.text)
+        first, blobs = run_started(
+            config=config, task_name=start.task.name, task_source=start.task_source,
+            device=device, canned=canned, texts=texts,
+        )  # fmt: skip
+        overview = Overview()
+        loop = _loop(log, run_id, State(team_of), texts, load(), clients, sandbox)
+        state = await _drive(loop, first, blobs, overview, start.display, sandbox)
+        return Done(overview=overview, state=state, log=start.log, run_id=run_id, uid=uid)
+
+
+async def go_on(
+    path: Path,
+    run: str | None,
+    *,
+    extra_attempts: int,
+    extra_usd_micros: int,
+    display: str,
+) -> Done:
+    """Resume a run. Raises ``Failure`` and ``LogError``."""
+    async with AsyncExitStack() as stack:
+        log = await stack.enter_async_context(LogWriter(path))
+        reader = stack.enter_context(LogReader(path))
+        row = reader.find_run(run)
+        recovered = recover(reader, row.run_id)
+        state, config = recovered.state, recovered.state.config
+        _check_resumable(state, path, extra_attempts, extra_usd_micros)
+        sandbox = await open_sandbox(stack, config)
+        _, device = await _resolve_device(sandbox, config)
+        clients = await open_clients(stack, config)
+        texts = Texts(reader.text)
+        overview = Overview()
+        for event in reader.events(row.run_id):
+            overview.apply(event)
+        templates = Templates(texts=recovered.templates)
+        loop = _loop(log, row.run_id, state, texts, templates, clients, sandbox)
+        first = resumed(device, extra_attempts=extra_attempts, extra_usd_micros=extra_usd_micros)
+        state = await _drive(loop, first, [], overview, display, sandbox)
+        return Done(overview=overview, state=state, log=path, run_id=row.run_id, uid=row.uid)
+
+
+def _check_resumable(state: State, path: Path, attempts: int, usd_micros: int) -> None:
+    if state.started is None:
+        raise Failure(f"{path}: the run ended before its first event; start it anew")
+    done = state.stopped == "finished" and state.exhausted == "attempts"
+    if done and not attempts:
+        raise Failure(f"{path}: the run is finished; add attempts with --attempts +N")
+    if state.stopped == "exhausted" and state.exhausted == "usd" and not usd_micros:
+        raise Failure(f"{path}: the dollar budget is used up; add to it with --budget-usd +N")
+
+
+def _loop(
+    log: LogWriter, run_id: int, state: State, texts: Texts, templates: Templates,
+    clients: Mapping[str, Client], sandbox: Evaluator,
+) -> RunLoop:  # fmt: skip
+    return RunLoop(
+        log=log, run_id=run_id, state=state, texts=texts, templates=templates,
+        clients=clients, evaluator=sandbox,
+    )  # fmt: skip
+
+
+async def _drive(
+    loop: RunLoop, first: Body, blobs: list[Blob], overview: Overview, display: str,
+    sandbox: Evaluator,
+) -> State:  # fmt: skip
+    """Run the loop with its display and its signal handling."""
+    shown = open_display(display, overview, sandbox.load)
+    loop.observe(shown.observe)
+    failure: WriterFailed | None = None
+    with shown.shown():
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(_stop_on_signals, loop)
+            try:
+                await loop.run(first, blobs)
+            except WriterFailed as error:
+                failure = error  # raised below: a task group would wrap it in a group
+            watching.cancel_scope.cancel()
+    if failure is not None:
+        raise Failure(
+            f"{failure}\nEverything acknowledged before is kept. Mend the cause, then:"
+            f" engine resume {loop.log_path}",
+            Exit.MISSING,
+        )
+    return loop.state
+
+
+async def _stop_on_signals(loop: RunLoop) -> None:
+    """The first signal ends the run cleanly, a second one at once: the log bears both."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            if loop.stop_requested:
+                os._exit(Exit.INTERRUPTED)
+            loop.request_stop(signal.Signals(number).name)
+
+
+async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
+    """This machine's sandbox with the configured limits."""
+    sandbox = LocalSandbox(
+        limits=Limits(
+            compile_s=config.sandbox.compile_timeout_s, call_s=config.sandbox.run_timeout_s
+        ),
+        compile_jobs=config.sandbox.compile_jobs,
+    )
+    return await stack.enter_async_context(sandbox)
+
+
+async def _resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, dict[str, Any]]:
+    """Fill in what ``auto`` means here, and the language that goes with the device."""
+    name = config.sandbox.device
+    try:
+        if name == "auto":
+            try:
+                name, facts = "cuda:0", await sandbox.fingerprint("cuda:0")
+            except PrerequisiteMissing:
+                name, facts = "cpu", await sandbox.fingerprint("cpu")
+                click.echo("no CUDA device found: using --device cpu", err=True)
+        else:
+            facts = await sandbox.fingerprint(name)
+    except PrerequisiteMissing as missing:
+        raise Failure(str(missing), Exit.MISSING) from missing
+    language = config.prompts.language
+    if language == "auto":
+        language = "cpp" if name == "cpu" else "cuda"
+    return msgspec.structs.replace(
+        config,
+        sandbox=msgspec.structs.replace(config.sandbox, device=name),
+        prompts=msgspec.structs.replace(config.prompts, language=language),
+    ), facts
+
+
+async def open_clients(stack: AsyncExitStack, config: Config) -> dict[str, Client]:
+    """A client for each model that the roles name. Raises ``Failure``."""
+    clients: dict[str, Client] = {}
+    for spec in dict.fromkeys(config.role(role).model for role in ROLES):
+        try:
+            client, _ = open_client(spec)
+        except KeyMissing as missing:
+            raise Failure(str(missing), Exit.MISSING) from missing
+        except (PlaybookInvalid, ValueError) as error:
+            raise Failure(str(error)) from error
+        stack.push_async_callback(client.aclose)
+        clients[spec] = client
+    return clients
+
+
+class _LateReader:
+    """Reads the log that this process is writing; opened when first needed, if ever."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._reader: LogReader | None = None
+
+    def __enter__(self) -> _LateReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._reader is not None:
+            self._reader.connection.close()
+
+    def text(self, sha256: str) -> str:
+        if self._reader is None:
+            self._reader = LogReader(self._path)
+        return self._reader.text(sha256)

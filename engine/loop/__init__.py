@@ -1,0 +1,1 @@
+"""The imperative shell: appends what happened, performs what the core decided."""

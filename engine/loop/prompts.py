@@ -1,0 +1,95 @@
+"""From a logged decision to the request that is sent: pure, but for the texts it reads.
+
+A request depends on nothing that happens after its decision (the nodes in a window are
+evaluated, and stay as they are), so a replay can render it again and compare hashes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from agents.clients.port import Request
+from agents.render import NodeView, render
+from agents.templates import Templates
+from engine.core.state import State
+from engine.loop.texts import Texts
+from events.bodies import AgentCalled
+from events.envelope import sha256_hex
+from events.outcomes import Outcome
+from projections.tree import Node
+
+__all__ = ["describe", "model_name", "node_view", "request_digest", "request_for"]
+
+
+def request_for(state: State, called: AgentCalled, texts: Texts, templates: Templates) -> Request:
+    """What to send for ``called``."""
+    assert state.started is not None
+    config, tree = state.config, state.tree
+    attempt = state.attempts[called.attempt]
+    node, own = tree[attempt.node], tree[called.attempt]
+    prompt = render(
+        templates,
+        role=called.role,
+        language=config.prompts.language,
+        task_source=texts.get(state.started.task_sha256),
+        selected=node_view(state, node, texts),
+        window=[node_view(state, tree[shown], texts) for shown in called.window],
+        system=called.template,
+        device=state.started.device if config.prompts.device_facts else None,
+        advice=texts.get(own.advice_sha256) or None,
+        annotated=texts.get(own.annotated_sha256) or None,
+        reask=attempt.rejection if called.ask else None,
+    )
+    return Request(
+        role=called.role,
+        model=model_name(called.model),
+        parts=prompt.parts,
+        params=called.params,
+        tool=prompt.tool,
+        node_source=texts.get(node.source_sha256),
+        visit=attempt.visit,
+        ask=called.ask,
+        timeout_s=config.role(called.role).timeout_s,
+        refused=frozenset(state.refused.get(called.model, ())),
+    )
+
+
+def node_view(state: State, node: Node, texts: Texts) -> NodeView:
+    """A node as prompts show it."""
+    root_ms, speedup = state.tree.root.runtime_ms, None
+    if node.runtime_ms is not None and root_ms is not None:
+        speedup = root_ms / node.runtime_ms
+    return NodeView(
+        id=node.id,
+        is_root=node.parent is None,
+        source=texts.get(node.source_sha256),
+        advice=texts.get(node.advice_sha256) or None,
+        outcome="" if node.outcome is None else describe(node.outcome),
+        compile_log=texts.get(node.compile_log_sha256),
+        run_log=texts.get(node.run_log_sha256),
+        runtime_ms=node.runtime_ms,
+        speedup=speedup,
+    )
+
+
+def describe(outcome: Outcome) -> str:
+    """An outcome on one line: its tag, and its reason if it has one."""
+    tag = str(outcome.__struct_config__.tag)
+    return f"{tag}: {outcome.reason}" if outcome.reason else tag
+
+
+def model_name(spec: str) -> str:
+    """``anthropic:NAME`` → ``NAME``."""
+    return spec.partition(":")[2]
+
+
+def request_digest(request: Request) -> str:
+    """The request's content key: model, parameters, tool and every part of the prompt."""
+    content = (
+        request.model,
+        request.params,
+        request.tool,
+        [(part.name, part.text) for part in request.parts],
+        sorted(request.refused),
+    )
+    return sha256_hex(msgspec.json.encode(content))

@@ -1,0 +1,115 @@
+"""Opening a run: its first event, or the state that an earlier process left."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from typing import Any
+
+import msgspec
+
+from agents.prices import dated, price_of
+from agents.templates import pinned
+from engine.config import Config
+from engine.core.evolve import evolve
+from engine.core.state import State
+from engine.loop.methods import team_of
+from engine.loop.texts import Texts
+from events.bodies import Price, RunResumed, RunStarted
+from events.envelope import Blob, Event
+from events.reader import LogReader
+
+__all__ = ["FLAGS", "Recovered", "recover", "resumed", "run_started", "versions"]
+
+FLAGS = ["abandoned-leaves-no-child"]
+"""Behaviour that a later engine may change keeps its old form under these names."""
+
+
+class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+    """What the log says of a run: the core's state, and the prompt texts it pinned."""
+
+    state: State
+    templates: dict[str, str]
+
+
+def run_started(
+    *,
+    config: Config,
+    task_name: str,
+    task_source: str,
+    device: Mapping[str, Any],
+    canned: bool,
+    texts: Texts,
+) -> tuple[RunStarted, list[Blob]]:
+    """The first event of a run and its blobs: the task and every prompt text."""
+    task = texts.put("task", task_source)
+    templates = {name: texts.put(name, text) for name, text in pinned().items()}
+    models = {config.role(role).model for role in ("plan", "code", "debug")}
+    prices: dict[str, Price] = {}
+    for model in sorted(models):
+        price = price_of(model)
+        if price is not None:
+            prices[model] = price
+    body = RunStarted(
+        title=task_name,
+        config=msgspec.to_builtins(config),
+        task_name=task_name,
+        task_sha256=task.sha256,
+        templates={name: blob.sha256 for name, blob in templates.items()},
+        seed=config.search.seed,
+        prices=prices,
+        prices_dated=dated(),
+        flags=FLAGS,
+        versions=versions(device),
+        device=dict(device),
+        canned=canned,
+    )
+    return body, [task, *templates.values()]
+
+
+def recover(reader: LogReader, run_id: int) -> Recovered:
+    """Fold a run's whole log. Raises what reading raises."""
+    state = _fold(State(team_of), reader.events(run_id))
+    templates = state.started.templates if state.started else {}
+    return Recovered(
+        state=state, templates={name: reader.text(sha) for name, sha in templates.items()}
+    )
+
+
+def _fold(state: State, events: Iterable[Event]) -> State:
+    for event in events:
+        state = evolve(state, event.body)
+    return state
+
+
+def resumed(device: Mapping[str, Any], *, extra_attempts: int, extra_usd_micros: int) -> RunResumed:
+    """The first event of a process that goes on with a run."""
+    return RunResumed(
+        versions=versions(device),
+        extra_attempts=extra_attempts,
+        extra_usd_micros=extra_usd_micros,
+    )
+
+
+def versions(device: Mapping[str, Any]) -> dict[str, str]:
+    """What made this log, for whoever compares numbers later."""
+    found = {
+        "engine": engine_version(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "sqlite": sqlite3.sqlite_version,
+    }
+    for name in ("torch", "cuda", "driver"):
+        if device.get(name):
+            found[name] = str(device[name])
+    return found
+
+
+def engine_version() -> str:
+    """The installed version; a source tree that is not installed says so."""
+    try:
+        return metadata.version("stark-engine")
+    except metadata.PackageNotFoundError:
+        return "0.1.0+uninstalled"

@@ -1,0 +1,197 @@
+"""A run at a glance: how far it came, what it found, what it cost, how it stands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    AttemptAbandoned,
+    BaselineMeasured,
+    BudgetExhausted,
+    EvaluationFinished,
+    EvaluationRequested,
+    NodeSelected,
+    ReplyParsed,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    TaskRejected,
+)
+from events.envelope import Event
+from events.outcomes import CompileFailed, Correct, NoCandidate
+from projections.spend import Spend
+from projections.tree import Tree
+
+__all__ = ["Best", "Overview", "Summary", "overview_of"]
+
+
+class Best(msgspec.Struct, frozen=True, kw_only=True):
+    """The fastest correct candidate, against the root's eager runtime."""
+
+    node: int
+    runtime_ms: float
+    baseline_ms: float
+    speedup: float
+    source_sha256: str
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``engine run --json`` ends with."""
+
+    run: str
+    log: str
+    status: str
+    reason: str
+    attempts: int
+    abandoned: int
+    compiled: int
+    correct: int
+    best: Best | None
+    cost_usd: float
+    unpriced_calls: int
+    tokens: dict[str, int]
+    wall_s: float
+    canned: bool
+
+
+class Overview:
+    """A fold over one run's events that owns mutable state."""
+
+    def __init__(self) -> None:
+        self.started: RunStarted | None = None
+        self.tree = Tree()
+        self.spend = Spend()
+        self.status = "running"
+        self.reason = ""
+        self.ended = 0
+        self.abandoned = 0
+        self.extra_attempts = 0
+        self.outcomes: Counter[str] = Counter()
+        self.stages: dict[int, str] = {}
+        """Attempt in flight → what it waits for: a role's name, or ``evaluation``."""
+        self.baseline: BaselineMeasured | None = None
+        self.evaluations: dict[int, EvaluationFinished] = {}
+        self.failed_calls = 0
+        self.wall_us = 0
+        self.run_seq = 0
+        self._epoch = 0
+        self._last_us = 0
+
+    def apply(self, event: Event) -> None:
+        """Fold one event."""
+        body = event.body
+        self._clock(event)
+        self.tree.apply(body)
+        self.spend.apply(body)
+        match body:
+            case RunStarted():
+                self.started = body
+            case RunResumed():
+                self.status, self.reason = "running", ""
+                self.extra_attempts += body.extra_attempts
+            case BaselineMeasured():
+                self.baseline = body
+            case TaskRejected():
+                self.reason = body.reason
+            case NodeSelected():
+                self.stages[body.attempt] = "selected"
+            case AgentCalled():
+                self.stages[body.attempt] = body.role
+            case AgentReplied() | ReplyParsed():
+                pass
+            case AgentFailed():
+                self.failed_calls += 1
+            case EvaluationRequested():
+                self.stages[body.attempt] = "evaluation"
+            case EvaluationFinished():
+                self._finished(body)
+            case AttemptAbandoned():
+                self.stages.pop(body.attempt, None)
+                self.ended += 1
+                self.abandoned += 1
+            case BudgetExhausted():
+                self.reason = body.budget
+            case RunPaused():
+                self.status, self.reason = "paused", body.reason
+            case RunStopped():
+                self.status, self.reason = body.status, body.reason
+
+    def _clock(self, event: Event) -> None:
+        # Time between two processes is nobody's work; a clock that jumps back adds none.
+        if event.epoch == self._epoch:
+            self.wall_us += max(0, event.ts_us - self._last_us)
+        self._epoch, self._last_us, self.run_seq = event.epoch, event.ts_us, event.run_seq
+
+    def _finished(self, body: EvaluationFinished) -> None:
+        self.stages.pop(body.attempt, None)
+        self.evaluations[body.attempt] = body
+        self.ended += 1
+        self.outcomes[str(body.outcome.__struct_config__.tag)] += 1
+
+    @property
+    def compiled(self) -> int:
+        """Evaluated candidates that imported and built."""
+        failed = (CompileFailed, NoCandidate)
+        return sum(not isinstance(e.outcome, failed) for e in self.evaluations.values())
+
+    @property
+    def correct(self) -> int:
+        return sum(isinstance(e.outcome, Correct) for e in self.evaluations.values())
+
+    @property
+    def best(self) -> Best | None:
+        """The best kernel; None before there is a correct one."""
+        node, root_ms = self.tree.best, self.baseline.runtime_ms if self.baseline else None
+        if node is None or node.runtime_ms is None or root_ms is None:
+            return None
+        return Best(
+            node=node.id,
+            runtime_ms=node.runtime_ms,
+            baseline_ms=root_ms,
+            speedup=root_ms / node.runtime_ms,
+            source_sha256=node.source_sha256 or "",
+        )
+
+    @property
+    def attempts_allowed(self) -> int:
+        config: dict[str, Any] = self.started.config if self.started else {}
+        return int(config.get("budget", {}).get("attempts", 0)) + self.extra_attempts
+
+    def summary(self, *, run: str, log: str, writer_alive: bool = False) -> Summary:
+        """The run as one flat record. A run that nobody writes any more was interrupted."""
+        total = self.spend.total
+        status = self.status
+        if status == "running" and not writer_alive:
+            status = "interrupted"
+        return Summary(
+            run=run,
+            log=log,
+            status=status,
+            reason=self.reason,
+            attempts=self.ended,
+            abandoned=self.abandoned,
+            compiled=self.compiled,
+            correct=self.correct,
+            best=self.best,
+            cost_usd=total.usd_micros / 1_000_000,
+            unpriced_calls=total.unpriced_calls,
+            tokens={"input": total.input_tokens, "output": total.output_tokens},
+            wall_s=self.wall_us / 1_000_000,
+            canned=bool(self.started and self.started.canned),
+        )
+
+
+def overview_of(events: Iterable[Event]) -> Overview:
+    """The overview after these events."""
+    overview = Overview()
+    for event in events:
+        overview.apply(event)
+    return overview

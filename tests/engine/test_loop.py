@@ -1,0 +1,280 @@
+"""The shell with a real log: what it appends, what it survives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Iterable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from agents.templates import Templates, load
+from engine.config import Config
+from engine.core.state import State
+from engine.loop.methods import team_of
+from engine.loop.run import RunLoop
+from engine.loop.start import recover, resumed, run_started
+from engine.loop.texts import Texts
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    AttemptAbandoned,
+    Body,
+    PromptRendered,
+    ReplyRejected,
+    RunPaused,
+    RunStopped,
+)
+from events.envelope import Blob, Event
+from events.reader import LogReader
+from events.verify import verify_log
+from events.writer import LogWriter
+from projections.overview import overview_of
+from replay.prompts import PromptCheck
+from replay.verify import replay
+from tests.engine.outside import TASK, ScriptedClient, ScriptedEvaluator
+from tests.engine.world import config_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Killed(Exception):
+    """Stands for kill -9: nothing after it reaches the log."""
+
+
+class DyingLog(LogWriter):
+    """Takes events up to ``kill_at`` of the run, then nothing from anybody."""
+
+    kill_at: int | None = None
+
+    def append(self, run_id: int, body: Body, blobs: Iterable[Blob] = ()) -> Event:
+        if self.kill_at is not None and self._tails[run_id].run_seq >= self.kill_at:
+            raise Killed
+        return super().append(run_id, body, blobs)
+
+
+async def dies(work: Awaitable[State]) -> None:
+    """``work`` has to end by the kill, and by nothing else."""
+    killed = False
+    try:
+        await work
+    except* Killed:
+        killed = True
+    assert killed
+
+
+async def start(
+    path: Path,
+    config: Config,
+    client: ScriptedClient,
+    evaluator: ScriptedEvaluator,
+    *,
+    kill_at: int | None = None,
+) -> State:
+    async with DyingLog(path) as log:
+        log.kill_at = kill_at
+        run_id = log.create_run("feed")
+        texts = Texts(_no_text)
+        loop = _loop(log, run_id, State(team_of), texts, load(), client, evaluator)
+        first, blobs = run_started(
+            config=config, task_name="double.py", task_source=TASK, device={"name": "scripted"},
+            canned=False, texts=texts,
+        )  # fmt: skip
+        return await loop.run(first, blobs)
+
+
+async def go_on(
+    path: Path,
+    client: ScriptedClient,
+    evaluator: ScriptedEvaluator,
+    *,
+    kill_at: int | None = None,
+    attempts: int = 0,
+) -> State:
+    async with DyingLog(path) as log:
+        log.kill_at = kill_at
+        with LogReader(path) as reader:
+            recovered = recover(reader, 1)
+            loop = _loop(
+                log, 1, recovered.state, Texts(reader.text), Templates(texts=recovered.templates),
+                client, evaluator,
+            )  # fmt: skip
+            first = resumed({}, extra_attempts=attempts, extra_usd_micros=0)
+            return await loop.run(first)
+
+
+def _loop(
+    log: LogWriter, run_id: int, state: State, texts: Texts, templates: Templates,
+    client: ScriptedClient, evaluator: ScriptedEvaluator,
+) -> RunLoop:  # fmt: skip
+    return RunLoop(
+        log=log, run_id=run_id, state=state, texts=texts, templates=templates,
+        clients={"fake:m": client}, evaluator=evaluator,
+    )  # fmt: skip
+
+
+def _no_text(sha256: str) -> str:
+    raise AssertionError(f"{sha256} should still be in memory")
+
+
+def check(path: Path) -> list[Body]:
+    """The log is intact and replays, prompts included; its bodies."""
+    with LogReader(path) as reader:
+        assert verify_log(reader).problems == []
+        events = list(reader.events(1))
+        templates = events[0].body.templates  # type: ignore[attr-defined]
+        prompts = PromptCheck(
+            Texts(reader.text),
+            Templates(texts={name: reader.text(sha) for name, sha in templates.items()}),
+        )
+        report = replay(events, team_of, watch=prompts.watch)
+        assert report.difference is None
+        assert prompts.different == []
+        assert prompts.rendered == sum(isinstance(e.body, PromptRendered) for e in events)
+        return [event.body for event in events]
+
+
+def of_type(bodies: list[Body], type_: type[Body]) -> list[Any]:
+    return [body for body in bodies if isinstance(body, type_)]
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+async def test_a_run_uses_its_budget_and_replays(tmp_path: Path, workers: int) -> None:
+    client, evaluator = ScriptedClient(), ScriptedEvaluator()
+    state = await start(
+        tmp_path / "log.db", config_of(attempts=12, workers=workers), client, evaluator
+    )
+    assert (state.stopped, state.attempts_ended) == ("finished", 12)
+    assert evaluator.most_busy > 1 if workers > 1 else evaluator.most_busy == 1
+    bodies = check(tmp_path / "log.db")
+    assert len(of_type(bodies, AgentReplied)) == len(client.sent)
+    assert isinstance(bodies[-1], RunStopped)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+async def test_killed_at_any_event_and_resumed_it_finishes_and_pays_nothing_twice(
+    tmp_path: Path, workers: int
+) -> None:
+    config = config_of(attempts=4, workers=workers)
+    whole = await _length(tmp_path / "whole.db", config)
+    for kill_at in range(1, whole - 8, 3):
+        path = tmp_path / f"{kill_at}.db"
+        client, evaluator = ScriptedClient(), ScriptedEvaluator()
+        await dies(start(path, config, client, evaluator, kill_at=kill_at))
+        # ... and once more while resuming.
+        await dies(go_on(path, client, evaluator, kill_at=kill_at + 4))
+        state = await go_on(path, client, evaluator)
+        assert (state.stopped, state.attempts_ended) == ("finished", 4)
+        bodies = check(path)
+        replied: set[int] = set()
+        for body in bodies:
+            if isinstance(body, AgentCalled | PromptRendered):
+                assert body.call not in replied, "an answered call was asked again"
+            if isinstance(body, AgentReplied):
+                assert body.call not in replied
+                replied.add(body.call)
+
+
+async def _length(path: Path, config: Config) -> int:
+    await start(path, config, ScriptedClient(), ScriptedEvaluator())
+    return len(check(path))
+
+
+async def test_resume_with_more_attempts(tmp_path: Path) -> None:
+    path, client, evaluator = tmp_path / "log.db", ScriptedClient(), ScriptedEvaluator()
+    await start(path, config_of(attempts=2), client, evaluator)
+    state = await go_on(path, client, evaluator, attempts=3)
+    assert state.attempts_ended == 5
+    check(path)
+
+
+async def test_failed_calls_are_retried_as_logged_decisions(tmp_path: Path) -> None:
+    client = ScriptedClient(fail=Counter(plan=2, code=1))
+    await start(
+        tmp_path / "log.db", config_of(attempts=2, retry_wait_ms=1), client, ScriptedEvaluator()
+    )
+    bodies = check(tmp_path / "log.db")
+    assert len(of_type(bodies, AgentFailed)) == 3
+    assert [b.try_ for b in of_type(bodies, AgentCalled) if b.call == 1] == [1, 2, 3]
+    assert all(b.wait_ms >= 1 for b in of_type(bodies, AgentCalled) if b.try_ > 1)
+
+
+async def test_an_outage_pauses_the_run_and_costs_no_attempt(tmp_path: Path) -> None:
+    path, evaluator = tmp_path / "log.db", ScriptedEvaluator()
+    client = ScriptedClient(fail=Counter(code=3))
+    config = config_of(attempts=3, retry_wait_ms=1, call_tries=3)
+    state = await start(path, config, client, evaluator)
+    assert state.paused is not None
+    assert "busy" in state.paused
+    assert len(of_type(check(path), RunPaused)) == 1
+    state = await go_on(path, client, evaluator)
+    assert (state.stopped, state.attempts_ended) == ("finished", 3)
+    assert len(evaluator.judged) == 3
+    check(path)
+
+
+async def test_an_unusable_reply_is_asked_again_then_abandoned(tmp_path: Path) -> None:
+    path, client = tmp_path / "log.db", ScriptedClient(unusable=3)
+    await start(path, config_of(attempts=2, reasks=2), client, ScriptedEvaluator())
+    bodies = check(path)
+    assert len(of_type(bodies, ReplyRejected)) == 3
+    assert [b.attempt for b in of_type(bodies, AttemptAbandoned)] == [1]
+    # The second asking says why the first was no use.
+    assert client.sent[0].ask == 0
+    assert client.sent[1].ask == 1
+    assert client.sent[1].parts[-1].name == "reask"
+
+
+async def test_sandbox_faults_are_retried_and_then_pause(tmp_path: Path) -> None:
+    path, client = tmp_path / "log.db", ScriptedClient()
+    state = await start(path, config_of(attempts=2), client, ScriptedEvaluator(faults=2))
+    assert state.attempts_ended == 2
+    other = tmp_path / "other.db"
+    state = await start(other, config_of(attempts=2), client, ScriptedEvaluator(faults=3))
+    assert state.paused == "the sandbox fails again and again"
+    state = await go_on(other, client, ScriptedEvaluator())
+    assert state.attempts_ended == 2
+    check(other)
+
+
+async def test_stop_request_ends_at_once_and_resumes(tmp_path: Path) -> None:
+    path, client, evaluator = tmp_path / "log.db", ScriptedClient(), ScriptedEvaluator()
+    async with LogWriter(path) as log:
+        run_id = log.create_run("feed")
+        texts = Texts(_no_text)
+        loop = _loop(log, run_id, State(team_of), texts, load(), client, evaluator)
+
+        def stop(event: Event, state: State) -> None:
+            if state.attempts_ended == 2 and not state.over and not loop.stop_requested:
+                task_group.start_soon(_stop, loop)
+
+        loop.observe(stop)
+        first, blobs = run_started(
+            config=config_of(attempts=50, workers=2), task_name="double.py", task_source=TASK,
+            device={}, canned=False, texts=texts,
+        )  # fmt: skip
+        async with anyio.create_task_group() as task_group:
+            state = await loop.run(first, blobs)
+    assert state.stopped == "interrupted"
+    with LogReader(path) as reader:
+        assert overview_of(reader.events(1)).status == "interrupted"
+    state = await go_on(path, client, evaluator)
+    assert state.attempts_ended == 50
+    check(path)
+
+
+async def _stop(loop: RunLoop) -> None:
+    loop.request_stop("SIGINT")
+
+
+async def test_windows_reach_the_prompt_in_order(tmp_path: Path) -> None:
+    client = ScriptedClient()
+    await start(tmp_path / "log.db", config_of(attempts=10), client, ScriptedEvaluator())
+    called = of_type(check(tmp_path / "log.db"), AgentCalled)
+    for body, request in zip(called, client.sent, strict=True):
+        shown = [int(p.name.split()[1]) for p in request.parts if p.name.startswith("attempt ")]
+        node = body.window[0]
+        assert shown == [other for other in body.window if other not in (node, 0)]
