@@ -1,0 +1,439 @@
+"""The log through its public seam, on real files."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from events import upcast
+from events.bodies import (
+    BODIES,
+    AgentReplied,
+    BaselineMeasured,
+    Body,
+    ReplyRejected,
+    StopRequested,
+    Usage,
+)
+from events.codec import decode_body, encode_body
+from events.connect import FORMAT, connect_read_only, connect_read_write
+from events.envelope import Blob
+from events.errors import (
+    BodyInvalid,
+    LogDamaged,
+    LogInUse,
+    LogUnreadable,
+    NewerFormat,
+    NotALog,
+    RunUnknown,
+    WriterFailed,
+)
+from events.lock import holder
+from events.reader import LogReader
+from events.verify import verify_log
+from events.writer import LogWriter
+
+pytestmark = pytest.mark.anyio
+
+
+def note(text: str) -> Body:
+    return StopRequested(source=text)
+
+
+async def write(path: Path, count: int = 5) -> None:
+    async with LogWriter(path) as log:
+        run = log.create_run("ab12")
+        for number in range(count):
+            event = log.append(run, note(str(number)), [Blob.text("text", "x" * 500)])
+        await log.durable(event)
+
+
+def raw(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None)
+
+
+async def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    reply = AgentReplied(
+        attempt=1, role="plan", call=1, try_=1, usage=Usage(output_tokens=3), latency_ms=5,
+        stop_reason="end_turn", served_by="m", sent={"temperature": 0.8}, reply_sha256="0" * 64,
+    )  # fmt: skip
+    async with LogWriter(path) as log:
+        run = log.create_run("ab12")
+        first = log.append(run, reply, [Blob.text("reply", "hé" * 200), Blob.text("b", "short")])
+        second = log.append(run, note("x"))
+        await log.durable(second)
+        with LogReader(path) as reader:  # while it is being written
+            assert list(reader.events(run)) == [first, second]
+            assert reader.text(first.blobs[0]) == "hé" * 200
+            assert [name for name, _ in reader.blob_names(1)] == ["reply", "b"]
+            assert list(reader.events(run, after=1)) == [second]
+            assert list(reader.events(run, upto=1)) == [first]
+    assert not path.with_name("log.db-wal").exists()
+
+
+async def test_runs_share_a_file_and_count_for_themselves(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with LogWriter(path) as log:
+        one, two = log.create_run("aa"), log.create_run("bb")
+        for run in (one, two, one, two, two):
+            await log.durable(log.append(run, note("x")))
+    with LogReader(path) as reader:
+        assert [event.run_seq for event in reader.events(one)] == [1, 2]
+        assert [event.seq for event in reader.events(two)] == [2, 4, 5]
+        assert reader.find_run("2").uid == "bb"
+        assert reader.find_run("a").run_id == one
+        with pytest.raises(RunUnknown, match="holds 2 runs"):
+            reader.find_run(None)
+        assert verify_log(reader).problems == []
+
+
+async def test_a_reopened_log_goes_on_with_the_next_epoch(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    await write(path, 2)
+    async with LogWriter(path) as log:
+        event = log.append(1, note("later"))
+        await log.durable(event)
+    assert (event.seq, event.run_seq, event.epoch) == (3, 3, 2)
+    with LogReader(path) as reader:
+        assert verify_log(reader).problems == []
+
+
+async def test_many_tasks_share_commits_and_keep_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with LogWriter(path) as log:
+        run = log.create_run("ab12")
+
+        async def task(number: int) -> None:
+            for _ in range(20):
+                await log.durable(log.append(run, note(str(number))))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(32):
+                tasks.start_soon(task, number)
+    with LogReader(path) as reader:
+        assert [event.seq for event in reader.events(run)] == list(range(1, 641))
+        assert verify_log(reader).problems == []
+
+
+async def test_durable_is_not_cancelled(tmp_path: Path) -> None:
+    async with LogWriter(tmp_path / "log.db") as log:
+        run = log.create_run("ab12")
+        with anyio.CancelScope() as scope:
+            event = log.append(run, note("x"))
+            scope.cancel()
+            await log.durable(event)
+        with LogReader(tmp_path / "log.db") as reader:
+            assert len(list(reader.events(run))) == 1
+
+
+async def test_equal_texts_are_stored_once(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    await write(path, 50)
+    with LogReader(path) as reader:
+        assert reader.connection.execute("SELECT count(*) FROM blobs").fetchone() == (1,)
+        assert verify_log(reader).blobs == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+async def test_numbers_that_json_lacks_are_refused_and_nothing_is_appended(
+    tmp_path: Path, value: float
+) -> None:
+    bad = BaselineMeasured(runtime_ms=value, spread=0, repetitions=1, timings_s={}, isolation=[])
+    async with LogWriter(tmp_path / "log.db") as log:
+        run = log.create_run("ab12")
+        with pytest.raises(BodyInvalid):
+            log.append(run, bad)
+        assert log.append(run, note("x")).seq == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET body = '{}' WHERE seq = 1",
+        "DELETE FROM events WHERE seq = 5",
+        "INSERT OR REPLACE INTO events SELECT * FROM events WHERE seq = 3",
+        "INSERT OR REPLACE INTO events SELECT 6, run_id, 3, epoch, kind, type, ver, ts_us, body,"
+        " hash FROM events WHERE seq = 3",
+        "INSERT INTO events SELECT 7, run_id, 6, epoch, kind, type, ver, ts_us, body, hash"
+        " FROM events WHERE seq = 3",
+        "INSERT INTO events SELECT NULL, run_id, 6, epoch, kind, type, ver, ts_us, body, hash"
+        " FROM events WHERE seq = 3",
+        "INSERT INTO events SELECT 6, run_id, 6, 0, kind, type, ver, ts_us, body, hash"
+        " FROM events WHERE seq = 3",
+        "UPDATE runs SET uid = 'x'",
+        "DELETE FROM runs",
+        "INSERT OR REPLACE INTO runs VALUES (1, 'zz', 0, NULL, NULL)",
+        "INSERT OR REPLACE INTO runs VALUES (2, 'ab12', 0, NULL, NULL)",
+        "UPDATE blobs SET data = x'00'",
+        "DELETE FROM blobs",
+        "DELETE FROM event_blobs",
+        "UPDATE event_blobs SET name = 'y'",
+        "INSERT OR REPLACE INTO event_blobs SELECT * FROM event_blobs WHERE seq = 5",
+        "INSERT INTO event_blobs SELECT 1, 1, name, sha256 FROM event_blobs WHERE seq = 1",
+    ],
+)
+async def test_the_file_itself_refuses_to_be_rewritten(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "log.db"
+    await write(path)
+    connection = raw(path)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(statement)
+    connection.close()
+
+
+async def test_replacing_a_blob_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    await write(path)
+    connection = raw(path)
+    (sha,) = connection.execute("SELECT sha256 FROM blobs").fetchone()
+    connection.execute("INSERT OR REPLACE INTO blobs VALUES (?, 'raw', 3, x'626164')", (sha,))
+    connection.close()
+    with LogReader(path) as reader:
+        assert reader.text(sha) == "x" * 500
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["ATTACH ':memory:' AS other", "PRAGMA journal_mode=OFF", "DROP TABLE events",
+     "UPDATE runs SET uid = 1", "CREATE TABLE t (x)"],
+)  # fmt: skip
+async def test_connections_are_denied_what_they_do_not_need(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "log.db"
+    await write(path)
+    for connect in (connect_read_only, connect_read_write):
+        connection = connect(path)
+        with pytest.raises(sqlite3.DatabaseError, match=r"not authorized|prohibited"):
+            connection.execute(statement)
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        ("UPDATE events SET body = replace(body, '2', '9') WHERE seq = 3", "does not match"),
+        ("UPDATE events SET ts_us = 1 WHERE seq = 3", "does not match"),
+        ("UPDATE events SET kind = 'decision' WHERE seq = 3", "does not match"),
+        ("DELETE FROM events WHERE seq = 3", "event 3 of the run is missing"),
+        ("DELETE FROM event_blobs WHERE seq = 3", "does not match"),
+        ("UPDATE blobs SET data = x'00', codec = 'raw'", "is not what its name says"),
+        ("DELETE FROM blobs", "is missing"),
+        ("DROP TRIGGER events_update", "the append-only guard events_update was removed"),
+        ("UPDATE runs SET uid = 'other'", "does not match"),
+    ],
+)
+async def test_verify_finds_what_was_altered(tmp_path: Path, damage: str, found: str) -> None:
+    path = tmp_path / "log.db"
+    await write(path)
+    connection = raw(path)
+    connection.execute("BEGIN")  # one sync for all that follows
+    triggers = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+    definitions = connection.execute(triggers).fetchall()
+    for name, _ in definitions:
+        connection.execute(f"DROP TRIGGER {name}")
+    if not damage.startswith("DROP"):
+        connection.execute(damage)
+    for name, sql in definitions:
+        if damage != f"DROP TRIGGER {name}":
+            connection.execute(sql)
+    connection.execute("COMMIT")
+    connection.close()
+    with LogReader(path) as reader:
+        problems = verify_log(reader).problems
+    assert any(found in problem.what for problem in problems), problems
+
+
+async def test_verify_finds_a_flipped_byte_and_survives_a_cut_file(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    await write(path, 200)
+    data = bytearray(path.read_bytes())
+    at = data.index(b'{"source":"100"}')
+    path.write_bytes(data[:at] + b'{"source":"900"}' + data[at + 16 :])
+    with LogReader(path) as reader:
+        assert verify_log(reader).problems
+    path.write_bytes(data[: len(data) // 2])
+    try:
+        with LogReader(path) as reader:
+            assert verify_log(reader).problems
+    except LogUnreadable:
+        pass
+
+
+async def test_a_missing_blob_is_damage(tmp_path: Path) -> None:
+    await write(tmp_path / "log.db")
+    with LogReader(tmp_path / "log.db") as reader, pytest.raises(LogDamaged):
+        reader.blob("0" * 64)
+
+
+async def test_a_second_writer_is_refused_and_told_the_pid(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with LogWriter(path):
+        assert holder(path) == os.getpid()
+        program = (
+            "import sys; from pathlib import Path; from events.writer import LogWriter\n"
+            "from events.errors import LogInUse\n"
+            "try: LogWriter(Path(sys.argv[1]))\n"
+            "except LogInUse as error: print(error.pid, error)"
+        )
+        done = await anyio.run_process([sys.executable, "-c", program, str(path)])
+        assert done.stdout.decode().startswith(f"{os.getpid()} ")
+        assert "is writing this log" in done.stdout.decode()
+        with pytest.raises(LogInUse):
+            LogWriter(path)
+    assert holder(path) is None
+
+
+async def test_a_killed_writer_frees_the_log_and_loses_nothing_acknowledged(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log.db"
+    program = f"""
+import anyio, os, sys
+from pathlib import Path
+from events.writer import LogWriter
+from events.bodies import StopRequested
+async def main():
+    async with LogWriter(Path({str(path)!r})) as log:
+        run = log.create_run("ab12")
+        for number in range(100000):
+            await log.durable(log.append(run, StopRequested(source=str(number))))
+            sys.stdout.write(f"{{number}}\\n"); sys.stdout.flush()
+anyio.run(main)
+"""
+    process = subprocess.Popen(  # noqa: ASYNC220 (the reading is short)
+        [sys.executable, "-c", program], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    acknowledged = 0
+    while acknowledged < 200:
+        acknowledged = int(process.stdout.readline())
+    process.kill()
+    acknowledged = int((process.stdout.read().split() or [acknowledged])[-1])
+    process.stdout.close()
+    process.wait()
+    async with LogWriter(path) as log:
+        await log.durable(log.append(1, note("after")))
+    with LogReader(path) as reader:
+        sources = [event.body.source for event in reader.events(1)]  # type: ignore[attr-defined]
+        assert sources[: acknowledged + 1] == [str(n) for n in range(acknowledged + 1)]
+        assert verify_log(reader).problems == []
+
+
+async def test_foreign_files_are_told_apart(tmp_path: Path) -> None:
+    text, other, empty = tmp_path / "a.txt", tmp_path / "other.db", tmp_path / "empty.db"
+    text.write_text("hello\n" * 1000)
+    connection = raw(other)
+    connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    empty.touch()
+    for path in (text, other):
+        before = path.read_bytes()
+        with pytest.raises(NotALog):
+            LogReader(path)
+        with pytest.raises(NotALog):
+            LogWriter(path)
+        assert path.read_bytes() == before
+    with pytest.raises(NotALog):
+        LogReader(empty)
+    with pytest.raises(LogUnreadable, match="no such log"):
+        LogReader(tmp_path / "none.db")
+    with pytest.raises(LogUnreadable):
+        LogReader(tmp_path)
+
+
+async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    await write(path)
+    connection = raw(path)
+    connection.execute(f"PRAGMA user_version={FORMAT + 1}")
+    connection.close()
+    with pytest.raises(NewerFormat, match="update engine"):
+        LogReader(path)
+    with pytest.raises(NewerFormat):
+        LogWriter(path)
+
+
+async def test_a_clean_log_opens_in_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "frozen"
+    folder.mkdir()
+    await write(folder / "log.db")
+    (folder / "log.db.lock").unlink()
+    folder.chmod(0o555)
+    try:
+        with LogReader(folder / "log.db") as reader:
+            assert len(list(reader.events(1))) == 5
+    finally:
+        folder.chmod(0o755)
+
+
+async def test_a_full_disk_poisons_the_writer_and_keeps_what_was_acknowledged(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log.db"
+    program = f"""
+import anyio, resource, signal
+from pathlib import Path
+from events.writer import LogWriter
+from events.envelope import Blob
+from events.errors import WriterFailed
+from events.bodies import StopRequested
+import os
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+async def main():
+    async with LogWriter(Path({str(path)!r})) as log:
+        run = log.create_run("ab12")
+        await log.durable(log.append(run, StopRequested(source="kept")))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        try:
+            for number in range(1000):
+                blob = Blob("b", os.urandom(5000))
+                await log.durable(log.append(run, StopRequested(source="x"), [blob]))
+        except WriterFailed as error:
+            print("refused", error)
+        try:
+            log.append(run, StopRequested(source="y"))
+        except WriterFailed:
+            print("still refused")
+anyio.run(main)
+"""
+    done = await anyio.run_process([sys.executable, "-c", program])
+    lines = done.stdout.decode().splitlines()
+    assert lines[0].startswith("refused")
+    assert lines[1] == "still refused"
+    with LogReader(path) as reader:
+        assert verify_log(reader).problems == []
+        assert len(list(reader.events(1))) >= 1
+
+
+async def test_an_upcaster_brings_an_old_body_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReplyRejected, "VER", 2)
+    old = b'{"attempt": 1, "role": "plan", "call": 2, "why": "no code"}'
+    with pytest.raises(BodyInvalid, match="no upcaster"):
+        decode_body("ReplyRejected", 1, old)
+    monkeypatch.setitem(
+        upcast.UPCASTERS, ("ReplyRejected", 1), lambda raw: {"reason": raw.pop("why"), **raw}
+    )
+    assert decode_body("ReplyRejected", 1, old) == ReplyRejected(
+        attempt=1, role="plan", call=2, reason="no code"
+    )
+    with pytest.raises(NewerFormat):
+        decode_body("ReplyRejected", 3, old)
+
+
+async def test_every_body_has_its_own_wire_name_and_kind() -> None:
+    assert all(name == body.TYPE for name, body in BODIES.items())
+    assert {body.KIND for body in BODIES.values()} == {"in", "decision", "meta"}
+    assert b'"attempt"' in encode_body(ReplyRejected(attempt=1, role="p", call=1, reason=""))
+
+
+async def test_after_closing_nothing_is_taken(tmp_path: Path) -> None:
+    async with LogWriter(tmp_path / "log.db") as log:
+        run = log.create_run("ab12")
+    with pytest.raises(WriterFailed, match="closed"):
+        log.append(run, note("x"))
