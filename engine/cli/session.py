@@ -36,7 +36,7 @@ from gpu_sandbox.port import Evaluator, PrerequisiteMissing
 from gpu_sandbox.sandbox import LocalSandbox
 from projections.overview import Overview
 
-__all__ = ["Start", "go_on", "open_clients", "open_sandbox", "search"]
+__all__ = ["Start", "go_on", "open_clients", "open_sandbox", "resolve_device", "search"]
 
 ROLES = ("plan", "code", "debug")
 
@@ -66,7 +66,7 @@ async def search(start: Start) -> Done:
     """Run a new search. Raises ``Failure`` and ``LogError``."""
     async with AsyncExitStack() as stack:
         sandbox = await open_sandbox(stack, start.config)
-        config, device = await _resolve_device(sandbox, start.config)
+        config, device = await resolve_device(sandbox, start.config)
         clients = await open_clients(stack, config)
         canned = any(client.canned for client in clients.values())
         start.confirm(config, canned)
@@ -102,7 +102,7 @@ async def go_on(
         state, config = recovered.state, recovered.state.config
         _check_resumable(state, path, extra_attempts, extra_usd_micros)
         sandbox = await open_sandbox(stack, config)
-        _, device = await _resolve_device(sandbox, config)
+        _, device = await resolve_device(sandbox, config)
         clients = await open_clients(stack, config)
         texts = Texts(reader.text)
         overview = Overview()
@@ -180,7 +180,7 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
     return await stack.enter_async_context(sandbox)
 
 
-async def _resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, dict[str, Any]]:
+async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, dict[str, Any]]:
     """Fill in what ``auto`` means here, and the language that goes with the device."""
     name = config.sandbox.device
     try:

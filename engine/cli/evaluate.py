@@ -1,0 +1,172 @@
+"""``engine eval``: verdicts without a search."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+import msgspec
+
+from engine.cli.draw import ms, printable
+from engine.cli.exits import Exit, Failure
+from engine.cli.inspect import emit
+from engine.cli.run import read_task
+from engine.cli.settings import SettingsError, resolve
+from engine.config import Config
+from events.outcomes import Correct
+from gpu_sandbox.port import (
+    EvaluationRequest,
+    PrerequisiteMissing,
+    SandboxFault,
+    TaskUnusable,
+    Verdict,
+)
+
+__all__ = ["Row", "eval_"]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``engine eval --json`` prints for each candidate."""
+
+    candidate: str
+    outcome: str
+    reason: str
+    runtime_ms: float | None
+    baseline_ms: float | None
+    speedup: float | None
+    isolation: list[str]
+    timings_s: dict[str, float]
+    protocol: str
+    device: str
+    compile_log: str
+    run_log: str
+    notes: list[str]
+
+
+@click.command(name="eval")
+@click.argument("task", type=click.Path(path_type=Path))
+@click.argument("candidates", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--device", help="cpu, cuda:N, or auto.")
+@click.option("--protocol", help="strict, kernelbench or paper.")
+@click.option("--seed", type=int, default=0, help="Seed of the inputs.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
+              help="Any configuration key, such as sandbox.run_timeout_s=30.")  # fmt: skip
+@click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
+              envvar="ENGINE_BACKEND", help="Which event loop to run on.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a candidate.")
+def eval_(
+    task: Path, candidates: tuple[Path, ...], device: str | None, protocol: str | None,
+    seed: int, assignments: tuple[str, ...], backend: str, as_json: bool,
+) -> int:  # fmt: skip
+    """Judge each of CANDIDATES against the reference in TASK.
+
+    A candidate's file defines ModelNew. Exit code 4 when none of them is correct.
+    """
+    try:
+        config = resolve(
+            preset=None, file=None, environment=os.environ, assignments=list(assignments),
+            flags={"sandbox.device": device, "sandbox.protocol": protocol},
+        )  # fmt: skip
+    except SettingsError as error:
+        raise Failure(str(error)) from error
+    source = read_task(task)
+    sources = {path: _read(path) for path in candidates}
+
+    async def work() -> list[Row]:
+        return await _evaluate(config, task, source, sources, seed, as_json)
+
+    rows = anyio.run(work, backend=backend)
+    return Exit.DONE if any(row.outcome == "correct" for row in rows) else Exit.NOT_FASTER
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+async def _evaluate(
+    config: Config, task: Path, task_source: str, sources: dict[Path, str], seed: int,
+    as_json: bool,
+) -> list[Row]:  # fmt: skip
+    from engine.cli.session import open_sandbox, resolve_device
+
+    rows: list[Row] = []
+    async with AsyncExitStack() as stack:
+        sandbox = await open_sandbox(stack, config)
+        config, _ = await resolve_device(sandbox, config)
+
+        async def one(path: Path, source: str) -> None:
+            request = EvaluationRequest(
+                task_name=task.name, task_source=task_source, candidate_source=source,
+                device=config.sandbox.device, protocol=config.sandbox.protocol, seed=seed,
+            )  # fmt: skip
+            row = _row(path, await sandbox.evaluate(request))
+            rows.append(row)
+            _print(row, as_json)
+
+        failure: Exception | None = None
+        try:
+            # Compiles overlap; the sandbox itself takes turns at the device.
+            async with anyio.create_task_group() as tasks:
+                for path, source in sources.items():
+                    tasks.start_soon(one, path, source)
+        except* (PrerequisiteMissing, TaskUnusable, SandboxFault) as group:
+            failure = group.exceptions[0]
+            while isinstance(failure, ExceptionGroup):
+                failure = failure.exceptions[0]
+        _raise(failure, task)
+    return rows
+
+
+def _raise(failure: Any, task: Path) -> None:
+    match failure:
+        case PrerequisiteMissing():
+            raise Failure(str(failure), Exit.MISSING)
+        case TaskUnusable():
+            detail = f"\n{failure.detail}" if failure.detail else ""
+            raise Failure(f"{task}: {failure.reason}{detail}")
+        case SandboxFault():
+            raise Failure(f"the sandbox failed: {failure}", Exit.INTERNAL)
+
+
+def _row(path: Path, verdict: Verdict) -> Row:
+    outcome = verdict.outcome
+    correct = outcome if isinstance(outcome, Correct) else None
+    return Row(
+        candidate=str(path),
+        outcome=str(outcome.__struct_config__.tag),
+        reason=outcome.reason,
+        runtime_ms=correct.runtime_ms if correct else None,
+        baseline_ms=correct.baseline_ms if correct else None,
+        speedup=correct.speedup if correct else None,
+        isolation=verdict.isolation,
+        timings_s=verdict.timings_s,
+        protocol=verdict.protocol,
+        device=verdict.device,
+        compile_log=verdict.compile_log,
+        run_log=verdict.run_log,
+        notes=verdict.notes,
+    )
+
+
+def _print(row: Row, as_json: bool) -> None:
+    if as_json:
+        emit(row)
+        return
+    line = f"{row.candidate}: {row.outcome.replace('_', ' ')}"
+    if row.speedup is not None and row.runtime_ms is not None and row.baseline_ms is not None:
+        line += f", {ms(row.runtime_ms)} against {ms(row.baseline_ms)} eager: {row.speedup:.2f}×"
+    elif row.reason:
+        line += f": {printable(row.reason)}"
+    click.echo(line)
+    for text in (row.compile_log, row.run_log):
+        if text and row.outcome != "correct":
+            click.echo("  " + printable(text).rstrip().replace("\n", "\n  "), err=True)
+    for note in row.notes:
+        click.echo(f"  note: {printable(note)}", err=True)
