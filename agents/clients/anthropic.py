@@ -1,0 +1,161 @@
+"""Anthropic's Messages API through the official SDK, streamed.
+
+The SDK's retries are off: each failure becomes a ``CallFailed`` for the search to decide
+on. A parameter that a model turned out to refuse is left out the next time (``temperature``,
+``effort``, and ``tool_choice``: newer models always think, and then no tool can be forced).
+The SDK takes over a second to import, so that happens at the first call, in a thread. It
+runs on asyncio and on trio alike. The key is never shown: not in reprs, not in messages.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from agents.clients.anthropic_errors import failure as as_failure
+from agents.clients.anthropic_reply import ErrorEvent, EventLines, Message, Nonsense
+from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+__all__ = ["AnthropicClient"]
+
+_DRAIN_S = 2.0
+"""How long a stream is read on after an error in it."""
+
+
+class AnthropicClient:
+    """Calls the Messages API at ``base_url`` with ``api_key``.
+
+    Without arguments they come from ``ANTHROPIC_API_KEY`` and ``ANTHROPIC_BASE_URL``.
+    One client belongs to one event loop.
+    """
+
+    canned = False
+
+    def __init__(self, *, api_key: str | None = None, base_url: str | None = None) -> None:
+        self._api_key = (api_key or os.environ.get("ANTHROPIC_API_KEY", "")).strip()
+        self.base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or None
+        self._sdk: AsyncAnthropic | None = None
+
+    def __repr__(self) -> str:
+        shown = re.sub(r"//[^/@]*@", "//…@", self.base_url) if self.base_url else None
+        return f"AnthropicClient(base_url={shown!r})"
+
+    async def send(self, request: Request) -> Reply:
+        """One request, one try. Raises ``CallFailed`` or ``CapabilityMissing``."""
+        sdk = await self._connected()
+        body = _body(request)
+        failure: CallFailed | CapabilityMissing | None = None
+        message = Message(request.tool.name)
+        with anyio.move_on_after(request.timeout_s) as scope:
+            try:
+                await _stream(sdk, body, request.timeout_s, message)
+            except Exception as error:
+                failure = as_failure(error, body, self._api_key)
+                if failure is None:
+                    raise
+        # Raised out here, so that the SDK's exception, whose request carries the key,
+        # does not travel along as the context.
+        if scope.cancelled_caught:
+            raise CallFailed(
+                "timed_out", f"no complete reply within {request.timeout_s:g} s", retryable=True
+            )
+        if failure is not None:
+            raise failure
+        return message.reply(_sent(body))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._sdk is not None:
+            await self._sdk.close()
+            self._sdk = None
+
+    async def _connected(self) -> AsyncAnthropic:
+        if self._sdk is None:
+            await anyio.to_thread.run_sync(_import_sdk)
+        if self._sdk is None:  # another call may have been faster
+            from anthropic import AsyncAnthropic
+
+            self._sdk = AsyncAnthropic(api_key=self._api_key, base_url=self.base_url, max_retries=0)
+        return self._sdk
+
+
+def _import_sdk() -> None:
+    import anthropic  # noqa: F401
+
+
+def _body(request: Request) -> dict[str, Any]:
+    """The request's JSON, with the cacheable prefix marked at the last stable part."""
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": part.text} for part in request.parts if part.text.strip()
+    ]
+    stable = [part.stable for part in request.parts if part.text.strip()]
+    if any(stable):
+        last = len(stable) - 1 - stable[::-1].index(True)
+        blocks[last]["cache_control"] = {"type": "ephemeral"}
+    tool = request.tool
+    body: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": request.params.max_tokens,
+        "system": blocks[:1],
+        "messages": [{"role": "user", "content": blocks[1:]}],
+        "tools": [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
+        ],
+    }
+    if "tool_choice" not in request.refused:
+        body["tool_choice"] = {"type": "tool", "name": tool.name}
+    if request.params.effort is not None and "effort" not in request.refused:
+        body["output_config"] = {"effort": request.params.effort}
+    if request.params.temperature is not None and "temperature" not in request.refused:
+        body["temperature"] = request.params.temperature
+    return body
+
+
+def _sent(body: dict[str, Any]) -> dict[str, Any]:
+    """What was sent, for the log, without the texts (they are logged as the prompt)."""
+    sent = {name: value for name, value in body.items() if name not in ("system", "messages")}
+    return {**sent, "tools": [tool["name"] for tool in body["tools"]], "stream": True}
+
+
+async def _stream(
+    sdk: AsyncAnthropic, body: dict[str, Any], timeout_s: float, message: Message
+) -> None:
+    import httpx2
+
+    # The SDK's signature has no temperature any more; the API has, for some models.
+    arguments = dict(body)
+    extra = {"temperature": arguments.pop("temperature")} if "temperature" in body else None
+    timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, 30.0))
+    # The paper's own model is past its end of life, which is for its user to know.
+    warnings.filterwarnings("ignore", "The model '.*' is deprecated", DeprecationWarning)
+    stream = await sdk.messages.create(**arguments, stream=True, extra_body=extra, timeout=timeout)
+    # Read by hand: the SDK's iterator builds a model for every few characters, and leaves
+    # generators suspended where it raises in mid-stream, about which trio complains. For
+    # the same reason a stream with an error in it is read on to its (near) end.
+    problem: Exception | None = None
+    lines = EventLines()
+    async with stream:
+        with anyio.CancelScope() as scope:
+            async for chunk in stream.response.aiter_bytes():
+                try:
+                    for line in lines.feed(chunk) if problem is None else ():
+                        if line.startswith(b"data:"):
+                            message.add(json.loads(line[5:]))
+                except ErrorEvent as error:
+                    problem = error
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    problem = Nonsense(type(error).__name__)
+                if problem is not None and scope.deadline == math.inf:
+                    scope.deadline = anyio.current_time() + _DRAIN_S
+    if problem is not None:
+        raise problem

@@ -1,0 +1,130 @@
+"""The Messages API's stream of events, put together to one reply."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agents.clients.port import CallFailed, Reply
+from events.bodies import Usage
+
+__all__ = ["ErrorEvent", "EventLines", "Message", "Nonsense"]
+
+
+class EventLines:
+    """Bytes to lines. Only LF and CRLF end one: JSON may hold other separators as they are."""
+
+    def __init__(self) -> None:
+        self._pending = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        *lines, self._pending = (self._pending + chunk).split(b"\n")
+        return [line.rstrip(b"\r") for line in lines]
+
+
+class ErrorEvent(Exception):
+    """The API's own error, after the response had begun."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__()
+        self.kind = str(error.get("type", ""))
+        self.text = str(error.get("message", "")) or self.kind
+
+
+class Nonsense(Exception):
+    """An event that is none of this API's: a broken connection, or an odd proxy."""
+
+
+class Message:
+    """A reply as it comes in, event by event."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+        self._texts: list[str] = []
+        self._json: list[str] = []
+        self._input: dict[str, Any] | None = None
+        self._tool_index = -1
+        self._found = False
+        self._usage: dict[str, int] = {}
+        self._model = ""
+        self._stop_reason = "unknown"
+        self._complete = False
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Take in one event. Kinds that are not known are passed over, as the API asks."""
+        kind = event["type"]
+        if kind == "message_start":
+            self._model = str(event["message"].get("model") or "")
+            self._count(event["message"].get("usage"))
+        elif kind == "content_block_start":
+            self._open(event["index"], event["content_block"])
+        elif kind == "content_block_delta":
+            delta = event["delta"]
+            if delta["type"] == "text_delta":
+                self._texts.append(str(delta["text"]))
+            elif delta["type"] == "input_json_delta" and event["index"] == self._tool_index:
+                self._json.append(str(delta["partial_json"]))
+        elif kind == "message_delta":
+            self._stop_reason = str(event["delta"].get("stop_reason") or self._stop_reason)
+            self._count(event.get("usage"))
+        elif kind == "message_stop":
+            self._complete = True
+        elif kind == "error":
+            raise ErrorEvent(event.get("error") or {})
+
+    def _open(self, index: int, block: dict[str, Any]) -> None:
+        if block["type"] == "text":
+            self._texts += ["\n\n"] if self._texts else []
+            self._texts.append(str(block.get("text") or ""))
+        elif block["type"] == "tool_use" and block["name"] == self._tool and not self._found:
+            self._tool_index, self._found = index, True
+            given = block.get("input")
+            self._input = given if isinstance(given, dict) and given else None
+
+    def _count(self, usage: dict[str, Any] | None) -> None:
+        for field, value in (usage or {}).items():
+            if isinstance(value, int):
+                self._usage[field] = value
+
+    def reply(self, sent: dict[str, Any]) -> Reply:
+        """The whole reply; a stream that ended early is a lost connection."""
+        if not self._complete:
+            raise CallFailed(
+                "connection", "the stream ended before the message did", retryable=True
+            )
+        text = "".join(self._texts)
+        tool_input = self._input
+        written = "".join(self._json)
+        if written:
+            try:
+                tool_input = json.loads(written)
+            except ValueError:
+                tool_input = None
+            if not isinstance(tool_input, dict):
+                # Unusable, but it was paid for: kept where the log shows it.
+                tool_input, text = None, f"{text}\n{written}".strip()
+        return Reply(
+            text=_whole(text),
+            tool_input=None if tool_input is None else _whole(tool_input),
+            usage=Usage(
+                input_tokens=self._usage.get("input_tokens", 0),
+                output_tokens=self._usage.get("output_tokens", 0),
+                cache_read_tokens=self._usage.get("cache_read_input_tokens", 0),
+                cache_write_tokens=self._usage.get("cache_creation_input_tokens", 0),
+            ),
+            stop_reason=self._stop_reason,
+            served_by=self._model,
+            sent=sent,
+        )
+
+
+def _whole(value: Any) -> Any:
+    """The value with its surrogate pairs joined and lone halves, which no log can hold,
+    replaced."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_whole(name): _whole(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_whole(entry) for entry in value]
+    return value

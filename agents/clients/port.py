@@ -1,0 +1,102 @@
+"""The client port: one request in, one reply or one typed failure out.
+
+A client never retries by itself: a retry is a decision of the search, so that it is
+logged and replayed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from events.bodies import CallParams, Usage
+
+__all__ = ["CallFailed", "CapabilityMissing", "Client", "Part", "Reply", "Request", "Tool"]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of the prompt. Parts up to the last ``stable`` one form the cacheable prefix."""
+
+    name: str
+    text: str
+    stable: bool = False
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """The structured answer that the role is asked for, as one tool with a JSON schema."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a client needs, and the keys by which canned clients find their reply.
+
+    ``parts[0]`` is the system message; the others, in order, make one user message.
+    ``node_source`` is the selected node's source; ``visit`` counts earlier attempts from
+    a node with that source on the same path; ``refused`` names the parameters that this
+    model is known not to accept.
+    """
+
+    role: str
+    model: str
+    """The model's name without the client's prefix."""
+    parts: tuple[Part, ...]
+    params: CallParams
+    tool: Tool
+    node_source: str
+    visit: int
+    ask: int = 0
+    timeout_s: float = 600.0
+    refused: frozenset[str] = frozenset()
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole reply. ``tool_input`` is the structured answer, if the model used the tool."""
+
+    text: str
+    tool_input: dict[str, Any] | None
+    usage: Usage
+    stop_reason: str
+    served_by: str
+    sent: dict[str, Any]
+    canned: bool = False
+
+
+class CallFailed(Exception):
+    """No reply. ``error`` is one of the words that ``events.bodies.AgentFailed`` lists."""
+
+    def __init__(
+        self, error: str, message: str, *, retryable: bool, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+
+
+class CapabilityMissing(Exception):
+    """The model refused the parameter ``param``; the search notes it and asks without it."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
+        self.message = message
+
+
+class Client(Protocol):
+    """Answers requests. Safe to call concurrently; cancelling a call abandons it."""
+
+    @property
+    def canned(self) -> bool:
+        """True when replies are prepared texts, which is labelled wherever they show."""
+        ...
+
+    async def send(self, request: Request) -> Reply:
+        """Raises ``CallFailed`` or ``CapabilityMissing``."""
+        ...
+
+    async def aclose(self) -> None: ...

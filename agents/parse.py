@@ -1,0 +1,177 @@
+"""From a reply to an answer that the search can use, or to a reason why not.
+
+The structured tool answer is preferred; fenced code blocks in the text are the fallback.
+A syntax error in a candidate is the sandbox's to find: here only a missing ``ModelNew``
+counts against it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agents.anchors import has_anchors, source_key, strip_anchors
+from agents.clients.port import Reply
+from agents.grounding import Rejected, ground
+
+__all__ = ["Fence", "Parsed", "Rejected", "fences", "parse"]
+
+_MODEL_NEW = re.compile(r"^[ \t]*(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=)", re.MULTILINE)
+_OPEN = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`]*$")
+_CUT_OFF = ("max_tokens", "model_context_window_exceeded")
+
+
+class Parsed(msgspec.Struct, frozen=True, kw_only=True):
+    """A usable answer. A plan has ``advice`` and ``annotated``, the others ``source``."""
+
+    via: str
+    """``tool`` or ``fence``."""
+    advice: str | None = None
+    annotated: str | None = None
+    source: str | None = None
+    explanation: str | None = None
+    anchors: int = 0
+    spliced: bool = False
+    source_key: str | None = None
+
+
+class Fence(msgspec.Struct, frozen=True, kw_only=True):
+    """A fenced code block. ``closed`` is false where the text ended first."""
+
+    text: str
+    closed: bool
+
+
+def parse(role: str, reply: Reply, node_source: str, *, splice: bool = True) -> Parsed | Rejected:
+    """Read ``reply`` as ``role``'s answer; ``node_source`` is the selected node's source."""
+    if reply.stop_reason == "refusal":
+        return Rejected(reason="The model declined to answer this request.")
+    answer = _answer(role, reply)
+    if isinstance(answer, Rejected):
+        return answer
+    if role == "plan":
+        return _plan(answer, node_source, splice=splice)
+    assert answer.source is not None
+    source = strip_anchors(answer.source)
+    if not source.endswith("\n"):
+        source += "\n"
+    if _MODEL_NEW.search(source) is None:
+        return Rejected(
+            reason="The returned code defines no ModelNew: name the new architecture "
+            "`ModelNew` and return the complete file."
+        )
+    return msgspec.structs.replace(answer, source=source, source_key=source_key(source))
+
+
+def _plan(answer: Parsed, node_source: str, *, splice: bool) -> Parsed | Rejected:
+    assert answer.advice is not None
+    assert answer.annotated is not None
+    if not answer.advice.strip():
+        return Rejected(reason="The plan holds no advice: say what to change and how.")
+    grounded = ground(answer.annotated, node_source, splice=splice)
+    if isinstance(grounded, Rejected):
+        return grounded
+    return msgspec.structs.replace(
+        answer,
+        annotated=grounded.annotated,
+        anchors=grounded.anchors,
+        spliced=grounded.spliced,
+    )
+
+
+def _answer(role: str, reply: Reply) -> Parsed | Rejected:
+    """The answer's texts, as they came: from the tool if it can be, else from the text."""
+    code, prose = ("annotated_source", "advice") if role == "plan" else ("source", "explanation")
+    fields = _strings(reply.tool_input or {})
+    if fields.get(code, "").strip():
+        text = _unfenced(fields[code])
+        return _parsed(role, "tool", text, fields.get(prose, ""))
+    answer = _fenced(role, reply)
+    if isinstance(answer, Rejected) and reply.tool_input is not None:
+        given = ", ".join(sorted(fields)) or "nothing"
+        return Rejected(reason=f"The tool's answer lacks `{code}`; it holds {given}.")
+    return answer
+
+
+def _fenced(role: str, reply: Reply) -> Parsed | Rejected:
+    text = _clean(reply.text)
+    blocks = fences(text)
+    cut_off = reply.stop_reason in _CUT_OFF
+    if role == "plan":
+        fitting = [block for block in blocks if has_anchors(block.text)]
+    else:
+        fitting = [block for block in blocks if _MODEL_NEW.search(block.text)]
+    if cut_off and (not fitting or not fitting[-1].closed):
+        return Rejected(
+            reason="The reply was cut off at the output limit before the code was complete: "
+            "answer more briefly."
+        )
+    if not fitting and not blocks:
+        return Rejected(
+            reason="The reply holds no answer through the tool and no fenced code block."
+        )
+    # A later block is the more considered one.
+    chosen = (fitting or blocks)[-1]
+    return _parsed(role, "fence", chosen.text, _outside(text))
+
+
+def _parsed(role: str, via: str, code: str, prose: str) -> Parsed:
+    if role == "plan":
+        return Parsed(via=via, advice=prose.strip(), annotated=code)
+    return Parsed(via=via, source=code, explanation=prose.strip())
+
+
+def _strings(fields: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _clean(value) for name, value in fields.items() if isinstance(value, str)}
+
+
+def _clean(text: str) -> str:
+    """Unix line ends, and nothing that UTF-8 can't hold (half of a surrogate pair)."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _unfenced(text: str) -> str:
+    """Code out of a tool field, also when the agent put a fence around it."""
+    stripped = text.strip()
+    if stripped.startswith(("```", "~~~")):
+        blocks = fences(stripped)
+        if len(blocks) == 1:
+            return blocks[0].text
+    return text
+
+
+def fences(text: str) -> list[Fence]:
+    """The fenced code blocks of a Markdown text, in order; the last may be unclosed."""
+    return [Fence(text=body, closed=closed) for kind, body, closed in _segments(text) if kind]
+
+
+def _outside(text: str) -> str:
+    """The text without its fenced blocks."""
+    return "\n".join(body for kind, body, _ in _segments(text) if not kind).strip()
+
+
+def _segments(text: str) -> list[tuple[bool, str, bool]]:
+    """(is code, text, closed) in order."""
+    segments: list[tuple[bool, str, bool]] = []
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        if not fence and (opening := _OPEN.match(line)):
+            segments.append((False, "\n".join(lines), True))
+            fence, lines = opening[1], []
+        elif fence and _closes(line, fence):
+            segments.append((True, "\n".join([*lines, ""]), True))
+            fence, lines = "", []
+        else:
+            lines.append(line)
+    segments.append((bool(fence), "\n".join(lines), not fence))
+    return segments
+
+
+def _closes(line: str, fence: str) -> bool:
+    mark = line.strip()
+    return len(mark) >= len(fence) and set(mark) == {fence[0]} and len(line) - len(mark) < 4

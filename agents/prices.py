@@ -1,0 +1,65 @@
+"""What models cost: a dated table, which a run freezes into its first event."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from decimal import Decimal
+from functools import cache
+from importlib import resources
+
+from events.bodies import Price
+
+__all__ = ["FREE", "dated", "price_of", "prices"]
+
+FREE = Price(
+    input_usd_micros_per_mtok=0,
+    output_usd_micros_per_mtok=0,
+    cache_read_usd_micros_per_mtok=0,
+    cache_write_usd_micros_per_mtok=0,
+)
+"""What a playbook costs."""
+
+_DATE = re.compile(r"-(\d{8}|latest)$")
+
+
+def prices() -> dict[str, Price]:
+    """All known prices by model name."""
+    return dict(_table()[1])
+
+
+def dated() -> str:
+    """The day, as YYYY-MM-DD, on which the table was last checked."""
+    return _table()[0]
+
+
+def price_of(model: str) -> Price | None:
+    """The price of ``model``, with or without a client's prefix; None if it is unknown.
+
+    A date behind the name is looked past. A longer name is another model: nothing is
+    guessed for ``claude-opus-9`` or ``claude-opus-5-5-preview``.
+    """
+    client, _, name = model.partition(":")
+    if client == "playbook":
+        return FREE
+    if not name:
+        name = model
+    table = _table()[1]
+    return table.get(name) or table.get(_DATE.sub("", name))
+
+
+@cache
+def _table() -> tuple[str, dict[str, Price]]:
+    text = resources.files("agents").joinpath("prices.toml").read_text(encoding="utf-8")
+    data = tomllib.loads(text)
+    return data["dated"], {name: _price(entry) for name, entry in data["usd_per_mtok"].items()}
+
+
+def _price(entry: dict[str, str]) -> Price:
+    micros = {name: int(Decimal(value) * 1_000_000) for name, value in entry.items()}
+    return Price(
+        input_usd_micros_per_mtok=micros["input"],
+        output_usd_micros_per_mtok=micros["output"],
+        cache_read_usd_micros_per_mtok=micros["cache_read"],
+        cache_write_usd_micros_per_mtok=micros["cache_write"],
+    )

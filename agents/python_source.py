@@ -1,0 +1,46 @@
+"""Reading candidates' Python without running it, whatever they hold.
+
+Compiler warnings about it (an odd escape in a string) are nobody's business here: under
+``-W error`` they would make a good source look broken.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+import warnings
+
+__all__ = ["rows_in_strings", "tree_of"]
+
+
+def tree_of(source: str) -> ast.Module | None:
+    """The syntax tree; None if this is no Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def rows_in_strings(text: str) -> frozenset[int] | None:
+    """Rows, from 0, that begin inside a string literal; None if this is no Python."""
+    rows: set[int] = set()
+    opened: list[int] = []
+    text = text.replace("\0", " ")  # trips up the tokenizer of Python 3.12
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return None
+    for token in tokens:
+        name = tokenize.tok_name[token.type]
+        if name == "STRING":
+            rows.update(range(token.start[0], token.end[0]))
+        elif name == "FSTRING_START":  # Python 3.12 and later
+            opened.append(token.start[0])
+        elif name == "FSTRING_END" and opened:
+            rows.update(range(opened.pop(), token.end[0]))
+    return frozenset(rows)

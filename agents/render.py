@@ -1,0 +1,243 @@
+"""Prompts: what a role is shown, as a pure function of what the search knows.
+
+The order is the paper's (its Figure 4): system message, in-context example, the task's
+source, the selected node's source, the window's attempts, the role's instruction. The
+device facts, behind the example, are ours. Each part stands alone, so that parts which
+repeat between calls are stored once in the log, and the stable ones lead, so that a
+provider can cache them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from agents.anchors import has_anchors
+from agents.clients.port import Part, Tool
+from agents.templates import SYSTEM_VARIANTS, Templates, fill
+
+__all__ = ["LOG_CHARS", "ROLES", "SELECTED_LOG_CHARS", "NodeView", "Prompt", "clip", "render"]
+
+ROLES = ("plan", "code", "debug", "single")
+"""``single`` is the baselines' one agent: code without a plan."""
+
+LOG_CHARS = 3_000
+"""Of each log of a window's attempt; the selected node's may be longer."""
+SELECTED_LOG_CHARS = 8_000
+
+_BACKTICKS = re.compile(r"`{3,}")
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as agents see it.
+
+    ``outcome`` is a line such as ``correct`` or ``wrong_result: output 0 differs``.
+    ``runtime_ms`` and ``speedup`` (over the root's eager runtime) are set when it is
+    correct; the root's ``runtime_ms`` is its eager one, once it has been measured.
+    """
+
+    id: int
+    source: str
+    is_root: bool = False
+    advice: str | None = None
+    outcome: str = ""
+    compile_log: str = ""
+    run_log: str = ""
+    runtime_ms: float | None = None
+    speedup: float | None = None
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request is made of: ``parts[0]`` is the system message."""
+
+    parts: tuple[Part, ...]
+    tool: Tool
+
+
+def render(
+    templates: Templates,
+    *,
+    role: str,
+    language: str,
+    task_source: str,
+    selected: NodeView,
+    window: Sequence[NodeView] = (),
+    system: str = "main",
+    device: Mapping[str, Any] | None = None,
+    advice: str | None = None,
+    annotated: str | None = None,
+    reask: str | None = None,
+) -> Prompt:
+    """The prompt for one call.
+
+    ``window`` is shown in the order given, without the selected node, and with the root
+    as a line about the reference. ``advice`` and ``annotated`` are the plan that ``code``
+    is to implement, or that ``debug`` inherits. Without ``annotated`` the coder gets
+    advice only (the ablation). ``reask`` is why the previous reply was no use.
+    """
+    if role not in ROLES:
+        raise ValueError(f"unknown role {role!r}; the roles are {', '.join(ROLES)}")
+    if system not in SYSTEM_VARIANTS:
+        known = ", ".join(SYSTEM_VARIANTS)
+        raise ValueError(f"unknown system message {system!r}; there are {known}")
+    words = templates.words(language)
+    marked = annotated if role == "code" and annotated and has_anchors(annotated) else None
+    parts = _stable(templates, words, language, system, task_source, device)
+    parts.append(_selected(templates, selected, marked))
+    parts += _window(templates, selected, window)
+    if role == "code" and advice:
+        parts.append(_part(templates, "advice", {"advice": advice.strip()}))
+    elif role == "debug" and advice:
+        plan = {"advice": advice.strip(), "annotated": fenced(annotated or "")}
+        parts.append(_part(templates, "inherited" if annotated else "advice", plan))
+    instruction = role
+    if role == "code" and marked is None:
+        instruction = "code_unmarked" if advice else "single"
+    parts.append(_part(templates, instruction, words, name="instruction"))
+    if reask:
+        parts.append(_part(templates, "reask", {"reason": reask}))
+    return Prompt(parts=tuple(parts), tool=_tool(templates, "code" if role == "single" else role))
+
+
+def _part(
+    templates: Templates,
+    template: str,
+    values: Mapping[str, str],
+    *,
+    name: str = "",
+    stable: bool = False,
+) -> Part:
+    text = fill(templates.text(f"{template}.md"), values).strip("\n")
+    return Part(name=name or template, text=text, stable=stable)
+
+
+def _stable(
+    templates: Templates,
+    words: Mapping[str, str],
+    language: str,
+    system: str,
+    task_source: str,
+    device: Mapping[str, Any] | None,
+) -> list[Part]:
+    """The parts that all of a run's calls with one system message begin with."""
+    parts = [_part(templates, f"system_{system}", words, name="system", stable=True)]
+    example = templates.example(language)
+    if example is not None:
+        pair = {"example_task": fenced(example.task), "example_solution": fenced(example.solution)}
+        parts.append(_part(templates, "example", {**words, **pair}, stable=True))
+    if device is not None:
+        facts = "\n".join(_facts(device))
+        parts.append(_part(templates, "device", {"device": facts}, stable=True))
+    parts.append(_part(templates, "task", {"task": fenced(task_source)}, stable=True))
+    return parts
+
+
+def _facts(device: Mapping[str, Any]) -> list[str]:
+    """Device facts as list lines; what is unknown is left out."""
+    lines: list[str] = []
+    for key, value in device.items():
+        if value is None or value == "":
+            continue
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{name.replace('_', ' ')} {v}" for name, v in value.items())
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            value = ", ".join(str(entry) for entry in value)
+        lines.append(f"- {key.replace('_', ' ')}: {value}")
+    return lines
+
+
+def _selected(templates: Templates, node: NodeView, marked: str | None) -> Part:
+    source = fenced(marked if marked is not None else node.source)
+    if node.is_root:
+        values = {"source": source, "runtime": _eager(node)}
+        return _part(templates, "selected_root", values, name="selected")
+    template = "selected" if marked is None else "selected_annotated"
+    observed = _observations(node, SELECTED_LOG_CHARS)
+    values = {"node": str(node.id), "source": source, "observations": observed}
+    return _part(templates, template, values, name="selected")
+
+
+def _window(templates: Templates, selected: NodeView, window: Sequence[NodeView]) -> list[Part]:
+    parts: list[Part] = []
+    others = [node for node in window if node.id != selected.id]
+    for root in (node for node in others if node.is_root):
+        if root.runtime_ms is not None:
+            parts.append(_part(templates, "reference", {"runtime": _eager(root)}))
+    attempts = [node for node in others if not node.is_root]
+    if attempts:
+        parts.append(_part(templates, "window", {}))
+    for node in attempts:
+        values = {
+            "node": str(node.id),
+            "source": fenced(node.source),
+            "observations": _observations(node, LOG_CHARS),
+        }
+        parts.append(_part(templates, "attempt", values, name=f"attempt {node.id}"))
+    return parts
+
+
+def _eager(root: NodeView) -> str:
+    if root.runtime_ms is None:
+        return ""
+    return f" Run by PyTorch in eager mode it takes {_ms(root.runtime_ms)}."
+
+
+def _observations(node: NodeView, chars: int) -> str:
+    """Instruction, compiler observation and execution result of one attempt."""
+    sections: list[str] = []
+    if node.advice:
+        sections.append(f"**Instruction**\n\n{node.advice.strip()}")
+    compiler = clip(node.compile_log, chars)
+    sections.append("**Compiler observation**\n\n" + (fenced(compiler, "") or "(no messages)"))
+    result = node.outcome
+    if node.runtime_ms is not None:
+        speed = f", {node.speedup:.3g} × the reference's speed" if node.speedup else ""
+        result = f"{result or 'correct'}: runtime {_ms(node.runtime_ms)}{speed}"
+    run_log = fenced(clip(node.run_log, chars), "")
+    body = "\n\n".join(text for text in (result, run_log) if text) or "(not executed)"
+    sections.append(f"**Kernel execution result**\n\n{body}")
+    return "\n" + "\n\n".join(sections)
+
+
+def _ms(runtime_ms: float) -> str:
+    return f"{runtime_ms:.4g} ms"
+
+
+def fenced(text: str, language: str = "python") -> str:
+    """A fenced code block whose fence is longer than any in the text; "" for no text."""
+    text = text.strip("\n")
+    if not text.strip():
+        return ""
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=2)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def clip(log: str, chars: int) -> str:
+    """At most about ``chars`` characters: the head, where compilers put the first error,
+    and the tail, where a traceback ends."""
+    log = log.strip()
+    if len(log) <= chars:
+        return log
+    head, tail = chars * 2 // 3, chars - chars * 2 // 3
+    left_out = len(log) - head - tail
+    return f"{log[:head]}\n[… {left_out} characters left out …]\n{log[-tail:]}"
+
+
+def _tool(templates: Templates, name: str) -> Tool:
+    description, fields = templates.tool(name)
+    return Tool(
+        name=name,
+        description=description,
+        schema={
+            "type": "object",
+            "properties": {
+                field: {"type": "string", "description": text} for field, text in fields.items()
+            },
+            "required": list(fields),
+            "additionalProperties": False,
+        },
+    )

@@ -1,0 +1,110 @@
+"""The prompts' texts as one mapping, name → text, read from files or from a log.
+
+Everything that words a prompt is in this mapping: the templates, the words that differ
+between languages, the tools' descriptions and the in-context examples. A run pins it in
+its first event, so an old log renders as it did on its day.
+
+A template names its holes as ``{name}``. They are filled in one pass over the template,
+and what was filled in is never looked at again, so source code may hold any braces.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+__all__ = ["LANGUAGES", "SYSTEM_VARIANTS", "Example", "Templates", "fill", "load", "pinned"]
+
+LANGUAGES = ("cuda", "cpp", "triton")
+SYSTEM_VARIANTS = ("main", "alternate_1", "alternate_2")
+
+_HOLE = re.compile(r"\{([a-z_]+)\}")
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True):
+    """An in-context pair: a task and the same task with custom kernels."""
+
+    task: str
+    solution: str
+
+
+class Templates(msgspec.Struct, frozen=True, kw_only=True):
+    """All texts by name, such as ``plan.md`` or ``examples/cuda/task.py``."""
+
+    texts: Mapping[str, str]
+
+    def text(self, name: str) -> str:
+        """The text called ``name``, without its final newline."""
+        try:
+            return self.texts[name].rstrip("\n")
+        except KeyError:
+            raise LookupError(f"no prompt text named {name!r} among the templates") from None
+
+    def words(self, language: str) -> dict[str, str]:
+        """What fills the templates' language-dependent holes."""
+        words: dict[str, str] = _table(self, "languages.toml", language)
+        return words
+
+    def tool(self, name: str) -> tuple[str, dict[str, str]]:
+        """A tool's description, and its fields with theirs, in order."""
+        table: dict[str, Any] = _table(self, "tools.toml", name)
+        return table["description"], table["fields"]
+
+    def example(self, language: str) -> Example | None:
+        """The in-context pair for ``language``; None where there is none to show."""
+        if f"examples/{language}/task.py" not in self.texts:
+            return None
+        return Example(
+            task=self.text(f"examples/{language}/task.py"),
+            solution=self.text(f"examples/{language}/solution.py"),
+        )
+
+
+def _table(templates: Templates, name: str, key: str) -> Any:
+    tables = tomllib.loads(templates.text(name))
+    if key not in tables:
+        known = ", ".join(tables)
+        raise LookupError(f"{name} has no entry {key!r}; it has {known}")
+    return tables[key]
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Fill ``{name}`` holes in one pass; a hole without a value is a ``LookupError``."""
+
+    def value(hole: re.Match[str]) -> str:
+        try:
+            return values[hole[1]]
+        except KeyError:
+            raise LookupError(f"nothing to fill {hole[0]} with") from None
+
+    return _HOLE.sub(value, template)
+
+
+def _read(folder: Any, prefix: str, into: dict[str, str]) -> None:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                _read(entry, f"{prefix}{entry.name}/", into)
+        elif entry.name.endswith((".md", ".toml")) or (
+            entry.name in ("task.py", "solution.py") and prefix
+        ):
+            into[prefix + entry.name] = entry.read_text(encoding="utf-8")
+
+
+@cache
+def load() -> Templates:
+    """The texts that ship with this version."""
+    texts: dict[str, str] = {}
+    _read(resources.files("agents").joinpath("prompts"), "", texts)
+    return Templates(texts=texts)
+
+
+def pinned() -> dict[str, str]:
+    """Name → text, to be logged with ``RunStarted``. ``Templates(texts=…)`` takes it back."""
+    return dict(load().texts)

@@ -1,0 +1,185 @@
+"""Prompts: order, contents, stability."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.clients.port import Part
+from agents.render import LOG_CHARS, NodeView, Prompt, clip, fenced, render
+from agents.templates import LANGUAGES, SYSTEM_VARIANTS, Templates, pinned
+
+from .sources import KERNEL, TASK, mark
+
+TEXTS = {
+    **pinned(),
+    **{f"examples/{each}/task.py": f"# {each} task\n" for each in LANGUAGES},
+    **{f"examples/{each}/solution.py": f"# {each} solution\n" for each in LANGUAGES},
+}
+TEMPLATES = Templates(texts=TEXTS)
+ROOT = NodeView(id=0, is_root=True, source=TASK, runtime_ms=1.5)
+GOOD = NodeView(
+    id=3,
+    source=KERNEL,
+    advice="Fuse the sum.",
+    outcome="correct",
+    compile_log="ptxas info: 32 registers",
+    runtime_ms=0.51234,
+    speedup=2.928,
+)
+BAD = NodeView(
+    id=4,
+    source=KERNEL + "# {braces} `{}`\n",
+    advice="Unroll.",
+    outcome="wrong_result: output 0 differs",
+    run_log="max abs error 3.0",
+)
+
+
+def prompt(role: str = "plan", selected: NodeView = GOOD, **more: Any) -> Prompt:
+    return render(
+        TEMPLATES,
+        **{"role": role, "language": "cuda", "task_source": TASK, "selected": selected} | more,
+    )
+
+
+def names(result: Prompt) -> list[str]:
+    return [part.name for part in result.parts]
+
+
+def part(result: Prompt, name: str) -> Part:
+    return next(part for part in result.parts if part.name == name)
+
+
+def test_the_order_is_the_papers() -> None:
+    result = prompt(window=[GOOD, ROOT, BAD])
+    assert names(result) == [
+        "system", "example", "task", "selected", "reference", "window", "attempt 4", "instruction",
+    ]  # fmt: skip
+    assert [part.stable for part in result.parts] == [True] * 3 + [False] * 5
+
+
+def test_device_facts_come_behind_the_example() -> None:
+    device = {"name": "H200", "memory_gb": 141, "cache": {"l2_mb": 50}, "none": None, "arch": ["a"]}
+    result = prompt(device=device)
+    assert names(result)[:4] == ["system", "example", "device", "task"]
+    text = part(result, "device").text
+    assert text.endswith("- name: H200\n- memory gb: 141\n- cache: l2 mb 50\n- arch: a")
+    assert part(result, "device").stable
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("system", SYSTEM_VARIANTS)
+@pytest.mark.parametrize("role", ["plan", "code", "debug", "single"])
+def test_all_forms_render_without_holes_left(language: str, system: str, role: str) -> None:
+    result = prompt(
+        role, language=language, system=system, advice="A.", annotated=KERNEL, reask="No."
+    )
+    for each in result.parts:
+        assert each.text.strip() == each.text
+        assert each.text
+    label = {"cuda": "CUDA", "cpp": "C++", "triton": "Triton"}[language]
+    assert label in result.parts[0].text
+    assert f"# {language} solution" in part(result, "example").text
+    assert names(result)[-1] == "reask"
+
+
+def test_attempts_show_instruction_source_compiler_and_result() -> None:
+    text = part(prompt(window=[GOOD, ROOT, BAD]), "attempt 4").text
+    for piece in ("Attempt 4", BAD.source.strip(), "Unroll.", "(no messages)", "max abs error 3.0"):
+        assert piece in text
+    assert "wrong_result: output 0 differs" in text
+    text = part(prompt(), "selected").text
+    assert "ptxas info" in text
+    assert "correct: runtime 0.5123 ms, 2.93 × the reference's speed" in text
+
+
+def test_an_attempts_part_is_the_same_in_every_prompt() -> None:
+    first = part(prompt(window=[GOOD, ROOT, BAD]), "attempt 4")
+    other = part(prompt("code", selected=ROOT, window=[ROOT, GOOD, BAD]), "attempt 4")
+    assert first == other
+
+
+def test_the_root_is_shown_as_the_reference_with_its_eager_runtime() -> None:
+    assert "1.5 ms" in part(prompt(window=[GOOD, ROOT]), "reference").text
+    result = prompt(selected=ROOT, window=[ROOT, GOOD])
+    assert "reference" not in names(result)
+    text = part(result, "selected").text
+    assert "1.5 ms" in text
+    assert TASK.strip() in text
+
+
+def test_the_coder_gets_advice_and_the_marked_source() -> None:
+    marked = mark(KERNEL, "def forward", "return torch")
+    result = prompt("code", advice="Use float4.", annotated=marked)
+    assert names(result)[-2:] == ["advice", "instruction"]
+    assert "Use float4." in part(result, "advice").text
+    assert marked.strip() in part(result, "selected").text
+    assert "<<<IMPROVE BEGIN>>>" in part(result, "instruction").text
+    assert result.tool.name == "code"
+
+
+def test_without_anchors_the_coder_hears_nothing_of_them() -> None:
+    for annotated in (None, KERNEL):
+        result = prompt("code", advice="Use float4.", annotated=annotated)
+        assert "IMPROVE" not in "".join(part.text for part in result.parts)
+        assert KERNEL.strip() in part(result, "selected").text
+
+
+def test_the_single_agent_has_no_plan() -> None:
+    result = prompt("single", selected=ROOT)
+    assert names(result) == ["system", "example", "task", "selected", "instruction"]
+    assert result.tool.name == "code"
+    assert "advice" not in part(result, "instruction").text
+
+
+def test_the_debugger_inherits_the_plan() -> None:
+    marked = mark(TASK, "c = a", "d = torch")
+    result = prompt("debug", selected=BAD, advice="Unroll.", annotated=marked)
+    assert names(result)[-2:] == ["inherited", "instruction"]
+    assert marked.strip() in part(result, "inherited").text
+    assert "max abs error 3.0" in part(result, "selected").text
+    assert names(prompt("debug", selected=BAD))[-2:] == ["selected", "instruction"]
+
+
+def test_a_reask_comes_last_and_changes_nothing_before() -> None:
+    first, again = prompt(), prompt(reask="The block is {empty}.")
+    assert again.parts[:-1] == first.parts
+    assert "The block is {empty}." in again.parts[-1].text
+
+
+def test_logs_are_clipped_in_the_middle() -> None:
+    log = "head\n" + "x" * 100_000 + "\ntail"
+    text = part(prompt(window=[msg(BAD, log)]), "attempt 4").text
+    assert len(text) < 3 * LOG_CHARS + len(KERNEL)
+    assert "head" in text
+    assert "tail" in text
+    assert "characters left out" in text
+    assert clip(" short ", 10) == "short"
+
+
+def msg(node: NodeView, log: str) -> NodeView:
+    return NodeView(
+        id=node.id, source=node.source, outcome=node.outcome, compile_log=log, run_log=log
+    )
+
+
+def test_a_fence_is_longer_than_those_inside() -> None:
+    assert fenced("a\n````\nb") == "`````python\na\n````\nb\n`````"
+    assert fenced(" \n") == ""
+
+
+def test_tools_have_strict_schemas() -> None:
+    tool = prompt().tool
+    assert tool.name == "plan"
+    assert tool.schema["required"] == ["advice", "annotated_source"]
+    assert tool.schema["additionalProperties"] is False
+    assert prompt("debug").tool.schema["required"] == ["explanation", "source"]
+
+
+def test_unknown_roles_and_system_messages_are_refused() -> None:
+    with pytest.raises(ValueError, match="the roles are plan, code, debug, single"):
+        prompt("poet")
+    with pytest.raises(ValueError, match="there are main, alternate_1"):
+        prompt(system="x")

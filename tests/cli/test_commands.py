@@ -1,0 +1,218 @@
+"""Every command on a real log, by its exit code, its stdout and its errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events.bodies import AgentCalled, AgentReplied
+from events.reader import LogReader
+from tests.cli.conftest import SEARCH, SMALL, engine_command, run_engine
+
+
+def engine_json(*args: object) -> list[dict[str, Any]]:
+    done = run_engine(*args, "--json")
+    assert done.returncode in (0, 4), done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_status_ls_and_tree(finished: Path) -> None:
+    (status,) = engine_json("status", finished)
+    assert (status["status"], status["attempts"], status["canned"]) == ("finished", 5, True)
+    (row,) = engine_json("ls", finished.parent)
+    assert row == {**status, "log": row["log"]}
+    nodes = engine_json("tree", finished)
+    assert len(nodes) == 6
+    assert nodes[0]["runtime_ms"] > 0
+    outcomes = {node["outcome"]["type"] for node in nodes[1:]}
+    assert "correct" in outcomes
+    drawn = run_engine("tree", finished)
+    assert len(drawn.stdout.splitlines()) == 6
+    assert "canned" in drawn.stderr
+    early = engine_json("tree", finished, "--at", 3)
+    assert len(early) == 1
+
+
+def test_show_and_prompt(finished: Path) -> None:
+    (shown,) = engine_json("show", finished, 1)
+    assert "class ModelNew" in shown["texts"]["source"]
+    assert shown["texts"]["advice"].startswith("Fold")
+    assert shown["evaluation"]["timings_s"]
+    (prompt,) = engine_json("prompt", finished, 1, "plan")
+    names = [part["name"] for part in prompt["parts"]]
+    assert names[:3] == ["system", "example", "device"]
+    assert names[-1] == "instruction"
+    assert run_engine("show", finished, 1).returncode == 0
+    assert run_engine("prompt", finished, 1, "code").returncode == 0
+    missing = run_engine("show", finished, 99)
+    assert (missing.returncode, "no node 99" in missing.stderr) == (2, True)
+    nothing = run_engine("prompt", finished, 1, "debug")
+    assert (nothing.returncode, "no debug prompt" in nothing.stderr) == (2, True)
+
+
+def test_best_is_the_fastest_source(finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out" / "kernel.py"
+    done = run_engine("best", finished, "-o", out)
+    assert done.returncode == 0
+    assert "class ModelNew" in out.read_text()
+    assert run_engine("best", finished).stdout == out.read_text()
+    nodes = engine_json("tree", finished)
+    (best,) = engine_json("best", finished)
+    times = [n["runtime_ms"] for n in nodes[1:] if n["runtime_ms"] is not None]
+    assert best["best"]["runtime_ms"] == min(times)
+
+
+def test_replay_and_verify_agree(finished: Path) -> None:
+    done = run_engine("replay", finished, "--verify")
+    assert (done.returncode, "agree" in done.stdout) == (0, True)
+    (report,) = engine_json("replay", finished, "--verify")
+    assert report["difference"] is None
+    assert report["prompts"] > 0
+    assert report["prompts_different"] == []
+    assert "attempt 1 from node 0" in run_engine("replay", finished).stdout
+    done = run_engine("verify", finished)
+    assert (done.returncode, "intact" in done.stdout) == (0, True)
+
+
+def test_an_altered_log_is_found_by_verify_and_replay(finished: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+    log.write_bytes(finished.read_bytes())
+    connection = sqlite3.connect(log)
+    connection.execute("DROP TRIGGER events_update")
+    connection.execute(
+        "UPDATE events SET body = json_set(body, '$.node', 7) WHERE type = 'NodeSelected'"
+        " AND json_extract(body, '$.attempt') = 2"
+    )
+    connection.commit()
+    connection.close()
+    done = run_engine("verify", log)
+    assert done.returncode == 5
+    assert "does not match" in done.stdout
+    done = run_engine("replay", log, "--verify")
+    assert done.returncode == 5
+    assert "fields   node" in done.stderr
+    assert "likely causes" in done.stderr
+
+
+def test_replay_needs_no_torch_network_clock_or_chance(finished: Path) -> None:
+    program = (
+        "import sys, time, random, socket, uuid\n"
+        "def no(*a, **k): raise AssertionError('replay must not ask the world')\n"
+        "random.random = random.randint = uuid.uuid4 = socket.socket.connect = no\n"
+        "from engine.cli.main import main\n"
+        f"sys.argv = ['engine', 'replay', {str(finished)!r}, '--verify']\n"
+        "try: main()\n"
+        "except SystemExit as end: code = end.code\n"
+        "assert not {'torch', 'anthropic', 'httpx'} & set(sys.modules), sys.modules.keys()\n"
+        "sys.exit(code)\n"
+    )
+    for hash_seed in ("0", "7"):
+        done = subprocess.run(
+            [*engine_command()[:1], "-c", program], capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed,
+                 "PYTHONPATH": str(Path(__file__).parents[2])},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_killed_and_resumed_it_finishes_and_verifies(tmp_path: Path, workers: int) -> None:
+    log = tmp_path / "log.db"
+    args = [*SEARCH, "--attempts", 4, "--workers", workers, "--log", log]
+    process = subprocess.Popen(
+        engine_command(*args), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while _events(log) < 25 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (status,) = engine_json("status", log)
+    assert status["status"] == "interrupted"
+    (done,) = engine_json("resume", log, "--display", "none")
+    assert (done["status"], done["attempts"]) == ("finished", 4)
+    assert run_engine("verify", log).returncode == 0
+    assert run_engine("replay", log, "--verify").returncode == 0
+    answered: set[int] = set()
+    with LogReader(log) as reader:
+        for event in reader.events(1):
+            if isinstance(event.body, AgentCalled):
+                assert event.body.call not in answered
+            if isinstance(event.body, AgentReplied):
+                answered.add(event.body.call)
+    again = run_engine("resume", log)
+    assert (again.returncode, "--attempts +N" in again.stderr) == (2, True)
+
+
+def _events(log: Path) -> int:
+    try:
+        with sqlite3.connect(f"file:{log}?mode=ro", uri=True) as connection:
+            return int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
+    except sqlite3.Error:
+        return 0
+
+
+def test_interrupt_prints_the_resume_line(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+    process = subprocess.Popen(
+        engine_command(*SEARCH, "--attempts", 50, "--log", log, "--json"), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    while _events(log) < 8 and process.poll() is None:
+        time.sleep(0.02)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - began < 10
+    assert f"engine resume {log}" in err
+    assert json.loads(out)["status"] == "interrupted"
+    second = run_engine(*SEARCH, "--attempts", 1, "--log", log)  # another run in the same file
+    assert second.returncode in (0, 4), second.stderr
+    several = run_engine("status", log)
+    assert (several.returncode, "holds 2 runs" in several.stderr) == (2, True)
+    assert engine_json("status", f"{log}#1")[0]["status"] == "interrupted"
+
+
+def test_a_second_writer_is_refused_with_the_pid(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+    process = subprocess.Popen(
+        engine_command(*SEARCH, "--attempts", 50, "--log", log),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    try:
+        while _events(log) < 5 and process.poll() is None:
+            time.sleep(0.02)
+        done = run_engine("resume", log)
+        assert (done.returncode, f"process {process.pid} is writing" in done.stderr) == (2, True)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_eval_judges_each_candidate() -> None:
+    rows = engine_json(
+        "eval", SMALL / "task.py", SMALL / "fused.py", SMALL / "wrong.py", SMALL / "broken.py",
+        SMALL / "task.py", "--device", "cpu",
+    )  # fmt: skip
+    outcomes = {Path(row["candidate"]).stem: row["outcome"] for row in rows}
+    assert outcomes == {
+        "fused": "correct", "wrong": "wrong_result", "broken": "compile_failed",
+        "task": "no_candidate",
+    }  # fmt: skip
+    fused = next(row for row in rows if row["outcome"] == "correct")
+    assert fused["speedup"] == pytest.approx(fused["baseline_ms"] / fused["runtime_ms"], rel=0.5)
+    assert {"compile", "check", "bench"} & fused["timings_s"].keys()
+    none = run_engine("eval", SMALL / "task.py", SMALL / "wrong.py", "--device", "cpu")
+    assert none.returncode == 4

@@ -1,0 +1,153 @@
+"""Bad input: a clear message, the right exit code, no traceback, and nothing lost."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import SEARCH, SMALL, run_engine
+
+TASK = (SMALL / "task.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def f(:\n", "not a Python file"),
+        ("x = 1\n", "no Model, no get_inputs, no get_init_inputs"),
+        (TASK.replace("class Model(", "class Modle("), "no Model"),
+    ],
+)
+def test_a_task_that_is_none(tmp_path: Path, source: str, message: str) -> None:
+    task, log = tmp_path / "task.py", tmp_path / "log.db"
+    task.write_text(source)
+    done = run_engine("run", task, *SEARCH[2:], "--log", log)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not log.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("torch.softmax(y, dim=-1)", "torch.softmax(y, dim=7)"), "Dimension out of range"),
+        (("torch.softmax(y, dim=-1)", "y + __import__('time').time_ns() % 1009"), "deterministic"),
+    ],
+)
+def test_a_reference_that_cannot_serve(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    task, log = tmp_path / "task.py", tmp_path / "log.db"
+    task.write_text(TASK.replace(*change))
+    done = run_engine("run", task, *SEARCH[2:], "--log", log)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert 'Traceback (most recent call last):\n  File "/' not in done.stderr
+    status = run_engine("status", log)
+    assert "failed" in status.stdout
+
+
+def test_files_that_are_no_logs(tmp_path: Path) -> None:
+    text, other = tmp_path / "text.db", tmp_path / "other.db"
+    text.write_text("hello")
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    for command in ("status", "tree", "verify", "resume", "replay", "best"):
+        for path, message in ((text, "not an engine log"), (other, "not an engine log"),
+                              (tmp_path / "none.db", "no such log")):  # fmt: skip
+            done = run_engine(command, path)
+            assert (done.returncode, message in done.stderr) == (2, True), (command, done.stderr)
+            assert "Traceback" not in done.stderr
+    done = run_engine(*SEARCH, "--log", other)
+    assert (done.returncode, "not an engine log" in done.stderr) == (2, True)
+
+
+def test_a_log_of_a_newer_format(finished: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+    log.write_bytes(finished.read_bytes())
+    with sqlite3.connect(log) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    done = run_engine("status", log)
+    assert (done.returncode, "update engine" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--set", "search.epsilom=0.4"], "did you mean search.epsilon?"),
+        (["--set", "search.epsilon=high"], "search.epsilon: "),
+        (["--set", "search.epsilon=1.5"], "search.epsilon must be between 0 and 1"),
+        (["--set", "epsilon"], "write KEY=VALUE"),
+        (["--attempts", "0"], "budget.attempts must be at least 1"),
+        (["--protocol", "quick"], "sandbox.protocol: "),
+        (["--model", "playbook:none.toml"], "none.toml"),
+        (["--model", "magic:m"], "unknown model"),
+        (["-c", "none.toml"], "none.toml"),
+    ],
+)
+def test_configuration_that_is_wrong(args: list[str], message: str, tmp_path: Path) -> None:
+    done = run_engine(*SEARCH, *args, cwd=tmp_path)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.rglob("*.db"))
+
+
+def test_file_environment_and_flag_in_that_order(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text("[search]\nepsilon = 0.1\nseed = 1\nworkers = 2000\n")
+    done = run_engine(*SEARCH, "-c", config, ENGINE_SEARCH_WORKERS="3000", cwd=tmp_path)
+    assert "search.workers must be between" in done.stderr
+    config.write_text("[serch]\nepsilon = 0.1\n")
+    done = run_engine(*SEARCH, "-c", config, cwd=tmp_path)
+    assert "unknown key serch" in done.stderr
+    config.write_text("search = [")
+    assert "not TOML" in run_engine(*SEARCH, "-c", config, cwd=tmp_path).stderr
+
+
+def test_no_key_says_what_to_do(tmp_path: Path) -> None:
+    done = run_engine(
+        "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-4-5", "--device", "cpu",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "ANTHROPIC_API_KEY" in done.stderr
+
+
+def test_paid_calls_are_not_made_unasked(tmp_path: Path) -> None:
+    done = run_engine(
+        "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-4-5", "--device", "cpu",
+        cwd=tmp_path, ANTHROPIC_API_KEY="sk-none", ANTHROPIC_BASE_URL="http://127.0.0.1:9",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "will be sent to anthropic:claude-sonnet-4-5" in done.stderr
+    assert "up to about $" in done.stderr
+    assert "--yes" in done.stderr
+    assert "sk-none" not in done.stdout + done.stderr
+
+
+def test_a_budget_needs_a_price(tmp_path: Path) -> None:
+    done = run_engine(
+        "run", SMALL / "task.py", "--model", "anthropic:unheard-of", "--device", "cpu",
+        "--budget-usd", "1", cwd=tmp_path, ANTHROPIC_API_KEY="sk-none",
+    )  # fmt: skip
+    assert (done.returncode, "needs a price" in done.stderr) == (2, True)
+
+
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    for device in ("cuda:7", "tpu"):
+        done = run_engine(*SEARCH[:-1], device, cwd=tmp_path)
+        assert done.returncode == 3, done.stderr
+        assert device in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_help_is_quick_and_complete() -> None:
+    done = run_engine("--help")
+    assert done.returncode == 0
+    for command in ("run", "resume", "eval", "ls", "status", "tree", "show", "prompt", "best",
+                    "replay", "verify", "doctor"):  # fmt: skip
+        assert f"  {command} " in done.stdout
+        assert run_engine(command, "--help").returncode == 0
