@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -72,19 +72,19 @@ def chain_hash(
     ver: int,
     ts_us: int,
     body: bytes,
-    blobs: Sequence[str],
+    blobs: Sequence[tuple[str, str]],
 ) -> bytes:
-    """sha256 over the previous hash, length-prefixed header fields, body, and blob names.
+    """sha256 over the previous hash, the length-prefixed header fields and body, and the
+    (name, sha256) of each blob.
 
     The file's ``seq`` is left out, so that a run keeps its chain when it is copied into
     another file.
     """
     digest = hashlib.sha256(_DOMAIN)
     digest.update(previous)
-    header: Iterable[object] = (run_seq, epoch, kind, type_, ver, ts_us, len(blobs))
-    for field in (*(str(value).encode() for value in header), body):
+    header = (run_seq, epoch, kind, type_, ver, ts_us, len(blobs))
+    named = [field for name, sha in blobs for field in (name.encode(), bytes.fromhex(sha))]
+    for field in (*(str(value).encode() for value in header), body, *named):
         digest.update(len(field).to_bytes(8, "big"))
         digest.update(field)
-    for sha in blobs:
-        digest.update(bytes.fromhex(sha))
     return digest.digest()

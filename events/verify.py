@@ -91,13 +91,13 @@ def _run(
             what = f"the event it was forked from ({run.parent_seq}) is missing"
             return "", [Problem(run_id=run.run_id, what=what)]
         expected, previous = (run.parent_seq or 0) + 1, fork
-    names: dict[int, list[str]] = {}
-    for seq, sha in connection.execute(
-        "SELECT b.seq, b.sha256 FROM event_blobs b JOIN events e USING (seq) WHERE e.run_id = ?"
+    blobs: dict[int, list[tuple[str, str]]] = {}
+    for seq, name, sha in connection.execute(
+        "SELECT b.seq, b.name, b.sha256 FROM event_blobs b JOIN events e USING (seq) WHERE e.run_id = ?"
         " ORDER BY b.seq, b.pos",
         (run.run_id,),
     ):
-        names.setdefault(seq, []).append(sha)
+        blobs.setdefault(seq, []).append((name, sha))
     for seq, run_seq, epoch, kind, type_, ver, ts_us, body, stored in connection.execute(
         "SELECT seq, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
         " WHERE run_id = ? ORDER BY run_seq",
@@ -110,7 +110,7 @@ def _run(
             )
         computed = chain_hash(
             previous, run_seq=run_seq, epoch=epoch, kind=kind, type_=type_, ver=ver,
-            ts_us=ts_us, body=body.encode(), blobs=names.get(seq, []),
+            ts_us=ts_us, body=body.encode(), blobs=blobs.get(seq, []),
         )  # fmt: skip
         if computed != stored:
             problems.append(Problem(**at, what=f"{type_}: the hash does not match the content"))

@@ -120,7 +120,8 @@ class LogWriter:
         run_seq = tail.run_seq + 1
         hash_ = chain_hash(
             tail.hash, run_seq=run_seq, epoch=self.epoch, kind=body.KIND, type_=body.TYPE,
-            ver=body.VER, ts_us=ts_us, body=data, blobs=shas,
+            ver=body.VER, ts_us=ts_us, body=data,
+            blobs=[(blob.name, sha) for blob, sha in zip(blobs, shas, strict=True)],
         )  # fmt: skip
         self._seq += 1
         # What the fold sees live is what a replay will decode, not the object given here:

@@ -11,14 +11,11 @@ import msgspec
 from events.bodies import (
     AgentCalled,
     AgentFailed,
-    AgentReplied,
     AttemptAbandoned,
     BaselineMeasured,
-    BudgetExhausted,
     EvaluationFinished,
     EvaluationRequested,
     NodeSelected,
-    ReplyParsed,
     RunPaused,
     RunResumed,
     RunStarted,
@@ -105,8 +102,6 @@ class Overview:
                 self.stages[body.attempt] = "selected"
             case AgentCalled():
                 self.stages[body.attempt] = body.role
-            case AgentReplied() | ReplyParsed():
-                pass
             case AgentFailed():
                 self.failed_calls += 1
             case EvaluationRequested():
@@ -117,8 +112,6 @@ class Overview:
                 self.stages.pop(body.attempt, None)
                 self.ended += 1
                 self.abandoned += 1
-            case BudgetExhausted():
-                self.reason = body.budget
             case RunPaused():
                 self.status, self.reason = "paused", body.reason
             case RunStopped():

@@ -222,6 +222,7 @@ async def test_connections_are_denied_what_they_do_not_need(tmp_path: Path, stat
         ("UPDATE events SET kind = 'decision' WHERE seq = 3", "does not match"),
         ("DELETE FROM events WHERE seq = 3", "event 3 of the run is missing"),
         ("DELETE FROM event_blobs WHERE seq = 3", "does not match"),
+        ("UPDATE event_blobs SET name = 'other' WHERE seq = 3", "does not match"),
         ("UPDATE blobs SET data = x'00', codec = 'raw'", "is not what its name says"),
         ("DELETE FROM blobs", "is missing"),
         ("DROP TRIGGER events_update", "the append-only guard events_update was removed"),
