@@ -93,8 +93,8 @@ def _run(
         expected, previous = (run.parent_seq or 0) + 1, fork
     blobs: dict[int, list[tuple[str, str]]] = {}
     for seq, name, sha in connection.execute(
-        "SELECT b.seq, b.name, b.sha256 FROM event_blobs b JOIN events e USING (seq) WHERE e.run_id = ?"
-        " ORDER BY b.seq, b.pos",
+        "SELECT b.seq, b.name, b.sha256 FROM event_blobs b JOIN events e USING (seq)"
+        " WHERE e.run_id = ? ORDER BY b.seq, b.pos",
         (run.run_id,),
     ):
         blobs.setdefault(seq, []).append((name, sha))

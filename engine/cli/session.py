@@ -81,7 +81,7 @@ async def search(start: Start) -> Done:
         )  # fmt: skip
         overview = Overview()
         loop = _loop(log, run_id, State(team_of), texts, load(), clients, sandbox)
-        state = await _drive(loop, first, blobs, overview, start.display, sandbox)
+        state = await _drive(loop, first, blobs, overview, start.display, sandbox, start.log)
         return Done(overview=overview, state=state, log=start.log, run_id=run_id, uid=uid)
 
 
@@ -111,7 +111,7 @@ async def go_on(
         templates = Templates(texts=recovered.templates)
         loop = _loop(log, row.run_id, state, texts, templates, clients, sandbox)
         first = resumed(device, extra_attempts=extra_attempts, extra_usd_micros=extra_usd_micros)
-        state = await _drive(loop, first, [], overview, display, sandbox)
+        state = await _drive(loop, first, [], overview, display, sandbox, path)
         return Done(overview=overview, state=state, log=path, run_id=row.run_id, uid=row.uid)
 
 
@@ -137,7 +137,7 @@ def _loop(
 
 async def _drive(
     loop: RunLoop, first: Body, blobs: list[Blob], overview: Overview, display: str,
-    sandbox: Evaluator,
+    sandbox: Evaluator, log_path: Path,
 ) -> State:  # fmt: skip
     """Run the loop with its display and its signal handling."""
     shown = open_display(display, overview, sandbox.load)
@@ -154,7 +154,7 @@ async def _drive(
     if failure is not None:
         raise Failure(
             f"{failure}\nEverything acknowledged before is kept. Mend the cause, then:"
-            f" engine resume {loop.log_path}",
+            f" engine resume {log_path}",
             Exit.MISSING,
         )
     return loop.state

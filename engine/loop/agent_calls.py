@@ -1,0 +1,175 @@
+"""Model calls as effects: render, commit the request, send, log what came, read it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import anyio
+import msgspec
+
+from agents.clients.port import CallFailed, CapabilityMissing, Client, Reply
+from agents.parse import Rejected, parse
+from agents.templates import Templates
+from engine.loop.feed import Feed
+from engine.loop.prompts import request_digest, request_for
+from engine.loop.texts import Texts
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    CapabilityLearned,
+    PromptRendered,
+    ReplyParsed,
+    ReplyRejected,
+)
+from events.envelope import Blob
+
+__all__ = ["AgentCalls"]
+
+
+class AgentCalls:
+    """``clients`` maps ``client:model`` to its client."""
+
+    def __init__(
+        self, feed: Feed, texts: Texts, templates: Templates, clients: Mapping[str, Client]
+    ) -> None:
+        self._feed = feed
+        self._texts = texts
+        self._templates = templates
+        self._clients = clients
+
+    async def call(self, called: AgentCalled) -> None:
+        await anyio.sleep(called.wait_ms / 1000)
+        request = request_for(self._feed.state, called, self._texts, self._templates)
+        blobs = [self._texts.put(part.name, part.text) for part in request.parts]
+        rendered = self._feed.note(
+            PromptRendered(
+                attempt=called.attempt,
+                role=called.role,
+                call=called.call,
+                try_=called.try_,
+                request_sha256=request_digest(request),
+                parts=[part.name for part in request.parts],
+            ),
+            blobs,
+        )
+        # A request is on disk before it costs anything.
+        await self._feed.durable(rendered)
+        began = time.monotonic()
+        try:
+            with anyio.fail_after(request.timeout_s):
+                reply = await self._clients[called.model].send(request)
+        except CapabilityMissing as missing:
+            self._feed.note(
+                CapabilityLearned(model=called.model, param=missing.param, message=missing.message)
+            )
+            self._failed(called, "capability", missing.message, retryable=True)
+        except CallFailed as failed:
+            self._failed(
+                called, failed.error, failed.message,
+                retryable=failed.retryable, retry_after_s=failed.retry_after_s,
+            )  # fmt: skip
+        except TimeoutError:
+            message = f"no reply within {request.timeout_s:g} s"
+            self._failed(called, "timed_out", message, retryable=True)
+        else:
+            latency_ms = round((time.monotonic() - began) * 1000)
+            self._replied(called, reply, latency_ms)
+            self._read(called, reply)
+
+    def _failed(
+        self,
+        called: AgentCalled,
+        error: str,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after_s: float | None = None,
+    ) -> None:
+        self._feed(
+            AgentFailed(
+                attempt=called.attempt,
+                role=called.role,
+                call=called.call,
+                try_=called.try_,
+                error=error,
+                message=message,
+                retryable=retryable,
+                retry_after_ms=None if retry_after_s is None else round(retry_after_s * 1000),
+            )
+        )
+
+    def _replied(self, called: AgentCalled, reply: Reply, latency_ms: int) -> None:
+        text = self._texts.put("reply", reply.text)
+        blobs = [text]
+        if reply.tool_input is not None:
+            encoded = msgspec.json.encode(reply.tool_input).decode()
+            blobs.append(self._texts.put("tool_input", encoded))
+        self._feed(
+            AgentReplied(
+                attempt=called.attempt,
+                role=called.role,
+                call=called.call,
+                try_=called.try_,
+                usage=reply.usage,
+                latency_ms=latency_ms,
+                stop_reason=reply.stop_reason,
+                served_by=reply.served_by,
+                sent=reply.sent,
+                reply_sha256=text.sha256,
+                tool_input_sha256=blobs[1].sha256 if len(blobs) > 1 else None,
+                canned=reply.canned,
+            ),
+            blobs,
+        )
+
+    def _read(self, called: AgentCalled, reply: Reply) -> None:
+        """Parse a reply that the log holds, and feed what came of it."""
+        attempt = self._feed.state.attempts[called.attempt]
+        node_source = self._texts.get(self._feed.state.tree[attempt.node].source_sha256)
+        parsed = parse(called.role, reply, node_source)
+        at = {"attempt": called.attempt, "role": called.role, "call": called.call}
+        if isinstance(parsed, Rejected):
+            self._feed(ReplyRejected(**at, reason=parsed.reason))  # type: ignore[arg-type]
+            return
+        blobs: dict[str, Blob] = {}
+        for name in ("advice", "annotated", "source", "explanation"):
+            text = getattr(parsed, name)
+            if text is not None:
+                blobs[name] = self._texts.put(name, text)
+        shas = {f"{name}_sha256": blob.sha256 for name, blob in blobs.items()}
+        self._feed(
+            ReplyParsed(
+                **at,  # type: ignore[arg-type]
+                **shas,  # type: ignore[arg-type]
+                via=parsed.via,
+                source_key=parsed.source_key,
+                anchors=parsed.anchors,
+                spliced=parsed.spliced,
+            ),
+            blobs.values(),
+        )
+
+    async def read_again(self, called: AgentCalled) -> None:
+        """The process was killed between a reply and its reading: the log has the reply."""
+        replied = self._log_reply(called)
+        self._read(called, replied)
+
+    def _log_reply(self, called: AgentCalled) -> Reply:
+        call = self._feed.state.attempts[called.attempt].call
+        assert call is not None
+        assert call.reply is not None
+        body = call.reply
+        tool_input = None
+        if body.tool_input_sha256 is not None:
+            tool_input = msgspec.json.decode(self._texts.get(body.tool_input_sha256))
+        return Reply(
+            text=self._texts.get(body.reply_sha256),
+            tool_input=tool_input,
+            usage=body.usage,
+            stop_reason=body.stop_reason,
+            served_by=body.served_by,
+            sent=body.sent,
+            canned=body.canned,
+        )

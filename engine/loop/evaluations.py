@@ -1,0 +1,110 @@
+"""Evaluations as effects: ask the sandbox, log its verdict or its failure."""
+
+from __future__ import annotations
+
+from engine.loop.feed import Feed
+from engine.loop.texts import Texts
+from events.bodies import (
+    BaselineMeasured,
+    EvaluationFaulted,
+    EvaluationFinished,
+    EvaluationRequested,
+    TaskRejected,
+)
+from events.envelope import Blob
+from gpu_sandbox.port import (
+    BaselineRequest,
+    EvaluationRequest,
+    Evaluator,
+    PrerequisiteMissing,
+    SandboxFault,
+    TaskUnusable,
+    Verdict,
+)
+
+__all__ = ["Evaluations"]
+
+
+class Evaluations:
+    """What a run asks of its sandbox."""
+
+    def __init__(self, feed: Feed, texts: Texts, evaluator: Evaluator) -> None:
+        self._feed = feed
+        self._texts = texts
+        self._evaluator = evaluator
+
+    async def baseline(self) -> None:
+        state, started = self._feed.state, self._feed.state.started
+        assert started is not None
+        sandbox = state.config.sandbox
+        request = BaselineRequest(
+            task_name=started.task_name,
+            task_source=self._texts.get(started.task_sha256),
+            device=sandbox.device,
+            protocol=sandbox.protocol,
+            seed=state.seed,
+        )
+        try:
+            baseline = await self._evaluator.baseline(request)
+        except TaskUnusable as unusable:
+            self._feed(TaskRejected(reason=unusable.reason, detail=unusable.detail))
+        except (SandboxFault, PrerequisiteMissing) as fault:
+            self._feed(EvaluationFaulted(attempt=0, message=str(fault)))
+        else:
+            self._feed(
+                BaselineMeasured(
+                    runtime_ms=baseline.runtime_ms,
+                    spread=baseline.spread,
+                    repetitions=baseline.repetitions,
+                    timings_s=baseline.timings_s,
+                    isolation=baseline.isolation,
+                    notes=baseline.notes,
+                )
+            )
+
+    async def evaluate(self, requested: EvaluationRequested) -> None:
+        state, started = self._feed.state, self._feed.state.started
+        assert started is not None
+        sandbox, incumbent = state.config.sandbox, requested.incumbent
+        request = EvaluationRequest(
+            task_name=started.task_name,
+            task_source=self._texts.get(started.task_sha256),
+            candidate_source=self._texts.get(requested.source_sha256),
+            device=sandbox.device,
+            protocol=sandbox.protocol,
+            seed=requested.seed,
+            root_ms=state.tree.root.runtime_ms,
+            incumbent_ms=None if incumbent is None else state.tree[incumbent].runtime_ms,
+        )
+        try:
+            verdict = await self._evaluator.evaluate(request)
+        except (SandboxFault, PrerequisiteMissing) as fault:
+            self._feed(
+                EvaluationFaulted(
+                    attempt=requested.attempt, try_=requested.try_, message=str(fault)
+                )
+            )
+        else:
+            self._judged(requested.attempt, verdict)
+
+    def _judged(self, attempt: int, verdict: Verdict) -> None:
+        blobs: dict[str, Blob] = {}
+        for name in ("compile_log", "run_log"):
+            text = getattr(verdict, name)
+            if text:
+                blobs[name] = self._texts.put(name, text)
+        self._feed(
+            EvaluationFinished(
+                attempt=attempt,
+                outcome=verdict.outcome,
+                protocol=verdict.protocol,
+                timings_s=verdict.timings_s,
+                queue_s=verdict.queue_s,
+                device=verdict.device,
+                isolation=verdict.isolation,
+                compile_log_sha256=blobs["compile_log"].sha256 if "compile_log" in blobs else None,
+                run_log_sha256=blobs["run_log"].sha256 if "run_log" in blobs else None,
+                notes=verdict.notes,
+            ),
+            blobs.values(),
+        )
