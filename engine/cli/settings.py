@@ -70,8 +70,11 @@ def resolve(
             _put(merged, path, given)
     _check_keys(merged, Config, "")
     _apply_method(merged)
+    # Over the defaults as data, so that naming one key of a role keeps its other ones.
+    complete: dict[str, Any] = msgspec.to_builtins(Config())
+    _merge(complete, merged)
     try:
-        config = msgspec.convert(merged, Config, strict=False)
+        config = msgspec.convert(complete, Config, strict=False)
     except msgspec.ValidationError as error:
         raise SettingsError(_explain(str(error))) from error
     _check_ranges(config)

@@ -1,0 +1,70 @@
+"""Sources merge in order, and the documentation lists every key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.cli.settings import SettingsError, environment_name, key_paths, resolve
+from engine.config import Config, config_from_log
+
+
+def config(
+    preset: str | None = None, file: Path | None = None, assignments: list[str] | None = None,
+    flags: dict[str, Any] | None = None, **environment: str,
+) -> Config:  # fmt: skip
+    return resolve(
+        preset=preset, file=file, environment=environment, assignments=assignments or [],
+        flags=flags or {},
+    )  # fmt: skip
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("[search]\nepsilon = 0.1\nworkers = 2\nseed = 1\nleaders = 1\n")
+    resolved = config(
+        preset="paper", file=file, assignments=["search.seed=3"], flags={"search.leaders": 4},
+        ENGINE_SEARCH_WORKERS="5", ENGINE_SEARCH_SEED="2", ENGINE_SEARCH_LEADERS="2",
+    )  # fmt: skip
+    search = resolved.search
+    assert (search.epsilon, search.workers, search.seed, search.leaders) == (0.1, 5, 3, 4)
+    assert resolved.sandbox.protocol == "paper"
+    assert not resolved.prompts.device_facts
+
+
+def test_a_rule_is_switched_off_by_null() -> None:
+    assert config(assignments=["search.root_throttle=null"]).search.root_throttle is None
+
+
+def test_a_method_sets_policy_and_windows_unless_they_are_named() -> None:
+    assert config(flags={"search.method": "ma_only"}).search.policy == "best_of_k"
+    assert not config(flags={"search.method": "ma_only"}).search.windows
+    mixed = config(flags={"search.method": "ma_only"}, assignments=["search.policy=stark"])
+    assert mixed.search.policy == "stark"
+
+
+def test_role_settings_fall_back_to_the_common_model() -> None:
+    resolved = config(assignments=["model=a:b", "roles.code.model=c:d"])
+    assert [resolved.role(role).model for role in ("plan", "code")] == ["a:b", "c:d"]
+    assert [resolved.role(role).temperature for role in ("plan", "code")] == [0.8, 0.1]
+
+
+def test_the_logged_configuration_comes_back() -> None:
+    resolved = config(preset="paper", assignments=["budget.usd=2.5"])
+    assert config_from_log(msgspec.json.decode(msgspec.json.encode(resolved))) == resolved
+
+
+@pytest.mark.parametrize("path", ["search", "search.epsilon.more", "roles.plan.tmperature"])
+def test_a_wrong_path_is_named(path: str) -> None:
+    with pytest.raises(SettingsError, match=path.split(".")[0]):
+        config(assignments=[f"{path}=1"])
+
+
+def test_every_key_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    missing = [path for path in key_paths() if f"`{path}`" not in text]
+    assert missing == []
+    assert environment_name("search.epsilon") == "ENGINE_SEARCH_EPSILON"
