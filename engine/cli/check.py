@@ -163,9 +163,9 @@ def doctor(device: str, as_json: bool) -> None:
         if as_json:
             emit(check)
         else:
-            mark = "ok     " if check.ok else ("MISSING" if check.required else "absent ")
+            mark = "ok     " if check.ok else ("MISSING" if check.needed else "absent ")
             click.echo(f"{mark}  {check.name}: {check.detail}")
             if not check.ok and check.fix:
                 click.echo(f"         → {check.fix}")
-    if any(check.required and not check.ok for check in checks):
+    if any(check.needed and not check.ok for check in checks):
         raise Failure("something that every run needs is missing", Exit.MISSING)

@@ -171,7 +171,9 @@ async def _stop_on_signals(loop: RunLoop) -> None:
 
 async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
     """This machine's sandbox with the configured limits."""
+    name = config.sandbox.device
     sandbox = LocalSandbox(
+        devices=("cuda:0", "cpu") if name == "auto" else (name,),
         limits=Limits(
             compile_s=config.sandbox.compile_timeout_s, call_s=config.sandbox.run_timeout_s
         ),

@@ -1,0 +1,75 @@
+"""What ``engine doctor`` looks at: this installation, then the sandbox's own checks."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import anyio
+
+from engine.loop.start import engine_version
+from gpu_sandbox.doctor import Check
+from gpu_sandbox.doctor import examine as examine_sandbox
+
+__all__ = ["examine"]
+
+_PACKAGES = ("engine", "events", "projections", "agents", "gpu_sandbox", "replay")
+
+
+def examine(device: str) -> list[Check]:
+    """All checks. ``auto`` tries the CPU and, where a driver is present, ``cuda:0``."""
+    if device == "auto":
+        devices = ["cpu", "cuda:0"] if Path("/dev/nvidiactl").exists() else ["cpu"]
+    else:
+        devices = [device]
+    checks = [_installation(), _sqlite(), _key()]
+    return checks + anyio.run(examine_sandbox, devices)
+
+
+def _installation() -> Check:
+    """Our package names are common words: another project's ``agents`` may shadow ours."""
+    here = Path(__file__).parents[2]
+    strangers = [
+        f"{name} is {file}"
+        for name in _PACKAGES
+        if (file := import_module(name).__file__ or "") and not Path(file).is_relative_to(here)
+    ]
+    return Check(
+        name="engine",
+        ok=not strangers,
+        needed=True,
+        detail="; ".join(strangers)
+        or f"{engine_version()} in {here}, Python {sys.version.split()[0]}",
+        fix="install engine in a virtual environment of its own (pipx, uv tool, venv)"
+        if strangers
+        else "",
+    )
+
+
+def _sqlite() -> Check:
+    version = sqlite3.sqlite_version
+    note = ""
+    if sqlite3.sqlite_version_info < (3, 51, 3):
+        # Needs two writing connections on one file; the log never has a second one.
+        note = ", which has the WAL-reset bug; engine's single writer does not meet it"
+    return Check(
+        name="sqlite",
+        ok=sqlite3.sqlite_version_info >= (3, 37),
+        needed=True,
+        detail=version + note,
+        fix="" if sqlite3.sqlite_version_info >= (3, 37) else "a Python built with SQLite ≥ 3.37",
+    )
+
+
+def _key() -> Check:
+    found = bool(os.environ.get("ANTHROPIC_API_KEY"))
+    return Check(
+        name="anthropic key",
+        ok=found,
+        needed=False,
+        detail="ANTHROPIC_API_KEY is set" if found else "ANTHROPIC_API_KEY is not set",
+        fix="" if found else "set it for --model anthropic:…; playbooks need none",
+    )
