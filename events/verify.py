@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 
 import msgspec
+from sqlite_utils import Database
 
 from events.codec import decode_body
 from events.envelope import chain_hash, genesis_hash
@@ -59,8 +60,8 @@ def verify_log(reader: LogReader) -> LogCheck:
             problems += found
         problems += _file_sequence(connection)
         problems += _blobs(connection)
-        events = connection.execute("SELECT count(*) FROM events").fetchone()[0]
-        blobs = connection.execute("SELECT count(*) FROM blobs").fetchone()[0]
+        database = Database(connection, recursive_triggers=False)
+        events, blobs = database["events"].count, database["blobs"].count
     except (sqlite3.Error, LogError, ValueError, TypeError) as error:
         problems.append(Problem(what=f"the file can't be read on: {error}"))
         return LogCheck(runs=0, events=0, blobs=0, head={}, problems=problems)
@@ -71,10 +72,8 @@ def _structure(connection: sqlite3.Connection) -> Iterator[Problem]:
     for (line,) in connection.execute("PRAGMA integrity_check(20)"):
         if line != "ok":
             yield Problem(what=f"SQLite: {line}")
-    triggers = {
-        name
-        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='trigger'")
-    }
+    database = Database(connection, recursive_triggers=False)
+    triggers = {trigger.name for trigger in database.triggers}
     for name in sorted(_GUARDS - triggers):
         yield Problem(what=f"the append-only guard {name} was removed")
 

@@ -19,6 +19,7 @@ from engine.cli.settings import SettingsError, resolve
 from engine.config import Config
 from events.outcomes import Correct
 from gpu_sandbox.port import (
+    BaselineRequest,
     EvaluationRequest,
     PrerequisiteMissing,
     SandboxFault,
@@ -120,6 +121,20 @@ async def _evaluate(
             failure = group.exceptions[0]
             while isinstance(failure, ExceptionGroup):
                 failure = failure.exceptions[0]
+        if isinstance(failure, SandboxFault):
+            # Mostly it is the task: then its baseline says what is wrong with it.
+            try:
+                await sandbox.baseline(
+                    BaselineRequest(
+                        task_name=task.name,
+                        task_source=task_source,
+                        seed=seed,
+                        device=config.sandbox.device,
+                        protocol=config.sandbox.protocol,
+                    )  # fmt: skip
+                )
+            except (PrerequisiteMissing, TaskUnusable, SandboxFault) as error:
+                failure = error
         _raise(failure, task)
     return rows
 

@@ -33,6 +33,7 @@ from events.reader import LogReader
 from events.writer import LogWriter
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import Evaluator, PrerequisiteMissing
+from gpu_sandbox.prerequisites import hub_environment, require_compiler
 from gpu_sandbox.sandbox import LocalSandbox
 from projections.overview import Overview
 
@@ -67,6 +68,7 @@ async def search(start: Start) -> Done:
     async with AsyncExitStack() as stack:
         sandbox = await open_sandbox(stack, start.config)
         config, device = await resolve_device(sandbox, start.config)
+        _check_prerequisites(start.task_source, config)
         clients = await open_clients(stack, config)
         canned = any(client.canned for client in clients.values())
         start.confirm(config, canned)
@@ -113,6 +115,15 @@ async def go_on(
         first = resumed(device, extra_attempts=extra_attempts, extra_usd_micros=extra_usd_micros)
         state = await _drive(loop, first, [], overview, display, sandbox, path)
         return Done(overview=overview, state=state, log=path, run_id=row.run_id, uid=row.uid)
+
+
+def _check_prerequisites(task_source: str, config: Config) -> None:
+    """What would fail at the first evaluation is better said before anything is paid."""
+    try:
+        hub_environment(task_source)
+        require_compiler(cuda=config.sandbox.device != "cpu")
+    except PrerequisiteMissing as missing:
+        raise Failure(str(missing), Exit.MISSING) from missing
 
 
 def _check_resumable(state: State, path: Path, attempts: int, usd_micros: int) -> None:

@@ -1,0 +1,1 @@
+"""Code that runs in child processes only. The engine never imports these modules."""

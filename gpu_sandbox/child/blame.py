@@ -1,0 +1,49 @@
+"""What an exception tells the agent: its kind, one line, and the candidate's own lines."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+from gpu_sandbox.messages import Failed
+
+__all__ = ["failed", "one_line", "own_traceback"]
+
+_MAX_FRAMES = 12
+_MAX_CHARS = 6000
+
+
+def own_traceback(error: BaseException, path: str) -> str:
+    """The frames that lie in ``path``, innermost last; library frames say nothing here."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+    name = Path(path).name
+    lines = [f"{name}:{f.lineno} in {f.name}: {f.line or ''}".rstrip() for f in frames]
+    if len(lines) > _MAX_FRAMES:
+        lines = [*lines[:2], f"… {len(lines) - _MAX_FRAMES} frames …", *lines[2 - _MAX_FRAMES :]]
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        lines.append(f"{name}:{error.lineno}: {(error.text or '').strip()}")
+    return "\n".join([*lines, _message(error)])
+
+
+def one_line(error: BaseException) -> str:
+    """``Kind: first line of its message``."""
+    return (_message(error).strip().splitlines() or [""])[0][:500]
+
+
+def failed(error: BaseException, path: str, stage: str) -> Failed:
+    return Failed(
+        stage=stage,
+        kind=type(error).__name__,
+        message=one_line(error),
+        traceback=own_traceback(error, path),
+    )
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its message could not be made)"
+    head, tail = text[: _MAX_CHARS // 2], text[_MAX_CHARS // 2 :][-_MAX_CHARS // 2 :]
+    cut = "\n…\n" if len(text) > _MAX_CHARS else ""
+    return f"{type(error).__name__}: {head}{cut}{tail}"

@@ -1,0 +1,218 @@
+"""Is this output the reference's? Per protocol, per tensor, with the first differences.
+
+The strict rule: with r the reference in float64 on the same inputs and n the reference
+in its own dtype, the problem's own error is E = |n − r| / |r| (L2 norms). A candidate c
+passes iff |c − r| / |r| ≤ max(k·E, floor) and no element is further off than
+max(8·max|n − r|, 50 tolerances of its row's RMS plus its own size). Without a float64
+reference, r is n and a fixed tolerance applies. NaN never passes; infinities must agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+import torch
+
+from gpu_sandbox.protocols import Protocol
+
+__all__ = ["Difference", "Expected", "compare", "expect"]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Of one dtype: multiple of E, least tolerance, tolerance without a float64
+    reference, and the E beyond which a float64 run can't be the same computation."""
+
+    k: float
+    floor: float
+    blind: float
+    sane: float
+
+
+_RULES = {
+    torch.float64: Rule(8, 1e-10, 1e-9, 1e-6),
+    torch.float32: Rule(8, 2e-5, 1e-4, 1e-3),
+    torch.float16: Rule(4, 2e-3, 1e-2, 5e-2),
+    torch.bfloat16: Rule(4, 1e-2, 3e-2, 1e-1),
+}
+_HALF = (torch.float16, torch.bfloat16)
+_ELEMENT = 50.0
+_SHOWN = 4
+_PIECE = 1 << 26
+"""Elements compared at a time: half a gigabyte in float64."""
+
+Wrong: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """``ok`` or why not. Errors are null where they are not finite."""
+
+    ok: bool
+    reason: str = ""
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    detail: str = ""
+
+
+class Expected:
+    """One output tensor's truth and tolerance, worked out once per input set."""
+
+    def __init__(self, native: torch.Tensor, exact: torch.Tensor | None) -> None:
+        self.native = native
+        self.truth = native
+        self.rule = _RULES.get(native.dtype)
+        self.tolerance = 0.0
+        self.slack = 0.0
+        if self.rule is None:
+            return
+        self.tolerance = self.rule.blind
+        if exact is None or exact.shape != native.shape or not exact.is_floating_point():
+            return
+        own, worst = _distance(native, exact)
+        if math.isfinite(own) and own <= self.rule.sane:
+            self.truth = exact
+            self.tolerance = max(self.rule.k * own, self.rule.floor)
+            self.slack = 8 * worst
+
+
+def expect(native: list[torch.Tensor], exact: list[Any] | None) -> list[Expected]:
+    """``exact`` holds the float64 run's tensors in the same order, if there was one."""
+    if exact is None or len(exact) != len(native):
+        return [Expected(n, None) for n in native]
+    return [Expected(n, e) for n, e in zip(native, exact, strict=True)]
+
+
+def compare(expected: Expected, got: torch.Tensor, protocol: Protocol) -> Difference:
+    """``got`` has the expected shape and dtype already."""
+    native = expected.native
+    if native.numel() == 0:
+        return Difference(ok=True, max_abs_error=0.0)
+    if not (native.is_floating_point() or native.is_complex()):
+        return _verdict(expected, got, lambda n, t, g: n != g, "values differ")
+    unlike = _verdict(expected, got, _non_finite_unlike, "NaN, or infinities that differ")
+    if not unlike.ok:
+        return unlike
+    if protocol.allclose is not None or expected.rule is None:
+        rtol = _allclose(protocol, native.dtype)
+        reason = f"differs by more than atol = rtol = {rtol:g}"
+        return _verdict(
+            expected, got, lambda n, t, g: ~torch.isclose(g, n, atol=rtol, rtol=rtol), reason
+        )
+    return _strict(expected, got)
+
+
+def _strict(expected: Expected, got: torch.Tensor) -> Difference:
+    relative, worst = _distance(got, expected.truth)
+
+    def off(_: torch.Tensor, truth: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
+        """Elements beyond the bound of their row (the last dimension)."""
+        finite = truth.double().nan_to_num(0.0, 0.0, 0.0)
+        error = (got.double() - truth.double()).nan_to_num(0.0, 0.0, 0.0).abs()
+        rms = finite.square().mean(dim=-1, keepdim=True).sqrt()
+        bound = _ELEMENT * expected.tolerance * (rms + finite.abs())
+        return error > bound.clamp(min=expected.slack)
+
+    if relative > expected.tolerance:
+        reason = f"relative L2 error {relative:.2e}, allowed {expected.tolerance:.2e}"
+        found = _verdict(expected, got, off, reason)
+        if not found.ok:
+            return found
+        return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
+    return _verdict(expected, got, off, "single elements are off")
+
+
+def _distance(got: torch.Tensor, truth: torch.Tensor) -> tuple[float, float]:
+    """Relative L2 distance and largest absolute one, of what is finite; in float64."""
+    off = norm = worst = 0.0
+    for piece_got, piece_truth in _pieces(got, truth):
+        wide = piece_truth.double()
+        error = (piece_got.double() - wide).nan_to_num(0.0, 0.0, 0.0)
+        off += float(error.square().sum())
+        norm += float(wide.nan_to_num(0.0, 0.0, 0.0).square().sum())
+        worst = max(worst, float(error.abs().max()))
+    if off == 0.0:
+        return 0.0, 0.0
+    return (math.sqrt(off / norm) if norm > 0 else math.inf), worst
+
+
+def _pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """The same rows of each, few enough that float64 copies of them fit anywhere."""
+    last = tensors[0].shape[-1] if tensors[0].dim() else 1
+    if last > _PIECE:
+        last = _PIECE if tensors[0].numel() % _PIECE == 0 else tensors[0].numel()
+    flat = [t.reshape(-1, last) for t in tensors]
+    rows = max(1, _PIECE // last)
+    for start in range(0, flat[0].shape[0], rows):
+        yield tuple(t[start : start + rows] for t in flat)
+
+
+def _non_finite_unlike(native: torch.Tensor, _: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
+    """Where ``got`` is NaN, or infinite unlike the reference, or finite where that is not."""
+    infinite = torch.isinf(native) | torch.isinf(got)
+    return torch.isnan(got) | torch.isnan(native) | (infinite & (native != got))
+
+
+def _allclose(protocol: Protocol, dtype: torch.dtype) -> float:
+    full, half = protocol.allclose or (1e-4, 1e-2)
+    return half if dtype in _HALF else full
+
+
+def _verdict(expected: Expected, got: torch.Tensor, wrong: Wrong, reason: str) -> Difference:
+    """Apply ``wrong(native, truth, got)`` piece by piece; say how many, how far, and where."""
+    count, worst, relative, shown, before = 0, 0.0, 0.0, list[str](), 0
+    for native, truth, mine in _pieces(expected.native, expected.truth, got):
+        bad = wrong(native, truth, mine)
+        here = int(bad.sum())
+        error, scaled = _errors(truth, mine)
+        worst, relative = max(worst, error), max(relative, scaled)
+        if here and len(shown) < _SHOWN:
+            shown += _first(native, mine, bad, before, tuple(got.shape))
+        count += here
+        before += native.numel()
+    if count == 0:
+        return Difference(ok=True, max_abs_error=_or_none(worst))
+    return Difference(
+        ok=False,
+        reason=f"{reason} ({count} of {got.numel()} elements)",
+        max_abs_error=_or_none(worst),
+        max_rel_error=_or_none(relative),
+        detail="\n".join(shown[:_SHOWN]),
+    )
+
+
+def _errors(truth: torch.Tensor, got: torch.Tensor) -> tuple[float, float]:
+    """Largest absolute, and largest relative error; infinite where either is not finite."""
+    wide = torch.complex128 if got.is_complex() else torch.float64
+    error = (got.to(wide) - truth.to(wide)).abs()
+    same = got == truth  # infinities, too, whose difference is NaN
+    error = torch.where(same, torch.zeros_like(error), error).nan_to_num(math.inf, math.inf)
+    size = truth.to(wide).abs()
+    scaled = torch.where(size > 0, error / size.clamp(min=1e-300), torch.zeros_like(error))
+    return float(error.max()), float(scaled.nan_to_num(math.inf, math.inf).max())
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _first(
+    native: torch.Tensor, got: torch.Tensor, bad: torch.Tensor, before: int, shape: tuple[int, ...]
+) -> list[str]:
+    """The first few wrong places of a piece, with both values."""
+    lines = []
+    for position in bad.reshape(-1).nonzero()[:_SHOWN, 0].tolist():
+        index = _unravel(before + position, shape)
+        expected = native.reshape(-1)[position].item()
+        found = got.reshape(-1)[position].item()
+        lines.append(f"at {index}: expected {expected}, got {found}")
+    return lines
+
+
+def _unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    index: list[int] = []
+    for size in reversed(shape):
+        index.append(position % size)
+        position //= size
+    return tuple(reversed(index))

@@ -1,0 +1,240 @@
+"""``load_inline`` and ``load``, caught: built once with slim headers, then found by content.
+
+Installed in the compile child and in the worker, for speed only (both are untrusted, and
+nothing here is a wall). The compile child builds into the extensions directory and
+records each result under a digest of the call; the worker, given that directory, loads
+the finished library without ninja, compiler or lock. A call that nobody has built is
+built where it happens. Builds try the slim headers first and the real ones when that
+fails, so that a candidate can't tell the difference but by the clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gpu_sandbox.logs import unexplained
+
+__all__ = ["DIRECTORY_VARIABLE", "SLIM_HEADERS", "BuildFailed", "Builds", "install"]
+
+DIRECTORY_VARIABLE = "GPU_SANDBOX_EXTENSIONS"
+SLIM_HEADERS = Path(__file__).parent.parent / "headers"
+_MODULE = "torch.utils.cpp_extension"
+
+
+class BuildFailed(RuntimeError):
+    """An extension did not build; carries the compiler's output and what it read."""
+
+    def __init__(self, name: str, output: str, generated: dict[str, str]) -> None:
+        super().__init__(f"Error building extension {name!r}: {output}")
+        self.name = name
+        self.output = output
+        self.generated = generated
+
+
+class Builds:
+    """The extensions directory: ``manifest.json`` and one directory per call."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.built = 0
+        self.full_header = 0
+        self.failures: list[BuildFailed] = []
+
+    def call(self, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Do what ``original(**arguments)`` does, from the directory if it is there."""
+        key = _digest(original.__name__, arguments)
+        known = self._manifest().get(key)
+        if known is not None and "failed" in known:
+            raise BuildFailed(arguments["name"], known["failed"], {})
+        if known is not None and (self.root / known["file"]).is_file():
+            return _load(known["module"], self.root / known["file"], arguments)
+        directory = self.root / key
+        try:
+            result = self._build(original, arguments, directory)
+        except BuildFailed as failure:
+            self.failures.append(failure)
+            self._record(key, {"failed": failure.output[-20_000:]})
+            raise
+        library = next(directory.glob("*.so"), None)
+        if library is not None:
+            self.built += 1
+            entry = {"file": f"{key}/{library.name}", "module": library.stem}
+            self._record(key, entry)
+        return result
+
+    def _build(
+        self, original: Callable[..., Any], arguments: dict[str, Any], directory: Path
+    ) -> Any:
+        try:
+            return _attempt(original, arguments, directory, [str(SLIM_HEADERS)])
+        except BuildFailed as failure:
+            if not _real_headers_may_help(failure.output):
+                raise
+        shutil.rmtree(directory, ignore_errors=True)
+        _forget_version(arguments["name"])
+        result = _attempt(original, arguments, directory, [])
+        self.full_header += 1
+        return result
+
+    def _manifest(self) -> dict[str, dict[str, str]]:
+        with suppress(OSError, ValueError):
+            found = json.loads((self.root / "manifest.json").read_text())
+            if isinstance(found, dict):
+                return found
+        return {}
+
+    def _record(self, key: str, entry: dict[str, str]) -> None:
+        fresh = self.root / "manifest.json.new"
+        fresh.write_text(json.dumps({**self._manifest(), key: entry}))
+        os.replace(fresh, self.root / "manifest.json")
+
+
+def _attempt(
+    original: Callable[..., Any], arguments: dict[str, Any], directory: Path, first: list[str]
+) -> Any:
+    """One build. ``first`` goes before all other include directories."""
+    directory.mkdir(parents=True, exist_ok=True)
+    call = {k: list(v) if isinstance(v, list) else v for k, v in arguments.items()}
+    call["build_directory"] = str(directory)
+    call["extra_include_paths"] = [*first, *_listed(call.get("extra_include_paths"))]
+    call["use_pch"] = False
+    if "use_pch" not in inspect.signature(original).parameters:
+        del call["use_pch"]
+    try:
+        return original(**call)
+    except RuntimeError as error:
+        if not str(error).startswith("Error building extension"):
+            raise
+        generated = {p.name: p.read_text(errors="replace") for p in _generated(directory)}
+        raise BuildFailed(arguments["name"], str(error), generated) from None
+
+
+def _real_headers_may_help(output: str) -> bool:
+    """Whether torch's own headers know a name that the slim ones did not."""
+    missing = unexplained(output)
+    if missing.anyway:
+        return True
+    defined = [rf"#define {name}\b" for name in missing.macros]
+    spelled = [rf"\b{name}\b" for name in missing.members]
+    if not defined and not spelled:
+        return False
+    include = Path(sys.modules["torch"].__path__[0]) / "include"
+    command = ["grep", "-rqE", "--include=*.h", "|".join([*defined, *spelled]), str(include)]
+    try:
+        return subprocess.run(command, check=False).returncode != 1
+    except OSError:
+        return True
+
+
+def _generated(directory: Path) -> list[Path]:
+    return [p for p in directory.iterdir() if p.name in ("main.cpp", "cuda.cu")]
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str | os.PathLike) else list(value)
+
+
+def _digest(kind: str, arguments: dict[str, Any]) -> str:
+    """Of everything that reaches the compiler, contents of source files included."""
+    plain = {k: v for k, v in arguments.items() if k not in ("verbose", "build_directory")}
+    texts = []
+    for source in _listed(arguments.get("sources")):
+        with suppress(OSError):
+            texts.append(Path(source).read_text(errors="replace"))
+    if texts:
+        plain["sources"] = [Path(s).name for s in _listed(arguments.get("sources"))]
+    told = json.dumps([kind, plain, texts], sort_keys=True, default=str)
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _load(module: str, library: Path, arguments: dict[str, Any]) -> Any:
+    if not arguments.get("is_python_module", True):
+        import torch
+
+        operators: Any = torch.ops
+        operators.load_library(str(library))
+        return None
+    spec = importlib.util.spec_from_file_location(module, library)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def _forget_version(name: str) -> None:
+    """Torch renames an extension when it is built again with other flags."""
+    versioner = getattr(sys.modules[_MODULE], "JIT_EXTENSION_VERSIONER", None)
+    with suppress(AttributeError):
+        versioner.entries.pop(name, None)  # type: ignore[union-attr]
+
+
+def _wrapped(builds: Builds, original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    def load(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        if bound.arguments.get("is_standalone") or bound.arguments.get("with_sycl"):
+            return original(*args, **kwargs)
+        return builds.call(original, bound.arguments)
+
+    load.__name__ = original.__name__
+    load.__doc__ = original.__doc__
+    return load
+
+
+class _Catcher(importlib.abc.MetaPathFinder):
+    """Wraps the two functions as soon as, and only if, somebody imports their module."""
+
+    def __init__(self, builds: Builds) -> None:
+        self._builds = builds
+
+    def find_spec(
+        self, name: str, path: Any, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != _MODULE:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_wrap(module: ModuleType) -> None:
+            execute(module)
+            _wrap(self._builds, module)
+
+        spec.loader.exec_module = execute_and_wrap  # type: ignore[method-assign]
+        return spec
+
+
+def _wrap(builds: Builds, module: ModuleType) -> None:
+    for name in ("load_inline", "load"):
+        setattr(module, name, _wrapped(builds, getattr(module, name)))
+
+
+def install() -> Builds:
+    """Catch builds in this process; the directory comes from the environment."""
+    builds = Builds(Path(os.environ[DIRECTORY_VARIABLE]))
+    loaded = sys.modules.get(_MODULE)
+    if loaded is not None:
+        _wrap(builds, loaded)
+    else:
+        sys.meta_path.insert(0, _Catcher(builds))
+    return builds

@@ -1,0 +1,246 @@
+"""The trusted task: its model, its inputs, and what the outputs should be."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import random
+import time
+from typing import Any
+
+import torch
+
+from gpu_sandbox.child.blame import own_traceback
+from gpu_sandbox.child.compare import Expected, compare, expect
+from gpu_sandbox.child.loading import construct, import_file
+from gpu_sandbox.child.values import NotPlain, pack
+from gpu_sandbox.messages import Tree
+from gpu_sandbox.protocols import PROTOCOLS
+
+__all__ = ["Broken", "Case", "Task", "derived_seed"]
+
+_EXACT_SLOWEST_S = 1.0
+_EXACT_BYTES_CPU = 1 << 30
+
+
+class Broken(Exception):
+    """The task can't be evaluated."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
+
+
+def derived_seed(seed: int, purpose: str, index: int = 0) -> int:
+    """Independent streams: knowing one seed says nothing of another."""
+    digest = hashlib.sha256(f"{seed}/{purpose}/{index}".encode()).digest()
+    return int.from_bytes(digest[:7])
+
+
+class Case:
+    """One input set and its truth. ``arguments`` are the verifier's own, never shared."""
+
+    def __init__(
+        self, arguments: Any, tree: Tree, tensors: list[torch.Tensor], forward_seed: int
+    ) -> None:
+        self.arguments = arguments
+        self.tree = tree
+        self.tensors = tensors
+        self.forward_seed = forward_seed
+        self.output_tree: Tree | None = None
+        self.expected: list[Expected] = []
+        self.aliasing: list[bool] = []
+
+
+class Task:
+    """A task file, loaded. Every method raises ``Broken`` for the task's own mistakes."""
+
+    def __init__(self, path: str, device: torch.device, seed: int) -> None:
+        self._path = path
+        self._device = device
+        self._seed = seed
+        self._exact_model: Any = None
+        self._exact_tried = False
+        self.exact_used = False
+        self.mutates = False
+        self._probed = False
+        self.forward_s = 0.0
+        self.weight_seed = derived_seed(seed, "weights")
+        self._module = self._guarded("the task file", import_file, "task", path)
+        for name in ("Model", "get_inputs"):
+            if not hasattr(self._module, name):
+                raise Broken(f"the task file has no {name}")
+        self.init = self._init_inputs()
+        model_class = self._module.Model
+        self.model = self._guarded(
+            "constructing the reference",
+            construct,
+            model_class,
+            self._moved(self.init),
+            self.weight_seed,
+            device,
+        )
+
+    def _init_inputs(self) -> Any:
+        make = getattr(self._module, "get_init_inputs", list)
+        torch.manual_seed(self.weight_seed)
+        return self._guarded("get_init_inputs()", make)
+
+    def draw(self, purpose: str, index: int = 0) -> Case:
+        """A fresh input set. Drawn on the device where that works: it is 100 × faster."""
+        seed = derived_seed(self._seed, purpose, index)
+        inputs = self._guarded("get_inputs()", self._drawn, seed)
+        arguments = self._moved(list(inputs) if isinstance(inputs, list | tuple) else [inputs])
+        tensors: list[torch.Tensor] = []
+        tree = pack(arguments, tensors, pickling=True)
+        return Case(arguments, tree, tensors, derived_seed(self._seed, purpose + "/rng", index))
+
+    def _drawn(self, seed: int) -> Any:
+        if self._device.type != "cpu":
+            try:
+                _seed_all(seed)
+                with torch.device(self._device):
+                    return self._module.get_inputs()
+            except Exception:  # it mixes devices: let it draw as it was written
+                pass
+        _seed_all(seed)
+        return self._module.get_inputs()
+
+    def solve(self, case: Case, *, exact: bool) -> None:
+        """Run the reference: expected structure, values and tolerances of ``case``."""
+        began = time.perf_counter()
+        output = self.forward(case)
+        self.forward_s = time.perf_counter() - began
+        native: list[torch.Tensor] = []
+        try:
+            case.output_tree = pack(output, native, pickling=False)
+        except NotPlain as error:
+            raise Broken(f"the reference returns {error}") from None
+        case.aliasing = [_aliases(t, case.tensors) for t in native]
+        native = [
+            t.detach().clone() if aliasing else t.detach()
+            for t, aliasing in zip(native, case.aliasing, strict=True)
+        ]
+        truth = self._exact(case) if exact and self.forward_s < _EXACT_SLOWEST_S else None
+        self.exact_used = self.exact_used or truth is not None
+        case.expected = expect(native, truth)
+
+    def forward(self, case: Case) -> Any:
+        """One eager forward. ``case`` keeps its inputs as drawn, even if this changes them."""
+        if self.mutates:
+            return self._guarded(
+                "the reference", self._call, self.model, _copied(case.arguments), case.forward_seed
+            )
+        kept = None if self._probed else _copied(case.arguments)
+        versions = [t._version for t in case.tensors]
+        seed = case.forward_seed
+        output = self._guarded("the reference", self._call, self.model, case.arguments, seed)
+        self._probed = True
+        if kept is not None and versions != [t._version for t in case.tensors]:
+            self.mutates = True
+            case.arguments, case.tensors = kept, []
+            case.tree = pack(kept, case.tensors, pickling=True)
+        return output
+
+    def again(self, case: Case, *, other_seed: bool) -> str | None:
+        """Run ``case`` once more: what differs from the first time, or None."""
+        forward_seed = case.forward_seed + 1 if other_seed else case.forward_seed
+        output = self._guarded(
+            "the reference", self._call, self.model, _copied(case.arguments), forward_seed
+        )
+        found: list[torch.Tensor] = []
+        pack(output, found, pickling=False)
+        for number, (first, second) in enumerate(zip(case.expected, found, strict=True)):
+            if first.native.shape != second.shape:
+                return f"output {number} has another shape"
+            difference = compare(Expected(first.native, None), second, PROTOCOLS["strict"])
+            if not difference.ok:
+                return f"output {number}: {difference.reason}"
+        return None
+
+    def _call(self, model: Any, arguments: Any, forward_seed: int) -> Any:
+        torch.manual_seed(forward_seed)
+        with torch.no_grad():
+            output = model(*arguments)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return output
+
+    def _exact(self, case: Case) -> list[Any] | None:
+        """The same forward in float64, where the task allows it and memory suffices."""
+        first = not self._exact_tried
+        self._exact_tried = True
+        if not first and self._exact_model is None:
+            return None
+        try:
+            if first:
+                self._exact_model = self._widened_model(case)
+            if self._exact_model is None:
+                return None
+            arguments = _mapped(case.arguments, _doubled)
+            output = self._call(self._exact_model, arguments, case.forward_seed)
+            found: list[torch.Tensor] = []
+            pack(output, found, pickling=False)
+            return found
+        except Exception:  # it names its dtypes: then its own precision must do
+            self._exact_model = None
+            return None
+
+    def _widened_model(self, case: Case) -> Any:
+        parameters = list(self.model.parameters()) + list(self.model.buffers())
+        needed = 3 * sum(t.numel() * 8 for t in [*parameters, *case.tensors])
+        if needed > self._room():
+            return None
+        return copy.deepcopy(self.model).double()
+
+    def _room(self) -> int:
+        if self._device.type == "cuda":
+            return int(torch.cuda.mem_get_info(self._device)[0]) // 3
+        return _EXACT_BYTES_CPU
+
+    def _moved(self, value: Any) -> Any:
+        return _mapped(value, lambda t: t.to(self._device))
+
+    def _guarded(self, what: str, function: Any, *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Exception as error:
+            detail = own_traceback(error, self._path)
+            raise Broken(f"{what} failed: {detail.splitlines()[-1][:300]}", detail) from None
+
+
+def _seed_all(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    try:
+        import numpy
+    except ImportError:
+        return
+    numpy.random.seed(seed % (1 << 32))
+
+
+def _mapped(value: Any, function: Any) -> Any:
+    """``value`` with every tensor replaced by ``function(tensor)``."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if type(value) in (list, tuple):
+        return type(value)(_mapped(item, function) for item in value)
+    if type(value) is dict:
+        return {key: _mapped(item, function) for key, item in value.items()}
+    return value
+
+
+def _doubled(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor.clone()
+
+
+def _copied(value: Any) -> Any:
+    return _mapped(value, torch.Tensor.clone)
+
+
+def _aliases(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:
+    if tensor.layout != torch.strided:
+        return False
+    storage = tensor.untyped_storage().data_ptr()
+    return tensor.numel() > 0 and any(t.untyped_storage().data_ptr() == storage for t in inputs)

@@ -1,0 +1,110 @@
+"""Nested arguments and outputs as trees whose tensors are listed apart.
+
+``pack`` keeps list, tuple and dict apart, because an output's structure is compared.
+Pickle exists in one direction only: the trusted side may hand the worker an object
+(a configuration, say) that has no plain form; ``unpack`` refuses one unless told.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import torch
+
+from gpu_sandbox.messages import Mapping, Pickled, Plain, Sequence, TensorAt, Tree
+
+__all__ = ["NotPlain", "pack", "same_shape", "unpack"]
+
+_PLAIN = (type(None), bool, int, float, str)
+_MAX_DEPTH = 50
+
+
+class NotPlain(Exception):
+    """A value that can't cross: neither tensor nor plain data."""
+
+
+def pack(value: Any, tensors: list[torch.Tensor], *, pickling: bool, depth: int = 0) -> Tree:
+    """The tree of ``value``; its tensors are appended to ``tensors``."""
+    if depth > _MAX_DEPTH:
+        raise NotPlain("nested more than 50 deep")
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return TensorAt(index=len(tensors) - 1)
+    if type(value) in _PLAIN and not (type(value) is int and abs(value) >= 1 << 63):
+        return Plain(value=value)
+
+    def inner(item: Any) -> Tree:
+        return pack(item, tensors, pickling=pickling, depth=depth + 1)
+
+    if type(value) is dict or (isinstance(value, dict) and not pickling):
+        return Mapping(keys=[inner(k) for k in value], values=[inner(v) for v in value.values()])
+    if type(value) in (list, tuple) or (isinstance(value, list | tuple) and not pickling):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return Sequence(kind=kind, items=[inner(item) for item in value])  # type: ignore[arg-type]
+    if pickling:
+        return Pickled(data=pickle.dumps(value))
+    raise NotPlain(f"a value of type {type(value).__module__}.{type(value).__qualname__}")
+
+
+def unpack(tree: Tree, tensors: list[torch.Tensor], *, unpickling: bool) -> Any:
+    match tree:
+        case TensorAt(index=index):
+            return tensors[index]
+        case Plain(value=value):
+            return value
+        case Sequence(kind=kind, items=items):
+            found = [unpack(item, tensors, unpickling=unpickling) for item in items]
+            return found if kind == "list" else tuple(found)
+        case Mapping(keys=keys, values=values):
+            return {
+                unpack(k, tensors, unpickling=unpickling): unpack(v, tensors, unpickling=unpickling)
+                for k, v in zip(keys, values, strict=True)
+            }
+        case Pickled(data=data) if unpickling:
+            return pickle.loads(data)
+    raise NotPlain("a pickled value from the untrusted side")
+
+
+def same_shape(expected: Tree, got: Tree) -> str | None:
+    """Why two trees differ in structure or plain values, or None.
+
+    A list and a tuple of the same items count as equal: references return either, and
+    which one means nothing to a caller that unpacks them.
+    """
+    match expected, got:
+        case TensorAt(index=a), TensorAt(index=b):
+            return None if a == b else "tensors in another order"
+        case Plain(value=a), Plain(value=b):
+            return None if _plain_equal(a, b) else f"expected {a!r}, got {b!r}"
+        case Sequence(items=a), Sequence(items=b):
+            return _same_items(a, b, "items")
+        case Mapping(keys=ka, values=va), Mapping(keys=kb, values=vb):
+            return _same_items(ka, kb, "keys") or _same_items(va, vb, "values")
+    return f"expected {_name(expected)}, got {_name(got)}"
+
+
+def _same_items(expected: list[Tree], got: list[Tree], what: str) -> str | None:
+    if len(expected) != len(got):
+        return f"expected {len(expected)} {what}, got {len(got)}"
+    differences = (same_shape(a, b) for a, b in zip(expected, got, strict=True))
+    return next((found for found in differences if found), None)
+
+
+def _plain_equal(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or abs(a - b) <= 1e-5 * max(abs(a), abs(b))
+    return type(a) is type(b) and a == b
+
+
+def _name(tree: Tree) -> str:
+    match tree:
+        case TensorAt():
+            return "a tensor"
+        case Plain(value=value):
+            return f"{type(value).__name__} {value!r}"[:80]
+        case Sequence(kind=kind, items=items):
+            return f"a {kind} of {len(items)}"
+        case Mapping(keys=keys):
+            return f"a dict of {len(keys)}"
+    return "an object"

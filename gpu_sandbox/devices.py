@@ -1,0 +1,145 @@
+"""Devices by name, and their facts: what a child sees of them, and the lease's identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import socket
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from gpu_sandbox.frames import PeerGone, read_frame
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.messages import Facts
+from gpu_sandbox.port import PrerequisiteMissing, SandboxFault
+from gpu_sandbox.process import Spec, child, child_environment
+from gpu_sandbox.workdir import RunDirectory, run_directory
+
+__all__ = ["Device", "DeviceFacts", "device_named", "torch_identity"]
+
+_CUDA = re.compile(r"cuda:(\d+)")
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """``name`` is the user's; a child sees one GPU only, as ``inside``."""
+
+    name: str
+    inside: str
+    visible: str
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.inside != "cpu"
+
+
+def device_named(name: str) -> Device:
+    """Raises ``PrerequisiteMissing`` for what is neither ``cpu`` nor ``cuda:N``."""
+    if name == "cpu":
+        return Device(name=name, inside="cpu", visible="")
+    found = _CUDA.fullmatch("cuda:0" if name == "cuda" else name)
+    if not found:
+        raise PrerequisiteMissing(f"no device {name!r}: name it 'cpu' or 'cuda:N'")
+    index = int(found[1])
+    ours = os.environ.get("CUDA_VISIBLE_DEVICES")
+    listed = [part.strip() for part in ours.split(",")] if ours is not None else None
+    if listed is not None and index >= len([part for part in listed if part]):
+        raise PrerequisiteMissing(f"no device {name!r}: CUDA_VISIBLE_DEVICES is {ours!r}")
+    return Device(
+        name=f"cuda:{index}", inside="cuda:0", visible=listed[index] if listed else str(index)
+    )
+
+
+def torch_identity() -> str:
+    """Which torch children will import: place, version, CUDA. Imports nothing of it."""
+    spec = PathFinder.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise PrerequisiteMissing("torch is not installed: pip install torch")
+    version = Path(spec.origin).parent / "version.py"
+    return f"{version}\n{version.read_text()}\n{sys.version}"
+
+
+class DeviceFacts:
+    """Facts per device, asked once of a child and then kept in memory and on disk."""
+
+    def __init__(self, cache: Path, runs: Path, limits: Limits) -> None:
+        self._cache = cache
+        self._runs = runs
+        self._limits = limits
+        self._known: dict[str, dict[str, Any]] = {}
+        self._locks: dict[str, anyio.Lock] = {}
+
+    async def of(self, device: Device) -> dict[str, Any]:
+        """Raises ``PrerequisiteMissing`` with the reason why it can't be used."""
+        async with self._locks.setdefault(device.name, anyio.Lock()):
+            if device.name not in self._known:
+                self._known[device.name] = await self._find(device)
+            return dict(self._known[device.name])
+
+    async def _find(self, device: Device) -> dict[str, Any]:
+        path = self._cache / f"{_host_digest(device)}.json"
+        try:
+            found = json.loads(path.read_text())
+            if isinstance(found, dict):
+                return found
+        except (OSError, ValueError):
+            pass
+        found = await self._ask(device)
+        self._cache.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_text(json.dumps(found))
+        fresh.replace(path)
+        return found
+
+    async def _ask(self, device: Device) -> dict[str, Any]:
+        async with run_directory(self._runs) as run:
+            answer, output = await self._run_child(device, run)
+        if answer is None:
+            raise SandboxFault(f"{device.name}: the child that reads its facts died: {output}")
+        if answer.missing:
+            raise PrerequisiteMissing(
+                f"{device.name} can't be used: {answer.missing} (see: engine doctor)"
+            )
+        return answer.facts
+
+    async def _run_child(self, device: Device, run: RunDirectory) -> tuple[Facts | None, str]:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        home = run.home("facts")
+        spec = Spec(
+            role="facts",
+            arguments={"control": theirs.fileno(), "device": device.inside},
+            directory=home,
+            environment=child_environment(home, CUDA_VISIBLE_DEVICES=device.visible),
+            token=run.token,
+            limits=self._limits,
+            trusted=True,
+        )
+        with ours:
+            answer: Facts | None = None
+            async with child(spec, theirs.fileno()) as running:
+                theirs.close()
+                try:
+                    with anyio.move_on_after(self._limits.start_s):
+                        answer = await read_frame(ours, msgspec.msgpack.Decoder(Facts))
+                except PeerGone:
+                    pass
+            return answer, running.output()[-500:]
+
+
+def _host_digest(device: Device) -> str:
+    """Changes with torch, driver, machine and start: cached facts can't outlive them."""
+    told = [torch_identity(), device.name, device.visible]
+    for path in ("/proc/driver/nvidia/version", "/proc/sys/kernel/random/boot_id"):
+        try:
+            told.append(Path(path).read_text())
+        except OSError:
+            told.append("")
+    told.append(str(sorted(os.sched_getaffinity(0))))
+    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]

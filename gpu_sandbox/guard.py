@@ -1,0 +1,80 @@
+"""The static guard: what can be said of a candidate without running it.
+
+It is advice and cheap feedback, never a wall: anything it lets through still meets the
+sandbox, and what it refuses could not have been judged.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import msgspec
+
+from events.outcomes import CompileFailed, NoCandidate
+
+__all__ = ["Inspected", "inspect_candidate"]
+
+MAX_SOURCE_BYTES = 2 << 20
+
+_BUILDERS = frozenset({"load_inline", "load", "CppExtension", "CUDAExtension"})
+_BUILD_HINTS = ("cpp_extension", "load_inline", "ctypes", "subprocess", "nvrtc", "cffi")
+
+
+class Inspected(msgspec.Struct, frozen=True, kw_only=True):
+    """``outcome`` ends the evaluation; otherwise the two flags steer the compile stage.
+
+    ``builds``: it may compile something, so the compile stage is worth its second.
+    ``builds_late``: some of it inside a function, so that importing alone is not enough.
+    """
+
+    outcome: CompileFailed | NoCandidate | None = None
+    builds: bool = False
+    builds_late: bool = False
+
+
+def inspect_candidate(source: str) -> Inspected:
+    if len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
+        return Inspected(outcome=CompileFailed(reason="the source is larger than 2 MiB"))
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        where = f"candidate.py:{error.lineno}: " if error.lineno else ""
+        return Inspected(outcome=CompileFailed(reason=f"{where}syntax error: {error.msg}"))
+    except (ValueError, RecursionError, MemoryError) as error:
+        return Inspected(outcome=CompileFailed(reason=f"the source can't be parsed: {error}"))
+    if not _binds_model_new(tree):
+        return Inspected(outcome=NoCandidate(reason="the file defines no class ModelNew"))
+    builds = any(hint in source for hint in _BUILD_HINTS)
+    return Inspected(builds=builds, builds_late=builds and _calls_builder_inside(tree))
+
+
+def _binds_model_new(tree: ast.Module) -> bool:
+    """A class, an assignment or an import of that name, wherever at module level it hides."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name="ModelNew"):
+                return True
+            case ast.Name(id="ModelNew", ctx=ast.Store()):
+                return True
+            case ast.alias(name=name, asname=asname) if "ModelNew" in (name, asname):
+                return True
+            case _:
+                pass
+    return False
+
+
+def _calls_builder_inside(tree: ast.Module) -> bool:
+    """Whether a call that looks like a build sits inside a function or method."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    for outer in ast.walk(tree):
+        if isinstance(outer, functions) and any(_is_build(node) for node in ast.walk(outer)):
+            return True
+    return False
+
+
+def _is_build(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name in _BUILDERS

@@ -1,0 +1,32 @@
+"""What a child may use, and for how long. Wall-clock limits are in seconds."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Limits"]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one evaluation; every one of them ends in a kill, never in a wait."""
+
+    compile_s: float = 120.0
+    """Import and build of one candidate, full-header retry included."""
+    call_s: float = 60.0
+    """One answer of the worker: load, one forward, or one batch of timed calls."""
+    bench_s: float | None = None
+    """Cap on taking pairs; by default 3 s on the CPU and 5 s on CUDA."""
+    device_s: float = 600.0
+    """Everything under the lease. Reached only when the trusted side is stuck."""
+    start_s: float = 120.0
+    """A child's interpreter and torch import."""
+    memory_bytes: int = 16 << 30
+    """Address space of untrusted CPU children (CUDA can't live under such a limit)."""
+    file_bytes: int = 1 << 30
+    descriptors: int = 1024
+    cpu_s: int = 1200
+    """CPU seconds, summed over threads, of one untrusted process."""
+    output_bytes: int = 64 << 10
+    """Kept of what a child prints: the first and the last half."""
+    threads: int | None = None
+    """Torch and OpenMP threads on both sides; by default every core that we may use."""

@@ -1,0 +1,141 @@
+"""The evaluator port: what the search asks of a sandbox, and what it gets back.
+
+The search knows nothing of processes, compilers or devices; whatever runs candidates
+(this machine's sandbox, a fake in tests, another host) implements ``Evaluator``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from events.outcomes import Outcome
+
+__all__ = [
+    "Baseline",
+    "BaselineRequest",
+    "DeviceLoad",
+    "EvaluationRequest",
+    "Evaluator",
+    "PrerequisiteMissing",
+    "SandboxFault",
+    "TaskUnusable",
+    "Verdict",
+]
+
+
+class SandboxFault(Exception):
+    """The sandbox itself failed; the candidate is not to blame and nothing is concluded."""
+
+
+class PrerequisiteMissing(Exception):
+    """This machine lacks something (compiler, device, package); the message says what to do."""
+
+
+class TaskUnusable(Exception):
+    """The task file can't be evaluated: no ``Model``, a crash, nondeterminism, …
+
+    ``args[0]`` is one line; ``detail`` is what the reference printed, cut to size.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class BaselineRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Check the task and time its reference, eager."""
+
+    task_name: str
+    task_source: str
+    device: str
+    """``cpu`` or ``cuda:N``."""
+    protocol: str
+    seed: int
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """The root's runtime. ``spread`` is (p95 − p5) / median of the repetitions."""
+
+    runtime_ms: float
+    spread: float
+    repetitions: int
+    timings_s: dict[str, float]
+    isolation: list[str]
+    notes: list[str] = []
+
+
+class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Judge one candidate.
+
+    ``root_ms`` is the root's runtime from its baseline: a correct candidate's
+    ``runtime_ms`` is ``root_ms`` times the paired ratio (without it, times this
+    evaluation's own baseline reading). ``incumbent_ms`` is the best runtime so far.
+    """
+
+    task_name: str
+    task_source: str
+    candidate_source: str
+    device: str
+    protocol: str
+    seed: int
+    root_ms: float | None = None
+    incumbent_ms: float | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the candidate, and how it was found.
+
+    ``timings_s`` has ``guard``, ``compile``, ``check``, ``bench`` (seconds; a stage that
+    was not reached is absent) and ``lease`` (how long the device was held); ``queue_s``
+    is time spent waiting for a place in the pool or for the device. The logs are cut
+    to the sandbox's output limit and name the candidate's own file and lines.
+    ``isolation`` lists the layers that held, and ``missing:NAME`` for those that could not.
+    """
+
+    outcome: Outcome
+    protocol: str
+    timings_s: dict[str, float]
+    queue_s: float
+    device: str
+    isolation: list[str]
+    compile_log: str = ""
+    run_log: str = ""
+    notes: list[str] = []
+
+
+class DeviceLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """A glance at the pool for progress displays."""
+
+    compiling: int
+    waiting_for_device: int
+    on_device: int
+
+
+class Evaluator(Protocol):
+    """Runs candidates. Safe to call concurrently; serializes what must be serial.
+
+    Cancelling a call kills what it started and frees its lease.
+    """
+
+    async def baseline(self, request: BaselineRequest) -> Baseline:
+        """Raises ``TaskUnusable``, ``PrerequisiteMissing`` or ``SandboxFault``."""
+        ...
+
+    async def evaluate(self, request: EvaluationRequest) -> Verdict:
+        """Raises ``SandboxFault`` or ``PrerequisiteMissing``; never for a bad candidate."""
+        ...
+
+    def load(self) -> DeviceLoad: ...
+
+    async def fingerprint(self, device: str) -> dict[str, Any]:
+        """Facts of the device: ``kind`` (``cpu``/``cuda``), ``name``, and, for cuda,
+        ``compute_capability``, ``sm_count``, ``shared_memory_per_block_bytes``, ``l2_bytes``,
+        ``memory_bytes``, ``bandwidth_gb_s`` (null if unknown), ``driver``; for cpu ``cores``,
+        ``vector_bits``, ``isa``; always ``torch`` and ``cuda`` versions (null without).
+
+        Raises ``PrerequisiteMissing`` for a device that this machine does not have.
+        """
+        ...

@@ -1,0 +1,68 @@
+"""The measuring protocols: how many trials, how close, timed how.
+
+``strict`` is ours. ``kernelbench`` is that benchmark's present evaluator, ``paper`` its
+state at the paper's time; these two exist so that published tables can be compared.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["PROTOCOLS", "Protocol", "protocol_named"]
+
+
+class Protocol(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of one protocol.
+
+    ``allclose`` is the atol = rtol for (float32 and wider, half precision); None means
+    the strict rule of ``child/compare.py``. ``flush_bytes`` is written before every CUDA
+    sample: None = twice the L2, 0 = no flush. ``mean`` takes means, not paired medians.
+    """
+
+    name: str
+    trials: int = 5
+    allclose: tuple[float, float] | None = None
+    warmup_calls: int = 3
+    warmup_s: float = 0.025
+    min_pairs: int = 20
+    max_pairs: int = 400
+    half_width: float = 0.005
+    flush_bytes: int | None = None
+    mean: bool = False
+
+
+PROTOCOLS = {
+    p.name: p
+    for p in (
+        Protocol(name="strict"),
+        Protocol(
+            name="kernelbench",
+            allclose=(1e-4, 1e-2),
+            warmup_s=0.0,
+            min_pairs=100,
+            max_pairs=100,
+            half_width=0.0,
+            flush_bytes=256 << 20,
+            mean=True,
+        ),
+        Protocol(
+            name="paper",
+            allclose=(1e-2, 1e-2),
+            warmup_calls=100,
+            warmup_s=0.0,
+            min_pairs=100,
+            max_pairs=100,
+            half_width=0.0,
+            flush_bytes=0,
+            mean=True,
+        ),
+    )
+}
+
+
+def protocol_named(name: str) -> Protocol:
+    """Raises ``ValueError`` for a protocol that does not exist."""
+    try:
+        return PROTOCOLS[name]
+    except KeyError:
+        raise ValueError(f"no protocol {name!r}; there are {', '.join(PROTOCOLS)}") from None

@@ -1,0 +1,87 @@
+"""Private directories of one evaluation, and the sweeping-up after a killed engine.
+
+A run directory lives as long as its evaluation. Its owner holds a ``flock`` on
+``owner.lock`` inside, so whatever can be locked belongs to a dead engine and is removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import anyio
+import msgspec
+
+__all__ = ["RunDirectory", "remove_stale", "run_directory"]
+
+_LOCK = "owner.lock"
+
+
+class RunDirectory(msgspec.Struct, frozen=True):
+    """``path`` is ours alone; ``token`` marks every process that belongs to it."""
+
+    path: Path
+    token: str
+
+    def home(self, name: str) -> Path:
+        """A private home with its temp and caches, made on demand."""
+        home = self.path / name
+        for inner in ("tmp", "cache"):
+            (home / inner).mkdir(parents=True, exist_ok=True)
+        return home
+
+    def write(self, name: str, source: str) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source, encoding="utf-8", errors="surrogatepass")
+        return path
+
+
+@asynccontextmanager
+async def run_directory(parent: Path) -> AsyncIterator[RunDirectory]:
+    token = secrets.token_hex(8)
+    path = parent / token
+    path.mkdir(parents=True, mode=0o700)
+    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        yield RunDirectory(path, token)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(_remove, path)
+        os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    """Also what the candidate made unreadable: it may have taken our permissions away."""
+    shutil.rmtree(path, ignore_errors=True)
+    if not path.exists():
+        return
+    for directory, _, _ in os.walk(path):
+        with suppress(OSError):
+            os.chmod(directory, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_stale(parent: Path) -> int:
+    """Delete the directories of engines that died. Returns how many."""
+    removed = 0
+    for path in parent.iterdir() if parent.is_dir() else ():
+        try:
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path)
+            removed += 1
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(lock)
+    return removed

@@ -1,0 +1,106 @@
+"""Candidates with C++ extensions, through real compilers."""
+
+from __future__ import annotations
+
+import shutil
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from events.outcomes import CompileFailed, Correct, Crashed, TimedOut
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import PrerequisiteMissing
+from gpu_sandbox.sandbox import LocalSandbox
+from tests.gpu_sandbox.conftest import evaluation
+from tests.gpu_sandbox.sources import ADD_RELU, CPP, candidate, inline
+
+REUSED = "compiled before: build reused"
+
+pytestmark = [pytest.mark.anyio, pytest.mark.compiles]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_an_extension_is_built_once_and_reused(
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
+) -> None:
+    sandbox = make_sandbox(cache=tmp_path)
+    source = inline(CPP, late=True)
+    first = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(first.outcome, Correct), (first.outcome, first.compile_log)
+    assert first.timings_s["compile"] > 1
+    assert REUSED not in first.notes
+    assert not list((tmp_path / "builds").rglob("*.o"))
+
+    again = await make_sandbox(cache=tmp_path).evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(again.outcome, Correct)
+    assert again.timings_s["compile"] < 0.5
+    assert REUSED in again.notes
+
+
+async def test_a_compiler_error_names_the_candidates_line(sandbox: LocalSandbox) -> None:
+    source = inline(CPP.replace("return out;", "return outt;"))
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(verdict.outcome, CompileFailed)
+    line = source.splitlines().index("  return outt;") + 1
+    assert f"(candidate.py:{line}): error: ‘outt’ was not declared" in verdict.outcome.reason
+    assert "return outt;" in verdict.compile_log
+    assert "ninja" not in verdict.compile_log
+    assert "check" not in verdict.timings_s
+
+
+async def test_what_the_slim_headers_lack_builds_with_the_real_ones(
+    sandbox: LocalSandbox,
+) -> None:
+    """``cumsum`` is in torch/types.h but not in its slim stand-in."""
+    cpp = """
+#include <torch/types.h>
+#include <pybind11/pybind11.h>
+static long size(long n) { return at::cumsum(at::ones({n}), 0).numel(); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("size", &size); }
+"""
+    source = candidate(
+        "return torch.relu(a + b) + (EXT.size(3) - 3)",
+        before=(
+            "from torch.utils.cpp_extension import load_inline\n"
+            f'EXT = load_inline(name="sizes", cpp_sources="""{cpp}""", no_implicit_headers=True)'
+        ),
+    )
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(verdict.outcome, Correct), (verdict.outcome, verdict.compile_log)
+    assert "1 extensions needed the full torch headers" in verdict.notes
+
+
+async def test_a_compile_that_takes_too_long_is_cut_off(
+    make_sandbox: Callable[..., LocalSandbox],
+) -> None:
+    sandbox = make_sandbox(Limits(compile_s=3.0))
+    source = inline(CPP.replace("sizes differ", "too slow"))
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(verdict.outcome, TimedOut)
+    assert (verdict.outcome.stage, verdict.outcome.limit_s) == ("compile", 3.0)
+
+
+async def test_a_compile_child_that_dies_is_a_crash(sandbox: LocalSandbox) -> None:
+    before = "import os, ctypes\nos.kill(os.getpid(), 11)"
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate("return a", before=before)))
+    assert isinstance(verdict.outcome, Crashed)
+    assert verdict.outcome.signal == 11
+
+
+async def test_a_missing_compiler_is_a_missing_prerequisite(
+    sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = evaluation(ADD_RELU, inline(CPP.replace("sizes differ", "never built")))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(PrerequisiteMissing, match=r"apt install g\+\+"):
+        await sandbox.evaluate(request)
+    monkeypatch.undo()
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: "/nonexistent")
+    with pytest.raises(PrerequisiteMissing, match=r"apt install python3\.\d+-dev"):
+        await sandbox.evaluate(request)

@@ -1,0 +1,93 @@
+"""Leases, cancellation, evaluations side by side: on both backends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from events.outcomes import Correct
+from gpu_sandbox.leases import Leases
+from gpu_sandbox.sandbox import LocalSandbox
+from tests.gpu_sandbox.conftest import evaluation, left_behind, processes_with
+from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[2]
+
+
+async def test_cancelling_kills_and_cleans_and_frees_the_device(
+    sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    with anyio.move_on_after(2.0) as scope:
+        await sandbox.evaluate(evaluation(ADD_RELU, candidate("while True: pass")))
+    assert scope.cancelled_caught
+    assert processes_with(str(tmp_path)) == []
+    assert left_behind(tmp_path) == []
+    with anyio.fail_after(1):
+        async with Leases().hold("cpu"):
+            pass
+
+
+async def test_a_lease_is_exclusive_across_processes(tmp_path: Path) -> None:
+    script = f"""
+import anyio, pathlib, sys
+from gpu_sandbox.leases import Leases
+async def main():
+    async with Leases(pathlib.Path({str(tmp_path)!r})).hold("gpu"):
+        print("held", flush=True)
+        sys.stdin.read()
+anyio.run(main)
+"""
+    with subprocess.Popen(  # noqa: ASYNC220 (it starts in no time)
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        leases = Leases(tmp_path)
+        with anyio.move_on_after(0.2) as scope:
+            async with leases.hold("gpu"):
+                pass
+        assert scope.cancelled_caught
+        assert (leases.waiting, leases.holding) == (0, 0)
+        other.kill()
+        with anyio.fail_after(5):
+            async with leases.hold("gpu"):
+                pass
+
+
+async def test_leases_are_served_in_order(tmp_path: Path) -> None:
+    leases = Leases(tmp_path)
+    order: list[int] = []
+
+    async def take(number: int) -> None:
+        async with leases.hold("gpu"):
+            order.append(number)
+            await anyio.sleep(0.01)
+
+    async with anyio.create_task_group() as group:
+        for number in range(5):
+            group.start_soon(take, number)
+            await anyio.sleep(0.002)
+    assert order == [0, 1, 2, 3, 4]
+
+
+async def test_evaluations_side_by_side_share_one_device(sandbox: LocalSandbox) -> None:
+    found = []
+
+    async def one(seed: int) -> None:
+        found.append(await sandbox.evaluate(evaluation(ADD_RELU, HONEST, seed=seed)))
+
+    async with anyio.create_task_group() as group:
+        for seed in range(2):
+            group.start_soon(one, seed)
+    assert all(isinstance(verdict.outcome, Correct) for verdict in found)
+    assert max(verdict.queue_s for verdict in found) > 0.5

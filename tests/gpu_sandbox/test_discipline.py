@@ -1,0 +1,152 @@
+"""Children are started clean, and none outlives its evaluation, however that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from events.outcomes import Correct, Crashed, TimedOut
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.workdir import remove_stale
+from tests.gpu_sandbox.conftest import evaluation, left_behind, processes_with
+from tests.gpu_sandbox.sources import ADD_RELU, candidate
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+ROOT = Path(__file__).parents[2]
+
+
+async def test_a_child_sees_no_secrets_no_files_and_a_private_home(
+    sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    (tmp_path / "open").write_text("x")
+    look = """
+import os, resource, sys
+print("SECRETS", [k for k in os.environ if "KEY" in k or "TOKEN" in k])
+print("HOME", os.environ["HOME"], os.environ["TMPDIR"])
+print("STDIN", os.readlink("/proc/self/fd/0"))
+print("FILES", [p for p in (os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")
+                            if os.path.islink(f"/proc/self/fd/{n}")) if p.startswith("/work")])
+print("LEADER", os.getpid() == os.getpgrp() == os.getsid(0))
+print("CORE", resource.getrlimit(resource.RLIMIT_CORE)[0])
+print("ARGV", sys.argv[1:])
+raise SystemExit("done")
+"""
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate("return a", before=look)))
+    said = verdict.run_log
+    assert "SECRETS []" in said
+    assert "gpu-sandbox-runs-" in said.split("HOME ")[1].splitlines()[0]
+    assert "STDIN /dev/null" in said
+    assert "FILES []" in said
+    assert "LEADER True" in said
+    assert "CORE 0" in said
+    assert "ARGV []" in said
+    assert left_behind(tmp_path) == []
+
+
+async def test_a_flood_does_not_block_and_is_cut(sandbox: LocalSandbox) -> None:
+    forward = "print('begin')\nfor _ in range(300): print('x' * 10000)\nprint('end')\nraise OSError"
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
+    assert isinstance(verdict.outcome, Crashed)
+    assert len(verdict.run_log) < 70_000
+    assert "begin" in verdict.run_log
+    assert "bytes dropped" in verdict.run_log
+    assert verdict.run_log.endswith("end")
+
+
+async def test_a_daemon_that_leaves_the_group_is_swept_up(
+    sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    mark = f"sleeper-{os.getpid()}-{time.monotonic_ns()}"
+    start = f"""
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "{mark}"],
+                 start_new_session=True)
+"""
+    verdict = await sandbox.evaluate(
+        evaluation(ADD_RELU, candidate("return torch.relu(a + b)", before=start))
+    )
+    assert isinstance(verdict.outcome, Correct)
+    assert processes_with(mark) == []
+    assert left_behind(tmp_path) == []
+
+
+async def test_a_hang_that_ignores_sigterm_is_killed(
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
+) -> None:
+    before = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    sandbox = make_sandbox(Limits(call_s=0.5, bench_s=0.1))
+    source = candidate("while True: pass", before=before)
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(verdict.outcome, TimedOut)
+    assert left_behind(tmp_path) == []
+
+
+def test_killing_the_engine_kills_its_children(
+    tmp_path: Path, sandbox_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL leaves no chance to clean up: the kernel ends the children, the next
+    sandbox removes the directory."""
+    source = candidate(
+        "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile 1: pass"
+    )
+    script = textwrap.dedent(
+        f"""
+        import anyio, pathlib
+        from gpu_sandbox.sandbox import LocalSandbox
+        from tests.gpu_sandbox.conftest import evaluation, left_behind, processes_with
+        async def main():
+            sandbox = LocalSandbox(cache=pathlib.Path({str(sandbox_cache)!r}))
+            await sandbox.evaluate(evaluation({ADD_RELU!r}, {source!r}))
+        anyio.run(main)
+        """
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    engine = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environment)
+    try:
+        deadline = time.monotonic() + 30
+        while len(processes_with(str(tmp_path))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1.0)
+        assert len(processes_with(str(tmp_path))) == 3
+    finally:
+        engine.send_signal(signal.SIGKILL)
+        engine.wait()
+    deadline = time.monotonic() + 5
+    while processes_with(str(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes_with(str(tmp_path)) == []
+    (runs,) = tmp_path.glob("gpu-sandbox-runs-*")
+    assert remove_stale(runs) == 1
+    assert left_behind(tmp_path) == []
+
+
+def test_importing_the_sandbox_is_cheap_and_without_torch() -> None:
+    script = (
+        "import anyio, anyio.to_thread, msgspec, time, sys\n"
+        "t = time.perf_counter(); import gpu_sandbox.sandbox\n"
+        "assert 'torch' not in sys.modules\n"
+        "print(time.perf_counter() - t)\n"
+    )
+    run = [sys.executable, "-c", script]
+    spent = min(
+        float(subprocess.run(run, cwd=ROOT, capture_output=True, check=True).stdout)
+        for _ in range(3)
+    )
+    assert spent < 0.1

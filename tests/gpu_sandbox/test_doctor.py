@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpu_sandbox.doctor import examine
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+async def test_the_doctor_evaluates_on_each_device_and_says_what_is_missing(
+    sandbox_cache: Path,
+) -> None:
+    checks = {c.name: c for c in await examine(("cpu", "cuda:63"), cache=sandbox_cache)}
+    assert checks["device cpu"].ok
+    assert checks["torch"].ok
+    assert checks["torch"].detail[0].isdigit()
+    assert not checks["device cuda:63"].ok
+    assert checks["device cuda:63"].fix
+    assert {"landlock", "seccomp", "cgroups", "user and mount namespaces"} <= checks.keys()
+    assert all("\n" not in c.detail for c in checks.values())
+    assert msgspec.json.encode(list(checks.values()))

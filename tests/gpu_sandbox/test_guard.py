@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from events.outcomes import CompileFailed, NoCandidate
+from gpu_sandbox.guard import inspect_candidate
+from tests.gpu_sandbox.sources import CPP, HONEST, inline
+
+
+def test_a_syntax_error_names_its_line() -> None:
+    outcome = inspect_candidate("import torch\nclass ModelNew(:\n").outcome
+    assert isinstance(outcome, CompileFailed)
+    assert outcome.reason.startswith("candidate.py:2: syntax error")
+
+
+@pytest.mark.parametrize("source", ["", "import torch", "class Model: pass", "x = 'ModelNew'"])
+def test_without_model_new_there_is_no_candidate(source: str) -> None:
+    assert isinstance(inspect_candidate(source).outcome, NoCandidate)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class ModelNew: pass",
+        "class Fast: pass\nModelNew = Fast",
+        "from elsewhere import Fast as ModelNew",
+        "try:\n    class ModelNew: pass\nexcept Exception: pass",
+    ],
+)
+def test_any_binding_of_the_name_will_do(source: str) -> None:
+    assert inspect_candidate(source).outcome is None
+
+
+@pytest.mark.parametrize("source", ["\x00", "x = " + "(" * 5000, "a = " + "-" * 200_000 + "1"])
+def test_hostile_text_is_a_compile_failure(source: str) -> None:
+    assert isinstance(inspect_candidate(source).outcome, CompileFailed)
+
+
+def test_only_what_builds_needs_the_compile_stage() -> None:
+    assert not inspect_candidate(HONEST).builds
+    on_import = inspect_candidate(inline(CPP))
+    assert on_import.builds
+    assert not on_import.builds_late
+    assert inspect_candidate(inline(CPP, late=True)).builds_late

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from gpu_sandbox.logs import cut_compiler_output, first_error, unexplained
+
+GPP = """Error building extension 'x': [1/2] c++ -MMD -MF main.o.d -c /r/x/main.cpp
+FAILED: [code=1] main.o
+c++ -MMD -MF main.o.d -DTORCH_EXTENSION_NAME=x -c /r/x/main.cpp -o main.o
+/r/x/main.cpp: In function ‘at::Tensor f(at::Tensor)’:
+/r/x/main.cpp:3:10: error: ‘outt’ was not declared in this scope; did you mean ‘out’?
+    3 |   return outt;
+      |          ^~~~
+/r/x/main.cpp:2:1: note: something else
+ninja: build stopped: subcommand failed.
+"""
+NVCC = """FAILED: cuda.cuda.o
+/usr/local/cuda/bin/nvcc -c /r/x/cuda.cu
+/r/x/cuda.cu(4): error: identifier "blockDimm" is undefined
+      int i = blockDimm.x;
+              ^
+
+1 error detected in the compilation of "/r/x/cuda.cu".
+"""
+
+
+def test_gpp_errors_keep_their_excerpt_and_lose_the_noise() -> None:
+    generated = {"main.cpp": "#include <torch/extension.h>\nint x;\n  return outt;\n"}
+    cut = cut_compiler_output(GPP, generated, "A = 1\nS = '''\n  return outt;\n'''\n")
+    assert cut.splitlines() == [
+        "main.cpp:3:10 (candidate.py:3): error: ‘outt’ was not declared in this scope; "
+        "did you mean ‘out’?",
+        "    3 |   return outt;",
+        "      |          ^~~~",
+    ]
+    assert first_error(cut).startswith("main.cpp:3:10")
+
+
+def test_a_line_that_occurs_twice_is_not_located() -> None:
+    generated = {"main.cpp": "\n\n  return outt;\n"}
+    cut = cut_compiler_output(GPP, generated, "return outt;\nreturn outt;\n")
+    assert cut.startswith("main.cpp:3:10: error:")
+
+
+def test_nvcc_errors_are_found() -> None:
+    cut = cut_compiler_output(NVCC, {}, "")
+    assert cut.splitlines()[0] == 'cuda.cu:4: error: identifier "blockDimm" is undefined'
+    assert "int i = blockDimm.x;" in cut
+    assert "detected" not in cut
+
+
+def test_many_errors_are_counted_and_the_first_kept() -> None:
+    output = "\n".join(f"/r/main.cpp:{n}:1: error: no {n}" for n in range(1, 40))
+    cut = cut_compiler_output(output, {}, "").splitlines()
+    assert cut[0] == "main.cpp:1:1: error: no 1"
+    assert cut[-1] == "… 31 more errors"
+
+
+def test_linker_errors_are_errors() -> None:
+    cut = cut_compiler_output("main.cpp:(.text+0x1): undefined reference to `f()'\nld: 1", {}, "")
+    assert cut == "undefined reference to `f()'"
+
+
+def test_output_without_errors_is_cut_to_its_end() -> None:
+    assert cut_compiler_output("\n".join(map(str, range(100))), {}, "").splitlines()[0] == "80"
+
+
+def test_which_failures_the_real_headers_may_cure() -> None:
+    assert unexplained(GPP) == (frozenset({"outt"}), frozenset(), False)
+    assert unexplained(NVCC) == (frozenset({"blockDimm"}), frozenset(), False)
+    for innocent in (
+        "m.cpp:1:2: error: expected ‘;’ before ‘}’ token",
+        "m.cpp:1:2: error: ‘class at::Tensor’ has no member named ‘foo’",
+        'c.cu(3): error: class "at::Tensor" has no member "foo"',
+        'c.cu(3): error: expected a ";"',
+        "undefined reference to `f()'",
+    ):
+        assert unexplained(innocent) == (frozenset(), frozenset(), False), innocent
+    assert unexplained("m.cpp:1:2: error: ‘cumsum’ is not a member of ‘at’").members == {"cumsum"}
+    assert unexplained('c.cu(3): error: namespace "at" has no member "cumsum"').members
+    assert unexplained("m.cpp:1:2: error: no match for ‘operator+’").anyway
+    assert unexplained("something killed the compiler").anyway

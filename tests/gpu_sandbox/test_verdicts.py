@@ -1,0 +1,168 @@
+"""What becomes of candidates, right and wrong. One backend: no concurrency is at stake."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from events.outcomes import (
+    Cheated,
+    CompileFailed,
+    Correct,
+    Crashed,
+    Outcome,
+    TimedOut,
+    WrongResult,
+)
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import SandboxFault
+from gpu_sandbox.sandbox import LocalSandbox
+from tests.gpu_sandbox.conftest import evaluation
+from tests.gpu_sandbox.sources import (
+    ADD_RELU,
+    LINEAR,
+    ODD_TYPES,
+    SLOWER,
+    as_candidate,
+    candidate,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def judge(sandbox: LocalSandbox, source: str, task: str = ADD_RELU) -> Outcome:
+    return (await sandbox.evaluate(evaluation(task, source))).outcome
+
+
+@pytest.mark.parametrize("task", [LINEAR, ODD_TYPES], ids=["weights", "types"])
+async def test_the_reference_itself_is_correct(sandbox: LocalSandbox, task: str) -> None:
+    outcome = await judge(sandbox, as_candidate(task), task)
+    assert isinstance(outcome, Correct), outcome
+
+
+async def test_a_slower_candidate_is_correct_and_slower(sandbox: LocalSandbox) -> None:
+    outcome = await judge(sandbox, SLOWER)
+    assert isinstance(outcome, Correct)
+    assert outcome.ratio > 1.5
+
+
+@pytest.mark.parametrize(
+    ("forward", "reason"),
+    [
+        ("return a + b", "relative L2 error"),
+        ("return torch.relu(a + b)[:-1]", "expected shape [256, 512], got [255, 512]"),
+        ("return torch.relu(a + b).double()", "expected dtype float32, got float64"),
+        ("return [torch.relu(a + b)] * 2", "structure differs"),
+        ("return torch.relu(a + b) + float('nan')", "NaN"),
+        ("out = torch.relu(a + b)\nout[-1, -1] += 0.01\nreturn out", "error"),
+        ("a.add_(b).clamp_(min=0)\nreturn a.clone()", "changed its inputs"),
+        ("return a.add_(b).clamp_(min=0)", "shares memory with an input"),
+        ("return torch.relu(a.half() + b.half()).float()", "relative L2 error"),
+    ],
+)
+async def test_wrong_results(sandbox: LocalSandbox, forward: str, reason: str) -> None:
+    outcome = await judge(sandbox, candidate(forward))
+    assert isinstance(outcome, WrongResult), outcome
+    assert reason in outcome.reason
+    assert outcome.trial == 1
+
+
+async def test_a_difference_is_shown_with_its_place(sandbox: LocalSandbox) -> None:
+    forward = "print('hello from forward')\nout = torch.relu(a + b)\nout[3, 5] = -7\nreturn out"
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
+    assert isinstance(verdict.outcome, WrongResult)
+    assert "1 of 131072 elements" in verdict.outcome.reason
+    assert "at (3, 5): expected" in verdict.run_log
+    assert "got -7.0" in verdict.run_log
+    assert "hello from forward" in verdict.run_log
+    assert verdict.outcome.max_abs_error is not None
+    assert verdict.outcome.max_abs_error > 6.9
+
+
+async def test_right_in_the_trials_and_wrong_when_timed(sandbox: LocalSandbox) -> None:
+    forward = "self.n += 1\nreturn torch.relu(a + b) if self.n < 6 else torch.zeros_like(a)"
+    outcome = await judge(sandbox, candidate(forward, init="self.n = 0"))
+    assert isinstance(outcome, WrongResult)
+
+
+@pytest.mark.parametrize(
+    ("forward", "before", "reason"),
+    [
+        ("raise ValueError('no luck')", "", "in forward: ValueError: no luck"),
+        ("import sys; sys.exit(3)", "", "in forward: SystemExit: 3"),
+        ("import os; os._exit(3)", "", "exited with 3 in forward"),
+        ("return object()", "", "a value of type builtins.object"),
+    ],
+)
+async def test_crashes(sandbox: LocalSandbox, forward: str, before: str, reason: str) -> None:
+    outcome = await judge(sandbox, candidate(forward, before=before))
+    assert isinstance(outcome, Crashed), outcome
+    assert reason in outcome.reason
+
+
+async def test_a_segfault_is_a_crash_with_its_signal(sandbox: LocalSandbox) -> None:
+    verdict = await sandbox.evaluate(
+        evaluation(ADD_RELU, candidate("import ctypes\nctypes.string_at(0)"))
+    )
+    assert isinstance(verdict.outcome, Crashed)
+    assert verdict.outcome.signal == signal.SIGSEGV
+    assert "SIGSEGV in forward" in verdict.outcome.reason
+    assert "candidate.py" in verdict.run_log
+
+
+async def test_a_raise_shows_the_candidates_own_lines(sandbox: LocalSandbox) -> None:
+    source = candidate("return torch.relu(a @ b)")
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(verdict.outcome, Crashed)
+    assert "candidate.py:8 in forward: return torch.relu(a @ b)" in verdict.run_log
+    assert "site-packages" not in verdict.run_log
+
+
+async def test_what_does_not_import_did_not_compile(sandbox: LocalSandbox) -> None:
+    outcome = await judge(sandbox, candidate("return a", before="import no_such_module"))
+    assert isinstance(outcome, CompileFailed)
+    assert "no_such_module" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    "forward", ["while True: pass", "import time; time.sleep(1000)"], ids=["spin", "sleep"]
+)
+async def test_a_hang_is_cut_off(make_sandbox: Callable[..., LocalSandbox], forward: str) -> None:
+    sandbox = make_sandbox(Limits(call_s=0.5, bench_s=0.1))
+    outcome = await judge(sandbox, candidate(forward))
+    assert isinstance(outcome, TimedOut), outcome
+    assert (outcome.stage, outcome.limit_s) == ("run", 0.5)
+
+
+async def test_a_clock_that_runs_slow_is_cheating(sandbox: LocalSandbox) -> None:
+    before = (
+        "import gpu_sandbox.child.clock as clock\n"
+        "now = clock._now\n"
+        "clock._now = lambda: now() // 10\n"
+    )
+    outcome = await judge(sandbox, candidate("return torch.relu(a + b)", before=before))
+    assert isinstance(outcome, Cheated)
+
+
+@pytest.mark.parametrize("protocol", ["kernelbench", "paper"])
+async def test_the_other_protocols(sandbox: LocalSandbox, protocol: str) -> None:
+    close = candidate("return torch.relu(a + b) + 5e-5")
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, close, protocol=protocol))
+    assert isinstance(verdict.outcome, Correct), verdict.outcome
+    assert verdict.protocol == protocol
+    if protocol == "kernelbench":
+        strict = await sandbox.evaluate(evaluation(ADD_RELU, close))
+        assert isinstance(strict.outcome, WrongResult)
+
+
+async def test_a_broken_task_is_not_the_candidates_fault(sandbox: LocalSandbox) -> None:
+    task = ADD_RELU.replace("return torch.relu(a + b)", "raise RuntimeError('task')")
+    with pytest.raises(SandboxFault, match="task"):
+        await judge(sandbox, candidate("return a"), task)
