@@ -6,7 +6,7 @@ DEMO   := runs/demo
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test lint types check clean prerequisites
+.PHONY: demo test test-all test-gpu lint types check clean prerequisites
 
 demo: $(VENV)/.installed
 	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO)_best.py
@@ -19,6 +19,12 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest
+
+test-all: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m ""
+
+test-gpu: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/gpu -m gpu -s
 
 check: lint types test
 

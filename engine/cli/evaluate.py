@@ -131,7 +131,7 @@ async def _evaluate(
                         seed=seed,
                         device=config.sandbox.device,
                         protocol=config.sandbox.protocol,
-                    )  # fmt: skip
+                    )
                 )
             except (PrerequisiteMissing, TaskUnusable, SandboxFault) as error:
                 failure = error
