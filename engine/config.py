@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from events.errors import NewerFormat
+
 __all__ = ["Budget", "Config", "Prompts", "RoleConfig", "Sandbox", "Search", "config_from_log"]
 
 
@@ -103,5 +105,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def config_from_log(data: dict[str, Any]) -> Config:
-    """The configuration in a ``RunStarted`` event."""
-    return msgspec.convert(data, Config)
+    """The configuration in a ``RunStarted`` event. Raises ``NewerFormat``."""
+    try:
+        return msgspec.convert(data, Config)
+    except msgspec.ValidationError as error:
+        raise NewerFormat(
+            f"the run's configuration is not known to this version of engine ({error}):"
+            " update engine"
+        ) from error

@@ -21,6 +21,8 @@ FORMAT = 1
 
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "fuse.sshfs"}
 
+_READER_PRAGMAS = {"integrity_check", "foreign_key_check", "table_info"}
+
 _WRITER_MAY = {
     sqlite3.SQLITE_INSERT,
     sqlite3.SQLITE_SELECT,
@@ -33,30 +35,26 @@ _WRITER_MAY = {
 def connect_read_write(path: Path) -> sqlite3.Connection:
     """Open or create the log for its one writer. Raises ``LogUnreadable`` and its kin."""
     _refuse_network_filesystem(path)
-    fresh = not path.exists() or path.stat().st_size == 0
     connection = _open(f"{path.absolute().as_uri()}?mode=rwc", path)
     try:
-        if fresh:
-            # In this order: a kill between two statements leaves either an empty file or
-            # a whole schema, never a half-made log.
+        if _is_blank(connection):
+            # One transaction in the default journal mode, before WAL: a kill leaves either
+            # a blank file, which is made anew, or the whole schema in the file itself.
             connection.execute("PRAGMA page_size=8192")
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
             schema = resources.files("events").joinpath("schema.sql").read_text()
             connection.executescript(
                 f"BEGIN IMMEDIATE; {schema}"
                 f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT}; COMMIT;"
             )
-        else:
-            _recognise(connection, path)
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
+        _recognise(connection, path)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA cell_size_check=ON")
         connection.set_authorizer(_writer_authorizer)
     except sqlite3.Error as error:
         connection.close()
-        raise LogUnreadable(f"{path}: {error}") from error
+        raise _unreadable(path, error) from error
     except BaseException:
         connection.close()
         raise
@@ -99,15 +97,26 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (format_,) = connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:
-        if "not a database" in str(error):
-            raise NotALog(f"{path}: not an engine log (not a SQLite file)") from error
-        raise LogUnreadable(f"{path}: {error}") from error
+        raise _unreadable(path, error) from error
     if application_id != APPLICATION_ID:
         raise NotALog(f"{path}: a SQLite file, but not an engine log")
     if format_ > FORMAT:
         raise NewerFormat(
             f"{path}: log format {format_}, this engine reads up to {FORMAT}: update engine"
         )
+
+
+def _is_blank(connection: sqlite3.Connection) -> bool:
+    """A new file, or one whose making was cut off: nobody's."""
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return bool(application_id == 0 and objects == 0)
+
+
+def _unreadable(path: Path, error: sqlite3.Error) -> LogUnreadable:
+    if "not a database" in str(error):
+        return NotALog(f"{path}: not an engine log (not a SQLite file)")
+    return LogUnreadable(f"{path}: {error}")
 
 
 def _refuse_network_filesystem(path: Path) -> None:
@@ -135,6 +144,7 @@ def _filesystem(directory: Path) -> str:
 
 
 def _beside(path: Path, suffix: str) -> Path:
+    path = path.resolve()  # SQLite names its files after what a link points to
     return path.with_name(path.name + suffix)
 
 
@@ -152,6 +162,6 @@ def _reader_authorizer(action: int, name: str | None, *_: str | None) -> int:
         sqlite3.SQLITE_TRANSACTION,
     ):
         return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_PRAGMA and name in ("integrity_check", "quick_check", "table_info"):
+    if action == sqlite3.SQLITE_PRAGMA and name in _READER_PRAGMAS:
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY

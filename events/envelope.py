@@ -57,9 +57,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return self.body.TYPE
 
 
-def genesis_hash(run_uid: str) -> bytes:
-    """What the first event of a run chains from: it binds the chain to the run's identity."""
-    return hashlib.sha256(_DOMAIN + b"\0" + run_uid.encode()).digest()
+def genesis_hash(run_uid: str, created_us: int, parent: bytes = b"") -> bytes:
+    """What the first event of a run chains from: the run's identity and, for a fork, the
+    hash of the parent's event at the fork."""
+    identity = f"{run_uid}/{created_us}/".encode()
+    return hashlib.sha256(_DOMAIN + b"\0" + identity + parent).digest()
 
 
 def chain_hash(

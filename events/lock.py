@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from events.errors import LogInUse, LogUnreadable
@@ -25,13 +26,11 @@ class WriterLock:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise LogUnreadable(f"{path}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _take(self._fd):
             pid = _pid_in(self._fd)
             os.close(self._fd)
             who = f"process {pid}" if pid else "another process"
-            raise LogInUse(f"{log}: {who} is writing this log", pid) from None
+            raise LogInUse(f"{log}: {who} is writing this log", pid)
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
@@ -56,10 +55,24 @@ def holder(log: Path) -> int | None:
         os.close(fd)
 
 
+def _take(fd: int) -> bool:
+    """Lock it; patient for a moment, since ``holder`` takes a shared lock in passing."""
+    deadline = time.monotonic() + 0.2
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
+
+
 def _pid_in(fd: int) -> int | None:
     text = os.pread(fd, 32, 0).decode(errors="replace").strip()
     return int(text) if text.isdigit() else None
 
 
 def _lock_path(log: Path) -> Path:
+    log = log.resolve()  # a log has one lock, by whatever name it is opened
     return log.with_name(log.name + ".lock")

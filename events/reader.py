@@ -94,16 +94,20 @@ class LogReader:
 
     def blob(self, sha256: str) -> bytes:
         """The content of a blob. Raises ``LogDamaged`` when it is missing or altered."""
-        row = self.connection.execute(
-            "SELECT codec, data FROM blobs WHERE sha256 = ?", (sha256,)
-        ).fetchone()
-        if row is None:
+        rows = list(self._rows("SELECT codec, data FROM blobs WHERE sha256 = ?", (sha256,)))
+        if not rows:
             raise LogDamaged(f"{self.path}: blob {sha256[:12]} is missing")
-        return read_blob(sha256, *row)
+        return read_blob(sha256, *rows[0])
 
     def text(self, sha256: str | None) -> str:
         """A blob as text; the empty string for None."""
         return "" if sha256 is None else self.blob(sha256).decode("utf-8", "surrogatepass")
+
+    def newest_epoch(self, run_id: int | None = None) -> int:
+        """The epoch of the newest event of the run, or of the whole file; 0 without any."""
+        where, values = ("", ()) if run_id is None else (" WHERE run_id = ?", (run_id,))
+        sql = f"SELECT coalesce(max(epoch), 0) FROM events{where}"
+        return int(next(self._rows(sql, values))[0])
 
     def blob_names(self, seq: int) -> list[tuple[str, str]]:
         """(name, sha256) of an event's blobs, in order."""
@@ -130,8 +134,10 @@ class LogReader:
     def _rows(self, sql: str, values: tuple[object, ...] = ()) -> Iterator[tuple]:  # type: ignore[type-arg]
         try:
             yield from self.connection.execute(sql, values)
-        except sqlite3.Error as error:
+        except sqlite3.OperationalError as error:
             raise LogUnreadable(f"{self.path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise LogDamaged(f"{self.path}: {error}") from error
 
 
 def read_blob(sha256: str, codec: str, data: bytes) -> bytes:

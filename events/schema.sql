@@ -24,9 +24,10 @@ CREATE TABLE events (
 ) STRICT;
 
 CREATE TABLE blobs (
-  sha256 TEXT PRIMARY KEY CHECK (length(sha256) = 64),  -- of the uncompressed content
-  codec  TEXT NOT NULL,                                 -- 'raw' or 'zlib'
-  size   INTEGER NOT NULL,                              -- bytes, uncompressed
+  id     INTEGER PRIMARY KEY,                 -- counter within this file, from 1
+  sha256 TEXT NOT NULL UNIQUE CHECK (length(sha256) = 64),  -- of the uncompressed content
+  codec  TEXT NOT NULL,                       -- 'raw' or 'zlib'
+  size   INTEGER NOT NULL,                    -- bytes, uncompressed
   data   BLOB NOT NULL
 ) STRICT;
 
@@ -34,7 +35,7 @@ CREATE TABLE event_blobs (
   seq    INTEGER NOT NULL REFERENCES events,
   pos    INTEGER NOT NULL,                    -- order within the event, from 0
   name   TEXT NOT NULL,
-  sha256 TEXT NOT NULL REFERENCES blobs,
+  sha256 TEXT NOT NULL REFERENCES blobs (sha256),
   PRIMARY KEY (seq, pos)
 ) STRICT, WITHOUT ROWID;
 
@@ -67,8 +68,11 @@ BEGIN SELECT RAISE(ABORT, 'append-only: events can not be deleted'); END;
 
 -- The same content may be stored again by any event: the second time is a no-op.
 CREATE TRIGGER blobs_insert BEFORE INSERT ON blobs
-WHEN EXISTS (SELECT 1 FROM blobs WHERE sha256 = NEW.sha256)
-BEGIN SELECT RAISE(IGNORE); END;
+BEGIN
+  SELECT RAISE(IGNORE) WHERE EXISTS (SELECT 1 FROM blobs WHERE sha256 = NEW.sha256);
+  SELECT RAISE(ABORT, 'append-only: blobs are numbered without gaps')
+  WHERE NEW.id IS NOT (SELECT coalesce(max(id), 0) + 1 FROM blobs);
+END;
 CREATE TRIGGER blobs_update BEFORE UPDATE ON blobs
 BEGIN SELECT RAISE(ABORT, 'append-only: blobs can not be changed'); END;
 CREATE TRIGGER blobs_delete BEFORE DELETE ON blobs

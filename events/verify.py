@@ -6,8 +6,10 @@ were cut off together with everything after them: nothing in the file would know
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
+from importlib import resources
 
 import msgspec
 from sqlite_utils import Database
@@ -18,13 +20,6 @@ from events.errors import LogError
 from events.reader import LogReader, RunRow, read_blob
 
 __all__ = ["LogCheck", "Problem", "verify_log"]
-
-_GUARDS = {
-    f"{table}_{action}"
-    for table in ("runs", "blobs", "event_blobs")
-    for action in ("insert", "update", "delete")
-} | {"events_insert_seq", "events_insert_run_seq", "events_insert_epoch", "events_update",
-     "events_delete"}  # fmt: skip
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,60 +44,94 @@ class LogCheck(msgspec.Struct, frozen=True, kw_only=True):
 def verify_log(reader: LogReader) -> LogCheck:
     """Check structure, sequence, chains, bodies and blobs. Reads the whole file."""
     connection = reader.connection
+    # One snapshot: a writer that goes on appending must not look like damage.
+    connection.execute("BEGIN")
+    try:
+        return _check(reader, connection)
+    finally:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+
+
+def _check(reader: LogReader, connection: sqlite3.Connection) -> LogCheck:
     problems: list[Problem] = []
+    heads: dict[str, str] = {}
     try:
         problems += _structure(connection)
         runs = reader.runs()
-        heads: dict[str, str] = {}
-        for run in runs:
-            head, found = _run(connection, run, heads, runs)
-            heads[run.uid] = head
+        for expected, run in enumerate(runs, 1):
+            if run.run_id != expected:
+                problems.append(Problem(run_id=run.run_id, what="run numbers have a gap before it"))
+            heads[run.uid], found = _run(connection, run, runs)
             problems += found
         problems += _file_sequence(connection)
         problems += _blobs(connection)
-        database = Database(connection, recursive_triggers=False)
+        database = _database(connection)
         events, blobs = database["events"].count, database["blobs"].count
-    except (sqlite3.Error, LogError, ValueError, TypeError) as error:
+    except (sqlite3.Error, LogError, ValueError, TypeError, AttributeError) as error:
         problems.append(Problem(what=f"the file can't be read on: {error}"))
         return LogCheck(runs=0, events=0, blobs=0, head={}, problems=problems)
     return LogCheck(runs=len(runs), events=events, blobs=blobs, head=heads, problems=problems)
 
 
+def _database(connection: sqlite3.Connection) -> Database:
+    return Database(connection, recursive_triggers=False, execute_plugins=False)
+
+
 def _structure(connection: sqlite3.Connection) -> Iterator[Problem]:
+    """The file as SQLite sees it, and the guards: each has to be there, word for word."""
     for (line,) in connection.execute("PRAGMA integrity_check(20)"):
         if line != "ok":
             yield Problem(what=f"SQLite: {line}")
-    database = Database(connection, recursive_triggers=False)
-    triggers = {trigger.name for trigger in database.triggers}
-    for name in sorted(_GUARDS - triggers):
-        yield Problem(what=f"the append-only guard {name} was removed")
+    for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        yield Problem(what=f"row {row} of {table} refers to nothing in {parent}")
+    fresh = sqlite3.connect(":memory:")
+    fresh.executescript(resources.files("events").joinpath("schema.sql").read_text())
+    wanted = {trigger.name: trigger.sql for trigger in _database(fresh).triggers}
+    fresh.close()
+    found = {trigger.name: trigger.sql for trigger in _database(connection).triggers}
+    for name in sorted(wanted.keys() | found.keys()):
+        if name not in found:
+            yield Problem(what=f"the append-only guard {name} was removed")
+        elif wanted.get(name) != found[name]:
+            yield Problem(what=f"the trigger {name} is not the one that this format has")
 
 
 def _run(
-    connection: sqlite3.Connection, run: RunRow, heads: dict[str, str], runs: list[RunRow]
+    connection: sqlite3.Connection, run: RunRow, runs: list[RunRow]
 ) -> tuple[str, list[Problem]]:
     """Walk one run's chain; the hash of its newest event, and what is wrong."""
     problems: list[Problem] = []
-    expected, previous = 1, genesis_hash(run.uid)
+    expected, previous = 1, genesis_hash(run.uid, run.created_us)
     if run.parent_run_id is not None:
         fork = _fork_point(connection, run, runs)
         if fork is None:
             what = f"the event it was forked from ({run.parent_seq}) is missing"
             return "", [Problem(run_id=run.run_id, what=what)]
-        expected, previous = (run.parent_seq or 0) + 1, fork
+        expected = (run.parent_seq or 0) + 1
+        previous = genesis_hash(run.uid, run.created_us, fork)
     blobs: dict[int, list[tuple[str, str]]] = {}
-    for seq, name, sha in connection.execute(
-        "SELECT b.seq, b.name, b.sha256 FROM event_blobs b JOIN events e USING (seq)"
+    newest = 0
+    for seq, pos, name, sha in connection.execute(
+        "SELECT b.seq, b.pos, b.name, b.sha256 FROM event_blobs b JOIN events e USING (seq)"
         " WHERE e.run_id = ? ORDER BY b.seq, b.pos",
         (run.run_id,),
     ):
-        blobs.setdefault(seq, []).append((name, sha))
+        named = blobs.setdefault(seq, [])
+        if pos != len(named):
+            problems.append(
+                Problem(run_id=run.run_id, seq=seq, what="its blobs are numbered with a gap")
+            )
+        named.append((name, sha))
     for seq, run_seq, epoch, kind, type_, ver, ts_us, body, stored in connection.execute(
         "SELECT seq, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
         " WHERE run_id = ? ORDER BY run_seq",
         (run.run_id,),
     ):
         at = {"run_id": run.run_id, "seq": seq}
+        if seq <= newest:
+            problems.append(Problem(**at, what="stands before an earlier event of its run"))
+        newest = seq
         if run_seq != expected:
             problems.append(
                 Problem(**at, what=f"event {expected} of the run is missing (next is {run_seq})")

@@ -101,7 +101,7 @@ class LogWriter:
                 "run_id, uid, created_us, parent_run_id, parent_seq",
             )
         )
-        self._tails[run_id] = _Tail(0, genesis_hash(uid))
+        self._tails[run_id] = _Tail(0, genesis_hash(uid, now))
         return run_id
 
     def append(self, run_id: int, body: Body, blobs: Iterable[Blob] = ()) -> Event:
@@ -203,13 +203,11 @@ def _resume_positions(connection: sqlite3.Connection) -> tuple[int, int, dict[in
         "SELECT coalesce(max(seq), 0), coalesce(max(epoch), 0) FROM events"
     ).fetchone()
     tails: dict[int, _Tail] = {}
-    for run_id, uid, parent, parent_seq in connection.execute(
-        "SELECT run_id, uid, parent_run_id, parent_seq FROM runs ORDER BY run_id"
+    for run_id, uid, created_us, parent, parent_seq in connection.execute(
+        "SELECT run_id, uid, created_us, parent_run_id, parent_seq FROM runs ORDER BY run_id"
     ).fetchall():
-        if parent is not None:
-            tails[run_id] = _Tail(parent_seq, _hash_at(connection, parent, parent_seq))
-        else:
-            tails[run_id] = _Tail(0, genesis_hash(uid))
+        before = b"" if parent is None else _hash_at(connection, parent, parent_seq)
+        tails[run_id] = _Tail(parent_seq or 0, genesis_hash(uid, created_us, before))
         last = connection.execute(
             "SELECT run_seq, hash FROM events WHERE run_id = ? ORDER BY run_seq DESC LIMIT 1",
             (run_id,),
@@ -257,14 +255,26 @@ def _insert_event(
         "seq, run_id, run_seq, epoch, kind, type, ver, ts_us, body, hash",
     )  # fmt: skip
     for pos, (blob, sha) in enumerate(zip(blobs, event.blobs, strict=True)):
-        packed = zlib.compress(blob.data, 6) if len(blob.data) >= _COMPRESS_FROM_BYTES else b""
-        codec, data = ("zlib", packed) if 0 < len(packed) < len(blob.data) else ("raw", blob.data)
-        _insert(
-            connection, "blobs", (sha, codec, len(blob.data), data), "sha256, codec, size, data"
-        )
+        _insert_blob(connection, sha, blob.data)
         _insert(
             connection, "event_blobs", (event.seq, pos, blob.name, sha), "seq, pos, name, sha256"
         )
+
+
+def _insert_blob(connection: sqlite3.Connection, sha: str, content: bytes) -> None:
+    """Store a blob, unless the log has it: most prompt parts repeat."""
+    if connection.execute("SELECT 1 FROM blobs WHERE sha256 = ?", (sha,)).fetchone():
+        return
+    codec, data = "raw", content
+    if len(content) >= _COMPRESS_FROM_BYTES:
+        packed = zlib.compress(content, 6)
+        if len(packed) < len(content):
+            codec, data = "zlib", packed
+    connection.execute(
+        "INSERT INTO blobs (id, sha256, codec, size, data)"
+        " SELECT coalesce(max(id), 0) + 1, ?, ?, ?, ? FROM blobs",
+        (sha, codec, len(content), data),
+    )
 
 
 def _insert(
@@ -277,9 +287,11 @@ def _insert(
 def _close(connection: sqlite3.Connection) -> None:
     """Fold the WAL back and leave one plain file, which opens in a read-only directory.
 
-    With a reader still attached the mode can't change; the log stays in WAL then.
+    With a reader still attached the mode can't change: the log stays in WAL then, with
+    everything in the file itself.
     """
     connection.set_authorizer(None)
-    with contextlib.suppress(sqlite3.OperationalError):
-        connection.execute("PRAGMA journal_mode=DELETE")
+    for pragma in ("wal_checkpoint(TRUNCATE)", "journal_mode=DELETE"):
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
     connection.close()

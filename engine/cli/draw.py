@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from collections.abc import Iterator
 
 import click
@@ -10,9 +13,29 @@ from events.outcomes import Correct, Outcome, WrongResult
 from projections.overview import Overview, Summary
 from projections.tree import ROOT, Node
 
-__all__ = ["CANNED", "best_line", "ms", "outcome_line", "printable", "status_lines", "tree_lines"]
+__all__ = [
+    "CANNED",
+    "best_line",
+    "ms",
+    "outcome_line",
+    "printable",
+    "resume_line",
+    "status_lines",
+    "tree_lines",
+    "use_color",
+]
 
 CANNED = "canned replies from a playbook: this shows the engine at work, not any model's skill"
+
+
+def use_color() -> bool:
+    """On a terminal, unless NO_COLOR says otherwise (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def resume_line(name: str) -> str:
+    """What to type to go on with a run."""
+    return f"engine resume {shlex.quote(name)}"
 
 
 def printable(text: str) -> str:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 import msgspec
 
 from engine.cli.address import Opened, log_errors, open_run
-from engine.cli.draw import CANNED, best_line, ms, outcome_line, printable, status_lines, tree_lines
+from engine.cli.draw import (
+    CANNED,
+    best_line,
+    ms,
+    outcome_line,
+    printable,
+    status_lines,
+    tree_lines,
+    use_color,
+)
 from engine.cli.exits import Exit, Failure
 from events.bodies import AgentCalled, PromptRendered
 from events.errors import LogError
@@ -31,10 +39,16 @@ def emit(value: object) -> None:
     click.echo(msgspec.json.encode(value).decode())
 
 
-def summary_of(opened: Opened, overview: Overview) -> Summary:
-    """The summary, with what only the file system knows: whether somebody writes the log."""
-    alive = holder(opened.reader.path) is not None
-    return overview.summary(run=opened.run.uid, log=opened.name, writer_alive=alive)
+def summary_of(opened: Opened, overview: Overview, *, past: bool = False) -> Summary:
+    """The summary, with what only the file system knows: whether somebody writes the log.
+
+    ``past``: it is of an earlier moment, when the run was still running.
+    """
+    reader = opened.reader
+    newest = reader.newest_epoch() == reader.newest_epoch(opened.run.run_id)
+    # Another run of the same file may be the one that is being written.
+    alive = newest and holder(reader.path) is not None
+    return overview.summary(run=opened.run.uid, log=opened.name, writer_alive=alive or past)
 
 
 def load(opened: Opened, at: int | None = None) -> Overview:
@@ -49,7 +63,8 @@ def ls(directory: Path, as_json: bool) -> None:
     """List the runs in the logs below DIRECTORY (default: runs), oldest first."""
     if not directory.is_dir():
         raise Failure(f"{directory}: no such directory")
-    for path in sorted(directory.rglob("*.db"), key=lambda path: path.stat().st_mtime):
+    paths = [path for path in directory.rglob("*.db") if path.is_file()]
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime):
         try:
             with LogReader(path) as reader:
                 runs = [Opened(reader, run, f"{path}#{run.run_id}") for run in reader.runs()]
@@ -83,7 +98,7 @@ def status(log: str, at: int | None, as_json: bool) -> None:
     """How the run in LOG stands."""
     with open_run(log) as opened:
         overview = load(opened, at)
-        summary = summary_of(opened, overview)
+        summary = summary_of(opened, overview, past=at is not None)
     if as_json:
         emit(summary)
     else:
@@ -105,8 +120,7 @@ def tree(log: str, at: int | None, as_json: bool) -> None:
         return
     if overview.started and overview.started.canned:
         click.echo(CANNED, err=True)
-    color = sys.stdout.isatty()
-    for line in tree_lines(overview, color=color):
+    for line in tree_lines(overview, color=use_color()):
         click.echo(line)
 
 

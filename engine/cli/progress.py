@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, Protocol, cast
 
+import anyio
 import click
 import msgspec
 
@@ -37,11 +38,13 @@ Load = Callable[[], DeviceLoad]
 
 
 class Display(Protocol):
-    """Watches events; ``shown`` is entered while the run works."""
+    """Watches events; ``shown`` is entered, and ``keep_fresh`` runs, while the run works."""
 
     def observe(self, event: Event, state: State) -> None: ...
 
     def shown(self) -> AbstractContextManager[Any]: ...
+
+    async def keep_fresh(self) -> None: ...
 
 
 def open_display(kind: str, overview: Overview, load: Load) -> Display:
@@ -69,6 +72,9 @@ class _Silent:
     def shown(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
+    async def keep_fresh(self) -> None:
+        pass
+
 
 class _Json(_Silent):
     """Every event as one line of JSON."""
@@ -76,7 +82,7 @@ class _Json(_Silent):
     def observe(self, event: Event, state: State) -> None:
         super().observe(event, state)
         line = {"run_seq": event.run_seq, "type": event.type, "ts_us": event.ts_us}
-        click.echo(msgspec.json.encode({**line, "body": event.body}).decode(), err=True)
+        _tell(msgspec.json.encode({**line, "body": event.body}).decode())
 
 
 class _Plain(_Silent):
@@ -92,7 +98,7 @@ class _Plain(_Silent):
         line = event_line(self.overview, event)
         if line is not None:
             elapsed = time.monotonic() - self._began
-            click.echo(f"{elapsed:7.1f}s  {line}{self._flight()}", err=True)
+            _tell(f"{elapsed:7.1f}s  {line}{self._flight()}")
 
     def _flight(self) -> str:
         stages = flight(self.overview, self._load())
@@ -106,6 +112,7 @@ class _Live(_Silent):
         super().__init__(overview)
         self._load = load
         self._news: list[str] = []
+        self._live: Any = None
 
     def observe(self, event: Event, state: State) -> None:
         super().observe(event, state)
@@ -124,10 +131,18 @@ class _Live(_Silent):
         def draw() -> Text:
             return Text("\n".join(self._lines(console.size.height, console.size.width)))
 
-        return Live(
-            get_renderable=draw, console=console, refresh_per_second=4, transient=True,
+        # Drawn by ``keep_fresh`` on the event loop: a thread of rich's own would read the
+        # projection while an event is being folded into it.
+        self._live = Live(
+            get_renderable=draw, console=console, auto_refresh=False, transient=True,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
+        return cast("AbstractContextManager[Any]", self._live)
+
+    async def keep_fresh(self) -> None:
+        while True:
+            self._live.refresh()
+            await anyio.sleep(0.25)
 
     def _lines(self, height: int, width: int) -> list[str]:
         overview = self.overview
@@ -139,6 +154,12 @@ class _Live(_Silent):
         if len(tree) > room:
             tree = [*tree[: room // 2], "  …", *tree[-(room - room // 2 - 1) :]]
         return [*tree, "", *self._news, "", *head]
+
+
+def _tell(line: str) -> None:
+    """A line on stderr. Nobody reading it any more is no reason to lose paid calls."""
+    with suppress(OSError):
+        click.echo(line, err=True)
 
 
 def event_line(overview: Overview, event: Event) -> str | None:

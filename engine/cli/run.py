@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import re
 import sys
@@ -15,7 +16,7 @@ import anyio
 import click
 
 from engine.cli.address import log_errors, split
-from engine.cli.draw import CANNED, best_line, tree_lines
+from engine.cli.draw import CANNED, best_line, printable, resume_line, tree_lines, use_color
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.settings import PRESETS, SettingsError, resolve
@@ -105,9 +106,10 @@ def run(
 @click.argument("log")
 @click.option("--attempts", default="+0", metavar="+N", help="Add N attempts to the budget.")
 @click.option("--budget-usd", default="+0", metavar="+USD", help="Add to the dollar budget.")
+@click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
 @_shared
 def resume(
-    log: str, attempts: str, budget_usd: str, backend: str, display: str, as_json: bool
+    log: str, attempts: str, budget_usd: str, yes: bool, backend: str, display: str, as_json: bool
 ) -> int:
     """Go on with the run in LOG: no reply that the log holds is paid for again."""
     from engine.cli.session import go_on
@@ -122,6 +124,7 @@ def resume(
         return await go_on(
             path, name, extra_attempts=extra_attempts,
             extra_usd_micros=round(extra_usd * 1_000_000), display=display,
+            confirm=lambda config, canned: _confirm(config, canned, yes=yes),
         )  # fmt: skip
 
     with log_errors():
@@ -184,7 +187,7 @@ def _added(option: str, text: str, type_: Callable[[str], Any]) -> Any:
         value = type_(text.removeprefix("+"))
     except ValueError as error:
         raise Failure(f"{option} {text}: write +N") from error
-    if value < 0:
+    if not math.isfinite(value) or value < 0:
         raise Failure(f"{option} {text}: can only add")
     return value
 
@@ -235,23 +238,23 @@ def _confirm(config: Config, canned: bool, *, yes: bool) -> None:
 def _finish(done: Any, as_json: bool) -> int:
     """Print the result and say how the run ended by the exit code."""
     overview, state = done.overview, done.state
-    summary = overview.summary(run=done.uid, log=str(done.log), writer_alive=True)
+    summary = overview.summary(run=done.uid, log=done.name, writer_alive=True)
     if as_json:
         emit(summary)
     else:
-        for line in tree_lines(overview, color=sys.stdout.isatty()):
+        for line in tree_lines(overview, color=use_color()):
             click.echo(line)
         click.echo(f"\nbest: {best_line(summary)}")
         if summary.canned:
             click.echo(CANNED)
-        click.echo(f"log:  {done.log}")
-    name = str(done.log) if done.run_id == 1 else f"{done.log}#{done.run_id}"
+        click.echo(f"log:  {done.name}")
+    go_on = f"Go on with: {resume_line(done.name)}"
     if state.paused:
-        click.echo(f"paused: {state.paused}\nGo on with: engine resume {name}", err=True)
+        click.echo(f"paused: {printable(state.paused)}\n{go_on}", err=True)
         return Exit.PAUSED
     match state.stopped:
         case "interrupted":
-            click.echo(f"interrupted. Go on with: engine resume {name}", err=True)
+            click.echo(f"interrupted. {go_on}", err=True)
             return Exit.INTERRUPTED
         case "failed":
             raise Failure(f"the task was rejected: {state.stop_reason}")

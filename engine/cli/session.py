@@ -18,6 +18,7 @@ from agents.clients.open import KeyMissing, open_client
 from agents.clients.playbook import PlaybookInvalid
 from agents.clients.port import Client
 from agents.templates import Templates, load
+from engine.cli.draw import resume_line
 from engine.cli.exits import Exit, Failure
 from engine.cli.progress import open_display
 from engine.config import Config
@@ -28,7 +29,7 @@ from engine.loop.start import recover, resumed, run_started
 from engine.loop.texts import Texts
 from events.bodies import Body
 from events.envelope import Blob
-from events.errors import WriterFailed
+from events.errors import LogError, WriterFailed
 from events.reader import LogReader
 from events.writer import LogWriter
 from gpu_sandbox.limits import Limits
@@ -54,12 +55,11 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """How the process's work ended. ``run_id`` counts in the log's file."""
+    """How the process's work ended. ``name`` is how the command line writes the run."""
 
     overview: Overview
     state: State
-    log: Path
-    run_id: int
+    name: str
     uid: str
 
 
@@ -83,8 +83,9 @@ async def search(start: Start) -> Done:
         )  # fmt: skip
         overview = Overview()
         loop = _loop(log, run_id, State(team_of), texts, load(), clients, sandbox)
-        state = await _drive(loop, first, blobs, overview, start.display, sandbox, start.log)
-        return Done(overview=overview, state=state, log=start.log, run_id=run_id, uid=uid)
+        name = str(start.log) if run_id == 1 else f"{start.log}#{run_id}"
+        state = await _drive(loop, first, blobs, overview, start.display, sandbox, name)
+        return Done(overview=overview, state=state, name=name, uid=uid)
 
 
 async def go_on(
@@ -94,6 +95,7 @@ async def go_on(
     extra_attempts: int,
     extra_usd_micros: int,
     display: str,
+    confirm: Callable[[Config, bool], None],
 ) -> Done:
     """Resume a run. Raises ``Failure`` and ``LogError``."""
     async with AsyncExitStack() as stack:
@@ -106,6 +108,7 @@ async def go_on(
         sandbox = await open_sandbox(stack, config)
         _, device = await resolve_device(sandbox, config)
         clients = await open_clients(stack, config)
+        confirm(config, any(client.canned for client in clients.values()))
         texts = Texts(reader.text)
         overview = Overview()
         for event in reader.events(row.run_id):
@@ -113,8 +116,9 @@ async def go_on(
         templates = Templates(texts=recovered.templates)
         loop = _loop(log, row.run_id, state, texts, templates, clients, sandbox)
         first = resumed(device, extra_attempts=extra_attempts, extra_usd_micros=extra_usd_micros)
-        state = await _drive(loop, first, [], overview, display, sandbox, path)
-        return Done(overview=overview, state=state, log=path, run_id=row.run_id, uid=row.uid)
+        name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
+        state = await _drive(loop, first, [], overview, display, sandbox, name)
+        return Done(overview=overview, state=state, name=name, uid=row.uid)
 
 
 def _check_prerequisites(task_source: str, config: Config) -> None:
@@ -132,6 +136,10 @@ def _check_resumable(state: State, path: Path, attempts: int, usd_micros: int) -
     done = state.stopped == "finished" and state.exhausted == "attempts"
     if done and not attempts:
         raise Failure(f"{path}: the run is finished; add attempts with --attempts +N")
+    if state.stopped == "finished" and state.exhausted == "target_speedup":
+        raise Failure(f"{path}: the target speedup is reached; nothing is left to do")
+    if usd_micros and state.config.budget.usd is None:
+        raise Failure(f"{path}: the run has no dollar budget to add to")
     if state.stopped == "exhausted" and state.exhausted == "usd" and not usd_micros:
         raise Failure(f"{path}: the dollar budget is used up; add to it with --budget-usd +N")
 
@@ -148,34 +156,38 @@ def _loop(
 
 async def _drive(
     loop: RunLoop, first: Body, blobs: list[Blob], overview: Overview, display: str,
-    sandbox: Evaluator, log_path: Path,
+    sandbox: Evaluator, name: str,
 ) -> State:  # fmt: skip
     """Run the loop with its display and its signal handling."""
     shown = open_display(display, overview, sandbox.load)
     loop.observe(shown.observe)
-    failure: WriterFailed | None = None
+    failure: LogError | None = None
     with shown.shown():
         async with anyio.create_task_group() as watching:
-            watching.start_soon(_stop_on_signals, loop)
+            watching.start_soon(_stop_on_signals, loop, name)
+            watching.start_soon(shown.keep_fresh)
             try:
                 await loop.run(first, blobs)
-            except WriterFailed as error:
+            except LogError as error:
                 failure = error  # raised below: a task group would wrap it in a group
             watching.cancel_scope.cancel()
-    if failure is not None:
+    if isinstance(failure, WriterFailed):
         raise Failure(
             f"{failure}\nEverything acknowledged before is kept. Mend the cause, then:"
-            f" engine resume {log_path}",
+            f" {resume_line(name)}",
             Exit.MISSING,
         )
+    if failure is not None:
+        raise failure
     return loop.state
 
 
-async def _stop_on_signals(loop: RunLoop) -> None:
+async def _stop_on_signals(loop: RunLoop, name: str) -> None:
     """The first signal ends the run cleanly, a second one at once: the log bears both."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
             if loop.stop_requested:
+                click.echo(f"interrupted. Go on with: {resume_line(name)}", err=True)
                 os._exit(Exit.INTERRUPTED)
             loop.request_stop(signal.Signals(number).name)
 

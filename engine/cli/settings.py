@@ -6,6 +6,7 @@ Every error names the key's path, and for an unknown key the nearest known one.
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     # The paper to the letter: sequential, its main system message, none of our additions.
     "paper": {
         "model": "anthropic:claude-sonnet-4-20250514",
-        "search": {"workers": 1, "reasks": 0},
+        "search": {"workers": 1, "reasks": 0, "window_sampling": "literal"},
         "prompts": {"system": "main", "device_facts": False, "language": "cuda"},
         "sandbox": {"protocol": "paper"},
     },
@@ -160,9 +161,18 @@ def _nearest(name: str, known: Any) -> str:
 def _apply_method(merged: dict[str, Any]) -> None:
     """A method is a policy and a team: it fills what was not set by name."""
     search = merged.setdefault("search", {})
-    method = _METHODS.get(search.get("method", "stark"), {})
+    name = search.get("method", "stark")
+    method = _METHODS.get(name, {}) if isinstance(name, str) else {}
     for key, value in method.items():
         search.setdefault(key, value)
+
+
+def _leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _explain(message: str) -> str:
@@ -173,21 +183,43 @@ def _explain(message: str) -> str:
 
 def _check_ranges(config: Config) -> None:
     search, budget = config.search, config.budget
+    for path, value in _leaves(msgspec.to_builtins(config)):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SettingsError(f"{path} must be a finite number")
     rules = {
         "search.epsilon": (0 <= search.epsilon <= 1, "between 0 and 1"),
         "search.workers": (1 <= search.workers <= 1024, "between 1 and 1024"),
-        "search.root_throttle": ((search.root_throttle or 1) >= 1, "at least 1, or null"),
+        "search.seed": (-(2**63) <= search.seed < 2**63, "a 64-bit integer"),
+        "search.root_throttle": (
+            search.root_throttle is None or search.root_throttle >= 1,
+            "at least 1, or null",
+        ),
         "search.dead_branch": ((search.dead_branch or 0) >= 0, "at least 0, or null"),
         "search.leaders": (search.leaders >= 0, "at least 0"),
         "search.window_nodes": (search.window_nodes >= 2, "at least 2"),
         "search.reasks": (search.reasks >= 0, "at least 0"),
         "search.call_tries": (search.call_tries >= 1, "at least 1"),
+        "search.retry_wait_ms": (search.retry_wait_ms >= 0, "at least 0"),
+        "search.evaluation_tries": (search.evaluation_tries >= 1, "at least 1"),
         "budget.attempts": (budget.attempts >= 1, "at least 1"),
         "budget.usd": (budget.usd is None or budget.usd > 0, "above 0, or null"),
         "budget.wall_s": (budget.wall_s is None or budget.wall_s > 0, "above 0, or null"),
+        "budget.target_speedup": (
+            budget.target_speedup is None or budget.target_speedup > 0,
+            "above 0, or null",
+        ),
+        "budget.patience": (budget.patience is None or budget.patience >= 1, "at least 1, or null"),
+        "sandbox.compile_jobs": (
+            config.sandbox.compile_jobs is None or config.sandbox.compile_jobs >= 1,
+            "at least 1, or null",
+        ),
         "sandbox.compile_timeout_s": (config.sandbox.compile_timeout_s > 0, "above 0"),
         "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
     }
+    for role in ("plan", "code", "debug"):
+        settings = config.role(role)
+        rules[f"roles.{role}.max_tokens"] = (settings.max_tokens >= 1, "at least 1")
+        rules[f"roles.{role}.timeout_s"] = (settings.timeout_s > 0, "above 0")
     for path, (holds, wanted) in rules.items():
         if not holds:
             raise SettingsError(f"{path} must be {wanted}")

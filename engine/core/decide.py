@@ -29,6 +29,8 @@ __all__ = ["decide"]
 
 SYSTEM_MESSAGES = ("main", "alternate_1", "alternate_2")
 _LONGEST_WAIT_MS = 60_000
+_LONGEST_RETRY_AFTER_MS = 900_000
+"""A provider that wants to be left alone for longer pauses the run instead."""
 
 
 def decide(state: State) -> Body | None:
@@ -117,7 +119,7 @@ def _retry(state: State, attempt: Attempt, call: Call) -> Body | None:
     search = state.config.search
     wait_ms = 0
     if failure is not None and failure.error != "capability":
-        if not failure.retryable or call.failures >= search.call_tries:
+        if _is_blocked(state, attempt):
             attempt_blocked = f"{call.body.role} call {call.body.call}: {failure.message}"
             return _pause_when_alone(state, attempt, attempt_blocked)
         wait_ms = min(search.retry_wait_ms * 2 ** (call.failures - 1), _LONGEST_WAIT_MS)
@@ -189,6 +191,8 @@ def _is_blocked(state: State, attempt: Attempt) -> bool:
         return False
     if call.failure.error == "capability":
         return False
+    if (call.failure.retry_after_ms or 0) > _LONGEST_RETRY_AFTER_MS:
+        return True
     return not call.failure.retryable or call.failures >= search.call_tries
 
 

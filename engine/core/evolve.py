@@ -63,7 +63,6 @@ def _start(state: State, body: RunStarted) -> None:
     state.config = config = config_from_log(body.config)
     state.team = state.team_of(config)
     state.frontier = Frontier(
-        state.tree,
         root_throttle=config.search.root_throttle,
         dead_branch=config.search.dead_branch,
     )
@@ -99,8 +98,11 @@ def _resume(state: State, body: RunResumed) -> None:
     state.extra_usd_micros += body.extra_usd_micros
     state.stop_requested = state.exhausted = state.deadline = state.paused = None
     state.stopped, state.stop_reason = "", ""
+    # Patience starts anew: whoever resumes wants to see more attempts, not the same end.
+    state.last_improvement = state.attempts_ended
+    state.baseline_faults = 0
     if state.baseline in ("faulted", "rejected"):
-        state.baseline, state.baseline_faults = "none", 0
+        state.baseline = "none"
     for attempt in state.attempts.values():
         attempt.faults = 0
         call = attempt.call
@@ -122,7 +124,9 @@ def _fold_attempt(state: State, body: Body) -> None:
             _set_call(state, body.attempt, "replied").reply = body
         case AgentFailed():
             call = _set_call(state, body.attempt, "failed")
-            call.failure, call.failures = body, call.failures + 1
+            call.failure = body
+            # A refused parameter is no failure of the provider: it is left out from now on.
+            call.failures += body.error != "capability"
         case ReplyRejected():
             _set_call(state, body.attempt, "rejected")
             state.attempts[body.attempt].rejection = body.reason
@@ -150,6 +154,8 @@ def _select(state: State, body: NodeSelected) -> None:
     state.attempts_started += 1
     key = visit_key(state, body.node, repair=body.repair)
     state.visits[key] = body.visit + 1
+    if body.repair:
+        state.repaired.add(body.node)
     state.attempts[body.attempt] = Attempt(
         id=body.attempt,
         node=body.node,

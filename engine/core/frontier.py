@@ -6,9 +6,11 @@ the nodes that an event touches, and draws index into ordered sets.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from projections.tree import ROOT, Node, Tree
+from projections.tree import ROOT, Node
 
 __all__ = ["Frontier", "OrderedIds"]
 
@@ -74,46 +76,52 @@ class Frontier:
     evaluated direct children and all of them failed. None switches a rule off.
     """
 
-    def __init__(self, tree: Tree, *, root_throttle: int | None, dead_branch: int | None) -> None:
-        self._tree = tree
+    def __init__(self, *, root_throttle: int | None, dead_branch: int | None) -> None:
         self._root_throttle = root_throttle
         self._dead_branch = dead_branch
         self.eligible = OrderedIds()
         self.leaves = OrderedIds()
-        # (score, id) with stale entries left in place: one is valid while the node is
-        # eligible and still has that score.
-        self._heap: list[tuple[float, int]] = []
+        # The nodes at each score, ascending, and the scores in a heap; a score whose nodes
+        # have all moved on stays in the heap until it comes to the top.
+        self._at_score: dict[float, list[int]] = {}
+        self._scores: list[float] = []
+        self._score_of: dict[int, float] = {}
 
     def update(self, node: Node) -> None:
         """Call after every event that changed the node or its children."""
         eligible = self._is_eligible(node)
         self.eligible.put(node.id, eligible)
         self.leaves.put(node.id, eligible and not node.children)
-        score = self.score(node)
-        if eligible and score is not None:
-            heappush(self._heap, (score, node.id))
+        self._place(node.id, self.score(node) if eligible else None)
+
+    def _place(self, node: int, score: float | None) -> None:
+        """Move the node to its score; None takes it out."""
+        before = self._score_of.get(node)
+        if score == before:
+            return
+        if before is not None:
+            nodes = self._at_score[before]
+            del nodes[bisect_left(nodes, node)]
+            del self._score_of[node]
+        if score is not None:
+            if score not in self._at_score:
+                self._at_score[score] = []
+                heappush(self._scores, score)
+            insort(self._at_score[score], node)
+            self._score_of[node] = score
 
     def score(self, node: Node) -> float | None:
         """Runtime × (1 + expansions in flight), so that workers spread; None if it failed."""
         return None if node.runtime_ms is None else node.runtime_ms * (1 + node.expansions)
 
-    def best(self) -> list[int]:
+    def best(self) -> Sequence[int]:
         """The eligible correct nodes that share the best score, ascending; often one."""
-        tied: list[tuple[float, int]] = []
-        while self._heap:
-            entry = self._heap[0]
-            if tied and entry[0] > tied[0][0]:
-                break
-            heappop(self._heap)
-            if self._is_current(entry) and entry not in tied:
-                tied.append(entry)
-        for entry in tied:
-            heappush(self._heap, entry)
-        return sorted(node for _, node in tied)
-
-    def _is_current(self, entry: tuple[float, int]) -> bool:
-        score, node = entry
-        return node in self.eligible and self.score(self._tree[node]) == score
+        while self._scores:
+            nodes = self._at_score[self._scores[0]]
+            if nodes:
+                return nodes
+            del self._at_score[heappop(self._scores)]
+        return ()
 
     def _is_eligible(self, node: Node) -> bool:
         if not node.evaluated:

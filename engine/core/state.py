@@ -78,7 +78,7 @@ class State:
         self.config = Config()
         self.team: Team
         self.tree = Tree()
-        self.frontier = Frontier(self.tree, root_throttle=None, dead_branch=None)
+        self.frontier = Frontier(root_throttle=None, dead_branch=None)
         self.spend = Spend()
         self.attempts: dict[int, Attempt] = {}
         self.attempts_started = 0
@@ -86,6 +86,8 @@ class State:
         self.last_improvement = 0
         """``attempts_ended`` when the best last changed."""
         self.calls = 0
+        self.repaired: set[int] = set()
+        """Nodes that a repair was tried from, whatever became of it."""
         self.visits: dict[tuple[bool, str], int] = {}
         self.refused: dict[str, set[str]] = {}
         self.baseline: Literal["none", "requested", "faulted", "measured", "rejected"] = "none"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections.abc import Mapping
 
 import anyio
-import msgspec
 
 from agents.clients.port import CallFailed, CapabilityMissing, Client, Reply
 from agents.parse import Rejected, parse
 from agents.templates import Templates
 from engine.loop.feed import Feed
 from engine.loop.prompts import request_digest, request_for
-from engine.loop.texts import Texts
+from engine.loop.texts import Texts, storable
 from events.bodies import (
     AgentCalled,
     AgentFailed,
@@ -61,10 +62,7 @@ class AgentCalls:
             with anyio.fail_after(request.timeout_s):
                 reply = await self._clients[called.model].send(request)
         except CapabilityMissing as missing:
-            self._feed.note(
-                CapabilityLearned(model=called.model, param=missing.param, message=missing.message)
-            )
-            self._failed(called, "capability", missing.message, retryable=True)
+            self._learned(called, missing)
         except CallFailed as failed:
             self._failed(
                 called, failed.error, failed.message,
@@ -94,18 +92,27 @@ class AgentCalls:
                 call=called.call,
                 try_=called.try_,
                 error=error,
-                message=message,
+                message=storable(message),
                 retryable=retryable,
-                retry_after_ms=None if retry_after_s is None else round(retry_after_s * 1000),
+                retry_after_ms=_retry_after_ms(retry_after_s),
             )
         )
+
+    def _learned(self, called: AgentCalled, missing: CapabilityMissing) -> None:
+        message = storable(missing.message)
+        if missing.param in self._feed.state.refused.get(called.model, ()):
+            # It was left out already: leaving it out again would go on for ever.
+            self._failed(called, "bad_request", message, retryable=False)
+            return
+        self._feed.note(CapabilityLearned(model=called.model, param=missing.param, message=message))
+        self._failed(called, "capability", message, retryable=True)
 
     def _replied(self, called: AgentCalled, reply: Reply, latency_ms: int) -> None:
         text = self._texts.put("reply", reply.text)
         blobs = [text]
         if reply.tool_input is not None:
-            encoded = msgspec.json.encode(reply.tool_input).decode()
-            blobs.append(self._texts.put("tool_input", encoded))
+            # Not msgspec: it refuses the lone surrogates that a model can send.
+            blobs.append(self._texts.put("tool_input", json.dumps(reply.tool_input)))
         self._feed(
             AgentReplied(
                 attempt=called.attempt,
@@ -114,8 +121,8 @@ class AgentCalls:
                 try_=called.try_,
                 usage=reply.usage,
                 latency_ms=latency_ms,
-                stop_reason=reply.stop_reason,
-                served_by=reply.served_by,
+                stop_reason=storable(reply.stop_reason),
+                served_by=storable(reply.served_by),
                 sent=reply.sent,
                 reply_sha256=text.sha256,
                 tool_input_sha256=blobs[1].sha256 if len(blobs) > 1 else None,
@@ -131,7 +138,7 @@ class AgentCalls:
         parsed = parse(called.role, reply, node_source)
         at = {"attempt": called.attempt, "role": called.role, "call": called.call}
         if isinstance(parsed, Rejected):
-            self._feed(ReplyRejected(**at, reason=parsed.reason))  # type: ignore[arg-type]
+            self._feed(ReplyRejected(**at, reason=storable(parsed.reason)))  # type: ignore[arg-type]
             return
         blobs: dict[str, Blob] = {}
         for name in ("advice", "annotated", "source", "explanation"):
@@ -163,7 +170,7 @@ class AgentCalls:
         body = call.reply
         tool_input = None
         if body.tool_input_sha256 is not None:
-            tool_input = msgspec.json.decode(self._texts.get(body.tool_input_sha256))
+            tool_input = json.loads(self._texts.get(body.tool_input_sha256))
         return Reply(
             text=self._texts.get(body.reply_sha256),
             tool_input=tool_input,
@@ -173,3 +180,10 @@ class AgentCalls:
             sent=body.sent,
             canned=body.canned,
         )
+
+
+def _retry_after_ms(seconds: float | None) -> int | None:
+    """What a server said, as far as it makes sense: a year stands for anything longer."""
+    if seconds is None or math.isnan(seconds):
+        return None
+    return round(min(max(seconds, 0.0), 365 * 86_400.0) * 1000)

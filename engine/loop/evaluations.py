@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.loop.feed import Feed
-from engine.loop.texts import Texts
+from engine.loop.texts import Texts, storable
 from events.bodies import (
     BaselineMeasured,
     EvaluationFaulted,
@@ -12,6 +12,7 @@ from events.bodies import (
     TaskRejected,
 )
 from events.envelope import Blob
+from events.errors import BodyInvalid
 from gpu_sandbox.port import (
     BaselineRequest,
     EvaluationRequest,
@@ -47,9 +48,11 @@ class Evaluations:
         try:
             baseline = await self._evaluator.baseline(request)
         except TaskUnusable as unusable:
-            self._feed(TaskRejected(reason=unusable.reason, detail=unusable.detail))
+            self._feed(
+                TaskRejected(reason=storable(unusable.reason), detail=storable(unusable.detail))
+            )
         except (SandboxFault, PrerequisiteMissing) as fault:
-            self._feed(EvaluationFaulted(attempt=0, message=str(fault)))
+            self._feed(EvaluationFaulted(attempt=0, message=storable(str(fault))))
         else:
             self._feed(
                 BaselineMeasured(
@@ -79,13 +82,20 @@ class Evaluations:
         try:
             verdict = await self._evaluator.evaluate(request)
         except (SandboxFault, PrerequisiteMissing) as fault:
-            self._feed(
-                EvaluationFaulted(
-                    attempt=requested.attempt, try_=requested.try_, message=str(fault)
-                )
-            )
+            self._faulted(requested, str(fault))
         else:
-            self._judged(requested.attempt, verdict)
+            try:
+                self._judged(requested.attempt, verdict)
+            except BodyInvalid as error:
+                # A verdict that JSON can't hold is the sandbox's fault, whoever caused it.
+                self._faulted(requested, f"the verdict can't be logged: {error}")
+
+    def _faulted(self, requested: EvaluationRequested, message: str) -> None:
+        self._feed(
+            EvaluationFaulted(
+                attempt=requested.attempt, try_=requested.try_, message=storable(message)
+            )
+        )
 
     def _judged(self, attempt: int, verdict: Verdict) -> None:
         blobs: dict[str, Blob] = {}

@@ -7,9 +7,14 @@ from collections.abc import Callable
 
 from events.envelope import Blob
 
-__all__ = ["Texts"]
+__all__ = ["Texts", "storable"]
 
 _KEPT = 4096
+
+
+def storable(text: str) -> str:
+    """A line from outside as an event's body can hold it: JSON has no lone surrogates."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class Texts:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -182,6 +184,73 @@ def test_interrupt_prints_the_resume_line(tmp_path: Path) -> None:
     several = run_engine("status", log)
     assert (several.returncode, "holds 2 runs" in several.stderr) == (2, True)
     assert engine_json("status", f"{log}#1")[0]["status"] == "interrupted"
+    process = subprocess.Popen(
+        engine_command("resume", f"{log}#1"), text=True, stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    before = _events(log)
+    while _events(log) == before and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert f"engine resume '{log}#1'" in process.communicate(timeout=60)[1]
+
+
+def test_nobody_reading_stderr_is_no_reason_to_stop(tmp_path: Path) -> None:
+    args = " ".join(
+        map(
+            shlex.quote,
+            engine_command(
+                *SEARCH,
+                "--attempts",
+                2,
+                "--log",
+                tmp_path / "log.db",
+                "--json",
+                "--display",
+                "plain",
+            ),
+        )
+    )
+    done = subprocess.run(
+        ["bash", "-c", f"{args} 2>&1 >{tmp_path}/out | head -1"], check=False, timeout=120,
+        capture_output=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert done.stdout
+    assert json.loads((tmp_path / "out").read_text())["attempts"] == 2
+
+
+def test_a_playbook_with_nothing_to_say_pauses_the_run(tmp_path: Path) -> None:
+    for name in ("task.py", "fused.py"):
+        (tmp_path / name).write_text((SMALL / name).read_text())
+    book = tmp_path / "book.toml"
+    book.write_text('title = "t"\ntask = "task.py"\n[kernels]\nfused = "fused.py"\n')
+    log = tmp_path / "log.db"
+    done = run_engine(
+        "run", tmp_path / "task.py", "--model", f"playbook:{book}", "--device", "cpu",
+        "--attempts", 1, "--log", log,
+    )  # fmt: skip
+    assert done.returncode == 75
+    assert "has no reply for role 'plan'" in done.stderr
+    assert f"engine resume {log}" in done.stderr
+    assert engine_json("status", log)[0]["status"] == "paused"
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_no_color_is_honoured(finished: Path, no_color: bool) -> None:
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"}
+    environment.pop("NO_COLOR", None)
+    if no_color:
+        environment["NO_COLOR"] = "1"
+    subprocess.run(
+        engine_command("tree", finished), stdout=follower, stderr=subprocess.DEVNULL, check=True,
+        env=environment,
+    )  # fmt: skip
+    os.close(follower)
+    output = os.read(leader, 65536)
+    os.close(leader)
+    assert (b"\x1b[" in output) == (not no_color)
 
 
 def test_a_second_writer_is_refused_with_the_pid(tmp_path: Path) -> None:

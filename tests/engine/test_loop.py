@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
+from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
 from agents.templates import Templates, load
-from engine.config import Config
+from engine.config import Budget, Config
 from engine.core.state import State
 from engine.loop.methods import team_of
+from engine.loop.prompts import request_digest
 from engine.loop.run import RunLoop
 from engine.loop.start import recover, resumed, run_started
 from engine.loop.texts import Texts
@@ -23,15 +26,18 @@ from events.bodies import (
     AgentReplied,
     AttemptAbandoned,
     Body,
+    CapabilityLearned,
     PromptRendered,
     ReplyRejected,
     RunPaused,
     RunStopped,
 )
 from events.envelope import Blob, Event
+from events.outcomes import WrongResult
 from events.reader import LogReader
 from events.verify import verify_log
 from events.writer import LogWriter
+from gpu_sandbox.port import EvaluationRequest, Verdict
 from projections.overview import overview_of
 from replay.prompts import PromptCheck
 from replay.verify import replay
@@ -278,3 +284,117 @@ async def test_windows_reach_the_prompt_in_order(tmp_path: Path) -> None:
         shown = [int(p.name.split()[1]) for p in request.parts if p.name.startswith("attempt ")]
         node = body.window[0]
         assert shown == [other for other in body.window if other not in (node, 0)]
+
+
+class Spy(ScriptedClient):
+    """Looks into the log, with a reader of its own, at the moment a request is sent."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.committed: list[bool] = []
+
+    async def send(self, request: Request) -> Reply:
+        with LogReader(self.path) as reader:
+            newest = [e.body for e in reader.events(1) if isinstance(e.body, PromptRendered)]
+        digest = request_digest(request)
+        self.committed.append(any(body.request_sha256 == digest for body in newest))
+        return await super().send(request)
+
+
+async def test_a_request_is_on_disk_before_it_is_sent(tmp_path: Path) -> None:
+    client = Spy(tmp_path / "log.db")
+    await start(client.path, config_of(attempts=3), client, ScriptedEvaluator())
+    assert client.committed
+    assert all(client.committed)
+
+
+class Stuck(ScriptedEvaluator):
+    async def evaluate(self, request: EvaluationRequest) -> Verdict:
+        await anyio.sleep(600)
+        raise AssertionError("nobody waited for this")
+
+
+async def test_a_stop_does_not_wait_for_what_is_in_flight(tmp_path: Path) -> None:
+    async with LogWriter(tmp_path / "log.db") as log:
+        run_id = log.create_run("feed")
+        texts = Texts(_no_text)
+        loop = _loop(log, run_id, State(team_of), texts, load(), ScriptedClient(), Stuck())
+        first, blobs = run_started(
+            config=config_of(attempts=5, workers=2), task_name="double.py", task_source=TASK,
+            device={}, canned=False, texts=texts,
+        )  # fmt: skip
+
+        def stop(event: Event, state: State) -> None:
+            if event.type == "EvaluationRequested" and not loop.stop_requested:
+                task_group.start_soon(_stop, loop)
+
+        loop.observe(stop)
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as task_group:
+                state = await loop.run(first, blobs)
+    assert state.stopped == "interrupted"
+
+
+async def test_the_wall_clock_budget_ends_the_run(tmp_path: Path) -> None:
+    config = msgspec.structs.replace(
+        config_of(attempts=1_000_000, root_throttle=None),
+        budget=Budget(attempts=1_000_000, wall_s=0.3),
+    )
+    state = await start(tmp_path / "log.db", config, ScriptedClient(), ScriptedEvaluator())
+    assert (state.stopped, state.stop_reason) == ("exhausted", "wall")
+    check(tmp_path / "log.db")
+
+
+class Picky(ScriptedClient):
+    """Refuses ``temperature`` until it is left out; with ``stubborn``, even then."""
+
+    def __init__(self, *, stubborn: bool = False) -> None:
+        super().__init__()
+        self.stubborn = stubborn
+
+    async def send(self, request: Request) -> Reply:
+        if self.stubborn or "temperature" not in request.refused:
+            raise CapabilityMissing("temperature", "no temperature\udc80 here")
+        return await super().send(request)
+
+
+async def test_a_refused_parameter_is_left_out_from_then_on(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    state = await start(path, config_of(attempts=3), Picky(), ScriptedEvaluator())
+    assert state.attempts_ended == 3
+    bodies = check(path)
+    assert len(of_type(bodies, CapabilityLearned)) == 1
+    stubborn = await start(
+        tmp_path / "b.db", config_of(attempts=3), Picky(stubborn=True), ScriptedEvaluator()
+    )
+    assert stubborn.paused is not None
+    assert len(of_type(check(tmp_path / "b.db"), AgentFailed)) == 2
+
+
+class Odd(ScriptedEvaluator):
+    """A verdict that JSON can't hold."""
+
+    async def evaluate(self, request: EvaluationRequest) -> Verdict:
+        verdict = await super().evaluate(request)
+        return msgspec.structs.replace(
+            verdict, outcome=WrongResult(reason="nan\udc80", max_abs_error=float("nan"))
+        )
+
+
+async def test_a_verdict_that_cannot_be_logged_is_a_fault_of_the_sandbox(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    state = await start(path, config_of(attempts=2), ScriptedClient(), Odd())
+    assert state.paused == "the sandbox fails again and again"
+    assert (await go_on(path, ScriptedClient(), ScriptedEvaluator())).attempts_ended == 2
+    check(path)
+
+
+async def test_a_provider_that_wants_an_hour_pauses_the_run(tmp_path: Path) -> None:
+    class Busy(ScriptedClient):
+        async def send(self, request: Request) -> Reply:
+            raise CallFailed("rate_limited", "later", retryable=True, retry_after_s=float("inf"))
+
+    state = await start(tmp_path / "log.db", config_of(), Busy(), ScriptedEvaluator())
+    assert state.paused is not None
+    assert "later" in state.paused

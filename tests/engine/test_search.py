@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import Config
+from engine.config import Budget, Config
 from engine.core.decide import decide
 from engine.core.draws import COIN, draw, sample
 from engine.core.evolve import evolve
@@ -52,6 +54,7 @@ worlds = st.builds(
     st.sampled_from([0.0, 0.0, 0.1, 0.3]),
     st.sampled_from([0.1, 0.5, 0.9, 1.0]),
 )
+GOLDEN_DIGEST = "v1:0e0b5cabfcf8dfca7666512c67a029f8"
 GOLDEN_COINS = [642251086, 3278941295, 1643654804]
 GOLDEN_SAMPLE = [2, 7, 11, 13, 16]
 deep = settings(max_examples=150, deadline=None)
@@ -172,6 +175,48 @@ def test_a_run_with_nothing_eligible_says_so() -> None:
     world = World(config_of(root_throttle=0), 5).run()
     assert BudgetExhausted(budget="nothing_eligible") in world.bodies
     assert world.state.stopped == "exhausted"
+
+
+def _budgeted(chance: int, **budget: Any) -> World:
+    config = config_of(attempts=200, root_throttle=None)
+    return World(
+        msgspec.structs.replace(config, budget=Budget(attempts=200, **budget)), chance
+    ).run()
+
+
+def test_a_target_ends_the_run() -> None:
+    world = _budgeted(5, target_speedup=2.0)
+    assert (world.state.stopped, world.state.stop_reason) == ("finished", "target_speedup")
+    best = world.state.tree.best
+    assert best is not None
+    assert best.runtime_ms is not None
+    assert 10 / best.runtime_ms >= 2.0
+    assert world.state.attempts_ended < 200
+
+
+def test_patience_ends_the_run_and_starts_anew_when_it_is_resumed() -> None:
+    world = _budgeted(5, patience=7)
+    assert (world.state.stopped, world.state.stop_reason) == ("finished", "patience")
+    ended = world.state.attempts_ended
+    assert ended == world.state.last_improvement + 7
+    world.resume()
+    world.run()
+    assert world.state.attempts_ended >= ended + 7
+
+
+def test_best_of_k_repairs_a_failed_sample_once_even_if_the_repair_is_abandoned() -> None:
+    config = config_of(policy="best_of_k", reasks=0, attempts=30, windows=False)
+    world = World(config, 4, trouble=0.3, failing=1.0).run()
+    repaired = [b.node for b in world.bodies if isinstance(b, NodeSelected) and b.repair]
+    assert any(isinstance(body, AttemptAbandoned) for body in world.bodies)
+    assert len(repaired) == len(set(repaired)) > 3
+
+
+def test_the_digest_is_made_of_what_happened() -> None:
+    one, two = (World(config_of(attempts=5, seed=1), chance).run() for chance in (1, 2))
+    assert one.state.digest != two.state.digest
+    again = World(config_of(attempts=5, seed=1), 1).run()
+    assert one.state.digest == again.state.digest == GOLDEN_DIGEST
 
 
 def test_a_dollar_budget_ends_the_run() -> None:

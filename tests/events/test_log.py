@@ -172,6 +172,9 @@ async def test_numbers_that_json_lacks_are_refused_and_nothing_is_appended(
         "INSERT OR REPLACE INTO runs VALUES (1, 'zz', 0, NULL, NULL)",
         "INSERT OR REPLACE INTO runs VALUES (2, 'ab12', 0, NULL, NULL)",
         "UPDATE blobs SET data = x'00'",
+        f"INSERT OR REPLACE INTO blobs VALUES (1, '{'0' * 64}', 'raw', 1, x'00')",
+        f"INSERT OR REPLACE INTO blobs (rowid, sha256, codec, size, data)"
+        f" VALUES (1, '{'0' * 64}', 'raw', 1, x'00')",
         "DELETE FROM blobs",
         "DELETE FROM event_blobs",
         "UPDATE event_blobs SET name = 'y'",
@@ -193,7 +196,7 @@ async def test_replacing_a_blob_changes_nothing(tmp_path: Path) -> None:
     await write(path)
     connection = raw(path)
     (sha,) = connection.execute("SELECT sha256 FROM blobs").fetchone()
-    connection.execute("INSERT OR REPLACE INTO blobs VALUES (?, 'raw', 3, x'626164')", (sha,))
+    connection.execute("INSERT OR REPLACE INTO blobs VALUES (9, ?, 'raw', 3, x'626164')", (sha,))
     connection.close()
     with LogReader(path) as reader:
         assert reader.text(sha) == "x" * 500
@@ -227,6 +230,13 @@ async def test_connections_are_denied_what_they_do_not_need(tmp_path: Path, stat
         ("DELETE FROM blobs", "is missing"),
         ("DROP TRIGGER events_update", "the append-only guard events_update was removed"),
         ("UPDATE runs SET uid = 'other'", "does not match"),
+        ("UPDATE runs SET created_us = 1", "does not match"),
+        ("UPDATE event_blobs SET pos = 4 WHERE seq = 3", "numbered with a gap"),
+        (
+            "INSERT INTO event_blobs SELECT 77, 0, name, sha256 FROM event_blobs WHERE seq = 3",
+            "refers to nothing in events",
+        ),
+        ("UPDATE events SET seq = 99 WHERE seq = 2", "stands before an earlier event"),
     ],
 )
 async def test_verify_finds_what_was_altered(tmp_path: Path, damage: str, found: str) -> None:
@@ -248,6 +258,112 @@ async def test_verify_finds_what_was_altered(tmp_path: Path, damage: str, found:
     with LogReader(path) as reader:
         problems = verify_log(reader).problems
     assert any(found in problem.what for problem in problems), problems
+
+
+async def test_a_guard_that_does_nothing_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    await write(path)
+    connection = raw(path)
+    connection.execute("DROP TRIGGER events_update")
+    connection.execute("CREATE TRIGGER events_update BEFORE UPDATE ON events BEGIN SELECT 1; END")
+    connection.execute("CREATE TRIGGER more AFTER INSERT ON events BEGIN SELECT 1; END")
+    connection.close()
+    with LogReader(path) as reader:
+        found = [problem.what for problem in verify_log(reader).problems]
+    assert found == [
+        "the trigger events_update is not the one that this format has",
+        "the trigger more is not the one that this format has",
+    ]
+
+
+async def test_verify_of_a_log_that_is_being_written_finds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with LogWriter(path) as log:
+        run = log.create_run("ab12")
+        await log.durable(log.append(run, note("x")))
+        checks = 0
+
+        async def keep_writing() -> None:
+            while checks < 10:
+                await log.durable(log.append(run, note("x"), [Blob.text("t", str(checks))]))
+
+        def check() -> None:
+            with LogReader(path) as reader:
+                assert verify_log(reader).problems == []
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(keep_writing)
+            while checks < 10:
+                await anyio.to_thread.run_sync(check)
+                checks += 1
+
+
+async def test_a_kill_while_the_file_is_made_leaves_one_that_can_be_used(tmp_path: Path) -> None:
+    """Whatever the first statements left behind is nobody's, and is made anew."""
+    path = tmp_path / "log.db"
+    connection = raw(path)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    assert path.stat().st_size > 0
+    await write(path, 1)
+    with LogReader(path) as reader:
+        assert len(list(reader.events(1))) == 1
+
+
+async def test_closing_beside_a_reader_leaves_everything_in_the_file(tmp_path: Path) -> None:
+    path, copy = tmp_path / "log.db", tmp_path / "copy.db"
+    async with LogWriter(path) as log:
+        run = log.create_run("ab12")
+        await log.durable(log.append(run, note("x")))
+        reader = LogReader(path)
+        assert len(reader.runs()) == 1
+        for number in range(50):
+            event = log.append(run, note(str(number)))
+        await log.durable(event)
+    copy.write_bytes(path.read_bytes())
+    reader.connection.close()
+    with LogReader(copy) as whole:
+        assert len(list(whole.events(run))) == 51
+
+
+async def test_a_log_has_one_lock_whatever_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "other.db").symlink_to(tmp_path / "log.db")
+    async with LogWriter(tmp_path / "log.db"):
+        with pytest.raises(LogInUse):
+            LogWriter(tmp_path / "other.db")
+        assert holder(tmp_path / "other.db") == os.getpid()
+
+
+async def test_looking_at_the_lock_does_not_take_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    await write(path, 1)
+    stop = False
+
+    def look() -> None:
+        while not stop:
+            holder(path)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.to_thread.run_sync, look)
+        for _ in range(30):
+            async with LogWriter(path):
+                pass
+        stop = True
+
+
+async def test_commits_are_synced_and_shared(tmp_path: Path) -> None:
+    connection = connect_read_write(tmp_path / "log.db")
+    connection.set_authorizer(None)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+    async with LogWriter(tmp_path / "log.db") as log:
+        statements: list[str] = []
+        log._connection.set_trace_callback(statements.append)
+        run = log.create_run("ab12")
+        events = [log.append(run, note(str(number))) for number in range(300)]
+        await log.durable(events[-1])
+        assert sum("COMMIT" in statement for statement in statements) < 30
 
 
 async def test_verify_finds_a_flipped_byte_and_survives_a_cut_file(tmp_path: Path) -> None:
@@ -360,7 +476,11 @@ async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
         LogWriter(path)
 
 
-async def test_a_clean_log_opens_in_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+async def test_a_clean_log_opens_in_a_directory_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Root may write anywhere; what is tested is what we do when told that we may not.
+    monkeypatch.setattr("events.connect.os.access", lambda *_: False)
     folder = tmp_path / "frozen"
     folder.mkdir()
     await write(folder / "log.db")
@@ -369,6 +489,7 @@ async def test_a_clean_log_opens_in_a_directory_that_cannot_be_written(tmp_path:
     try:
         with LogReader(folder / "log.db") as reader:
             assert len(list(reader.events(1))) == 5
+            assert not (folder / "log.db-shm").exists()
     finally:
         folder.chmod(0o755)
 

@@ -17,6 +17,6 @@ def best_of_k(state: State, attempt: int) -> Selection | None:
     if state.team.repairs:
         for child in state.tree.root.children:
             sample = state.tree[child]
-            if sample.failed and not sample.children:
+            if sample.failed and child not in state.repaired:
                 return Selection(node=child, rule="repair", draws=Draws(), eligible=1)
     return Selection(node=ROOT, rule="sample", draws=Draws(), eligible=1)
