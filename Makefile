@@ -11,8 +11,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 demo: $(VENV)/.installed
 	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO)_best.py
 	@mkdir -p runs
-	$(BIN)/engine run examples/softmax.py --device cpu --language cpp \
-	  --model playbook:examples/playbooks/softmax_cpp.toml --attempts 14 --workers 2 --seed 0 \
+	$(BIN)/engine run examples/elementwise_chain.py --device cpu \
+	  --model playbook:examples/playbooks/elementwise_chain_cpp.toml --attempts 14 --seed 0 \
 	  --log $(DEMO).db
 	@$(BIN)/engine best $(DEMO).db -o $(DEMO)_best.py
 	@echo "kernel: $(DEMO)_best.py"

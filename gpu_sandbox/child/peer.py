@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from gpu_sandbox.child.arena import Arena, place
 from gpu_sandbox.child.reference import Case
-from gpu_sandbox.child.values import pack
+from gpu_sandbox.child.values import pack, unpack
 from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent
 from gpu_sandbox.messages import (
     Failed,
@@ -134,6 +134,12 @@ class Peer:
             self._send(SetInputs(slot=slot, args=case.tree, spots=spots), "share")
             self._take(object, "share", self._call_s)
         return layout, outputs
+
+    def arguments(self, case: Case, spots: list[Spot]) -> Any:
+        """The case's arguments as the worker has them: tensors in the shared memory."""
+        views = [self._need().view(spot) for spot in spots]
+        # The tree is our own, packed on this side: what is pickled in it may be trusted.
+        return unpack(case.tree, views, unpickling=True)
 
     def poison(self, outputs: list[Spot]) -> None:
         self._need().poison(outputs, os.urandom(1)[0])
