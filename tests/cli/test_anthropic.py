@@ -1,0 +1,60 @@
+"""The paid path without paying: the real command, the real SDK, a server on a real socket."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+
+from events.bodies import AgentFailed, AgentReplied
+from events.reader import LogReader
+from tests.agents.messages_server import Script, error, events, message, serve
+from tests.cli.conftest import SMALL, engine_command
+
+pytestmark = pytest.mark.anyio
+
+TASK = (SMALL / "task.py").read_text()
+MARKED = TASK.replace(
+    "        y = x * 2\n", "        # <<<IMPROVE BEGIN>>>\n        y = x * 2\n"
+).replace("        y = y + 1\n", "        y = y + 1\n        # <<<IMPROVE END>>>\n")
+PLAN = {"advice": "Fold the two steps.", "annotated_source": MARKED}
+CODE = {"explanation": "Folded.", "source": (SMALL / "fused.py").read_text()}
+
+
+def tool(name: str, answer: dict[str, str]) -> Script:
+    return events(*message({"name": name, "json": json.dumps(answer)}, stop="tool_use", piece=200))
+
+
+async def test_a_search_over_the_wire(tmp_path: Path, anyio_backend: str) -> None:
+    """A 529 is retried as a logged decision, then plan and code arrive and are judged."""
+    log = tmp_path / "log.db"
+    async with serve(
+        error(529, "overloaded_error", "busy"), tool("plan", PLAN), tool("code", CODE)
+    ) as server:
+        done = await anyio.run_process(
+            engine_command(
+                "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-4-5", "--yes",
+                "--device", "cpu", "--attempts", 1, "--budget-usd", 1, "--log", log,
+                "--backend", anyio_backend, "--set", "search.retry_wait_ms=10", "--json",
+            ),
+            check=False, stdin=None,
+            env={
+                **os.environ, "PYTHONPATH": str(Path(__file__).parents[2]),
+                "ANTHROPIC_API_KEY": "sk-secret-of-the-user", "ANTHROPIC_BASE_URL": server.url,
+            },
+        )  # fmt: skip
+    assert done.returncode in (0, 4), done.stderr.decode()
+    assert b'"status":"finished"' in done.stdout
+    assert b'"cost_usd":0.0,' not in done.stdout
+    assert len(server.got) == 3
+    assert server.got[1].body["temperature"] == 0.8
+    assert server.got[2].body["temperature"] == 0.1
+    with LogReader(log) as reader:
+        bodies = [event.body for event in reader.events(1)]
+    assert [type(body) for body in bodies if isinstance(body, AgentFailed | AgentReplied)] == [
+        AgentFailed, AgentReplied, AgentReplied,
+    ]  # fmt: skip
+    assert b"sk-secret-of-the-user" not in done.stdout + done.stderr + log.read_bytes()
