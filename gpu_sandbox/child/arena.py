@@ -3,7 +3,7 @@
 The verifier owns one stretch of memory, the arena; both sides see tensors in it as
 (offset, shape, stride, dtype). On the CPU it is a sealed memfd, passed by descriptor:
 the worker can write it, but not shrink it under the verifier's feet. On CUDA it is one
-allocation, opened in the worker through CUDA IPC (same uid only, see SANDBOX.md).
+allocation, opened in the worker through CUDA IPC (same uid only: the driver refuses another).
 """
 
 from __future__ import annotations

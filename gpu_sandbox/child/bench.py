@@ -2,7 +2,7 @@
 
 The worker's own reading is a claim; the verifier reads its clock from request to reply
 as well. On the CPU, where nothing else lies between, a claim that is far from that is
-forgery. On CUDA the bound is left for later (see SANDBOX.md, Clock).
+forgery. On CUDA the bound is left for later (docs/sandbox.md).
 """
 
 from __future__ import annotations
