@@ -106,10 +106,14 @@ def test_an_altered_log_is_found_by_verify_and_replay(finished: Path, tmp_path: 
 
 def test_replay_needs_no_torch_network_clock_or_chance(finished: Path) -> None:
     program = (
-        "import sys, time, random, socket, uuid\n"
-        "def no(*a, **k): raise AssertionError('replay must not ask the world')\n"
-        "random.random = random.randint = uuid.uuid4 = socket.socket.connect = no\n"
+        "import sys, time, random, socket, uuid, secrets\n"
         "from engine.cli.main import main\n"
+        "import engine.cli.check, engine.cli.address, replay.prompts, replay.verify\n"
+        "import engine.loop.methods, engine.loop.texts, agents.templates\n"
+        "def no(*a, **k): raise AssertionError('replay must not ask the world')\n"
+        "random.random = random.randint = uuid.uuid4 = secrets.token_hex = no\n"
+        "socket.socket.connect = no\n"
+        "time.time = time.time_ns = time.monotonic = time.perf_counter = no\n"
         f"sys.argv = ['engine', 'replay', {str(finished)!r}, '--verify']\n"
         "try: main()\n"
         "except SystemExit as end: code = end.code\n"

@@ -343,12 +343,16 @@ async def test_looking_at_the_lock_does_not_take_it(tmp_path: Path) -> None:
         while not stop:
             holder(path)
 
+    opened = 0
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(anyio.to_thread.run_sync, look)
-        for _ in range(30):
-            async with LogWriter(path):
-                pass
-        stop = True
+        try:
+            for _ in range(30):
+                async with LogWriter(path):  # raises LogInUse if looking had locked it
+                    opened += 1
+        finally:
+            stop = True  # or the looking thread, and so the test, would never end
+    assert opened == 30
 
 
 async def test_commits_are_synced_and_shared(tmp_path: Path) -> None:
