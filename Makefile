@@ -6,7 +6,7 @@ DEMO   := runs/demo
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test test-all test-gpu lint types check clean prerequisites
+.PHONY: demo test test-all test-gpu bench-sandbox bench-sandbox-gpu lint types check clean prerequisites
 
 demo: $(VENV)/.installed
 	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO)_best.py
@@ -24,7 +24,14 @@ test-all: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m ""
 
 test-gpu: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest tests/gpu -m gpu -s
+	$(BIN)/python -m pytest tests/gpu tests/attacks tests/gpu_sandbox/test_confine.py -m gpu
+
+bench-sandbox: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.sandbox_verdicts --device cpu
+	$(BIN)/python -m benchmarks.sandbox_compile --kinds cpp,c --jobs 1
+
+bench-sandbox-gpu: $(VENV)/.installed-dev
+	PYTHON=$(BIN)/python PART=doctor,verdicts,compile benchmarks/gpu_sandbox.sh
 
 check: lint types test
 

@@ -80,7 +80,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Where and how candidates are judged."""
 
     device: str = "auto"
-    """``cpu``, ``cuda:N``, or ``auto``: the first CUDA device, else the CPU."""
+    """``cpu``, ``cuda:N``, several alike as ``cuda:0,cuda:1``, or ``auto``: the first CUDA
+    device, else the CPU."""
     protocol: Literal["strict", "kernelbench", "paper"] = "strict"
     compile_timeout_s: float = 300.0
     run_timeout_s: float = 120.0

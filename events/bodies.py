@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
-from events.outcomes import Outcome
+from events.outcomes import Outcome, PoolUsage
 
 Kind = Literal["in", "decision", "meta"]
 Role = str
@@ -119,6 +119,10 @@ class BaselineMeasured(Body, frozen=True, kw_only=True):
     timings_s: dict[str, float]
     isolation: list[str]
     notes: list[str] = []
+    audit: list[str] = []
+    """What a kernel that computes nothing gets away with on this task; empty if nothing."""
+    conditions: dict[str, Any] = {}
+    """What the figure depends on: versions, threads, precision modes, clocks."""
 
 
 @_event("TaskRejected", "in")
@@ -357,6 +361,7 @@ class EvaluationFinished(Body, frozen=True, kw_only=True):
     compile_log_sha256: str | None = None
     run_log_sha256: str | None = None
     notes: list[str] = []
+    usage: PoolUsage | None = None
 
 
 @_event("EvaluationFaulted", "in")

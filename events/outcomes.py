@@ -17,6 +17,7 @@ __all__ = [
     "Crashed",
     "NoCandidate",
     "Outcome",
+    "PoolUsage",
     "TimedOut",
     "WrongResult",
     "is_failure",
@@ -69,7 +70,9 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     interval ``ratio_low``..``ratio_high``; ``candidate_ms`` and ``baseline_ms`` are
     what this evaluation's clock read. ``runtime_ms`` is the node's score: the root's
     runtime times ``ratio``, so that scores taken hours apart stay comparable.
-    ``speedup`` is 1 / ``ratio``.
+    ``speedup`` is 1 / ``ratio``; ``bounded_speedup`` is what the clock outside the
+    candidate's process vouches for, whatever that process claims (null in logs from
+    before it was measured).
     """
 
     runtime_ms: float
@@ -81,6 +84,20 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     candidate_ms: float
     baseline_ms: float
     max_abs_error: float | None = None
+    bounded_speedup: float | None = None
+
+
+class PoolUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How busy a sandbox was when it gave a verdict. ``*_s`` are sums since it was opened,
+    ``up_s`` ago; differences between two verdicts are what lies between them."""
+
+    up_s: float
+    devices: int
+    device_busy_s: float
+    device_queue: int
+    compile_places: int
+    compile_busy_s: float
+    compile_queue: int
 
 
 Outcome: TypeAlias = (

@@ -1,24 +1,25 @@
 """Finished builds, content-addressed, shared between evaluations and processes.
 
-A build is written by an untrusted compile child and only ever read by untrusted workers
-of the very same source: the key covers everything that decides what comes out. Entries
-appear whole (a rename) and are never changed; each user gets a private copy.
+A build is made by an untrusted compile child, stored by the engine from descriptors, and
+only ever read by untrusted workers of the very same source: the key covers everything that
+decides what comes out. Entries appear whole (a rename) and are never changed; a worker gets
+descriptors of its own entry's files and sees no other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["BuildCache"]
+__all__ = ["BuildCache", "BuildFiles"]
 
 _MAX_ENTRY_BYTES = 512 << 20
-_MANIFEST = "manifest.json"
+_NAME = re.compile(r"manifest\.json|[0-9a-f]{24}/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,200}\.so")
 
 
 class BuildCache:
@@ -35,50 +36,61 @@ class BuildCache:
             digest.update(len(data).to_bytes(8, "big") + data)
         return digest.hexdigest()[:32]
 
-    def fetch(self, key: str, into: Path) -> bool:
-        """Copy the entry to ``into``; False if there is none."""
+    def fetch(self, key: str) -> BuildFiles | None:
+        """The entry's files, open for reading; the caller closes them. None: no entry."""
         entry = self._root / key
         if not entry.is_dir():
-            return False
-        shutil.copytree(entry, into, dirs_exist_ok=True)
+            return None
         with suppress(OSError):
             os.utime(entry)
-        return True
+        return BuildFiles.of(entry)
 
-    def store(self, key: str, source: Path) -> None:
-        """Keep what ``source`` holds of libraries and manifest. A second writer loses."""
+    def store(self, key: str, names: list[str], fds: list[int]) -> BuildFiles | None:
+        """Keep a build. The names and the files are the candidate's word: names that would
+        lead elsewhere, or more bytes than a build has, and nothing is kept: then None."""
         fresh = self._root / f".{key}.{os.getpid()}.{os.urandom(4).hex()}"
         fresh.mkdir(parents=True)
         try:
-            total = 0
-            for path in _keepable(source):
-                total += path.lstat().st_size
-                if total > _MAX_ENTRY_BYTES:
-                    return
-                target = fresh / path.relative_to(source)
+            left = _MAX_ENTRY_BYTES
+            for name, fd in zip(names, fds, strict=True):
+                if not _NAME.fullmatch(name) or not stat.S_ISREG(os.fstat(fd).st_mode):
+                    return None
+                target = fresh / name
                 target.parent.mkdir(exist_ok=True)
-                _copy_regular(path, target)
+                left -= _copy(fd, target, left)
+                if left < 0:
+                    return None
             with suppress(OSError):
                 fresh.rename(self._root / key)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
+        return self.fetch(key)
 
 
-def _keepable(source: Path) -> Iterator[Path]:
-    """Plain files only: the source directory is the candidate's, links may point anywhere."""
-    manifest = source / _MANIFEST
-    candidates = [manifest, *(p for d in _plain_directories(source) for p in d.glob("*.so"))]
-    for path in candidates:
-        with suppress(OSError):
-            if stat.S_ISREG(path.lstat().st_mode):
-                yield path
+class BuildFiles:
+    """Open files of one build, as ``names`` relative to the extensions directory."""
+
+    def __init__(self, names: list[str], fds: list[int]) -> None:
+        self.names = names
+        self.fds = fds
+
+    @classmethod
+    def of(cls, entry: Path) -> BuildFiles:
+        paths = sorted(p for p in entry.rglob("*") if p.is_file())
+        fds = [os.open(p, os.O_RDONLY | os.O_CLOEXEC) for p in paths]
+        return cls([str(p.relative_to(entry)) for p in paths], fds)
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
+        self.names, self.fds = [], []
 
 
-def _plain_directories(source: Path) -> list[Path]:
-    return [p for p in source.iterdir() if p.is_dir() and not p.is_symlink()]
-
-
-def _copy_regular(source: Path, target: Path) -> None:
-    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as reader, open(target, "wb") as writer:
-        shutil.copyfileobj(reader, writer, 1 << 20)
+def _copy(fd: int, target: Path, most: int) -> int:
+    """Bytes copied; more than ``most`` when there was more."""
+    copied = 0
+    with open(target, "wb") as writer:
+        while copied <= most and (chunk := os.pread(fd, 1 << 20, copied)):
+            writer.write(chunk)
+            copied += len(chunk)
+    return copied

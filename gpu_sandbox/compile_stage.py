@@ -7,192 +7,226 @@ the stage, and its import is left to the worker.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import socket
-import subprocess
 import time
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from events.outcomes import CompileFailed, Crashed, Outcome, TimedOut
-from gpu_sandbox.builds import BuildCache
+from gpu_sandbox.builds import BuildCache, BuildFiles
+from gpu_sandbox.confinement import policy_for
 from gpu_sandbox.devices import Device, torch_identity
-from gpu_sandbox.frames import BadFrame, PeerGone, read_frame
+from gpu_sandbox.flags import flag_sets
+from gpu_sandbox.frames import MAX_FDS, BadFrame, Line, PeerGone
 from gpu_sandbox.guard import Inspected
+from gpu_sandbox.jobs import Built, Compile
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.messages import Built
-from gpu_sandbox.prerequisites import cuda_home, require_compiler
-from gpu_sandbox.process import Child, Spec, child, child_environment
-from gpu_sandbox.workdir import RunDirectory
+from gpu_sandbox.prebuilt import Prebuilt
+from gpu_sandbox.prerequisites import cuda_home, hub_readable, require_compiler
+from gpu_sandbox.process import child_environment
+from gpu_sandbox.toolchain import toolchain
+from gpu_sandbox.workdir import RunDirectory, remove
+from gpu_sandbox.zygote import Ward, Zygote
 
-__all__ = ["CompilePool", "Compiled"]
+__all__ = ["Candidate", "CompilePool", "Compiled"]
 
-HEADERS = Path(__file__).parent / "headers"
-_NICE_BESIDE_CPU_TIMING = 19
+_MAX_LOG = 32_000
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
-    """``outcome`` ends the evaluation; otherwise ``extensions`` holds what was built."""
+    """``outcome`` ends the evaluation; otherwise ``files`` are what was built, the caller's
+    to close."""
 
     outcome: Outcome | None = None
-    extensions: Path
+    files: BuildFiles
+    layers: tuple[str, ...] = ()
     log: str = ""
     seconds: float = 0.0
     queue_s: float = 0.0
     notes: list[str] = []
 
 
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """What the stage needs of a request."""
+
+    source: str
+    task_source: str
+    device: Device
+    facts: dict[str, Any]
+    inspected: Inspected
+    environment: dict[str, str]
+
+
 class CompilePool:
-    """At most ``jobs`` compile children at a time, served in order of arrival."""
+    """At most ``jobs`` compile children at a time, served in order of arrival, on ``cores``."""
 
-    def __init__(self, builds: Path, limits: Limits, jobs: int) -> None:
-        self._builds = BuildCache(builds)
-        self._limits = limits
-        self._jobs = jobs
-        self._places: anyio.CapacityLimiter | None = None
-        self.running = 0
-
-    async def build(
+    def __init__(
         self,
+        builds: Path,
+        limits: Limits,
+        zygote: Zygote,
         run: RunDirectory,
-        source: str,
-        task: Path,
-        candidate: Path,
-        device: Device,
-        facts: dict[str, Any],
-        inspected: Inspected,
-        extra: dict[str, str],
-    ) -> Compiled:
+        *,
+        jobs: int,
+        cores: tuple[int, ...],
+    ) -> None:
+        self._builds = BuildCache(builds)
+        self._prebuilt = Prebuilt(builds.with_name("prebuilt"), limits, cores)
+        self._limits = limits
+        self._zygote = zygote
+        self._run = run
+        self.jobs = jobs
+        self._cores = cores
+        self._places = anyio.CapacityLimiter(jobs)
+        self._homes = 0
+        self.running = 0
+        self.busy_s = 0.0
+        """Of all places together, finished compiles only."""
+
+    @property
+    def waiting(self) -> int:
+        return self._places.statistics().tasks_waiting
+
+    async def build(self, candidate: Candidate) -> Compiled:
         """Raises ``PrerequisiteMissing`` where there is something to build and nothing to
-        build it with."""
-        extensions = run.path / "worker" / "extensions"
-        extensions.mkdir(parents=True, exist_ok=True)
-        if not inspected.builds:
-            return Compiled(extensions=extensions)
+        build it with, and ``SandboxFault``."""
+        if not candidate.inspected.builds:
+            return Compiled(files=BuildFiles([], []))
         began = time.monotonic()
-        key = self._key(source, device, facts, inspected)
-        if await anyio.to_thread.run_sync(self._builds.fetch, key, extensions):
+        key = _key(candidate)
+        known = await anyio.to_thread.run_sync(self._builds.fetch, key)
+        if known is not None:
             spent = time.monotonic() - began
-            return Compiled(
-                extensions=extensions, seconds=spent, notes=["compiled before: build reused"]
-            )
-        require_compiler(cuda=device.is_cuda)
-        self._places = self._places or anyio.CapacityLimiter(self._jobs)
+            notes = ["compiled before: build reused"]
+            return Compiled(files=known, seconds=spent, notes=notes)
+        require_compiler(cuda=candidate.device.is_cuda)
         async with self._places:
             queued = time.monotonic() - began
             self.running += 1
             try:
-                compiled = await self._compile(
-                    run, task, candidate, device, facts, inspected, extensions, extra
-                )
+                prebuilt = await self._prebuilt.for_flags(self._run, flag_sets(candidate.source))
+                compiled = await self._compile(candidate, key, prebuilt)
+                if prebuilt is None:
+                    notes = [*compiled.notes, "the slim binding can't be built here"]
+                    compiled = msgspec.structs.replace(compiled, notes=notes)
             finally:
                 self.running -= 1
-        if compiled.outcome is None:
-            await anyio.to_thread.run_sync(self._builds.store, key, extensions)
         spent = time.monotonic() - began - queued
+        self.busy_s += spent
         return msgspec.structs.replace(compiled, seconds=spent, queue_s=queued)
 
-    def _key(self, source: str, device: Device, facts: dict[str, Any], inspected: Inspected) -> str:
-        arch = str(facts.get("compute_capability") or facts.get("isa"))
-        late = str(inspected.builds_late)
-        return BuildCache.key(source, torch_identity(), _toolchain(device.is_cuda), arch, late)
-
-    async def _compile(
-        self,
-        run: RunDirectory,
-        task: Path,
-        candidate: Path,
-        device: Device,
-        facts: dict[str, Any],
-        inspected: Inspected,
-        extensions: Path,
-        extra: dict[str, str],
-    ) -> Compiled:
+    async def _compile(self, candidate: Candidate, key: str, prebuilt: Path | None) -> Compiled:
+        self._homes += 1
+        home = self._run.home(f"compile-{self._homes}")
+        device = candidate.device
+        variables = _compile_variables(device, candidate.facts, len(self._cores), self.jobs)
+        readable = hub_readable()
+        if prebuilt is not None:
+            readable = (*readable, str(prebuilt))
+            variables["GPU_SANDBOX_PREBUILT"] = str(prebuilt)
         ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        home = run.home("compile")
-        environment = child_environment(
-            home, **_compile_variables(device, facts, extensions, self._jobs), **extra
-        )
-        spec = Spec(
-            role="compiler",
-            arguments={
-                "control": theirs.fileno(),
-                "task": str(task),
-                "candidate": str(candidate),
-                "pretend": facts if device.is_cuda else None,
-                "late": inspected.builds_late,
-            },
-            directory=home,
-            environment=environment,
-            token=run.token,
-            limits=self._limits,
-            trusted=False,
-            address_space=not device.is_cuda,
-            niceness=0 if device.is_cuda else _NICE_BESIDE_CPU_TIMING,
-        )
-        with ours:
-            async with child(spec, theirs.fileno()) as running:
-                theirs.close()
-                built, late = await self._answers(ours)
-                died = built is None and not late
-                if died:
-                    await running.exited_within(1.0)
-                await running.end(politely=not died)
-        return _compiled(built, late, running, extensions, self._limits.compile_s)
+        line: Line[Built] = Line(ours, Built, fds=MAX_FDS)
+        try:
+            with theirs:
+                ward = await self._zygote.spawn(
+                    "compiler",
+                    {"pretend": candidate.facts if device.is_cuda else None},
+                    {"control": theirs},
+                    environment=child_environment(home, **variables, **candidate.environment),
+                    directory=home,
+                    policy=policy_for(self._limits, home, self._cores, readable=readable),
+                )
+            fds: list[int] = []
+            try:
+                built, late = await self._answers(line, candidate, ward, fds)
+                await ward.end()
+                return await self._compiled(built, late, ward, key, fds)
+            finally:
+                _close(fds)
+                await ward.end()
+        finally:
+            line.close()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(remove, home)
 
-    async def _answers(self, control: socket.socket) -> tuple[Built | None, bool]:
+    async def _answers(
+        self, line: Line[Built], candidate: Candidate, ward: Ward, fds: list[int]
+    ) -> tuple[Built | None, bool]:
         """The child's last word, and whether its time ran out before it had finished.
+        ``fds`` gets the files that came with it.
 
         It reports after the import, and again after trying to construct the model: a
         death or a hang in that second part loses nothing that was found.
         """
-        decoder = msgspec.msgpack.Decoder(Built)
         last: Built | None = None
         with anyio.move_on_after(self._limits.compile_s) as scope:
             try:
+                late = candidate.inspected.builds_late
+                order = Compile(task=candidate.task_source, candidate=candidate.source, late=late)
+                await line.send(order)
                 while True:
-                    last = await read_frame(control, decoder)
+                    last = await line.receive()
+                    _close(fds)
+                    fds += line.take_fds()
             except (PeerGone, BadFrame):
                 pass
+        if last is None and not scope.cancelled_caught:
+            await ward.ended_within(1.0)
         return last, scope.cancelled_caught
 
+    async def _compiled(
+        self, built: Built | None, late: bool, ward: Ward, key: str, fds: list[int]
+    ) -> Compiled:
+        nothing, layers = BuildFiles([], []), tuple(ward.layers)
+        if built is None:
+            outcome = _ended(late, ward, self._limits.compile_s)
+            return Compiled(outcome=outcome, files=nothing, layers=layers, log=ward.output())
+        printed = ward.output().strip()
+        log = "\n".join(part for part in (built.log[:_MAX_LOG], printed) if part)
+        if built.failure:
+            failed = CompileFailed(reason=built.failure)
+            return Compiled(outcome=failed, files=nothing, layers=layers, log=log)
+        notes = []
+        if built.full_header:
+            notes.append(f"{built.full_header} extensions needed the full torch headers")
+        files: BuildFiles | None = None
+        if len(built.files) == len(fds):
+            files = await anyio.to_thread.run_sync(self._builds.store, key, built.files, fds)
+        return Compiled(files=files or nothing, layers=layers, log=log, notes=notes)
 
-def _compiled(
-    built: Built | None, late: bool, running: Child, extensions: Path, limit_s: float
-) -> Compiled:
-    outcome: Outcome | None = None
-    if built is None:
-        if late:
-            reason = f"not compiled within {limit_s:g} s"
-            outcome = TimedOut(reason=reason, stage="compile", limit_s=limit_s)
-        else:
-            how = f"signal {running.signal}" if running.signal else f"exit {running.returncode}"
-            outcome = Crashed(reason=f"its process died on import ({how})", signal=running.signal)
-        return Compiled(outcome=outcome, extensions=extensions, log=running.output())
-    notes = []
-    if built.failure:
-        outcome = CompileFailed(reason=built.failure)
-    if built.full_header:
-        notes.append(f"{built.full_header} extensions needed the full torch headers")
-    printed = running.output().strip()
-    log = "\n".join(part for part in (built.log, printed) if part)
-    return Compiled(outcome=outcome, extensions=extensions, log=log, notes=notes)
+
+def _close(fds: list[int]) -> None:
+    while fds:
+        os.close(fds.pop())
+
+
+def _ended(late: bool, ward: Ward, limit_s: float) -> Outcome:
+    """What a child that never reported has come to."""
+    if late:
+        reason = f"not compiled within {limit_s:g} s"
+        return TimedOut(reason=reason, stage="compile", limit_s=limit_s)
+    how = f"signal {ward.signal}" if ward.signal else f"exit {ward.code}"
+    return Crashed(reason=f"its process died on import ({how})", signal=ward.signal)
+
+
+def _key(candidate: Candidate) -> str:
+    facts, device = candidate.facts, candidate.device
+    arch = str(facts.get("compute_capability") or facts.get("isa"))
+    late = str(candidate.inspected.builds_late)
+    return BuildCache.key(candidate.source, torch_identity(), toolchain(device.is_cuda), arch, late)
 
 
 def _compile_variables(
-    device: Device, facts: dict[str, Any], extensions: Path, jobs: int
+    device: Device, facts: dict[str, Any], cores: int, jobs: int
 ) -> dict[str, str]:
     variables = {
-        "GPU_SANDBOX_EXTENSIONS": str(extensions),
         "CUDA_VISIBLE_DEVICES": "",
-        "MAX_JOBS": str(max(2, (os.cpu_count() or 2) // jobs)),
+        "MAX_JOBS": str(max(2, cores // jobs)),
         "OMP_NUM_THREADS": "1",
     }
     home = cuda_home()
@@ -205,22 +239,3 @@ def _compile_variables(
 def _arch(capability: str) -> str:
     """Architecture-specific instructions (wgmma, tma) need the ``a`` from 9.0 on."""
     return f"{capability}a" if int(capability.split(".")[0]) >= 9 else capability
-
-
-@cache
-def _toolchain(cuda: bool) -> str:
-    """Versions of the compilers and of our headers."""
-    told = [_version([os.environ.get("CXX") or "c++", "--version"])]
-    home = cuda_home()
-    if cuda and home is not None:
-        told.append(_version([str(home / "bin" / "nvcc"), "--version"]))
-    digest = hashlib.sha256()
-    for path in sorted(HEADERS.rglob("*.h")):
-        digest.update(path.read_bytes())
-    return "\n".join([*told, digest.hexdigest()])
-
-
-def _version(command: list[str]) -> str:
-    if shutil.which(command[0]) is None:
-        return "none"
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -15,14 +15,15 @@ from typing import Any
 import anyio
 import msgspec
 
-from gpu_sandbox.frames import PeerGone, read_frame
+from gpu_sandbox.frames import BadFrame, Line, PeerGone
+from gpu_sandbox.jobs import Facts
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.messages import Facts
 from gpu_sandbox.port import PrerequisiteMissing, SandboxFault
-from gpu_sandbox.process import Spec, child, child_environment
-from gpu_sandbox.workdir import RunDirectory, run_directory
+from gpu_sandbox.process import child_environment
+from gpu_sandbox.workdir import RunDirectory
+from gpu_sandbox.zygote import Zygote
 
-__all__ = ["Device", "DeviceFacts", "device_named", "torch_identity"]
+__all__ = ["Device", "DeviceFacts", "device_named", "devices_named", "torch_identity"]
 
 _CUDA = re.compile(r"cuda:(\d+)")
 
@@ -37,6 +38,12 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_cuda(self) -> bool:
         return self.inside != "cpu"
+
+    def nodes(self) -> tuple[str, ...]:
+        """What the driver needs of ``/dev``. All GPUs' nodes: it fails if it can't open one."""
+        if not self.is_cuda:
+            return ()
+        return tuple(sorted(str(p) for p in Path("/dev").glob("nvidia*") if p.is_char_device()))
 
 
 def device_named(name: str) -> Device:
@@ -56,6 +63,11 @@ def device_named(name: str) -> Device:
     )
 
 
+def devices_named(names: str) -> list[str]:
+    """``cuda:0,cuda:1`` taken apart; each name as ``Device`` has it."""
+    return [device_named(name).name for name in names.split(",")]
+
+
 def torch_identity() -> str:
     """Which torch children will import: place, version, CUDA. Imports nothing of it."""
     spec = PathFinder.find_spec("torch")
@@ -68,72 +80,74 @@ def torch_identity() -> str:
 class DeviceFacts:
     """Facts per device, asked once of a child and then kept in memory and on disk."""
 
-    def __init__(self, cache: Path, runs: Path, limits: Limits) -> None:
+    def __init__(self, cache: Path, limits: Limits) -> None:
         self._cache = cache
-        self._runs = runs
         self._limits = limits
         self._known: dict[str, dict[str, Any]] = {}
         self._locks: dict[str, anyio.Lock] = {}
 
-    async def of(self, device: Device) -> dict[str, Any]:
-        """Raises ``PrerequisiteMissing`` with the reason why it can't be used."""
+    async def of(
+        self, device: Device, cores: tuple[int, ...], zygote: Zygote, run: RunDirectory
+    ) -> dict[str, Any]:
+        """``cores`` are those that time it. Raises ``PrerequisiteMissing`` with the reason
+        why it can't be used."""
         async with self._locks.setdefault(device.name, anyio.Lock()):
             if device.name not in self._known:
-                self._known[device.name] = await self._find(device)
+                self._known[device.name] = await self._find(device, cores, zygote, run)
             return dict(self._known[device.name])
 
-    async def _find(self, device: Device) -> dict[str, Any]:
-        path = self._cache / f"{_host_digest(device)}.json"
+    async def _find(
+        self, device: Device, cores: tuple[int, ...], zygote: Zygote, run: RunDirectory
+    ) -> dict[str, Any]:
+        path = self._cache / f"{_host_digest(device, cores)}.json"
         try:
             found = json.loads(path.read_text())
             if isinstance(found, dict):
                 return found
         except (OSError, ValueError):
             pass
-        found = await self._ask(device)
+        found = await self._ask(device, cores, zygote, run)
         self._cache.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}")
         fresh.write_text(json.dumps(found))
         fresh.replace(path)
         return found
 
-    async def _ask(self, device: Device) -> dict[str, Any]:
-        async with run_directory(self._runs) as run:
-            answer, output = await self._run_child(device, run)
-        if answer is None:
-            raise SandboxFault(f"{device.name}: the child that reads its facts died: {output}")
+    async def _ask(
+        self, device: Device, cores: tuple[int, ...], zygote: Zygote, run: RunDirectory
+    ) -> dict[str, Any]:
+        ours, theirs = socket.socketpair()
+        home = run.home("facts")
+        with theirs:
+            line: Line[Facts] = Line(ours, Facts)
+            ward = await zygote.spawn(
+                "facts",
+                {"device": device.inside, "cores": list(cores)},
+                {"control": theirs},
+                environment=child_environment(home, CUDA_VISIBLE_DEVICES=device.visible),
+                directory=home,
+                policy=None,
+            )
+        try:
+            with anyio.fail_after(self._limits.start_s):
+                answer = await line.receive()
+        except (PeerGone, BadFrame, TimeoutError):
+            await ward.end()
+            said = ward.output()[-500:]
+            raise SandboxFault(
+                f"{device.name}: the child that reads its facts died: {said}"
+            ) from None
+        finally:
+            line.close()
+            await ward.end()
         if answer.missing:
             raise PrerequisiteMissing(
                 f"{device.name} can't be used: {answer.missing} (see: engine doctor)"
             )
         return answer.facts
 
-    async def _run_child(self, device: Device, run: RunDirectory) -> tuple[Facts | None, str]:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        home = run.home("facts")
-        spec = Spec(
-            role="facts",
-            arguments={"control": theirs.fileno(), "device": device.inside},
-            directory=home,
-            environment=child_environment(home, CUDA_VISIBLE_DEVICES=device.visible),
-            token=run.token,
-            limits=self._limits,
-            trusted=True,
-        )
-        with ours:
-            answer: Facts | None = None
-            async with child(spec, theirs.fileno()) as running:
-                theirs.close()
-                try:
-                    with anyio.move_on_after(self._limits.start_s):
-                        answer = await read_frame(ours, msgspec.msgpack.Decoder(Facts))
-                except PeerGone:
-                    pass
-            return answer, running.output()[-500:]
 
-
-def _host_digest(device: Device) -> str:
+def _host_digest(device: Device, cores: tuple[int, ...]) -> str:
     """Changes with torch, driver, machine and start: cached facts can't outlive them."""
     told = [torch_identity(), device.name, device.visible]
     for path in ("/proc/driver/nvidia/version", "/proc/sys/kernel/random/boot_id"):
@@ -141,5 +155,5 @@ def _host_digest(device: Device) -> str:
             told.append(Path(path).read_text())
         except OSError:
             told.append("")
-    told.append(str(sorted(os.sched_getaffinity(0))))
+    told.append(str(cores))
     return hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]

@@ -6,11 +6,9 @@ whether anything can be evaluated at all; the others name what is merely absent.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ import anyio
 import msgspec
 
 from events.outcomes import Correct
+from gpu_sandbox.confine import Survey
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault
@@ -61,31 +60,37 @@ async def examine(devices: Sequence[str] = ("cpu",), *, cache: Path | None = Non
         _compiler,
         _cpp_compiles,
         _cuda_toolkit,
-        _user_namespaces,
-        _landlock,
-        _seccomp,
-        _cgroup,
     ]
     checks = [await anyio.to_thread.run_sync(look) for look in looks]
     for device in devices:
         checks += await _device(device, cache)
-    return checks
+    return [*checks, *await _surveyed(cache)]
+
+
+async def _surveyed(cache: Path | None) -> list[Check]:
+    try:
+        async with LocalSandbox(("cpu",), cache=cache) as sandbox:
+            return _isolation(await sandbox.survey())
+    except SandboxFault as fault:
+        line = str(fault).splitlines()[0]
+        return [Check(name="isolation", ok=False, needed=True, detail=line)]
 
 
 async def _device(device: str, cache: Path | None) -> list[Check]:
     name = f"device {device}"
     try:
         sandbox = LocalSandbox((device,), limits=Limits(bench_s=0.2), cache=cache)
-        facts = await sandbox.fingerprint(device)
-        request = EvaluationRequest(
-            task_name="doctor",
-            task_source=_TASK,
-            candidate_source=_TASK.replace("class Model(", "class ModelNew("),
-            device=device,
-            protocol="strict",
-            seed=0,
-        )
-        verdict = await sandbox.evaluate(request)
+        async with sandbox:
+            facts = await sandbox.fingerprint(device)
+            request = EvaluationRequest(
+                task_name="doctor",
+                task_source=_TASK,
+                candidate_source=_TASK.replace("class Model(", "class ModelNew("),
+                device=device,
+                protocol="strict",
+                seed=0,
+            )
+            verdict = await sandbox.evaluate(request)
     except PrerequisiteMissing as missing:
         return [Check(name=name, ok=False, needed=True, detail=str(missing), fix=str(missing))]
     except SandboxFault as fault:
@@ -152,48 +157,28 @@ def _compiles(name: str, command: list[str], source: str, fix: str) -> Check:
     return Check(name=name, ok=True, needed=False, detail=detail.strip())
 
 
-# --- isolation layers: what the machine could give, not yet what is used
+# --- isolation: what held when the zygote attacked it
 
 
-def _user_namespaces() -> Check:
-    """Tried in a child: unsharing here would change this process."""
-    script = "import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x10000000 | 0x20000) != 0)"
-    run = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, check=False)
-    allowed = run.returncode == 0
-    return Check(
-        name="user and mount namespaces",
-        ok=allowed,
-        needed=False,
-        detail="allowed" if allowed else "refused by the kernel or its configuration",
-        fix="" if allowed else "sysctl kernel.unprivileged_userns_clone=1 (or an AppArmor profile)",
+def _isolation(survey: Survey) -> list[Check]:
+    """One check a layer, and one for all attacks together."""
+    checks = [
+        Check(name=f"isolation {layer}", ok=True, needed=False, detail="held against its attacks")
+        for layer in survey.layers
+    ]
+    for layer, reason in survey.missing.items():
+        told, _, fix = reason.partition(": ")
+        check = Check(name=f"isolation {layer}", ok=False, needed=False, detail=told, fix=fix)
+        checks.append(check)
+    through = [finding for finding in survey.findings if not finding.held]
+    told = "; ".join(f"{finding.attack}: {finding.detail}" for finding in through)
+    count = f"{len(survey.findings) - len(through)} of {len(survey.findings)} attacks held"
+    checks.append(
+        Check(
+            name=f"isolation tier {survey.tier}",
+            ok=survey.tier == "A" and not through,
+            needed=False,
+            detail=f"{count}; {told}" if told else count,
+        )
     )
-
-
-def _landlock() -> Check:
-    """``landlock_create_ruleset(NULL, 0, VERSION)`` answers with the ABI."""
-    version = ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1)
-    ok = version > 0
-    detail = f"ABI {version}" if ok else os.strerror(ctypes.get_errno())
-    return Check(
-        name="landlock",
-        ok=ok,
-        needed=False,
-        detail=detail,
-        fix="" if ok else "a kernel ≥ 5.13 with lsm=landlock",
-    )
-
-
-def _seccomp() -> Check:
-    status = Path("/proc/self/status").read_text()
-    ok = "Seccomp:" in status
-    return Check(
-        name="seccomp", ok=ok, needed=False, detail="in the kernel" if ok else "not in the kernel"
-    )
-
-
-def _cgroup() -> Check:
-    root = Path("/sys/fs/cgroup")
-    unified = (root / "cgroup.controllers").is_file()
-    ok = unified and os.access(root / "cgroup.procs", os.W_OK)
-    detail = "v2, writable" if ok else "v2, not writable" if unified else "no v2 hierarchy"
-    return Check(name="cgroups", ok=ok, needed=False, detail=detail)
+    return checks

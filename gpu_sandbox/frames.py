@@ -1,13 +1,15 @@
 """Length-prefixed msgspec frames over a local socket: the only way processes talk.
 
 A frame is four bytes of big-endian length and that many bytes of msgpack. The reader
-names the type it expects and the most bytes it will take; anything else is
-``BadFrame``. Nothing is ever unpickled from a frame of an untrusted peer.
+names the type that it expects, the most bytes that it takes and how many descriptors;
+anything else is ``BadFrame``, and surplus descriptors are closed by the kernel. Nothing
+is ever unpickled from a frame of an untrusted peer.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import time
@@ -16,9 +18,11 @@ from typing import Any, Generic, TypeVar
 import anyio
 import msgspec
 
-__all__ = ["MAX_FRAME_BYTES", "BadFrame", "Channel", "PeerGone", "PeerSilent", "read_frame"]
+__all__ = ["MAX_FDS", "BadFrame", "Channel", "Line", "PeerGone", "PeerSilent"]
 
-MAX_FRAME_BYTES = 4 << 20
+MAX_FDS = 200
+"""That may travel with one frame (the kernel takes 253)."""
+_MAX_BYTES = 16 << 20
 _HEADER = struct.Struct("!I")
 T = TypeVar("T")
 
@@ -35,25 +39,56 @@ class PeerSilent(Exception):
     """No complete frame came within the limit."""
 
 
-def _length(header: bytes) -> int:
-    (length,) = _HEADER.unpack(header)
-    if length > MAX_FRAME_BYTES:
-        raise BadFrame(f"a frame of {length} bytes")
-    return int(length)
+class _Reading(Generic[T]):
+    """What both ends share: decoding, and the descriptors that came along."""
 
-
-class Channel(Generic[T]):
-    """The children's blocking end. ``reply`` is the type that ``receive`` accepts."""
-
-    def __init__(self, sock: socket.socket, reply: Any) -> None:
+    def __init__(self, sock: socket.socket, expected: Any, fds: int) -> None:
         self._sock = sock
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(reply)
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(expected)
+        self._most_fds = fds
         self._fds: list[int] = []
+
+    def take_fds(self) -> list[int]:
+        """Descriptors that came with frames read so far; the caller owns them."""
+        taken, self._fds = self._fds, []
+        return taken
+
+    def _length(self, header: bytes) -> int:
+        (length,) = _HEADER.unpack(header)
+        if length > _MAX_BYTES:
+            raise BadFrame(f"a frame of {length} bytes")
+        return int(length)
+
+    def _decoded(self, body: bytes) -> T:
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise BadFrame(str(error)) from error
+
+    def _chunk(self, count: int) -> bytes:
+        """At most so many bytes, at least one. Raises what the socket raises."""
+        flags = socket.MSG_CMSG_CLOEXEC
+        try:
+            chunk, fds, _, _ = socket.recv_fds(self._sock, count, self._most_fds, flags)
+        except ConnectionResetError as error:
+            raise PeerGone from error
+        self._fds += fds
+        if len(self._fds) > MAX_FDS:
+            raise BadFrame("too many descriptors")
+        if not chunk:
+            raise PeerGone
+        return chunk
+
+
+class Channel(_Reading[T]):
+    """The children's blocking end. ``expected`` is the type that ``receive`` accepts."""
+
+    def __init__(self, sock: socket.socket, expected: Any, *, fds: int = 0) -> None:
+        super().__init__(sock, expected, fds)
 
     def send(self, message: msgspec.Struct, *fds: int) -> None:
         """Send a frame; descriptors travel with its first byte."""
-        body = msgspec.msgpack.encode(message)
-        data = memoryview(_HEADER.pack(len(body)) + body)
+        data = _encoded(message)
         self._sock.settimeout(None)
         try:
             sent = socket.send_fds(self._sock, [data], list(fds)) if fds else 0
@@ -61,18 +96,22 @@ class Channel(Generic[T]):
         except (BrokenPipeError, ConnectionResetError) as error:
             raise PeerGone from error
 
+    def pending(self) -> bool:
+        """Whether the peer has sent something that was not received yet."""
+        return bool(select.select([self._sock], [], [], 0)[0]) and not self._gone()
+
+    def _gone(self) -> bool:
+        try:
+            return self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except OSError:
+            return True
+
     def receive(self, limit_s: float | None = None) -> T:
         """The next frame. ``limit_s`` covers the whole frame, however it trickles in."""
         deadline = None if limit_s is None else time.monotonic() + limit_s
-        body = self._exactly(_length(self._exactly(_HEADER.size, deadline)), deadline)
-        try:
-            return self._decoder.decode(body)
-        except msgspec.MsgspecError as error:
-            raise BadFrame(str(error)) from error
-
-    def take_fd(self) -> int:
-        """A descriptor that came with a frame read so far; the caller owns it."""
-        return self._fds.pop(0)
+        return self._decoded(
+            self._exactly(self._length(self._exactly(_HEADER.size, deadline)), deadline)
+        )
 
     def _exactly(self, count: int, deadline: float | None) -> bytes:
         data = bytearray()
@@ -83,38 +122,53 @@ class Channel(Generic[T]):
                     raise PeerSilent
                 self._sock.settimeout(left)
             try:
-                chunk, fds, _, _ = socket.recv_fds(self._sock, count - len(data), 1)
+                data += self._chunk(count - len(data))
             except TimeoutError as error:
                 raise PeerSilent from error
-            except ConnectionResetError as error:
-                raise PeerGone from error
-            self._fds += fds
-            if not chunk:
-                raise PeerGone
-            data += chunk
         return bytes(data)
 
 
-async def read_frame(sock: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> T:
-    """The engine's end, for a non-blocking socket. Raises ``PeerGone`` and ``BadFrame``."""
-    body = await _read(sock, _length(await _read(sock, _HEADER.size)))
-    try:
-        return decoder.decode(body)
-    except msgspec.MsgspecError as error:
-        raise BadFrame(str(error)) from error
+class Line(_Reading[T]):
+    """The engine's end, non-blocking. Not for two readers, or two writers, at once."""
+
+    def __init__(self, sock: socket.socket, expected: Any, *, fds: int = 0) -> None:
+        super().__init__(sock, expected, fds)
+        sock.setblocking(False)
+
+    async def send(self, message: msgspec.Struct, *fds: int) -> None:
+        """Descriptors travel with the first byte; the caller keeps its own. ``PeerGone``."""
+        data = _encoded(message)
+        left = list(fds)
+        while data:
+            try:
+                sent = socket.send_fds(self._sock, [data], left) if left else self._sock.send(data)
+            except BlockingIOError:
+                await anyio.wait_writable(self._sock)
+            except (BrokenPipeError, ConnectionResetError) as error:
+                raise PeerGone from error
+            else:
+                left = []
+                data = data[sent:]
+
+    async def receive(self) -> T:
+        """Raises ``PeerGone`` and ``BadFrame``."""
+        return self._decoded(await self._exactly(self._length(await self._exactly(_HEADER.size))))
+
+    def close(self) -> None:
+        for fd in self.take_fds():
+            os.close(fd)
+        self._sock.close()
+
+    async def _exactly(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            try:
+                data += self._chunk(count - len(data))
+            except BlockingIOError:
+                await anyio.wait_readable(self._sock)
+        return bytes(data)
 
 
-async def _read(sock: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        try:
-            chunk = os.read(sock.fileno(), count - len(data))
-        except BlockingIOError:
-            await anyio.wait_readable(sock)
-            continue
-        except ConnectionResetError as error:
-            raise PeerGone from error
-        if not chunk:
-            raise PeerGone
-        data += chunk
-    return bytes(data)
+def _encoded(message: msgspec.Struct) -> memoryview:
+    body = msgspec.msgpack.encode(message)
+    return memoryview(_HEADER.pack(len(body)) + body)

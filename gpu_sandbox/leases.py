@@ -1,8 +1,8 @@
 """The exclusive lease of a device: first come first served here, one holder per host.
 
-Within this process an ``anyio.Lock`` queues fairly; between processes a ``flock`` on a
-file named after the device does, and the kernel drops it when its holder dies. Nothing
-is written to the file: a lease that was left behind can't exist.
+Within this process those who would take the same devices queue up; between processes a
+``flock`` on a file named after the device decides, and the kernel drops it when its holder
+dies. Nothing is written to the file: a lease that was left behind can't exist.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import fcntl
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import anyio
 
 __all__ = ["Leases"]
 
-_POLL_S = 0.02
+_POLL_S = 0.005
 
 
 def lock_directory() -> Path:
@@ -28,35 +29,59 @@ def lock_directory() -> Path:
 
 
 class Leases:
-    """``counts`` are for progress displays: (waiting, holding)."""
+    """Leases of several devices. ``waiting`` and ``holding`` are for progress displays;
+    ``held_s`` is the device time of all leases so far, in seconds."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory or lock_directory()
-        self._locks: dict[str, anyio.Lock] = {}
+        self._taken: set[str] = set()
+        self._turns: dict[tuple[str, ...], anyio.Lock] = {}
+        self._since: dict[str, float] = {}
+        self._held_s = 0.0
         self.waiting = 0
-        self.holding = 0
+
+    @property
+    def holding(self) -> int:
+        return len(self._taken)
+
+    @property
+    def held_s(self) -> float:
+        now = time.monotonic()
+        return self._held_s + sum(now - since for since in self._since.values())
 
     @asynccontextmanager
-    async def hold(self, identity: str) -> AsyncIterator[None]:
-        """Exclusive use of the device ``identity`` (``cpu`` or the GPU's UUID)."""
+    async def hold(self, *identities: str) -> AsyncIterator[str]:
+        """Exclusive use of one of these devices (``cpu`` or a GPU's UUID): whichever is
+        free first, served in order of arrival."""
         self.waiting += 1
-        entered = False
         try:
-            async with self._locks.setdefault(identity, anyio.Lock()):
-                descriptor = self._open(identity)
-                try:
-                    await _flock(descriptor)
-                    self.waiting -= 1
-                    self.holding += 1
-                    entered = True
-                    yield
-                finally:
-                    os.close(descriptor)
+            async with self._turns.setdefault(identities, anyio.Lock()):
+                identity, descriptor = await self._first_free(identities)
         finally:
-            if entered:
-                self.holding -= 1
-            else:
-                self.waiting -= 1
+            self.waiting -= 1
+        self._taken.add(identity)
+        self._since[identity] = time.monotonic()
+        try:
+            yield identity
+        finally:
+            os.close(descriptor)
+            self._taken.discard(identity)
+            self._held_s += time.monotonic() - self._since.pop(identity)
+
+    async def _first_free(self, identities: Sequence[str]) -> tuple[str, int]:
+        """Polling, because a thread that blocks in ``flock`` can't be cancelled, and
+        because nobody tells us when another process lets go."""
+        while True:
+            for identity in identities:
+                if identity not in self._taken:
+                    descriptor = self._open(identity)
+                    try:
+                        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        os.close(descriptor)
+                    else:
+                        return identity, descriptor
+            await anyio.sleep(_POLL_S)
 
     def _open(self, identity: str) -> int:
         self._directory.mkdir(exist_ok=True)
@@ -71,13 +96,3 @@ def _widen(path: Path, mode: int) -> None:
     """Let other users in too, whatever the umask was; only the owner can."""
     with suppress(PermissionError):
         os.chmod(path, mode)
-
-
-async def _flock(descriptor: int) -> None:
-    """Polling, because a thread that blocks in ``flock`` can't be cancelled."""
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            await anyio.sleep(_POLL_S)

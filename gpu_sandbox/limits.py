@@ -22,11 +22,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """A child's interpreter and torch import."""
     memory_bytes: int = 16 << 30
     """Address space of untrusted CPU children (CUDA can't live under such a limit)."""
+    processes: int = 256
     file_bytes: int = 1 << 30
+    tmpfs_bytes: int = 2 << 30
+    """Everything that an untrusted child may write, where it has a file system of its own."""
     descriptors: int = 1024
     cpu_s: int = 1200
     """CPU seconds, summed over threads, of one untrusted process."""
     output_bytes: int = 64 << 10
     """Kept of what a child prints: the first and the last half."""
     threads: int | None = None
-    """Torch and OpenMP threads on both sides; by default every core that we may use."""
+    """At most so many torch and OpenMP threads; by default one on each core that times."""

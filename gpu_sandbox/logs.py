@@ -12,21 +12,32 @@ _ERROR = re.compile(
     r"(?:fatal )?error\s*:?\s*(?P<what>.*)"
 )
 _UNDECLARED = re.compile(
-    r"[‘'](?P<a>\w+)[’'] was not declared in this scope"
+    r"[‘'](?P<a>\w+)[’'] (?:was not declared in this scope|has not been declared)"
     r"|identifier \"(?P<b>\w+)\" is undefined"
 )
 _NO_MEMBER = re.compile(
     r"[‘'](?P<a>\w+)[’'] is not a member of"
     r"|namespace \"[^\"]*\" has no member \"(?P<b>\w+)\""
+    r"|[‘'][\w:]+::(?P<c>\w+)[’'] has not been declared"
 )
 _NO_TENSOR_MEMBER = re.compile(
     r"class at::Tensor[’'] has no member|class \"at::Tensor\" has no member"
+    r"|no matching function for call to [‘']at::Tensor(?:Base)?::(?!index)"
 )
+_MISMATCH = re.compile(
+    r"no matching function for call to|no match for|(?:cannot|could not) convert"
+    r"|invalid (?:operands|conversion|cast|initialization)|redefinition of|redeclaration of"
+    r"|no instance of|no operator|no suitable|cannot be used to initialize|is incompatible with"
+)
+_TYPES = re.compile(r"[‘\"'(]\w+|(?:operand|argument) types are")
+_OF_TORCH = re.compile(r"\b(?:at|c10|torch|caffe2|slim_binding)::|incomplete")
+_MACRO_OF_TORCH = re.compile(r"\b(?:C10|AT|TORCH|TH|THC|CUDA)_[A-Z]\w*")
 _LINK_ERROR = re.compile(
     r"undefined reference to .*|multiple definition of .*|ptxas (?:fatal|error).*"
 )
 _SYNTAX = re.compile(
-    r"^(?:expected (?:a )?[‘'\"]|stray |missing terminating|unterminated|extra text|invalid suffix)"
+    r"^(?:expected (?:(?:a )?[‘'\"]|initializer|primary-expression|declaration)"
+    r"|stray |missing terminating|unterminated|extra text|invalid suffix)"
 )
 _MAX_ERRORS = 8
 _CONTEXT_LINES = 3
@@ -106,22 +117,37 @@ def unexplained(output: str) -> Unexplained:
     """Sort a failed slim build's errors by whether the real headers could cure them.
 
     Most failures are the candidate's own and certain to fail again: syntax, an unknown
-    plain name (only a macro could be torch's), a member that no tensor has.
+    plain name (only a macro could be torch's), a member that no tensor has, types that
+    don't match and aren't torch's.
     """
     macros: set[str] = set()
     members: set[str] = set()
     anyway = False
-    for whole in output.splitlines():
+    lines = output.splitlines()
+    for number, whole in enumerate(lines):
         found = _ERROR.search(whole)
         what = found["what"] if found else ""
-        if not found or _SYNTAX.match(what) or _NO_TENSOR_MEMBER.search(what):
+        if not found or _certain(what, lines[number + 1 : number + 6]):
             continue
         if unknown := _UNDECLARED.search(what):
             macros.add(unknown["a"] or unknown["b"])
         elif missing := _NO_MEMBER.search(what):
-            members.add(missing["a"] or missing["b"])
+            members.add(missing["a"] or missing["b"] or missing["c"])
         else:
             anyway = True
     linking = any(_LINK_ERROR.search(line) for line in output.splitlines())
     nothing = not macros and not members and not _ERROR.search(output)
     return Unexplained(frozenset(macros), frozenset(members), anyway or (nothing and not linking))
+
+
+def _certain(what: str, following: list[str]) -> bool:
+    """Whether an error would be the same with any headers."""
+    if _NO_TENSOR_MEMBER.search(what):
+        return True
+    if _SYNTAX.match(what):
+        return not any(_MACRO_OF_TORCH.search(line) for line in following[:2])
+    if not _MISMATCH.search(what):
+        return False
+    spelled = "\n".join([what, *(line for line in following if "types are" in line)])
+    named = _TYPES.search(spelled.split("operator", 1)[0]) or "types are" in spelled
+    return bool(named) and not _OF_TORCH.search(spelled)

@@ -1,8 +1,4 @@
-"""What the processes of one evaluation say to each other.
-
-engine → verifier: ``Job``.            verifier → engine: ``Ready``, ``Stage``…, ``Report``.
-verifier → worker: ``Request``s.       worker → verifier: one ``Reply`` to each.
-compile child → engine: ``Built``.     facts child → engine: ``Facts``.
+"""What verifier and worker say to each other: one ``Reply`` to each ``Request``.
 
 Tensors never travel in a frame: a ``Spot`` names their place in the arena, which the
 verifier owns. A worker's reply is a claim, and is treated as one.
@@ -10,50 +6,32 @@ verifier owns. A worker's reply is a claim, and is treated as one.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from gpu_sandbox.protocols import Protocol
-
 __all__ = [
-    "Agreed",
     "ArenaShared",
-    "Built",
-    "Differs",
-    "Facts",
+    "Done",
     "Failed",
-    "Fetch",
-    "Finding",
-    "Forged",
-    "FromVerifier",
-    "Job",
     "Leaf",
     "Load",
     "Loaded",
     "Mapping",
-    "Measured",
     "Pickled",
+    "Place",
     "Plain",
     "Ran",
-    "Ready",
     "Reply",
-    "Report",
     "Request",
     "Run",
     "Sequence",
-    "SetInputs",
     "Spot",
-    "Stage",
-    "TaskBroken",
     "TensorAt",
     "Time",
     "Timed",
     "Tree",
     "Warm",
-    "WorkerDied",
-    "WorkerFailed",
-    "WorkerSilent",
 ]
 
 
@@ -106,16 +84,21 @@ Tree: TypeAlias = TensorAt | Plain | Pickled | Sequence | Mapping
 
 
 class ArenaShared(_Message, frozen=True):
-    """A new arena replaces the old one. On the CPU its descriptor comes with the frame."""
+    """A new arena replaces the old one. Its descriptor comes with the frame."""
 
     total_bytes: int
-    handle: dict[str, Any]
 
 
 class Load(_Message, frozen=True):
-    """Import the candidate and construct its model under the weight seed."""
+    """Import the candidate and construct its model under the weight seed.
 
-    source_path: str
+    ``libraries`` are the files (relative to the extensions directory) whose contents come
+    as descriptors with the frame.
+    """
+
+    source: str
+    class_name: str
+    libraries: list[str]
     device: str
     threads: int
     weight_seed: int
@@ -123,20 +106,23 @@ class Load(_Message, frozen=True):
     init_spots: list[Spot]
 
 
-class SetInputs(_Message, frozen=True):
-    """Input set ``slot``; its tensors are views of the arena."""
+class Place(_Message, frozen=True):
+    """Slot ``slot``: its arguments, whose tensors are views of the arena, and the places
+    of the outputs, in leaf order. What lies there changes from call to call."""
 
     slot: int
     args: Tree
-    spots: list[Spot]
+    inputs: list[Spot]
+    outputs: list[Spot]
 
 
 class Run(_Message, frozen=True):
-    """One forward on ``slot``, outputs written to ``outputs`` in leaf order."""
+    """One forward on ``slot``. With ``then``, another on that slot before the first
+    one's outputs are delivered: a buffer that is used again shows."""
 
     slot: int
     seed: int
-    outputs: list[Spot]
+    then: int | None = None
 
 
 class Warm(_Message, frozen=True):
@@ -145,21 +131,20 @@ class Warm(_Message, frozen=True):
 
 
 class Time(_Message, frozen=True):
-    """``calls`` forwards over the slots in turn, from ``first_slot`` on."""
+    """One forward on each of the slots 0…``calls`` − 1, each output delivered.
+
+    The first is seeded with ``seed``, the next with ``seed`` + 1, and so on. Before each,
+    on CUDA, ``flush_bytes`` are written and the device is kept busy for ``cover_us``
+    microseconds, so that the call is queued before its turn comes.
+    """
 
     calls: int
-    first_slot: int
-    flush_bytes: int
     seed: int
+    flush_bytes: int
+    cover_us: int
 
 
-class Fetch(_Message, frozen=True):
-    """Write the last forward's outputs. Asked after the fact, so it can't be foreseen."""
-
-    outputs: list[Spot]
-
-
-Request: TypeAlias = ArenaShared | Load | SetInputs | Run | Warm | Time | Fetch
+Request: TypeAlias = ArenaShared | Load | Place | Run | Warm | Time
 
 
 # --- worker → verifier
@@ -172,13 +157,15 @@ class Loaded(_Message, frozen=True):
 
 
 class Leaf(msgspec.Struct, frozen=True, kw_only=True):
-    """An output tensor; ``written`` unless shape or dtype kept it out of its spot."""
+    """An output tensor; ``written`` unless shape or dtype kept it out of its spot.
+    ``overlapping``: several of its elements are one place in memory."""
 
     shape: tuple[int, ...]
     dtype: str
     device: str
     written: bool
     aliases_input: bool
+    overlapping: bool
 
 
 class Ran(_Message, frozen=True):
@@ -187,9 +174,10 @@ class Ran(_Message, frozen=True):
 
 
 class Timed(_Message, frozen=True):
-    """Claimed nanoseconds for the batch; ``calls`` as asked."""
+    """Claimed nanoseconds of each call; ``last`` describes the last one's output."""
 
-    elapsed_ns: int
+    elapsed_ns: list[int]
+    last: Ran
 
 
 class Done(_Message, frozen=True):
@@ -207,124 +195,3 @@ class Failed(_Message, frozen=True):
 
 
 Reply: TypeAlias = Loaded | Ran | Timed | Done | Failed
-
-
-# --- engine ↔ verifier
-
-
-class Job(_Message, frozen=True):
-    """What to judge. Paths and times are the engine's; the seed never reaches the worker."""
-
-    mode: Literal["baseline", "evaluate"]
-    task_path: str
-    candidate_path: str
-    device: str
-    protocol: Protocol
-    seed: int
-    threads: int
-    start_s: float
-    call_s: float
-    bench_s: float
-
-
-class Ready(_Message, frozen=True):
-    """Torch is imported; nothing has touched the device."""
-
-
-class Stage(_Message, frozen=True):
-    """Where the verifier is, for the log and for the engine's view of a death."""
-
-    name: str
-
-
-class Agreed(_Message, frozen=True):
-    ratio: float
-    ratio_low: float
-    ratio_high: float
-    pairs: int
-    candidate_ms: float
-    baseline_ms: float
-    max_abs_error: float | None
-
-
-class Measured(_Message, frozen=True):
-    """The baseline alone."""
-
-    runtime_ms: float
-    spread: float
-    repetitions: int
-
-
-class Differs(_Message, frozen=True):
-    reason: str
-    trial: int | None = None
-    max_abs_error: float | None = None
-    max_rel_error: float | None = None
-    detail: str = ""
-
-
-class WorkerFailed(_Message, frozen=True):
-    """The candidate raised, during ``stage``."""
-
-    stage: str
-    kind: str
-    message: str
-    traceback: str
-
-
-class WorkerDied(_Message, frozen=True):
-    stage: str
-
-
-class WorkerSilent(_Message, frozen=True):
-    stage: str
-    limit_s: float
-
-
-class Forged(_Message, frozen=True):
-    reason: str
-
-
-class TaskBroken(_Message, frozen=True):
-    reason: str
-    detail: str = ""
-
-
-Finding: TypeAlias = (
-    Agreed | Measured | Differs | WorkerFailed | WorkerDied | WorkerSilent | Forged | TaskBroken
-)
-
-
-class Report(_Message, frozen=True):
-    """The verifier's last word. ``timings_s`` has ``check`` and ``bench``."""
-
-    finding: Finding
-    timings_s: dict[str, float]
-    notes: list[str] = []
-
-
-FromVerifier: TypeAlias = Ready | Stage | Report
-
-
-# --- compile child and facts child → engine
-
-
-class Built(_Message, frozen=True):
-    """``failure`` is the one-line reason of a ``CompileFailed``, or empty.
-
-    ``deferred`` is an exception that may be due to the missing device: the worker
-    imports again and decides. ``full_header`` counts builds that needed the real one.
-    """
-
-    failure: str = ""
-    log: str = ""
-    deferred: str = ""
-    extensions: int = 0
-    full_header: int = 0
-
-
-class Facts(_Message, frozen=True):
-    """``missing`` is why the device can't be used, or empty."""
-
-    facts: dict[str, Any]
-    missing: str = ""

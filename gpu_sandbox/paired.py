@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
-__all__ = ["Estimate", "estimate_mean", "estimate_median", "quantile"]
+__all__ = ["Estimate", "estimate_bound", "estimate_mean", "estimate_median", "quantile"]
 
 
 _FEW_PAIRS_DOUBT = math.log(1.25)
@@ -70,6 +70,15 @@ def estimate_median(candidate: Sequence[float], baseline: Sequence[float]) -> Es
         math.exp(logs[rank - 1] - doubt),
         math.exp(logs[-rank] + doubt),
     )
+
+
+def estimate_bound(bounds: Sequence[float], baseline: Sequence[float]) -> Estimate:
+    """Median of ratios whose numerators are differences of noisy readings, so that single
+    ones may be negative; clipping them would push the median up. At least a thousandth."""
+    ratios = sorted(c / b for c, b in zip(bounds, baseline, strict=True))
+    rank = _rank(len(ratios))
+    low, middle, high = ratios[rank - 1], quantile(ratios, 0.5), ratios[-rank]
+    return Estimate(max(middle, 1e-3), max(low, 1e-3), max(high, 1e-3))
 
 
 def estimate_mean(candidate: Sequence[float], baseline: Sequence[float]) -> Estimate:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from events.outcomes import Outcome
+from events.outcomes import Outcome, PoolUsage
 
 __all__ = [
     "Baseline",
@@ -18,6 +18,7 @@ __all__ = [
     "DeviceLoad",
     "EvaluationRequest",
     "Evaluator",
+    "PoolUsage",
     "PrerequisiteMissing",
     "SandboxFault",
     "TaskUnusable",
@@ -51,7 +52,7 @@ class BaselineRequest(msgspec.Struct, frozen=True, kw_only=True):
     task_name: str
     task_source: str
     device: str
-    """``cpu`` or ``cuda:N``."""
+    """``cpu``, ``cuda:N``, or several alike with commas between: whichever is free."""
     protocol: str
     seed: int
 
@@ -64,6 +65,10 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     repetitions: int
     timings_s: dict[str, float]
     isolation: list[str]
+    audit: list[str] = []
+    """What a kernel that computes nothing gets away with on this task; empty if nothing."""
+    conditions: dict[str, Any] = {}
+    """What the figure depends on: versions, threads, precision modes, clocks."""
     notes: list[str] = []
 
 
@@ -104,12 +109,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     compile_log: str = ""
     run_log: str = ""
     notes: list[str] = []
+    usage: PoolUsage | None = None
 
 
 class DeviceLoad(msgspec.Struct, frozen=True, kw_only=True):
     """A glance at the pool for progress displays."""
 
     compiling: int
+    waiting_to_compile: int
     waiting_for_device: int
     on_device: int
 

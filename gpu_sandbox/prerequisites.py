@@ -11,7 +11,14 @@ from pathlib import Path
 
 from gpu_sandbox.port import PrerequisiteMissing
 
-__all__ = ["cuda_home", "hub_cache", "hub_environment", "require_compiler"]
+__all__ = [
+    "cuda_home",
+    "hub_cache",
+    "hub_environment",
+    "hub_readable",
+    "hub_variables",
+    "require_compiler",
+]
 
 
 def require_compiler(*, cuda: bool) -> None:
@@ -63,8 +70,19 @@ def hub_environment(task_source: str) -> dict[str, str]:
             f"this task loads a pretrained model, and there is no hub cache in {cache}: "
             "download the model once (huggingface-cli download NAME), or set HF_HOME"
         )
+    return hub_variables()
+
+
+def hub_readable() -> tuple[str, ...]:
+    """What confined children may read of the hub cache: the models, not the token beside."""
+    models = hub_cache() / "hub"
+    return (str(models),) if models.is_dir() else ()
+
+
+def hub_variables() -> dict[str, str]:
+    """For children: where the models are, and that there is no network."""
     return {
-        "HF_HOME": str(cache),
+        "HF_HOME": str(hub_cache()),
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",

@@ -25,7 +25,7 @@ import msgspec
 
 from gpu_sandbox.limits import Limits
 
-__all__ = ["Child", "Spec", "child", "child_environment", "sweep"]
+__all__ = ["Child", "Output", "Spec", "child", "child_environment", "sweep"]
 
 TOKEN = "GPU_SANDBOX_RUN"
 _BOOT = Path(__file__).parent / "child" / "boot.py"
@@ -59,48 +59,44 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     niceness: int = 0
 
 
-class Child:
-    """A running child. ``output()`` is what it printed, cut to the limit."""
+class Output:
+    """What a child prints, drained as it comes; the first and the last half are kept.
 
-    def __init__(self, popen: subprocess.Popen[bytes], limit: int) -> None:
-        self._popen = popen
+    Takes over ``pipe``, the non-blocking reading end.
+    """
+
+    def __init__(self, pipe: int, limit: int) -> None:
+        self._pipe = pipe
         self._half = limit // 2
         self._head = bytearray()
         self._tail = bytearray()
         self._dropped = 0
-        self._pidfd = os.pidfd_open(popen.pid)
         self._drained = anyio.Event()
-        self.returncode: int | None = None
 
-    def output(self) -> str:
+    def text(self) -> str:
         middle = f"\n… {self._dropped} bytes dropped …\n".encode() if self._dropped else b""
         return (bytes(self._head) + middle + bytes(self._tail)).decode("utf-8", "replace")
 
-    @property
-    def signal(self) -> int | None:
-        """The number of the signal that ended it, if one did."""
-        code = self.returncode
-        return -code if code is not None and code < 0 else None
-
     async def drain(self) -> None:
-        """Read its output until it closes it; keeps the first and the last half."""
-        assert self._popen.stdout is not None
-        pipe = self._popen.stdout.fileno()
-        while True:
-            try:
-                chunk = os.read(pipe, 65536)
-            except BlockingIOError:
-                await anyio.wait_readable(pipe)
-                continue
-            if not chunk:
-                self._drained.set()
-                return
-            self._keep(chunk)
+        """Until everybody who could write has closed it, or this is cancelled."""
+        try:
+            while chunk := await self._chunk():
+                self._keep(chunk)
+        finally:
+            os.close(self._pipe)
+            self._drained.set()
 
     async def drained_within(self, seconds: float) -> None:
         """A descendant that got away may hold the pipe open for ever: don't wait for it."""
         with anyio.move_on_after(seconds):
             await self._drained.wait()
+
+    async def _chunk(self) -> bytes:
+        while True:
+            try:
+                return os.read(self._pipe, 65536)
+            except BlockingIOError:
+                await anyio.wait_readable(self._pipe)
 
     def _keep(self, chunk: bytes) -> None:
         room = self._half - len(self._head)
@@ -109,6 +105,33 @@ class Child:
         if len(self._tail) > self._half:
             self._dropped += len(self._tail) - self._half
             del self._tail[: -self._half]
+
+
+class Child:
+    """A running child. ``output()`` is what it printed, cut to the limit."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], limit: int) -> None:
+        assert popen.stdout is not None
+        self._popen = popen
+        self._output = Output(os.dup(popen.stdout.fileno()), limit)
+        popen.stdout.close()
+        self._pidfd = os.pidfd_open(popen.pid)
+        self.returncode: int | None = None
+
+    def output(self) -> str:
+        return self._output.text()
+
+    async def drain(self) -> None:
+        await self._output.drain()
+
+    async def drained_within(self, seconds: float) -> None:
+        await self._output.drained_within(seconds)
+
+    @property
+    def signal(self) -> int | None:
+        """The number of the signal that ended it, if one did."""
+        code = self.returncode
+        return -code if code is not None and code < 0 else None
 
     async def exited(self) -> None:
         """Wait for its death without reaping: its group id stays ours until ``end``."""
@@ -138,8 +161,6 @@ class Child:
 
     def close(self) -> None:
         os.close(self._pidfd)
-        if self._popen.stdout is not None:
-            self._popen.stdout.close()
 
 
 @asynccontextmanager
@@ -183,9 +204,7 @@ def _start(spec: Spec, watch: int, fds: tuple[int, ...]) -> Child:
         "rlimits": _rlimits(spec),
         "nice": spec.niceness,
     }
-    flags = ["-I", "-X", "faulthandler"]
-    if not spec.trusted:  # what it printed must survive its being killed
-        flags += ["-B", "-u"]
+    flags = ["-I", "-X", "faulthandler", "-B", "-u"]  # what it printed survives a kill
     popen = subprocess.Popen(
         [sys.executable, *flags, str(_BOOT), json.dumps(boot)],
         stdin=subprocess.DEVNULL,

@@ -14,13 +14,17 @@ __all__ = ["PROTOCOLS", "Protocol", "protocol_named"]
 class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of one protocol.
 
-    ``allclose`` is the atol = rtol for (float32 and wider, half precision); None means
-    the strict rule of ``child/compare.py``. ``flush_bytes`` is written before every CUDA
-    sample: None = twice the L2, 0 = no flush. ``mean`` takes means, not paired medians.
+    ``structured``: trials on changed inputs as well (``child/trials.py``). ``allclose``
+    is the atol = rtol for (float32 and wider, half precision); None means the strict rule
+    of ``child/compare.py``. ``flush_bytes`` is written before every CUDA sample: None =
+    twice the L2, 0 = no flush; ``cover_us`` hides the launch of what is timed behind other
+    work. ``mean`` takes means, not paired medians. ``second_look``: what would be the best
+    so far is judged again, by a fresh process, before its verdict is given.
     """
 
     name: str
     trials: int = 5
+    structured: bool = False
     allclose: tuple[float, float] | None = None
     warmup_calls: int = 3
     warmup_s: float = 0.025
@@ -28,13 +32,15 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     max_pairs: int = 400
     half_width: float = 0.005
     flush_bytes: int | None = None
+    cover_us: int = 0
     mean: bool = False
+    second_look: bool = False
 
 
 PROTOCOLS = {
     p.name: p
     for p in (
-        Protocol(name="strict"),
+        Protocol(name="strict", structured=True, cover_us=60, second_look=True),
         Protocol(
             name="kernelbench",
             allclose=(1e-4, 1e-2),

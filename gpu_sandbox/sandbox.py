@@ -2,7 +2,7 @@
 
 Stages: static guard → compile pool (parallel, no device) → device stage (one exclusive
 lease per device) → verdict. This process never imports torch; whatever runs foreign
-code is a child under discipline (``process.py``).
+code is a confined fork of the zygote (``zygote.py``, ``confine/``).
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import anyio
+import anyio.abc
+import anyio.to_thread
 import msgspec
 
 from events.outcomes import Outcome
-from gpu_sandbox.compile_stage import CompilePool
-from gpu_sandbox.device_stage import (
-    Concluded,
-    VerifierDied,
-    VerifierSilent,
-    pair_of_children,
-)
-from gpu_sandbox.devices import Device, DeviceFacts, device_named
+from gpu_sandbox.builds import BuildFiles
+from gpu_sandbox.compile_stage import Candidate, CompilePool
+from gpu_sandbox.confine import Survey
+from gpu_sandbox.cores import split_cores
+from gpu_sandbox.devices import Device, DeviceFacts, device_named, devices_named
 from gpu_sandbox.guard import inspect_candidate
+from gpu_sandbox.jobs import Job, Measured, TaskBroken
 from gpu_sandbox.leases import Leases
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.messages import Job, Measured, TaskBroken
 from gpu_sandbox.port import (
     Baseline,
     BaselineRequest,
     DeviceLoad,
     EvaluationRequest,
+    PoolUsage,
     PrerequisiteMissing,
     SandboxFault,
     TaskUnusable,
@@ -43,27 +43,23 @@ from gpu_sandbox.port import (
 )
 from gpu_sandbox.prerequisites import hub_environment
 from gpu_sandbox.protocols import Protocol, protocol_named
-from gpu_sandbox.verdicts import outcome_of, run_log_of
-from gpu_sandbox.workdir import RunDirectory, remove_stale, run_directory
-
-__all__ = ["ISOLATION", "LocalSandbox", "default_cache"]
-
-ISOLATION = (
-    "process-group",
-    "rlimits",
-    "scrubbed-env",
-    "private-tmp",
-    "closed-descriptors",
-    "capped-output",
-    "missing:uid",
-    "missing:namespaces",
-    "missing:landlock",
-    "missing:seccomp",
-    "missing:cgroup",
+from gpu_sandbox.station import Concluded, Station, VerifierDied, VerifierSilent
+from gpu_sandbox.verdicts import (
+    beats,
+    cleaned,
+    looks_of,
+    outcome_of,
+    run_log_of,
+    seconds_of,
+    worst_of,
 )
-"""What holds in this version, and what does not; stamped into every verdict."""
+from gpu_sandbox.workdir import RunDirectory, remove_stale, run_directory
+from gpu_sandbox.zygote import Zygote
+
+__all__ = ["LocalSandbox", "default_cache"]
 
 _CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
+_ANOTHER_SEED = 0x5DEECE66D
 
 
 def default_cache() -> Path:
@@ -72,20 +68,33 @@ def default_cache() -> Path:
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A device stage's end: how long it waited for the lease, how long it held it."""
+    """A device stage's end: where, what each look found, how long it waited for the lease,
+    how long it held it."""
 
-    concluded: Concluded
+    device: Device
+    concluded: list[Concluded]
     queue_s: float
     lease_s: float
+
+
+class _Open(msgspec.Struct, frozen=True):
+    """What exists between entering and leaving."""
+
+    since: float
+    run: RunDirectory
+    zygote: Zygote
+    group: anyio.abc.TaskGroup
+    stations: dict[str, Station]
+    pools: dict[bool, CompilePool]
 
 
 class LocalSandbox:
     """Implements ``gpu_sandbox.port.Evaluator``; safe for concurrent calls of one loop.
 
-    ``devices`` are the names that may be used. ``cache`` keeps finished builds and
-    device facts (content-addressed; shared between processes). ``compile_jobs`` bounds
-    the candidates that are compiled at the same time. As a context manager it sweeps up
-    what killed engines left behind; evaluations clean up after themselves regardless.
+    An asynchronous context manager: its processes live between entering and leaving, and
+    are started when they are first needed. ``devices`` are the names that may be used.
+    ``cache`` keeps finished builds and device facts (content-addressed; shared between
+    processes). ``compile_jobs`` bounds the candidates that are compiled at the same time.
     """
 
     def __init__(
@@ -99,14 +108,20 @@ class LocalSandbox:
         self._devices = devices
         self._limits = limits or Limits()
         self._cache = cache or default_cache()
-        self._runs = Path(tempfile.gettempdir()) / f"gpu-sandbox-runs-{os.getuid()}"
+        self._compile_jobs = compile_jobs
         self._leases = Leases()
-        self._facts = DeviceFacts(self._cache / "facts", self._runs, self._limits)
-        jobs = compile_jobs or max(1, len(os.sched_getaffinity(0)) - 1)
-        self._compilers = CompilePool(self._cache / "builds", self._limits, jobs)
+        self._facts = DeviceFacts(self._cache / "facts", self._limits)
+        self._stack = AsyncExitStack()
+        self._opened: _Open | None = None
 
     async def __aenter__(self) -> LocalSandbox:
-        await anyio.to_thread.run_sync(remove_stale, self._runs)
+        """Also sweeps up what killed engines left behind."""
+        runs = Path(tempfile.gettempdir()) / f"gpu-sandbox-runs-{os.getuid()}"
+        await anyio.to_thread.run_sync(remove_stale, runs)
+        run = await self._stack.enter_async_context(run_directory(runs))
+        group = await self._stack.enter_async_context(anyio.create_task_group())
+        zygote = Zygote(group, run, self._limits)
+        self._opened = _Open(time.monotonic(), run, zygote, group, {}, {})
         return self
 
     async def __aexit__(
@@ -115,37 +130,40 @@ class LocalSandbox:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        return None
+        opened, self._opened = self._opened, None
+        assert opened is not None
+        for station in opened.stations.values():
+            await station.close()
+        opened.group.cancel_scope.cancel()
+        await self._stack.__aexit__(None, None, None)
 
     # --- the port
 
     def load(self) -> DeviceLoad:
+        pools = list(self._opened.pools.values()) if self._opened else []
         return DeviceLoad(
-            compiling=self._compilers.running,
+            compiling=sum(pool.running for pool in pools),
+            waiting_to_compile=sum(pool.waiting for pool in pools),
             waiting_for_device=self._leases.waiting,
             on_device=self._leases.holding,
         )
 
     async def fingerprint(self, device: str) -> dict[str, Any]:
-        facts = await self._facts.of(self._device(device))
-        return {key: value for key, value in facts.items() if key != "uuid"}
+        facts = await self._facts_of(self._pool_of(device))
+        return {key: value for key, value in facts[0].items() if key != "uuid"}
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
-        device = self._device(request.device)
-        protocol = _protocol(request.protocol)
-        facts = await self._facts.of(device)
-        extra = hub_environment(request.task_source)
-        async with run_directory(self._runs) as run:
-            task = run.write("verifier/task.py", request.task_source)
-            job = self._job("baseline", task, Path(), device, protocol, request.seed)
-            try:
-                judged = await self._judge(run, device, facts, job, None, extra)
-            except VerifierDied as died:
-                raise TaskUnusable(f"the reference's process died: {died}", died.output) from None
-            except VerifierSilent as silent:
-                raise TaskUnusable(f"the reference took too long: {silent}") from None
-        concluded = judged.concluded
-        finding = concluded.report.finding
+        devices = self._pool_of(request.device)
+        facts = await self._facts_of(devices)
+        job = self._job(request, "baseline", devices[0])
+        try:
+            judged = await self._judge(devices, facts, job, BuildFiles([], []), None)
+        except VerifierDied as died:
+            raise TaskUnusable(f"the reference's process died: {died}", died.output) from None
+        except VerifierSilent as silent:
+            raise TaskUnusable(f"the reference took too long: {silent}") from None
+        report = judged.concluded[0].report
+        finding = report.finding
         if isinstance(finding, TaskBroken):
             raise TaskUnusable(finding.reason, finding.detail)
         if not isinstance(finding, Measured):
@@ -154,126 +172,219 @@ class LocalSandbox:
             runtime_ms=finding.runtime_ms,
             spread=finding.spread,
             repetitions=finding.repetitions,
-            timings_s={**concluded.report.timings_s, "lease": judged.lease_s},
-            isolation=list(ISOLATION),
-            notes=concluded.report.notes,
+            timings_s={**report.timings_s, "lease": judged.lease_s},
+            isolation=await self._isolation(),
+            audit=finding.audit,
+            conditions=finding.conditions,
+            notes=report.notes,
         )
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
-        device = self._device(request.device)
-        protocol = _protocol(request.protocol)
+        devices = self._pool_of(request.device)
+        job = self._job(request, "evaluate", devices[0])
         began = time.monotonic()
         inspected = inspect_candidate(request.candidate_source)
         timings = {"guard": time.monotonic() - began}
+        isolation = await self._isolation()
 
-        def verdict(outcome: Outcome, **found: Any) -> Verdict:
+        def verdict(outcome: Outcome, device: Device = devices[0], **found: Any) -> Verdict:
             return Verdict(
-                outcome=outcome,
-                protocol=protocol.name,
+                outcome=cleaned(outcome),
+                protocol=request.protocol,
                 device=device.name,
-                isolation=list(ISOLATION),
+                isolation=isolation,
+                usage=self._usage(),
                 **{"timings_s": timings, "queue_s": 0.0, **found},
             )
 
         if inspected.outcome is not None:
             return verdict(inspected.outcome)
-        facts = await self._facts.of(device)
-        extra = hub_environment(request.task_source)
-        async with run_directory(self._runs) as run:
-            task = run.write("verifier/task.py", request.task_source)
-            candidate = run.write("worker/candidate.py", request.candidate_source)
-            built = await self._compilers.build(
-                run, request.candidate_source, task, candidate, device, facts, inspected, extra
-            )
+        facts = await self._facts_of(devices)
+        candidate = Candidate(
+            source=request.candidate_source,
+            task_source=request.task_source,
+            device=devices[0],
+            facts=facts[0],
+            inspected=inspected,
+            environment=job.environment,
+        )
+        built = await self._compilers(devices[0]).build(candidate)
+        try:
             timings["compile"] = built.seconds
             if built.outcome is not None:
                 return verdict(built.outcome, queue_s=built.queue_s, compile_log=built.log)
-            job = self._job("evaluate", task, candidate, device, protocol, request.seed)
+            to_beat = request.incumbent_ms or request.root_ms
             try:
-                judged = await self._judge(run, device, facts, job, built.extensions, extra)
+                judged = await self._judge(devices, facts, job, built.files, to_beat)
             except (VerifierDied, VerifierSilent) as fault:
                 raise SandboxFault(str(fault)) from None
-        concluded = judged.concluded
+        finally:
+            built.files.close()
+        concluded = worst_of(judged.concluded)
         finding = concluded.report.finding
         if isinstance(finding, TaskBroken):
             raise SandboxFault(f"the task itself failed: {finding.reason}\n{finding.detail}")
-        timings.update(concluded.report.timings_s, lease=judged.lease_s)
+        timings.update(seconds_of(judged.concluded), lease=judged.lease_s)
         return verdict(
             outcome_of(concluded, request.root_ms),
+            device=judged.device,
             queue_s=built.queue_s + judged.queue_s,
             compile_log=built.log,
             run_log=run_log_of(concluded),
-            notes=[*built.notes, *concluded.report.notes],
+            notes=[*built.notes, *concluded.report.notes, *looks_of(judged.concluded)],
         )
 
     # --- steps
 
     async def _judge(
         self,
-        run: RunDirectory,
-        device: Device,
-        facts: dict[str, Any],
+        devices: list[Device],
+        facts: list[dict[str, Any]],
         job: Job,
-        extensions: Path | None,
-        extra: dict[str, str],
+        files: BuildFiles,
+        to_beat: float | None,
     ) -> Judged:
-        """One job under the lease. Raises ``VerifierDied`` and ``VerifierSilent``.
+        """One job under the lease of one of ``devices``, and a second look by a fresh
+        process on new inputs at what would beat ``to_beat`` milliseconds.
 
-        On CUDA the children start before they queue for the device: importing torch
-        disturbs no kernel. On the CPU it would disturb whoever is being timed.
+        Raises ``VerifierDied`` and ``VerifierSilent``.
         """
-        pair_of = pair_of_children(run, device, self._limits, self._threads, extensions, extra)
-        async with AsyncExitStack() as stack:
-            pair = None
-            if device.is_cuda:
-                pair = await stack.enter_async_context(pair_of)
-                await pair.ready(self._limits.start_s)
-            waiting = time.monotonic()
-            await stack.enter_async_context(self._leases.hold(_identity(device, facts)))
+        waiting = time.monotonic()
+        by_identity = {_identity(d, f): d for d, f in zip(devices, facts, strict=True)}
+        async with self._leases.hold(*by_identity) as identity:
             leased = time.monotonic()
-            if pair is None:
-                pair = await stack.enter_async_context(pair_of)
-                await pair.ready(self._limits.start_s)
             limit_s = self._limits.device_s
             if job.mode == "baseline":  # no worker: nothing but the reference can be slow
                 limit_s = min(limit_s, 4 * self._limits.call_s)
-            concluded = await pair.conclude(job, limit_s)
+            device = by_identity[identity]
+            station = self._station(device)
+            job = msgspec.structs.replace(
+                job, device=device.inside, libraries=files.names, threads=station.threads
+            )
+            concluded = [await station.conclude(job, files.fds, limit_s)]
+            if to_beat is not None and job.protocol.second_look and beats(concluded[0], to_beat):
+                again = msgspec.structs.replace(job, seed=job.seed ^ _ANOTHER_SEED)
+                concluded.append(await station.conclude(again, files.fds, limit_s))
         ended = time.monotonic()
-        return Judged(concluded, queue_s=leased - waiting, lease_s=ended - leased)
+        return Judged(device, concluded, queue_s=leased - waiting, lease_s=ended - leased)
 
-    def _device(self, name: str) -> Device:
-        device = device_named(name)
-        if device.name not in {device_named(known).name for known in self._devices}:
-            listed = ", ".join(self._devices)
-            raise PrerequisiteMissing(f"device {name!r} is not one of this sandbox's: {listed}")
-        return device
-
-    @property
-    def _threads(self) -> int:
-        return self._limits.threads or len(os.sched_getaffinity(0))
+    def _pool_of(self, names: str) -> list[Device]:
+        """The devices of a request: one, or several that it may run on."""
+        devices = [device_named(name) for name in names.split(",")]
+        ours = [name for listed in self._devices for name in devices_named(listed)]
+        for device in devices:
+            if device.name not in ours:
+                listed = ", ".join(ours)
+                raise PrerequisiteMissing(
+                    f"device {device.name!r} is not one of this sandbox's: {listed}"
+                )
+        return devices
 
     def _job(
         self,
-        mode: str,
-        task: Path,
-        candidate: Path,
+        request: BaselineRequest | EvaluationRequest,
+        mode: Literal["baseline", "evaluate"],
         device: Device,
-        protocol: Protocol,
-        seed: int,
     ) -> Job:
         default = _CUDA_BENCH_S if device.is_cuda else _CPU_BENCH_S
+        limits = self._limits
         return Job(
-            mode="baseline" if mode == "baseline" else "evaluate",
-            task_path=str(task),
-            candidate_path=str(candidate),
+            mode=mode,
+            task_source=request.task_source,
+            candidate_source=getattr(request, "candidate_source", ""),
+            libraries=[],
             device=device.inside,
-            protocol=protocol,
-            seed=seed,
-            threads=self._threads,
-            start_s=self._limits.start_s,
-            call_s=self._limits.call_s,
-            bench_s=default if self._limits.bench_s is None else self._limits.bench_s,
+            protocol=_protocol(request.protocol),
+            seed=request.seed,
+            threads=1,
+            load_s=max(limits.call_s, limits.start_s),
+            call_s=limits.call_s,
+            bench_s=default if limits.bench_s is None else limits.bench_s,
+            environment=hub_environment(request.task_source),
         )
+
+    def _usage(self) -> PoolUsage:
+        opened = self._open
+        pools = opened.pools.values()
+        load = self.load()
+        return PoolUsage(
+            up_s=time.monotonic() - opened.since,
+            devices=len(opened.stations),
+            device_busy_s=self._leases.held_s,
+            device_queue=load.waiting_for_device,
+            compile_places=sum(pool.jobs for pool in pools),
+            compile_busy_s=sum(pool.busy_s for pool in pools),
+            compile_queue=load.waiting_to_compile,
+        )
+
+    # --- what lives as long as the sandbox
+
+    @property
+    def _open(self) -> _Open:
+        if self._opened is None:
+            raise RuntimeError("a LocalSandbox works inside 'async with' only")
+        return self._opened
+
+    async def _facts_of(self, devices: list[Device]) -> list[dict[str, Any]]:
+        """In the same order. Devices of one pool must be of one kind: a runtime means
+        nothing beside another device's."""
+        opened = self._open
+        found = [
+            await self._facts.of(device, self._cores(device)[0], opened.zygote, opened.run)
+            for device in devices
+        ]
+        if len({facts["name"] for facts in found}) > 1:
+            names = ", ".join(
+                f"{d.name} is {f['name']}" for d, f in zip(devices, found, strict=True)
+            )
+            raise PrerequisiteMissing(f"devices used together must be alike: {names}")
+        return found
+
+    async def survey(self) -> Survey:
+        """What confines candidates here, as attacks on each layer have shown."""
+        return await self._open.zygote.survey()
+
+    async def _isolation(self) -> list[str]:
+        survey = await self.survey()
+        return [*survey.layers, *(f"missing:{name}" for name in survey.missing)]
+
+    def _cores(self, device: Device) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The cores that time ``device``, and those that compile for it."""
+        available = sorted(os.sched_getaffinity(0))
+        if not device.is_cuda:
+            cores = split_cores(available, 0)
+            return cores.timing[0], cores.compiling
+        ours = [name for listed in self._devices for name in devices_named(listed)]
+        gpus = [d for d in map(device_named, ours) if d.is_cuda]
+        cores = split_cores(available, len(gpus))
+        return cores.timing[gpus.index(device)], cores.compiling
+
+    def _station(self, device: Device) -> Station:
+        opened = self._open
+        if device.name not in opened.stations:
+            opened.stations[device.name] = Station(
+                device,
+                opened.zygote,
+                opened.run,
+                opened.group,
+                self._limits,
+                self._cores(device)[0],
+            )
+        return opened.stations[device.name]
+
+    def _compilers(self, device: Device) -> CompilePool:
+        opened = self._open
+        if device.is_cuda not in opened.pools:
+            cores = self._cores(device)[1]
+            opened.pools[device.is_cuda] = CompilePool(
+                self._cache / "builds",
+                self._limits,
+                opened.zygote,
+                opened.run,
+                jobs=self._compile_jobs or len(cores),
+                cores=cores,
+            )
+        return opened.pools[device.is_cuda]
 
 
 def _identity(device: Device, facts: dict[str, Any]) -> str:

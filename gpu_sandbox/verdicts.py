@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import signal
+
+import msgspec
 
 from events.outcomes import (
     Cheated,
@@ -13,8 +16,7 @@ from events.outcomes import (
     TimedOut,
     WrongResult,
 )
-from gpu_sandbox.device_stage import Concluded
-from gpu_sandbox.messages import (
+from gpu_sandbox.jobs import (
     Agreed,
     Differs,
     Forged,
@@ -23,9 +25,11 @@ from gpu_sandbox.messages import (
     WorkerSilent,
 )
 from gpu_sandbox.port import SandboxFault
+from gpu_sandbox.station import Concluded
 
-__all__ = ["outcome_of", "run_log_of"]
+__all__ = ["beats", "cleaned", "looks_of", "outcome_of", "run_log_of", "seconds_of", "worst_of"]
 
+_MAX_REASON = 500
 _WHERE = {
     "load": "while loading",
     "import": "on import",
@@ -37,13 +41,57 @@ _WHERE = {
 }
 
 
+def beats(concluded: Concluded, to_beat_ms: float) -> bool:
+    """Whether it would be faster than ``to_beat_ms``, by what this look saw."""
+    finding = concluded.report.finding
+    return isinstance(finding, Agreed) and finding.candidate_ms < to_beat_ms
+
+
+def worst_of(looks: list[Concluded]) -> Concluded:
+    """The look that decides: one that did not agree, else the slower of the two."""
+    return max(looks, key=_slowness)
+
+
+def _slowness(concluded: Concluded) -> float:
+    finding = concluded.report.finding
+    return finding.ratio if isinstance(finding, Agreed) else math.inf
+
+
+def seconds_of(looks: list[Concluded]) -> dict[str, float]:
+    """Of each stage, all looks together."""
+    total: dict[str, float] = {}
+    for look in looks:
+        for name, seconds in look.report.timings_s.items():
+            total[name] = total.get(name, 0.0) + seconds
+    return total
+
+
+def looks_of(looks: list[Concluded]) -> list[str]:
+    """What to say of a second look."""
+    if len(looks) < 2:
+        return []
+    first, second = (look.report.finding for look in looks)
+    if isinstance(first, Agreed) and isinstance(second, Agreed):
+        return [f"judged twice: {1 / first.ratio:.2f}x, then {1 / second.ratio:.2f}x"]
+    return ["it agreed at first, and not in the second look, by a fresh process"]
+
+
+def cleaned(outcome: Outcome) -> Outcome:
+    """Its reason as one line of bounded length: a candidate may have written it."""
+    text = "".join(c if c.isprintable() else " " for c in outcome.reason[: 4 * _MAX_REASON])
+    return msgspec.structs.replace(outcome, reason=" ".join(text.split())[:_MAX_REASON])
+
+
 def outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
     """Raises ``SandboxFault`` for a finding that is about neither candidate nor task."""
     match concluded.report.finding:
         case Agreed() as agreed:
             return _correct(agreed, root_ms)
         case Differs() as differs:
-            trial = f" (trial {differs.trial})" if differs.trial is not None else ""
+            trial = ""
+            if differs.trial is not None:
+                kind = f": {differs.told}" if differs.told else ""
+                trial = f" (trial {differs.trial}{kind})"
             return WrongResult(
                 reason=differs.reason + trial,
                 trial=differs.trial,
@@ -73,6 +121,7 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
         ratio=agreed.ratio,
         ratio_low=agreed.ratio_low,
         ratio_high=agreed.ratio_high,
+        bounded_speedup=1 / agreed.bounded_ratio,
         pairs=agreed.pairs,
         candidate_ms=agreed.candidate_ms,
         baseline_ms=agreed.baseline_ms,

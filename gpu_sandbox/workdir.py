@@ -1,6 +1,6 @@
-"""Private directories of one evaluation, and the sweeping-up after a killed engine.
+"""Private directories, and the sweeping-up after a killed engine.
 
-A run directory lives as long as its evaluation. Its owner holds a ``flock`` on
+A run directory lives as long as its sandbox. Its owner holds a ``flock`` on
 ``owner.lock`` inside, so whatever can be locked belongs to a dead engine and is removed.
 """
 
@@ -10,6 +10,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-__all__ = ["RunDirectory", "remove_stale", "run_directory"]
+__all__ = ["RunDirectory", "remove", "remove_stale", "run_directory"]
 
 _LOCK = "owner.lock"
 
@@ -53,19 +54,20 @@ async def run_directory(parent: Path) -> AsyncIterator[RunDirectory]:
         yield RunDirectory(path, token)
     finally:
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(_remove, path)
+            await anyio.to_thread.run_sync(remove, path)
         os.close(lock)
 
 
-def _remove(path: Path) -> None:
-    """Also what the candidate made unreadable: it may have taken our permissions away."""
-    shutil.rmtree(path, ignore_errors=True)
+def remove(path: Path) -> None:
+    """Delete it, also what a candidate made unreadable: it may have taken our permissions away."""
+    with suppress(RecursionError):
+        shutil.rmtree(path, ignore_errors=True)
     if not path.exists():
         return
     for directory, _, _ in os.walk(path):
         with suppress(OSError):
             os.chmod(directory, 0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    subprocess.run(["rm", "-rf", "--", str(path)], check=False, capture_output=True)
 
 
 def remove_stale(parent: Path) -> int:
@@ -78,7 +80,7 @@ def remove_stale(parent: Path) -> int:
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(path)
+            remove(path)
             removed += 1
         except BlockingIOError:
             pass

@@ -39,6 +39,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     runtime_ms: float | None
     baseline_ms: float | None
     speedup: float | None
+    bounded_speedup: float | None
     isolation: list[str]
     timings_s: dict[str, float]
     protocol: str
@@ -51,7 +52,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(name="eval")
 @click.argument("task", type=click.Path(path_type=Path))
 @click.argument("candidates", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--device", help="cpu, cuda:N, or auto.")
+@click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
 @click.option("--seed", type=int, default=0, help="Seed of the inputs.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
@@ -160,6 +161,7 @@ def _row(path: Path, verdict: Verdict) -> Row:
         runtime_ms=correct.runtime_ms if correct else None,
         baseline_ms=correct.baseline_ms if correct else None,
         speedup=correct.speedup if correct else None,
+        bounded_speedup=correct.bounded_speedup if correct else None,
         isolation=verdict.isolation,
         timings_s=verdict.timings_s,
         protocol=verdict.protocol,

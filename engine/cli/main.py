@@ -19,6 +19,7 @@ _COMMANDS = {
     "run": ("engine.cli.run", "Search for a faster version of a task's module."),
     "resume": ("engine.cli.run", "Go on with a run that was interrupted, paused or finished."),
     "eval": ("engine.cli.evaluate", "Judge candidates without a search."),
+    "baseline": ("engine.cli.baseline", "Time a task's reference, eager and compiled."),
     "ls": ("engine.cli.inspect", "List the runs in a directory's logs."),
     "status": ("engine.cli.inspect", "How a run stands: attempts, best, spend."),
     "tree": ("engine.cli.inspect", "Draw the search tree."),

@@ -53,7 +53,7 @@ def _shared(command: Command) -> Command:
 @click.option("--method", help="stark or ma_only.")
 @click.option("--model", help="anthropic:MODEL or playbook:FILE, for every role.")
 @click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
-@click.option("--device", help="cpu, cuda:N, or auto.")
+@click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
 @click.option("--attempts", type=int, help="How many candidates to try (B).")
 @click.option("--workers", type=int, help="Attempts in flight (k).")

@@ -62,6 +62,8 @@ class Evaluations:
                     timings_s=baseline.timings_s,
                     isolation=baseline.isolation,
                     notes=baseline.notes,
+                    audit=baseline.audit,
+                    conditions=baseline.conditions,
                 )
             )
 
@@ -115,6 +117,7 @@ class Evaluations:
                 compile_log_sha256=blobs["compile_log"].sha256 if "compile_log" in blobs else None,
                 run_log_sha256=blobs["run_log"].sha256 if "run_log" in blobs else None,
                 notes=verdict.notes,
+                usage=verdict.usage,
             ),
             blobs.values(),
         )

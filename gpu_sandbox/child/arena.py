@@ -1,9 +1,9 @@
 """How tensors cross between verifier and worker. Only this module knows.
 
 The verifier owns one stretch of memory, the arena; both sides see tensors in it as
-(offset, shape, stride, dtype). On the CPU it is a sealed memfd, passed by descriptor:
-the worker can write it, but not shrink it under the verifier's feet. On CUDA it is one
-allocation, opened in the worker through CUDA IPC (same uid only: the driver refuses another).
+(offset, shape, stride, dtype). It is passed by descriptor: on the CPU a sealed memfd,
+which the worker can write, but not shrink under the verifier's feet; on CUDA an exported
+allocation. The verifier keeps a second, private arena of the same kind for its own side.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from typing import Any
 
 import torch
 
+from gpu_sandbox.child.device_memory import DeviceMemory
 from gpu_sandbox.messages import ArenaShared, Spot
 
-__all__ = ["ALIGN", "Arena", "extent_bytes", "place"]
+__all__ = ["ALIGN", "Arena", "Layout", "extent_bytes", "lay_out", "place"]
 
 ALIGN = 512
 _GROWTH = 1 << 20
+_PAGE = 4096
 _SEALS = 0x0001 | 0x0002 | 0x0004  # SEAL, SHRINK, GROW
 _ADD_SEALS = 1033
 
@@ -64,36 +65,68 @@ def place(tensors: list[torch.Tensor], start: int) -> tuple[list[Spot], int]:
     return spots, start
 
 
-class Arena:
-    """A stretch of shared memory as a byte tensor, and views into it."""
+class Layout:
+    """Spots of several calls: ``inputs[k]`` and ``outputs[k]`` of call ``k``."""
 
-    def __init__(self, memory: torch.Tensor, shared: ArenaShared, fd: int | None = None) -> None:
+    def __init__(self, inputs: list[list[Spot]], outputs: list[list[Spot]], end: int) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+        self.total_bytes = end
+
+
+def lay_out(inputs: list[torch.Tensor], outputs: list[torch.Tensor], calls: int) -> Layout:
+    """Room for ``calls`` calls whose inputs and outputs are like these."""
+    end = 0
+    all_inputs, all_outputs = [], []
+    for _ in range(calls):
+        spots, end = place(inputs, end)
+        all_inputs.append(spots)
+        spots, end = place(outputs, end)
+        all_outputs.append(spots)
+    return Layout(all_inputs, all_outputs, end)
+
+
+class Arena:
+    """A stretch of memory as a byte tensor, and views into it."""
+
+    def __init__(
+        self, memory: torch.Tensor, fd: int | None = None, owner: DeviceMemory | None = None
+    ) -> None:
         self._memory = memory
-        self.shared = shared
-        self.fd = fd
+        self._owner = owner
+        self._fd = fd
 
     @classmethod
     def create(cls, total_bytes: int, device: torch.device) -> Arena:
-        """The verifier's: memory of its own, to be shared by ``shared`` and ``fd``."""
+        """The verifier's: memory of its own, which ``descriptor`` shares."""
         total_bytes += _GROWTH
         if device.type == "cpu":
             fd = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(fd, total_bytes)
             fcntl.fcntl(fd, _ADD_SEALS, _SEALS)
-            shared = ArenaShared(total_bytes=total_bytes, handle={})
-            return cls(_mapped(fd, total_bytes), shared, fd)
-        memory = torch.empty(total_bytes, dtype=torch.uint8, device=device)
-        return cls(memory, ArenaShared(total_bytes=total_bytes, handle=_cuda_handle(memory)))
+            return cls(_mapped(fd, total_bytes), fd)
+        owner = DeviceMemory.create(total_bytes, device)
+        return cls(owner.tensor, owner.export(), owner)
 
     @classmethod
-    def open(cls, shared: ArenaShared, fd: int | None, device: torch.device) -> Arena:
-        """The worker's view of it."""
-        if fd is not None:
-            memory = _mapped(fd, shared.total_bytes)
+    def open(cls, shared: ArenaShared, fd: int, device: torch.device) -> Arena:
+        """The worker's view of it. Takes the descriptor over."""
+        try:
+            if device.type == "cpu":
+                return cls(_mapped(fd, shared.total_bytes))
+            owner = DeviceMemory.open(fd, shared.total_bytes, device)
+            return cls(owner.tensor, owner=owner)
+        finally:
             os.close(fd)
-        else:
-            memory = _open_cuda(shared, device)
-        return cls(memory, shared)
+
+    @property
+    def size(self) -> int:
+        return self._memory.numel()
+
+    @property
+    def descriptor(self) -> int:
+        assert self._fd is not None
+        return self._fd
 
     def view(self, spot: Spot) -> torch.Tensor:
         size = extent_bytes(spot)
@@ -102,41 +135,30 @@ class Arena:
             return flat.reshape(spot.shape)
         return flat.as_strided(spot.shape, spot.stride, flat.storage_offset())
 
-    def poison(self, spots: list[Spot], byte: int) -> None:
-        """Overwrite, so that an output that nobody wrote can't look right."""
+    def views(self, spots: list[Spot]) -> list[torch.Tensor]:
+        return [self.view(spot) for spot in spots]
+
+    def scramble(self, spots: list[Spot]) -> None:
+        """Overwrite with random bytes, so that an output that nobody wrote can't look right.
+
+        A page of them, repeated: drawing gigabytes would cost more than the candidate.
+        """
         for spot in spots:
-            self._memory[spot.offset : spot.offset + extent_bytes(spot)].fill_(byte)
+            stretch = self._memory[spot.offset : spot.offset + extent_bytes(spot)]
+            page = torch.frombuffer(bytearray(os.urandom(_PAGE)), dtype=torch.uint8)
+            page = page.to(stretch.device)
+            whole = stretch.numel() // _PAGE * _PAGE
+            stretch[:whole].view(-1, _PAGE).copy_(page.expand(whole // _PAGE, _PAGE))
+            stretch[whole:].copy_(page[: stretch.numel() - whole])
 
     def close(self) -> None:
-        if self.fd is not None:
-            os.close(self.fd)
+        """Give the memory back. No view of it may be used any more."""
+        if self._fd is not None:
+            os.close(self._fd)
+        del self._memory
+        if self._owner is not None:
+            self._owner.close()
 
 
 def _mapped(fd: int, size: int) -> torch.Tensor:
     return torch.frombuffer(mmap.mmap(fd, size), dtype=torch.uint8)
-
-
-_CUDA_FIELDS = (
-    "device",
-    "handle",
-    "storage_bytes",
-    "storage_offset",
-    "counter_handle",
-    "counter_offset",
-    "event_handle",
-    "event_sync",
-)
-
-
-def _cuda_handle(memory: torch.Tensor) -> dict[str, Any]:
-    storage: Any = memory.untyped_storage()
-    return dict(zip(_CUDA_FIELDS, storage._share_cuda_(), strict=True))
-
-
-def _open_cuda(shared: ArenaShared, device: torch.device) -> torch.Tensor:
-    torch.zeros(1, device=device)  # the context must exist before a handle is opened
-    fields = [shared.handle[name] for name in _CUDA_FIELDS]
-    fields[0] = device.index or 0
-    storage = torch.UntypedStorage._new_shared_cuda(*fields)
-    memory = torch.empty(0, dtype=torch.uint8, device=device)
-    return memory.set_(storage)

@@ -1,84 +1,110 @@
 """Timed calls, the same code on both sides: the baseline's in the verifier, the
-candidate's in the worker. CPU: monotonic clock around a batch of calls. CUDA: one pair
-of events per call, the L2 cache overwritten before each, one synchronize at the end.
+candidate's in the worker. Each call has its own inputs and its own place for outputs.
+CPU: a monotonic clock around the call. CUDA: a pair of events, the L2 cache overwritten
+before each, one synchronize at the end.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-__all__ = ["Clocked"]
+from gpu_sandbox.child.loading import seed_torch
+from gpu_sandbox.child.values import pack
+from gpu_sandbox.messages import Leaf, Ran, Time, Timed, Tree
+
+__all__ = ["Clocked", "Slot", "overlapping"]
 
 _now = time.perf_counter_ns
+_CYCLES_PER_US = 2000
+"""Of about the fastest clock: at a slower one the cover is longer, which does no harm."""
+
+
+class Slot:
+    """Arguments of one call, their tensors, and views of where its outputs belong."""
+
+    def __init__(
+        self, arguments: Any, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+    ) -> None:
+        self.arguments = arguments
+        self.inputs = inputs
+        self.outputs = outputs
 
 
 class Clocked:
-    """A model with its input sets. Keeps the last output for whoever wants to check it."""
+    """A model, and the slots that it is called on."""
 
     def __init__(self, model: Callable[..., Any], device: torch.device) -> None:
         self._model = model
         self._device = device
         self._scratch: torch.Tensor | None = None
-        self.slots: dict[int, Any] = {}
-        self.output: Any = None
+        self.slots: dict[int, Slot] = {}
 
-    def run(self, slot: int, seed: int) -> Any:
+    def run(self, slot: int, seed: int, then: int | None = None) -> Ran:
         """One forward under its own seed, so that dropout draws the same on both sides."""
-        torch.manual_seed(seed)
+        seed_torch(seed, self._device)
         with torch.no_grad():
-            self.output = self._model(*self.slots[slot])
+            output = self._model(*self.slots[slot].arguments)
+            if then is not None:
+                self._model(*self.slots[then].arguments)
+            ran = _described(_deliver(output, self.slots[slot]), self.slots[slot])
         self._synchronize()
-        return self.output
+        return ran
 
     def warm(self, calls: int, seconds: float) -> None:
         """At least so many calls, and at least so long."""
         began = _now()
         done = 0
+        slots = list(self.slots.values())
         with torch.no_grad():
             while done < calls or (_now() - began) < seconds * 1e9:
-                self._model(*self.slots[done % len(self.slots)])
+                self._model(*slots[done % len(slots)].arguments)
                 self._synchronize()
                 done += 1
 
-    def batch(self, calls: int, first_slot: int, flush_bytes: int, seed: int) -> int:
-        """Nanoseconds that ``calls`` forwards took, over the slots in turn."""
-        torch.manual_seed(seed)
-        order = [self.slots[(first_slot + i) % len(self.slots)] for i in range(calls)]
-        self.output = None
+    def time(self, asked: Time) -> Timed:
+        """As many forwards on as many slots, every output in its place by the end."""
         with torch.no_grad():
             if self._device.type == "cpu":
-                return self._batch_cpu(order)
-            return self._batch_cuda(order, flush_bytes)
+                elapsed, last = self._time_cpu(asked.calls, asked.seed)
+            else:
+                elapsed, last = self._time_cuda(asked)
+        return Timed(elapsed_ns=elapsed, last=last)
 
-    def _batch_cpu(self, order: list[Any]) -> int:
+    def _time_cpu(self, calls: int, seed: int) -> tuple[list[int], Ran]:
         model = self._model
-        output = None
-        began = _now()
-        for arguments in order:
-            output = model(*arguments)
-        elapsed = _now() - began
-        self.output = output
-        return elapsed
+        elapsed = []
+        for number in range(calls):
+            slot = self.slots[number]
+            seed_torch(seed + number, self._device)
+            began = _now()
+            output = model(*slot.arguments)
+            elapsed.append(_now() - began)
+            delivered = _deliver(output, slot)
+        return elapsed, _described(delivered, slot)
 
-    def _batch_cuda(self, order: list[Any], flush_bytes: int) -> int:
+    def _time_cuda(self, asked: Time) -> tuple[list[int], Ran]:
         model = self._model
-        output = None
         event: Any = torch.cuda.Event
+        device_sleep: Any = torch.cuda._sleep
         events = []
-        for arguments in order:
-            self._flush(flush_bytes)
+        for number in range(asked.calls):
+            slot = self.slots[number]
+            seed_torch(asked.seed + number, self._device)
+            self._flush(asked.flush_bytes)
+            device_sleep(asked.cover_us * _CYCLES_PER_US)
             start, end = event(enable_timing=True), event(enable_timing=True)
             start.record()
-            output = model(*arguments)
+            output = model(*slot.arguments)
             end.record()
             events.append((start, end))
+            delivered = _deliver(output, slot)
         torch.cuda.synchronize(self._device)
-        self.output = output
-        return int(sum(start.elapsed_time(end) for start, end in events) * 1e6)
+        elapsed = [int(start.elapsed_time(end) * 1e6) for start, end in events]
+        return elapsed, _described(delivered, slot)
 
     def _flush(self, flush_bytes: int) -> None:
         if not flush_bytes:
@@ -90,3 +116,65 @@ class Clocked:
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+
+
+class _Delivered(NamedTuple):
+    tree: Tree
+    tensors: list[torch.Tensor]
+
+
+def _deliver(output: Any, slot: Slot) -> _Delivered:
+    """Copy each output tensor that fits to its place."""
+    found: list[torch.Tensor] = []
+    tree = pack(output, found, pickling=False)
+    for tensor, place in zip(found, slot.outputs, strict=False):
+        if _fits(tensor, place):
+            place.copy_(tensor.detach())
+    return _Delivered(tree, found)
+
+
+def _fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:
+    return (
+        tensor.shape == place.shape
+        and tensor.dtype == place.dtype
+        and tensor.device.type == place.device.type
+        and tensor.layout == torch.strided
+    )
+
+
+def _described(delivered: _Delivered, slot: Slot) -> Ran:
+    places = slot.outputs
+    leaves = [
+        Leaf(
+            shape=tuple(tensor.shape),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            device=tensor.device.type,
+            written=number < len(places) and _fits(tensor, places[number]),
+            aliases_input=_shares_memory(tensor, slot.inputs),
+            overlapping=overlapping(tensor),
+        )
+        for number, tensor in enumerate(delivered.tensors)
+    ]
+    return Ran(tree=delivered.tree, leaves=leaves)
+
+
+def overlapping(tensor: torch.Tensor) -> bool:
+    """Whether elements share memory, as in an expanded tensor."""
+    if tensor.layout != torch.strided:
+        return False
+    return any(n > 1 and s == 0 for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _shares_memory(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:
+    """Whether it lies within an input's bytes (all inputs share one storage, the arena)."""
+    if tensor.numel() == 0 or tensor.layout != torch.strided:
+        return False
+    begin = tensor.data_ptr()
+    return any(t.data_ptr() <= begin < t.data_ptr() + max(_reach(t), 1) for t in inputs)
+
+
+def _reach(tensor: torch.Tensor) -> int:
+    if tensor.numel() == 0:
+        return 0
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()

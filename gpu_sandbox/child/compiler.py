@@ -8,10 +8,13 @@ as it likes: the worker will construct in earnest.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from gpu_sandbox.child import extensions
@@ -19,9 +22,9 @@ from gpu_sandbox.child.blame import one_line, own_traceback
 from gpu_sandbox.child.extensions import BuildFailed, Builds
 from gpu_sandbox.child.loading import construct, import_file
 from gpu_sandbox.child.pretend import pretend_cuda
-from gpu_sandbox.frames import Channel
+from gpu_sandbox.frames import MAX_FDS, Channel
+from gpu_sandbox.jobs import Built, Compile
 from gpu_sandbox.logs import cut_compiler_output, first_error
-from gpu_sandbox.messages import Built
 
 __all__ = ["main"]
 
@@ -29,25 +32,46 @@ _BLAMELESS = (ImportError, SyntaxError, NameError, AttributeError, TypeError, Bu
 """With a device pretended, only these are surely the candidate's own fault."""
 
 
-def main(
-    *, control: int, task: str, candidate: str, pretend: dict[str, Any] | None, late: bool
-) -> None:
+def main(*, control: int, pretend: dict[str, Any] | None) -> None:
     torch.set_num_threads(1)
+    root = Path.cwd() / "extensions"
+    root.mkdir(exist_ok=True)
+    os.environ[extensions.DIRECTORY_VARIABLE] = str(root)
     builds = extensions.install()
     if pretend is not None:
         pretend_cuda(pretend)
     with socket.socket(fileno=control) as sock:
-        channel: Channel[Built] = Channel(sock, Built)
-        source = Path(candidate).read_text(encoding="utf-8", errors="surrogatepass")
+        channel: Channel[Compile] = Channel(sock, Compile)
+        order = channel.receive()
+        path = str(_written("candidate.py", order.candidate))
         try:
-            module = import_file("candidate", candidate)
+            module = import_file("candidate", path)
         except (Exception, SystemExit) as error:
-            channel.send(_failed(error, builds, candidate, source, sure=pretend is None))
+            failed = _failed(error, builds, path, order.candidate, sure=pretend is None)
+            _send(channel, failed, root)
             return
-        channel.send(_built(builds, source))
-        if late:
-            _try_to_construct(module, task)
-            channel.send(_built(builds, source))
+        _send(channel, _built(builds, order.candidate), root)
+        if order.late:
+            _try_to_construct(module, str(_written("task.py", order.task)))
+            _send(channel, _built(builds, order.candidate), root)
+
+
+def _written(name: str, source: str) -> Path:
+    path = Path.cwd() / name
+    path.write_text(source, encoding="utf-8", errors="surrogatepass")
+    return path
+
+
+def _send(channel: Channel[Compile], built: Built, root: Path) -> None:
+    """With what was built, as open files: our directory is nobody else's."""
+    if built.failure:
+        channel.send(built)
+        return
+    paths = [p for p in (root / "manifest.json", *sorted(root.glob("*/*.so"))) if p.is_file()]
+    with ExitStack() as stack:
+        files = [stack.enter_context(open(p, "rb")) for p in paths[:MAX_FDS]]
+        names = [str(p.relative_to(root)) for p in paths[:MAX_FDS]]
+        channel.send(msgspec.structs.replace(built, files=names), *(f.fileno() for f in files))
 
 
 def _built(builds: Builds, source: str) -> Built:

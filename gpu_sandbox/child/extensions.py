@@ -1,11 +1,11 @@
-"""``load_inline`` and ``load``, caught: built once with slim headers, then found by content.
+"""``load_inline`` and ``load``, caught: built once, the quick way, then found by content.
 
 Installed in the compile child and in the worker, for speed only (both are untrusted, and
 nothing here is a wall). The compile child builds into the extensions directory and
 records each result under a digest of the call; the worker, given that directory, loads
-the finished library without ninja, compiler or lock. A call that nobody has built is
-built where it happens. Builds try the slim headers first and the real ones when that
-fails, so that a candidate can't tell the difference but by the clock.
+the finished library without compiler or lock. A call that nobody has built is built
+where it happens. Builds try the slim binding first, then the slim headers, and the real
+ones when that fails, so that a candidate can't tell the difference but by the clock.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gpu_sandbox.child.driver import BINDING, Driver
 from gpu_sandbox.logs import unexplained
+from gpu_sandbox.toolchain import HEADERS
 
-__all__ = ["DIRECTORY_VARIABLE", "SLIM_HEADERS", "BuildFailed", "Builds", "install"]
+__all__ = ["DIRECTORY_VARIABLE", "BuildFailed", "Builds", "install"]
 
 DIRECTORY_VARIABLE = "GPU_SANDBOX_EXTENSIONS"
-SLIM_HEADERS = Path(__file__).parent.parent / "headers"
 _MODULE = "torch.utils.cpp_extension"
 
 
@@ -79,14 +80,25 @@ class Builds:
     def _build(
         self, original: Callable[..., Any], arguments: dict[str, Any], directory: Path
     ) -> Any:
+        slim = [str(HEADERS)]
+        flags = _listed(arguments.get("extra_cflags"))
+        driver = Driver(flags, slim=True, slim_binding=True)
         try:
-            return _attempt(original, arguments, directory, [str(SLIM_HEADERS)])
+            return _attempt(original, arguments, directory, slim, driver)
         except BuildFailed as failure:
-            if not _real_headers_may_help(failure.output):
-                raise
-        shutil.rmtree(directory, ignore_errors=True)
-        _forget_version(arguments["name"])
-        result = _attempt(original, arguments, directory, [])
+            missing = failure
+        if driver.bound and BINDING in missing.output:
+            driver = Driver(flags, slim=True, slim_binding=False)
+            _start_over(arguments["name"], directory)
+            try:
+                return _attempt(original, arguments, directory, slim, driver)
+            except BuildFailed as failure:
+                missing = failure
+        if not _real_headers_may_help(missing.output):
+            raise missing
+        _start_over(arguments["name"], directory)
+        driver = Driver(flags, slim=False, slim_binding=False)
+        result = _attempt(original, arguments, directory, [], driver)
         self.full_header += 1
         return result
 
@@ -104,7 +116,11 @@ class Builds:
 
 
 def _attempt(
-    original: Callable[..., Any], arguments: dict[str, Any], directory: Path, first: list[str]
+    original: Callable[..., Any],
+    arguments: dict[str, Any],
+    directory: Path,
+    first: list[str],
+    driver: Driver,
 ) -> Any:
     """One build. ``first`` goes before all other include directories."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -115,12 +131,28 @@ def _attempt(
     if "use_pch" not in inspect.signature(original).parameters:
         del call["use_pch"]
     try:
-        return original(**call)
+        with _driven_by(driver):
+            return original(**call)
     except RuntimeError as error:
         if not str(error).startswith("Error building extension"):
             raise
         generated = {p.name: p.read_text(errors="replace") for p in _generated(directory)}
         raise BuildFailed(arguments["name"], str(error), generated) from None
+
+
+@contextmanager
+def _driven_by(driver: Driver) -> Iterator[None]:
+    """Torch's driver up to its last step, which is to run ninja."""
+    module: Any = sys.modules[_MODULE]
+    ninja = getattr(module, "_run_ninja_build", None)
+    if ninja is None:
+        yield
+        return
+    module._run_ninja_build = driver.replacing(ninja)
+    try:
+        yield
+    finally:
+        module._run_ninja_build = ninja
 
 
 def _real_headers_may_help(output: str) -> bool:
@@ -169,7 +201,7 @@ def _load(module: str, library: Path, arguments: dict[str, Any]) -> Any:
 
         operators: Any = torch.ops
         operators.load_library(str(library))
-        return None
+        return str(library)
     spec = importlib.util.spec_from_file_location(module, library)
     assert spec is not None
     assert spec.loader is not None
@@ -178,8 +210,9 @@ def _load(module: str, library: Path, arguments: dict[str, Any]) -> Any:
     return loaded
 
 
-def _forget_version(name: str) -> None:
-    """Torch renames an extension when it is built again with other flags."""
+def _start_over(name: str, directory: Path) -> None:
+    """Torch renames an extension when it is built again with other flags: forget the name."""
+    shutil.rmtree(directory, ignore_errors=True)
     versioner = getattr(sys.modules[_MODULE], "JIT_EXTENSION_VERSIONER", None)
     with suppress(AttributeError):
         versioner.entries.pop(name, None)  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gpu_sandbox.frames import Channel
-from gpu_sandbox.messages import Facts
+from gpu_sandbox.jobs import Facts
 
 __all__ = ["main"]
 
@@ -31,7 +31,8 @@ _BANDWIDTH_GB_S = {
 """Of the data sheets, GB = 10⁹ bytes. First name that occurs in the device's wins."""
 
 
-def main(*, control: int, device: str) -> None:
+def main(*, control: int, device: str, cores: list[int]) -> None:
+    os.sched_setaffinity(0, cores)
     with socket.socket(fileno=control) as sock:
         channel: Channel[Facts] = Channel(sock, Facts)
         try:

@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.peer import Ended, Peer
+from collections.abc import Sequence
+
+import torch
+
+from gpu_sandbox.child.compare import Expected, compare
+from gpu_sandbox.child.peer import Ended
 from gpu_sandbox.child.reference import Case
 from gpu_sandbox.child.values import same_shape
-from gpu_sandbox.messages import Differs, Leaf, Ran, Spot
+from gpu_sandbox.jobs import Differs
+from gpu_sandbox.messages import Leaf, Ran
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["check_output"]
+__all__ = ["check_shape", "check_values"]
 
 
-def check_output(
-    peer: Peer, case: Case, ran: Ran, spots: list[Spot], protocol: Protocol, trial: int | None
-) -> float:
-    """The largest absolute error of an acceptable output; raises ``Ended`` otherwise."""
+def check_shape(case: Case, ran: Ran, trial: int | None) -> None:
+    """Structure, shapes, dtypes, aliasing as claimed; raises ``Ended`` on a difference."""
     assert case.output_tree is not None
     unlike = same_shape(case.output_tree, ran.tree)
     if unlike or len(ran.leaves) != len(case.expected):
         raise Ended(Differs(reason=f"the output's structure differs: {unlike}", trial=trial))
-    for number, (leaf, spot) in enumerate(zip(ran.leaves, spots, strict=True)):
-        problem = _leaf_problem(leaf, spot, case.aliasing[number])
+    for number, (leaf, expected) in enumerate(zip(ran.leaves, case.expected, strict=True)):
+        problem = _leaf_problem(leaf, expected.native, case.aliasing[number])
+        if not problem and leaf.overlapping and not case.overlapping[number]:
+            problem = "its elements share memory, as an expanded tensor's do"
         if problem:
-            raise Ended(Differs(reason=_named(problem, number, spots), trial=trial))
+            raise Ended(Differs(reason=_named(problem, number, case.expected), trial=trial))
+
+
+def check_values(
+    expected: Sequence[Expected],
+    got: list[torch.Tensor],
+    protocol: Protocol,
+    trial: int | None,
+    told: str = "",
+) -> float:
+    """The largest absolute error of acceptable outputs; raises ``Ended`` otherwise."""
     worst = 0.0
-    for number, got in enumerate(peer.outputs(spots)):
-        difference = compare(case.expected[number], got, protocol)
+    for number, (one, tensor) in enumerate(zip(expected, got, strict=True)):
+        difference = compare(one, tensor, protocol)
         if not difference.ok:
             finding = Differs(
-                reason=_named(difference.reason, number, spots),
+                reason=_named(difference.reason, number, expected),
+                told=told,
                 trial=trial,
                 max_abs_error=difference.max_abs_error,
                 max_rel_error=difference.max_rel_error,
@@ -40,11 +56,12 @@ def check_output(
     return worst
 
 
-def _leaf_problem(leaf: Leaf, spot: Spot, may_alias: bool) -> str | None:
-    if leaf.shape != spot.shape:
-        return f"expected shape {list(spot.shape)}, got {list(leaf.shape)}"
-    if leaf.dtype != spot.dtype:
-        return f"expected dtype {spot.dtype}, got {leaf.dtype[:40]}"
+def _leaf_problem(leaf: Leaf, expected: torch.Tensor, may_alias: bool) -> str | None:
+    dtype = str(expected.dtype).removeprefix("torch.")
+    if leaf.shape != tuple(expected.shape):
+        return f"expected shape {list(expected.shape)}, got {list(leaf.shape)}"
+    if leaf.dtype != dtype:
+        return f"expected dtype {dtype}, got {leaf.dtype[:40]}"
     if not leaf.written:
         return f"it lies on {leaf.device[:40]}"
     if leaf.aliases_input and not may_alias:
@@ -52,5 +69,5 @@ def _leaf_problem(leaf: Leaf, spot: Spot, may_alias: bool) -> str | None:
     return None
 
 
-def _named(problem: str, number: int, spots: list[Spot]) -> str:
-    return problem if len(spots) == 1 else f"output {number}: {problem}"
+def _named(problem: str, number: int, outputs: Sequence[Expected]) -> str:
+    return problem if len(outputs) == 1 else f"output {number}: {problem}"

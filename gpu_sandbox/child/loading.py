@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["construct", "import_file", "settle"]
+__all__ = ["construct", "import_file", "seed_torch", "settle"]
 
 
 def import_file(name: str, path: str) -> ModuleType:
@@ -28,6 +28,14 @@ def settle(threads: int) -> None:
     torch.set_num_threads(threads)
     torch.set_default_dtype(torch.float32)
     torch.backends.cudnn.benchmark = False
+
+
+def seed_torch(seed: int, device: torch.device) -> None:
+    """``torch.manual_seed`` for the two generators that matter, in a tenth of its time: it
+    also looks for every other kind of device, and queues for those that sleep."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index or 0].manual_seed(seed)
 
 
 def construct(model_class: Any, init: Any, weight_seed: int, device: torch.device) -> Any:

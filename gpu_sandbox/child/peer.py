@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 
-from gpu_sandbox.child.arena import Arena, place
-from gpu_sandbox.child.reference import Case
-from gpu_sandbox.child.values import pack, unpack
+from gpu_sandbox.child.arena import Arena, Layout, place
+from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.values import pack
 from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent
+from gpu_sandbox.jobs import Finding, Forged, WorkerDied, WorkerFailed, WorkerSilent
 from gpu_sandbox.messages import (
+    ArenaShared,
+    Done,
     Failed,
-    Finding,
-    Forged,
     Load,
     Loaded,
+    Place,
     Reply,
     Request,
-    SetInputs,
     Spot,
-    WorkerDied,
-    WorkerFailed,
-    WorkerSilent,
 )
 
 __all__ = ["Ended", "Peer"]
 
 R = TypeVar("R")
+_CPUCLOCK_SCHED = 2
 
 
 class Ended(Exception):
@@ -42,38 +41,53 @@ class Ended(Exception):
 
 
 class Peer:
-    """One worker, and the arena that it shares with us."""
+    """One worker, and the arena that it shares with us. ``close`` gives that back."""
 
-    def __init__(self, sock: socket.socket, device: torch.device, call_s: float) -> None:
+    def __init__(self, sock: socket.socket, pid: int, device: torch.device, call_s: float) -> None:
         self._channel: Channel[Reply] = Channel(sock, Reply)
         self._device = device
         self._call_s = call_s
         self._arena: Arena | None = None
-        self._capacity = 0
-        self.wall_ns = 0
-        """Of the last ``ask``: from sending the request to having the reply."""
+        self._placed: dict[int, Place] = {}
+        self._cpu_clock = (~pid << 3) | _CPUCLOCK_SCHED
+
+    def close(self) -> None:
+        if self._arena is not None:
+            self._arena.close()
+
+    def cpu_ns(self) -> int:
+        """Processor time that its process has used, all threads together, by the kernel's
+        account: no word of its own, and what other processes take is not in it."""
+        try:
+            return time.clock_gettime_ns(self._cpu_clock)
+        except OSError:
+            return 0
+
+    # --- questions and claims
 
     def ask(self, request: Request, expected: type[R], stage: str) -> R:
-        self._send(request, stage)
-        return self._take(expected, stage, self._call_s)
+        self.send(request, stage)
+        return self.take(expected, stage)
 
-    def _send(self, request: Request, stage: str, *fds: int) -> None:
-        self._sent = time.perf_counter_ns()
+    def send(self, request: Request, stage: str, *fds: int) -> None:
+        """A reply that is there before its question is a forgery."""
+        if self._channel.pending():
+            raise Ended(Forged(reason="the worker answered before it was asked"))
         try:
             self._channel.send(request, *fds)
         except PeerGone:
             raise Ended(WorkerDied(stage=stage)) from None
 
-    def _take(self, expected: type[R], stage: str, limit_s: float) -> R:
+    def take(self, expected: type[R], stage: str, limit_s: float | None = None) -> R:
+        limit_s = limit_s or self._call_s
         try:
             reply = self._channel.receive(limit_s)
         except PeerSilent:
             raise Ended(WorkerSilent(stage=stage, limit_s=limit_s)) from None
         except PeerGone:
             raise Ended(WorkerDied(stage=stage)) from None
-        except (BadFrame, RecursionError):
+        except BadFrame:
             raise Ended(Forged(reason="the worker sent a malformed reply")) from None
-        self.wall_ns = time.perf_counter_ns() - self._sent
         if isinstance(reply, Failed):
             raise Ended(_failure(reply))
         if not isinstance(reply, expected):
@@ -82,76 +96,80 @@ class Peer:
 
     # --- the arena
 
-    def _reserve(self, total_bytes: int) -> Arena:
-        """An arena of at least that size. A new one makes all former spots invalid."""
-        if self._arena is None or total_bytes > self._capacity:
+    def reserve(self, total_bytes: int) -> Arena:
+        """An arena of at least that size. A new one makes all former places invalid."""
+        if self._arena is None or total_bytes > self._arena.size:
             if self._arena is not None:
                 self._arena.close()
-            self._arena = Arena.create(total_bytes, self._device)
-            self._capacity = total_bytes
-            fds = () if self._arena.fd is None else (self._arena.fd,)
-            self._send(self._arena.shared, "share", *fds)
-            self._take(object, "share", self._call_s)
+            self._placed.clear()
+            self._arena = arena = Arena.create(total_bytes, self._device)
+            self.send(ArenaShared(total_bytes=arena.size), "share", arena.descriptor)
+            self.take(Done, "share")
         return self._arena
 
-    def start_loading(self, source: str, init: object, weight_seed: int, threads: int) -> None:
+    def start_loading(
+        self, task: Task, source: str, class_name: str, libraries: list[str], fds: list[int]
+    ) -> None:
         """Ask it to import and construct; ``finish_loading`` waits for the answer."""
         tensors: list[torch.Tensor] = []
-        tree = pack(init, tensors, pickling=True)
+        tree = pack(task.init, tensors, pickling=True)
         spots, end = place(tensors, 0)
-        arena = self._reserve(end)
-        for tensor, spot in zip(tensors, spots, strict=True):
-            arena.view(spot).copy_(tensor)
+        arena = self.reserve(end)
+        for tensor, view in zip(tensors, arena.views(spots), strict=True):
+            view.copy_(tensor)
+        self._synchronize()
         load = Load(
-            source_path=source,
+            source=source,
+            class_name=class_name,
+            libraries=libraries,
             device=str(self._device),
-            threads=threads,
-            weight_seed=weight_seed,
+            threads=torch.get_num_threads(),
+            weight_seed=task.weight_seed,
             init=tree,
             init_spots=spots,
         )
-        self._send(load, "load")
+        self.send(load, "load", *fds)
 
     def finish_loading(self, limit_s: float) -> Loaded:
-        return self._take(Loaded, "load", limit_s)
+        return self.take(Loaded, "load", limit_s)
 
-    def put(self, cases: list[Case]) -> tuple[list[list[Spot]], list[Spot]]:
-        """Copy each case's inputs into its slot. The spots of inputs, and those of outputs.
+    def lay(self, layout: Layout, cases: Sequence[Case]) -> None:
+        """Tell the worker of the slots, where it does not know them yet."""
+        self.reserve(layout.total_bytes)
+        for number, case in enumerate(cases):
+            told = Place(
+                slot=number,
+                args=case.tree,
+                inputs=layout.inputs[number],
+                outputs=layout.outputs[number],
+            )
+            if self._placed.get(number) != told:
+                self.ask(told, Done, "share")
+                self._placed[number] = told
 
-        All cases of one call live in the arena together; the output spots are shared.
-        """
-        layout: list[list[Spot]] = []
-        end = 0
-        for case in cases:
-            spots, end = place(case.tensors, end)
-            layout.append(spots)
-        outputs, end = place([e.native for e in cases[0].expected], end)
-        arena = self._reserve(end)
-        for slot, (case, spots) in enumerate(zip(cases, layout, strict=True)):
-            for tensor, spot in zip(case.tensors, spots, strict=True):
-                arena.view(spot).copy_(tensor)
-            self._synchronize()
-            self._send(SetInputs(slot=slot, args=case.tree, spots=spots), "share")
-            self._take(object, "share", self._call_s)
-        return layout, outputs
-
-    def arguments(self, case: Case, spots: list[Spot]) -> Any:
-        """The case's arguments as the worker has them: tensors in the shared memory."""
-        views = [self._need().view(spot) for spot in spots]
-        # The tree is our own, packed on this side: what is pickled in it may be trusted.
-        return unpack(case.tree, views, unpickling=True)
-
-    def poison(self, outputs: list[Spot]) -> None:
-        self._need().poison(outputs, os.urandom(1)[0])
+    def put(self, layout: Layout, cases: Sequence[Case]) -> None:
+        """Copy the inputs of each case to its slot."""
+        arena = self._need()
+        for number, case in enumerate(cases):
+            views = arena.views(layout.inputs[number])
+            for tensor, view in zip(case.tensors, views, strict=True):
+                view.copy_(tensor)
         self._synchronize()
 
-    def outputs(self, spots: list[Spot]) -> list[torch.Tensor]:
-        """Private copies: what is compared can't be changed while it is."""
-        return [self._need().view(spot).clone() for spot in spots]
+    def scramble(self, spots: list[Spot]) -> None:
+        self._need().scramble(spots)
+        self._synchronize()
 
-    def inputs_intact(self, case: Case, spots: list[Spot]) -> bool:
-        views = [self._need().view(spot) for spot in spots]
-        return all(_same_bits(a, b) for a, b in zip(views, case.tensors, strict=True))
+    def taken(self, spots: list[Spot]) -> list[torch.Tensor]:
+        """Private copies: what is compared can't be changed while it is."""
+        copies = [view.clone() for view in self._need().views(spots)]
+        self._synchronize()
+        return copies
+
+    def intact(self, spots: list[Spot], tensors: list[torch.Tensor]) -> bool:
+        """Whether the inputs there are, bit for bit, what was put there."""
+        views = self._need().views(spots)
+        return all(_same_bits(a, b) for a, b in zip(views, tensors, strict=True))
 
     def _need(self) -> Arena:
         assert self._arena is not None
@@ -164,7 +182,7 @@ class Peer:
 
 def _failure(reply: Failed) -> WorkerFailed:
     return WorkerFailed(
-        stage=reply.stage,
+        stage=reply.stage[:100],
         kind=reply.kind[:100],
         message=reply.message[:500],
         traceback=reply.traceback[:20_000],

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 import random
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 
 from gpu_sandbox.child.blame import own_traceback
+from gpu_sandbox.child.clock import overlapping
 from gpu_sandbox.child.compare import Expected, compare, expect
-from gpu_sandbox.child.loading import construct, import_file
+from gpu_sandbox.child.loading import construct, import_file, seed_torch
 from gpu_sandbox.child.values import NotPlain, pack
 from gpu_sandbox.messages import Tree
 from gpu_sandbox.protocols import PROTOCOLS
 
-__all__ = ["Broken", "Case", "Task", "derived_seed"]
+__all__ = ["Broken", "Case", "Seeds", "Task"]
+
+Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
 _EXACT_SLOWEST_S = 1.0
 _EXACT_BYTES_CPU = 1 << 30
@@ -32,10 +37,17 @@ class Broken(Exception):
         self.detail = detail
 
 
-def derived_seed(seed: int, purpose: str, index: int = 0) -> int:
-    """Independent streams: knowing one seed says nothing of another."""
-    digest = hashlib.sha256(f"{seed}/{purpose}/{index}".encode()).digest()
-    return int.from_bytes(digest[:7])
+class Seeds:
+    """Independent streams of one job, under a secret that no worker ever sees: knowing one
+    seed (the weights' is in every worker's generator) says nothing of another. A seed that
+    could be guessed would let a candidate draw its inputs before they are given."""
+
+    def __init__(self, seed: int) -> None:
+        self._key = os.urandom(32) + seed.to_bytes(16, signed=True)
+
+    def derived(self, purpose: str, index: int = 0) -> int:
+        digest = hashlib.sha256(self._key + f"/{purpose}/{index}".encode()).digest()
+        return int.from_bytes(digest[:7])
 
 
 class Case:
@@ -51,22 +63,28 @@ class Case:
         self.output_tree: Tree | None = None
         self.expected: list[Expected] = []
         self.aliasing: list[bool] = []
+        self.overlapping: list[bool] = []
+        self.told = "random inputs"
+
+    def forget_exact(self) -> None:
+        """Keep the tolerances, not the float64 values: they are large."""
+        self.expected = [e.of_another(e.native) for e in self.expected]
 
 
 class Task:
     """A task file, loaded. Every method raises ``Broken`` for the task's own mistakes."""
 
-    def __init__(self, path: str, device: torch.device, seed: int) -> None:
+    def __init__(self, path: str, device: torch.device, seeds: Seeds) -> None:
         self._path = path
         self._device = device
-        self._seed = seed
+        self._seeds = seeds
         self._exact_model: Any = None
         self._exact_tried = False
         self.exact_used = False
         self.mutates = False
         self._probed = False
         self.forward_s = 0.0
-        self.weight_seed = derived_seed(seed, "weights")
+        self.weight_seed = seeds.derived("weights")
         self._module = self._guarded("the task file", import_file, "task", path)
         for name in ("Model", "get_inputs"):
             if not hasattr(self._module, name):
@@ -87,24 +105,29 @@ class Task:
         torch.manual_seed(self.weight_seed)
         return self._guarded("get_init_inputs()", make)
 
-    def draw(self, purpose: str, index: int = 0) -> Case:
-        """A fresh input set. Drawn on the device where that works: it is 100 × faster."""
-        seed = derived_seed(self._seed, purpose, index)
+    def draw(self, purpose: str, index: int = 0, change: Change | None = None) -> Case:
+        """A fresh input set. Drawn on the device where that works: it is 100 × faster.
+
+        ``change`` is applied to its floating point tensors.
+        """
+        seed = self._seeds.derived(purpose, index)
         inputs = self._guarded("get_inputs()", self._drawn, seed)
         arguments = self._moved(list(inputs) if isinstance(inputs, list | tuple) else [inputs])
+        if change is not None:
+            arguments = _mapped(arguments, lambda t: change(t) if t.is_floating_point() else t)
         tensors: list[torch.Tensor] = []
         tree = pack(arguments, tensors, pickling=True)
-        return Case(arguments, tree, tensors, derived_seed(self._seed, purpose + "/rng", index))
+        return Case(arguments, tree, tensors, self._seeds.derived(purpose + "/rng", index))
 
     def _drawn(self, seed: int) -> Any:
         if self._device.type != "cpu":
             try:
-                _seed_all(seed)
+                _seed_all(seed, self._device)
                 with torch.device(self._device):
                     return self._module.get_inputs()
             except Exception:  # it mixes devices: let it draw as it was written
                 pass
-        _seed_all(seed)
+        _seed_all(seed, self._device)
         return self._module.get_inputs()
 
     def solve(self, case: Case, *, exact: bool) -> None:
@@ -118,6 +141,7 @@ class Task:
         except NotPlain as error:
             raise Broken(f"the reference returns {error}") from None
         case.aliasing = [_aliases(t, case.tensors) for t in native]
+        case.overlapping = [overlapping(t) for t in native]
         native = [
             t.detach().clone() if aliasing else t.detach()
             for t, aliasing in zip(native, case.aliasing, strict=True)
@@ -160,7 +184,7 @@ class Task:
         return None
 
     def _call(self, model: Any, arguments: Any, forward_seed: int) -> Any:
-        torch.manual_seed(forward_seed)
+        seed_torch(forward_seed, self._device)
         with torch.no_grad():
             output = model(*arguments)
         if self._device.type == "cuda":
@@ -196,7 +220,7 @@ class Task:
 
     def _room(self) -> int:
         if self._device.type == "cuda":
-            return int(torch.cuda.mem_get_info(self._device)[0]) // 3
+            return int(torch.cuda.mem_get_info(self._device)[0]) // 4
         return _EXACT_BYTES_CPU
 
     def _moved(self, value: Any) -> Any:
@@ -210,8 +234,8 @@ class Task:
             raise Broken(f"{what} failed: {detail.splitlines()[-1][:300]}", detail) from None
 
 
-def _seed_all(seed: int) -> None:
-    torch.manual_seed(seed)
+def _seed_all(seed: int, device: torch.device) -> None:
+    seed_torch(seed, device)
     random.seed(seed)
     try:
         import numpy

@@ -1,120 +1,136 @@
 """The trusted side of the device stage: asks, checks, times, and has the last word.
 
-It owns the inputs, the truth and the clock. The candidate lives in another process and
-is reached through ``Peer`` only.
+It owns the inputs, the truth and the clock, lives as long as its device works, and does
+one job at a time. The candidate lives in another process and is reached through ``Peer``.
 """
 
 from __future__ import annotations
 
-import random
+import gc
+import os
 import socket
+import tempfile
 import time
+from contextlib import suppress
+from pathlib import Path
 
+import msgspec
 import torch
 
-from gpu_sandbox.child.bench import Bench, measure_alone
-from gpu_sandbox.child.judge import check_output
+from gpu_sandbox.child.audit import audit
+from gpu_sandbox.child.baseline import measure_alone
+from gpu_sandbox.child.bench import Bench
+from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.loading import settle
 from gpu_sandbox.child.peer import Ended, Peer
-from gpu_sandbox.child.reference import Broken, Case, Task, derived_seed
-from gpu_sandbox.frames import Channel
-from gpu_sandbox.messages import (
-    Differs,
+from gpu_sandbox.child.reference import Broken, Case, Seeds, Task
+from gpu_sandbox.child.trials import Trials
+from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
+from gpu_sandbox.jobs import (
     Finding,
+    Go,
     Job,
     Measured,
-    Ran,
     Ready,
     Report,
-    Run,
     Stage,
     TaskBroken,
+    ToVerifier,
 )
 
 __all__ = ["main"]
 
-_SLOW_S = 2.0
-_SLOW_TRIALS = 3
+_audits: dict[tuple[str, str], list[str]] = {}
+"""By task and protocol, of this process's life: an audit costs as much as the trials."""
 
 
-class Verifier:
+class Assignment:
     """One job. ``notes`` are facts about this verdict that its reader should know."""
 
-    def __init__(self, job: Job, engine: Channel[Job], peer: socket.socket | None) -> None:
+    def __init__(
+        self, job: Job, engine: Channel[ToVerifier], reference: Peer, fds: list[int]
+    ) -> None:
         self._job = job
         self._engine = engine
-        self._peer_socket = peer
+        self._reference = reference
+        self._fds = fds
         self._device = torch.device(job.device)
         self._timings: dict[str, float] = {}
         self._notes: list[str] = []
 
-    def report(self) -> Report:
+    def report(self, task_path: str) -> Report:
         try:
-            finding = self._baseline() if self._job.mode == "baseline" else self._evaluate()
+            finding = self._find(task_path)
         except Broken as broken:
             finding = TaskBroken(reason=broken.reason, detail=broken.detail)
         except Ended as ended:
             finding = ended.finding
         return Report(finding=finding, timings_s=self._timings, notes=self._notes)
 
-    # --- the baseline
-
-    def _baseline(self) -> Measured:
+    def _find(self, task_path: str) -> Finding:
         with _Span(self._timings, "check"):
             self._stage("reference")
-            task = Task(self._job.task_path, self._device, self._job.seed)
-            case = task.draw("trial", 0)
-            task.solve(case, exact=False)
-            _refuse_unusable(task, case)
-        with _Span(self._timings, "bench"):
-            self._stage("bench")
-            return measure_alone(task, self._job, self._device)
-
-    # --- a candidate
-
-    def _evaluate(self) -> Finding:
-        assert self._peer_socket is not None
-        job = self._job
-        peer = Peer(self._peer_socket, self._device, job.call_s)
-        with _Span(self._timings, "check"):
-            self._stage("reference")
-            task = Task(job.task_path, self._device, job.seed)
-            peer.start_loading(job.candidate_path, task.init, task.weight_seed, job.threads)
+            task = Task(task_path, self._device, Seeds(self._job.seed))
             first = task.draw("trial", 0)
-            task.solve(first, exact=job.protocol.allclose is None)
-            loaded = peer.finish_loading(max(job.call_s, job.start_s))
+            task.solve(first, exact=self._job.protocol.allclose is None)
+            if self._job.mode == "baseline":
+                _refuse_unusable(task, first)
+        self._load_reference(task)
+        if self._job.mode == "baseline":
+            return self._baseline(task, first)
+        peer_fd, *libraries = self._fds
+        with socket.socket(fileno=os.dup(peer_fd)) as sock:
+            peer = Peer(sock, self._job.worker_pid, self._device, self._job.call_s)
+            try:
+                return self._evaluate(task, first, peer, libraries)
+            finally:
+                peer.close()
+
+    def _load_reference(self, task: Task) -> None:
+        """Into its worker, which times it. What fails there is the task's fault."""
+        try:
+            self._reference.start_loading(task, self._job.task_source, "Model", [], [])
+            self._reference.finish_loading(self._job.load_s)
+        except Ended as ended:
+            raise RuntimeError(f"the reference's worker: {ended.finding}") from None
+
+    def _baseline(self, task: Task, first: Case) -> Measured:
+        with _Span(self._timings, "bench"):
+            self._stage("bench", waits=True)
+            measured = measure_alone(task, self._reference, self._job, self._device, first)
+        return msgspec.structs.replace(
+            measured, audit=self._audited(task, first), conditions=conditions(self._device)
+        )
+
+    def _audited(self, task: Task, first: Case) -> list[str]:
+        key = (self._job.task_source, self._job.protocol.name)
+        if key not in _audits:
+            with _Span(self._timings, "audit"):
+                _audits[key] = audit(task, first, self._job.protocol)
+        return _audits[key]
+
+    def _evaluate(self, task: Task, first: Case, peer: Peer, libraries: list[int]) -> Finding:
+        job = self._job
+        with _Span(self._timings, "check"):
+            bench = Bench(task, self._reference, job, self._device, first, self._notes)
+            self._stage("load")
+            peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
+            loaded = peer.finish_loading(job.load_s)
             if loaded.built_late:
                 self._notes.append(f"{loaded.built_late} extensions were built under the lease")
             self._stage("check")
-            worst = self._trials(task, peer, first)
+            worst = Trials(task, peer, job, self._notes).run(first)
+        self._notes += [f"degenerate task: {told}" for told in self._audited(task, first)]
         if job.protocol.allclose is None and not task.exact_used:
             self._notes.append("no float64 reference: compared with its own dtype")
         with _Span(self._timings, "bench"):
-            self._stage("bench")
-            return Bench(task, peer, job, self._device, worst, self._notes).run()
+            self._stage("bench", waits=True)
+            return bench.run(peer, worst, alone=lambda: self._stage("alone", waits=True))
 
-    def _trials(self, task: Task, peer: Peer, first: Case) -> float | None:
-        """Fresh inputs each time. The largest error seen; raises ``Ended`` on a difference."""
-        worst = 0.0
-        count = self._job.protocol.trials
-        if task.forward_s > _SLOW_S and self._job.protocol.allclose is None:
-            count = min(count, _SLOW_TRIALS)
-            self._notes.append(f"{count} trials: the reference takes {task.forward_s:.1f} s")
-        for trial in range(count):
-            case = first if trial == 0 else task.draw("trial", trial)
-            if trial:
-                task.solve(case, exact=self._job.protocol.allclose is None)
-            layout, outputs = peer.put([case])
-            peer.poison(outputs)
-            ran = peer.ask(Run(slot=0, seed=case.forward_seed, outputs=outputs), Ran, "run")
-            error = check_output(peer, case, ran, outputs, self._job.protocol, trial + 1)
-            if not task.mutates and not peer.inputs_intact(case, layout[0]):
-                raise Ended(Differs(reason="it changed its inputs", trial=trial + 1))
-            worst = max(worst, error)
-        return worst
-
-    def _stage(self, name: str) -> None:
-        self._engine.send(Stage(name=name))
+    def _stage(self, name: str, *, waits: bool = False) -> None:
+        self._engine.send(Stage(name=name, waits=waits))
+        if waits and not isinstance(self._engine.receive(), Go):
+            raise RuntimeError("the engine gave a job instead of leave to go on")
 
 
 def _refuse_unusable(task: Task, case: Case) -> None:
@@ -144,13 +160,56 @@ class _Span:
         self._timings[self._name] = self._timings.get(self._name, 0.0) + spent
 
 
-def main(*, control: int, peer: int | None) -> None:
-    """Torch is imported by now: say so, wait for the job (the lease), do it, report."""
-    with socket.socket(fileno=control) as sock:
-        engine: Channel[Job] = Channel(sock, Job)
+def _serve(
+    engine: Channel[ToVerifier], sock: socket.socket, pid: int, device: torch.device
+) -> None:
+    while True:
+        _prove(device)
         engine.send(Ready())
         job = engine.receive()
-        settle(job.threads)
-        random.seed(derived_seed(job.seed, "order"))
-        worker = None if peer is None else socket.socket(fileno=peer)
-        engine.send(Verifier(job, engine, worker).report())
+        if not isinstance(job, Job):
+            raise RuntimeError("leave to go on without a job")
+        reference = Peer(sock, pid, device, job.call_s)
+        try:
+            engine.send(_done(job, engine, reference))
+        finally:
+            reference.close()
+
+
+def _done(job: Job, engine: Channel[ToVerifier], reference: Peer) -> Report:
+    fds = engine.take_fds()
+    added = {k: v for k, v in job.environment.items() if os.environ.get(k) != v}
+    os.environ.update(added)
+    settle(job.threads)
+    descriptor, path = tempfile.mkstemp(prefix="task-", suffix=".py")
+    try:
+        os.close(descriptor)
+        Path(path).write_text(job.task_source, encoding="utf-8", errors="surrogatepass")
+        return Assignment(job, engine, reference, fds).report(path)
+    finally:
+        os.unlink(path)
+        for fd in fds:
+            os.close(fd)
+        for name in added:
+            del os.environ[name]
+        gc.collect()
+        if job.device != "cpu":
+            torch.cuda.empty_cache()
+
+
+def _prove(device: torch.device) -> None:
+    """A device that an earlier candidate wrecked fails here, and we die: the engine
+    starts another verifier, or finds that it can't."""
+    if device.type == "cuda":
+        probe = torch.zeros(1, device=device).add_(1).item()
+        if probe != 1:
+            raise RuntimeError("the device can't add one to nothing")
+
+
+def main(*, control: int, reference: int, pid: int, device: str, cores: list[int]) -> None:
+    """``pid`` is the process of the reference's worker."""
+    os.sched_setaffinity(0, cores)
+    with socket.socket(fileno=control) as sock, socket.socket(fileno=reference) as worker:
+        engine: Channel[ToVerifier] = Channel(sock, ToVerifier, fds=MAX_FDS)
+        with suppress(PeerGone):
+            _serve(engine, worker, pid, torch.device(device))

@@ -7,33 +7,30 @@ seed; it can crash, hang or lie, and the verifier must cope.
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import socket
-from typing import Any
+from pathlib import Path
 
 import torch
 
 from gpu_sandbox.child import extensions
 from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.blame import failed
-from gpu_sandbox.child.clock import Clocked
+from gpu_sandbox.child.clock import Clocked, Slot
 from gpu_sandbox.child.loading import construct, import_file, settle
-from gpu_sandbox.child.values import pack, unpack
-from gpu_sandbox.frames import Channel, PeerGone
+from gpu_sandbox.child.values import unpack
+from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.messages import (
     ArenaShared,
     Done,
-    Fetch,
-    Leaf,
     Load,
     Loaded,
-    Ran,
+    Place,
     Reply,
     Request,
     Run,
-    SetInputs,
-    Spot,
     Time,
-    Timed,
     Warm,
 )
 
@@ -48,9 +45,9 @@ class Worker:
         self._device = device
         self._arena: Arena | None = None
         self._clocked: Clocked | None = None
-        self._inputs: dict[int, tuple[Any, list[torch.Tensor]]] = {}
-        self._path = ""
+        self._path = str(Path.cwd() / "candidate.py")
         self._stage = "import"
+        self._reference = False
 
     def serve(self) -> None:
         while True:
@@ -67,79 +64,60 @@ class Worker:
                 self._open(request)
             case Load():
                 return self._load(request)
-            case SetInputs():
-                tensors = [self._need_arena().view(spot) for spot in request.spots]
-                arguments = unpack(request.args, tensors, unpickling=True)
-                self._inputs[request.slot] = (arguments, tensors)
-                if self._clocked is not None:
-                    self._clocked.slots[request.slot] = arguments
-            case Run():
-                output = self._need_model().run(request.slot, request.seed)
-                return self._deliver(output, request.outputs)
-            case Fetch():
-                return self._deliver(self._need_model().output, request.outputs)
+            case Place():
+                self._place(request)
+            case Run(slot=slot, seed=seed, then=then):
+                return self._need_model().run(slot, seed, then)
             case Warm():
                 self._need_model().warm(request.calls, request.seconds)
             case Time():
-                elapsed = self._need_model().batch(
-                    request.calls, request.first_slot, request.flush_bytes, request.seed
-                )
-                return Timed(elapsed_ns=elapsed)
+                return self._need_model().time(request)
         return Done()
 
     def _open(self, shared: ArenaShared) -> None:
-        fd = self._channel.take_fd() if self._device.type == "cpu" else None
-        self._inputs.clear()
+        (fd,) = self._channel.take_fds()
         if self._clocked is not None:
             self._clocked.slots.clear()
-            self._clocked.output = None
+        if self._arena is not None and self._reference:  # a candidate may still look at its inputs
+            self._arena.close()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
         self._arena = Arena.open(shared, fd, self._device)
 
     def _load(self, request: Load) -> Loaded:
-        self._path = request.source_path
+        self._reference = request.class_name == "Model"
+        self._take_libraries(request.libraries)
+        Path(self._path).write_text(request.source, encoding="utf-8", errors="surrogatepass")
         settle(request.threads)
         built = extensions.install()
-        tensors = [self._need_arena().view(s).clone() for s in request.init_spots]
+        tensors = [t.clone() for t in self._need_arena().views(request.init_spots)]
         init = unpack(request.init, tensors, unpickling=True)
-        module = import_file("candidate", request.source_path)
-        model_class = module.ModelNew
+        module = import_file("candidate", self._path)
+        model_class = getattr(module, request.class_name)
         self._stage = "construct"
         model = construct(model_class, init, request.weight_seed, self._device)
         self._stage = "run"
         self._clocked = Clocked(model, self._device)
         return Loaded(built_late=built.built)
 
-    def _deliver(self, output: Any, spots: list[Spot]) -> Ran:
-        """Copy each output tensor to its spot if it fits, and describe all of them."""
-        found: list[torch.Tensor] = []
-        tree = pack(output, found, pickling=False)
-        inputs = [t for _, tensors in self._inputs.values() for t in tensors]
-        leaves = [
-            self._leaf(t, spots[i] if i < len(spots) else None, inputs) for i, t in enumerate(found)
-        ]
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        return Ran(tree=tree, leaves=leaves)
+    def _take_libraries(self, names: list[str]) -> None:
+        """What the compile stage built, as files of our own: where ``extensions`` looks."""
+        root = Path.cwd() / "extensions"
+        root.mkdir(exist_ok=True)
+        os.environ[extensions.DIRECTORY_VARIABLE] = str(root)
+        for name, fd in zip(names, self._channel.take_fds(), strict=True):
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(fd, "rb") as built, open(path, "wb") as own:
+                built.seek(0)
+                shutil.copyfileobj(built, own, 1 << 20)
 
-    def _leaf(self, tensor: torch.Tensor, spot: Spot | None, inputs: list[torch.Tensor]) -> Leaf:
-        name = str(tensor.dtype).removeprefix("torch.")
-        fits = (
-            spot is not None
-            and tuple(tensor.shape) == spot.shape
-            and name == spot.dtype
-            and tensor.device.type == self._device.type
-            and tensor.layout == torch.strided
-        )
-        if fits and spot is not None:
-            with torch.no_grad():
-                self._need_arena().view(spot).copy_(tensor.detach())
-        return Leaf(
-            shape=tuple(tensor.shape),
-            dtype=name,
-            device=tensor.device.type,
-            written=fits,
-            aliases_input=_shares_memory(tensor, inputs),
-        )
+    def _place(self, request: Place) -> None:
+        arena = self._need_arena()
+        inputs = arena.views(request.inputs)
+        arguments = unpack(request.args, inputs, unpickling=True)
+        slot = Slot(arguments, inputs, arena.views(request.outputs))
+        self._need_model().slots[request.slot] = slot
 
     def _need_arena(self) -> Arena:
         assert self._arena is not None
@@ -150,23 +128,13 @@ class Worker:
         return self._clocked
 
 
-def _shares_memory(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:
-    """Whether it lies within an input's bytes (all inputs share one storage, the arena)."""
-    if tensor.numel() == 0 or tensor.layout != torch.strided:
-        return False
-    begin = tensor.data_ptr()
-    return any(t.data_ptr() <= begin < t.data_ptr() + max(_reach(t), 1) for t in inputs)
-
-
-def _reach(tensor: torch.Tensor) -> int:
-    if tensor.numel() == 0:
-        return 0
-    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()
-
-
 def main(*, peer: int, device: str) -> None:
+    """On CUDA the context is made first, before there is a candidate: ``Done`` says so."""
     with socket.socket(fileno=peer) as sock:
-        channel: Channel[Request] = Channel(sock, Request)
+        channel: Channel[Request] = Channel(sock, Request, fds=MAX_FDS)
+        where = torch.device(device)
         with contextlib.suppress(PeerGone):
-            Worker(channel, torch.device(device)).serve()
+            if where.type == "cuda":
+                torch.zeros(1, device=where)
+                channel.send(Done())
+            Worker(channel, where).serve()

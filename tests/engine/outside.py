@@ -121,7 +121,9 @@ class ScriptedEvaluator:
         )  # fmt: skip
 
     def load(self) -> DeviceLoad:
-        return DeviceLoad(compiling=0, waiting_for_device=0, on_device=self.busy)
+        return DeviceLoad(
+            compiling=0, waiting_to_compile=0, waiting_for_device=0, on_device=self.busy
+        )
 
     async def fingerprint(self, device: str) -> dict[str, Any]:
         return {"kind": "cpu", "name": "scripted"}

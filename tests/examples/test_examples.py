@@ -64,8 +64,8 @@ async def test_some_kernels_do_what_they_say(tmp_path: Path) -> None:
         "softmax_cpp/naive", "softmax_cpp/broken_compile", "softmax_cpp/wrong_online",
         "softmax_cpp/fixed_online", "cpp/solution",
     })  # fmt: skip
-    sandbox = LocalSandbox(("cpu",), limits=Limits(bench_s=0.2), cache=tmp_path)
-    found = await outcomes(sandbox, chosen, "cpu")
+    async with LocalSandbox(("cpu",), limits=Limits(bench_s=0.2), cache=tmp_path) as sandbox:
+        found = await outcomes(sandbox, chosen, "cpu")
     assert all(expected == real for expected, real in found.values()), found
 
 
@@ -74,6 +74,6 @@ async def test_some_kernels_do_what_they_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 async def test_all_cpu_kernels_do_what_they_say(tmp_path: Path) -> None:
     chosen = [expected for expected in expectations() if expected.language == "cpp"]
-    sandbox = LocalSandbox(("cpu",), limits=Limits(bench_s=0.2), cache=tmp_path)
-    found = await outcomes(sandbox, chosen, "cpu")
+    async with LocalSandbox(("cpu",), limits=Limits(bench_s=0.2), cache=tmp_path) as sandbox:
+        found = await outcomes(sandbox, chosen, "cpu")
     assert all(expected == real for expected, real in found.values()), found

@@ -17,6 +17,6 @@ from tests.examples.kernels import expectations, outcomes
 @pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no CUDA device")
 async def test_all_cuda_kernels_do_what_they_say(tmp_path: Path) -> None:
     chosen = [expected for expected in expectations() if expected.language != "cpp"]
-    sandbox = LocalSandbox(("cuda:0",), limits=Limits(bench_s=0.5), cache=tmp_path)
-    found = await outcomes(sandbox, chosen, "cuda:0")
+    async with LocalSandbox(("cuda:0",), limits=Limits(bench_s=0.5), cache=tmp_path) as sandbox:
+        found = await outcomes(sandbox, chosen, "cuda:0")
     assert all(expected == real for expected, real in found.values()), found

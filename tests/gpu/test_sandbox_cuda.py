@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
@@ -155,8 +155,9 @@ def make_sandbox(cuda_cache: Path) -> Callable[[Limits], LocalSandbox]:
 
 
 @pytest.fixture
-def sandbox(make_sandbox: Callable[[Limits], LocalSandbox]) -> LocalSandbox:
-    return make_sandbox(Limits(bench_s=1.0))
+async def sandbox(make_sandbox: Callable[[Limits], LocalSandbox]) -> AsyncIterator[LocalSandbox]:
+    async with make_sandbox(Limits(bench_s=1.0)) as entered:
+        yield entered
 
 
 def request(task: str, source: str, protocol: str = "strict", seed: int = 5) -> EvaluationRequest:
@@ -295,10 +296,11 @@ async def test_after_an_illegal_access_the_device_still_works(sandbox: LocalSand
 async def test_after_an_endless_kernel_the_device_still_works(
     make_sandbox: Callable[[Limits], LocalSandbox],
 ) -> None:
-    sandbox = make_sandbox(Limits(bench_s=1.0, call_s=15.0))
-    verdict = await judge(sandbox, "endless kernel", request(SMALL, inline(ENDLESS)))
-    assert isinstance(verdict.outcome, TimedOut)
-    after = await judge(sandbox, "after it", request(SMALL, candidate("return torch.relu(a+b)")))
+    async with make_sandbox(Limits(bench_s=1.0, call_s=15.0)) as sandbox:
+        verdict = await judge(sandbox, "endless kernel", request(SMALL, inline(ENDLESS)))
+        assert isinstance(verdict.outcome, TimedOut)
+        source = candidate("return torch.relu(a+b)")
+        after = await judge(sandbox, "after it", request(SMALL, source))
     assert isinstance(after.outcome, Correct)
 
 

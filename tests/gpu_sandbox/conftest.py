@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -32,8 +32,9 @@ def make_sandbox(sandbox_cache: Path) -> Callable[..., LocalSandbox]:
 
 
 @pytest.fixture
-def sandbox(make_sandbox: Callable[..., LocalSandbox]) -> LocalSandbox:
-    return make_sandbox()
+async def sandbox(make_sandbox: Callable[..., LocalSandbox]) -> AsyncIterator[LocalSandbox]:
+    async with make_sandbox() as entered:
+        yield entered
 
 
 def evaluation(task: str, source: str, **options: object) -> EvaluationRequest:
@@ -55,8 +56,12 @@ def private_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def left_behind(tmp_path: Path) -> list[Path]:
-    """Run directories that were not removed."""
-    return [p for p in tmp_path.glob("gpu-sandbox-runs-*/*") if p.is_dir()]
+    """Directories of candidates that were not removed, and of sandboxes that are over."""
+    runs = [p for p in tmp_path.glob("gpu-sandbox-runs-*/*") if p.is_dir()]
+    return [home for run in runs for home in run.iterdir() if home.name.startswith(_THEIRS)]
+
+
+_THEIRS = ("worker", "compile")
 
 
 def processes_with(mark: str) -> list[int]:

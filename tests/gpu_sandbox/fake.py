@@ -82,7 +82,12 @@ class FakeSandbox:
         )
 
     def load(self) -> DeviceLoad:
-        return DeviceLoad(compiling=0, waiting_for_device=self._waiting, on_device=self._holding)
+        return DeviceLoad(
+            compiling=0,
+            waiting_to_compile=0,
+            waiting_for_device=self._waiting,
+            on_device=self._holding,
+        )
 
     async def fingerprint(self, device: str) -> dict[str, Any]:
         self._require(device)

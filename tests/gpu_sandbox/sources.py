@@ -13,7 +13,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(256, 512), torch.randn(256, 512)]
+    return [torch.randn(64, 128), torch.randn(64, 128)]
 
 
 def get_init_inputs():

@@ -27,8 +27,8 @@ async def test_a_baseline_has_a_runtime_and_its_spread(sandbox: LocalSandbox) ->
     assert found.runtime_ms > 0
     assert found.spread >= 0
     assert found.repetitions >= 20
-    assert found.timings_s.keys() == {"check", "bench", "lease"}
-    assert "missing:namespaces" in found.isolation
+    assert found.timings_s.keys() == {"check", "bench", "audit", "lease"}
+    assert found.isolation
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ async def test_unusable_tasks_are_refused(sandbox: LocalSandbox, task: str, reas
 async def test_a_reference_that_hangs_is_unusable(
     make_sandbox: Callable[..., LocalSandbox],
 ) -> None:
-    sandbox = make_sandbox(Limits(call_s=0.2))
-    with pytest.raises(TaskUnusable, match="too long"):
-        await sandbox.baseline(baseline(forward("while True: pass")))
+    async with make_sandbox(Limits(call_s=0.2)) as sandbox:
+        with pytest.raises(TaskUnusable, match="too long"):
+            await sandbox.baseline(baseline(forward("while True: pass")))
 
 
 async def test_dropout_is_deterministic_under_its_seed(sandbox: LocalSandbox) -> None:

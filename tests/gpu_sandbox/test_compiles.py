@@ -29,17 +29,17 @@ def anyio_backend() -> str:
 async def test_an_extension_is_built_once_and_reused(
     make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
 ) -> None:
-    sandbox = make_sandbox(cache=tmp_path)
     source = inline(CPP, late=True)
-    first = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    async with make_sandbox(cache=tmp_path) as sandbox:
+        first = await sandbox.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(first.outcome, Correct), (first.outcome, first.compile_log)
-    assert first.timings_s["compile"] > 1
     assert REUSED not in first.notes
     assert not list((tmp_path / "builds").rglob("*.o"))
 
-    again = await make_sandbox(cache=tmp_path).evaluate(evaluation(ADD_RELU, source))
+    async with make_sandbox(cache=tmp_path) as another:
+        again = await another.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(again.outcome, Correct)
-    assert again.timings_s["compile"] < 0.5
+    assert again.timings_s["compile"] < min(0.5, first.timings_s["compile"])
     assert REUSED in again.notes
 
 
@@ -57,11 +57,11 @@ async def test_a_compiler_error_names_the_candidates_line(sandbox: LocalSandbox)
 async def test_what_the_slim_headers_lack_builds_with_the_real_ones(
     sandbox: LocalSandbox,
 ) -> None:
-    """``cumsum`` is in torch/types.h but not in its slim stand-in."""
+    """``globalContext`` is in torch/types.h but not in its slim stand-in."""
     cpp = """
 #include <torch/types.h>
 #include <pybind11/pybind11.h>
-static long size(long n) { return at::cumsum(at::ones({n}), 0).numel(); }
+static long size(long n) { return n + 0 * at::globalContext().deterministicAlgorithms(); }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("size", &size); }
 """
     source = candidate(
@@ -79,9 +79,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("size", &size); }
 async def test_a_compile_that_takes_too_long_is_cut_off(
     make_sandbox: Callable[..., LocalSandbox],
 ) -> None:
-    sandbox = make_sandbox(Limits(compile_s=3.0))
-    source = inline(CPP.replace("sizes differ", "too slow"))
-    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    source = "import time; time.sleep(60)\n" + inline(CPP)
+    async with make_sandbox(Limits(compile_s=3.0)) as sandbox:
+        verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(verdict.outcome, TimedOut)
     assert (verdict.outcome.stage, verdict.outcome.limit_s) == ("compile", 3.0)
 

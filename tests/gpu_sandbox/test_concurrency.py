@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -21,16 +22,18 @@ ROOT = Path(__file__).parents[2]
 
 
 async def test_cancelling_kills_and_cleans_and_frees_the_device(
-    sandbox: LocalSandbox, tmp_path: Path
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
 ) -> None:
-    with anyio.move_on_after(2.0) as scope:
-        await sandbox.evaluate(evaluation(ADD_RELU, candidate("while True: pass")))
-    assert scope.cancelled_caught
+    async with make_sandbox() as sandbox:
+        with anyio.move_on_after(2.0) as scope:
+            await sandbox.evaluate(evaluation(ADD_RELU, candidate("while True: pass")))
+        assert scope.cancelled_caught
+        assert len(processes_with(str(tmp_path))) <= 1, "the zygote alone"
+        assert left_behind(tmp_path) == []
+        with anyio.fail_after(1):
+            async with Leases().hold("cpu"):
+                pass
     assert processes_with(str(tmp_path)) == []
-    assert left_behind(tmp_path) == []
-    with anyio.fail_after(1):
-        async with Leases().hold("cpu"):
-            pass
 
 
 async def test_a_lease_is_exclusive_across_processes(tmp_path: Path) -> None:
@@ -90,4 +93,4 @@ async def test_evaluations_side_by_side_share_one_device(sandbox: LocalSandbox) 
         for seed in range(2):
             group.start_soon(one, seed)
     assert all(isinstance(verdict.outcome, Correct) for verdict in found)
-    assert max(verdict.queue_s for verdict in found) > 0.5
+    assert max(verdict.queue_s for verdict in found) > min(v.timings_s["lease"] for v in found) / 2

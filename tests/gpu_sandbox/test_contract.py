@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import anyio
 import pytest
@@ -20,15 +20,17 @@ WRONG = candidate("return a + b")
 BROKEN = "class ModelNew(:\n"
 EMPTY = "import torch\n"
 UNUSABLE = "def get_inputs():\n    return []\n"
-IDLE = DeviceLoad(compiling=0, waiting_for_device=0, on_device=0)
+IDLE = DeviceLoad(compiling=0, waiting_to_compile=0, waiting_for_device=0, on_device=0)
 
 
 @pytest.fixture(params=["fake", "local"])
-def evaluator(
+async def evaluator(
     request: pytest.FixtureRequest, make_sandbox: Callable[..., LocalSandbox]
-) -> Evaluator:
+) -> AsyncIterator[Evaluator]:
     if request.param == "local":
-        return make_sandbox()
+        async with make_sandbox() as sandbox:
+            yield sandbox
+        return
     correct = Correct(
         runtime_ms=1.0,
         speedup=2.0,
@@ -39,7 +41,7 @@ def evaluator(
         candidate_ms=1.0,
         baseline_ms=2.0,
     )
-    return FakeSandbox(
+    yield FakeSandbox(
         {
             HONEST: correct,
             WRONG: WrongResult(reason="differs", trial=1),
@@ -110,7 +112,7 @@ async def test_one_on_the_device_and_a_cancelled_one_frees_it(evaluator: Evaluat
                 await anyio.sleep(0.001)
         seen.append(evaluator.load())
         group.cancel_scope.cancel()
-    assert seen == [DeviceLoad(compiling=0, waiting_for_device=1, on_device=1)]
+    assert [(load.waiting_for_device, load.on_device) for load in seen] == [(1, 1)]
     assert evaluator.load() == IDLE
     with anyio.fail_after(30):
         await evaluator.evaluate(evaluation(ADD_RELU, WRONG))

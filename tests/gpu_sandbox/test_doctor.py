@@ -24,6 +24,8 @@ async def test_the_doctor_evaluates_on_each_device_and_says_what_is_missing(
     assert checks["torch"].detail[0].isdigit()
     assert not checks["device cuda:63"].ok
     assert checks["device cuda:63"].fix
-    assert {"landlock", "seccomp", "cgroups", "user and mount namespaces"} <= checks.keys()
+    layers = {name.removeprefix("isolation ") for name in checks if "isolation" in name}
+    assert {"landlock", "seccomp", "cgroup", "namespaces:mount", "rlimits"} <= layers
+    assert any(name.startswith("isolation tier ") for name in checks)
     assert all("\n" not in c.detail for c in checks.values())
     assert msgspec.json.encode(list(checks.values()))

@@ -72,9 +72,23 @@ def test_which_failures_the_real_headers_may_cure() -> None:
         'c.cu(3): error: class "at::Tensor" has no member "foo"',
         'c.cu(3): error: expected a ";"',
         "undefined reference to `f()'",
+        "m.cpp:1:2: error: cannot convert ‘float’ to ‘vec’ {aka ‘__vector(8) float’}",
+        "m.cpp:1:2: error: no matching function for call to ‘max(float&, const double&)’",
+        "m.cpp:1:2: error: no matching function for call to ‘at::Tensor::accessor<float>()’",
+        "m.cpp:1:2: error: expected initializer before ‘in’\n    1 | const float* restrict in;",
+        'c.cu(3): error: no instance of overloaded function "max" matches the argument list\n'
+        "            argument types are: (float, double)",
     ):
         assert unexplained(innocent) == (frozenset(), frozenset(), False), innocent
     assert unexplained("m.cpp:1:2: error: ‘cumsum’ is not a member of ‘at’").members == {"cumsum"}
     assert unexplained('c.cu(3): error: namespace "at" has no member "cumsum"').members
-    assert unexplained("m.cpp:1:2: error: no match for ‘operator+’").anyway
+    assert unexplained("m.cpp:1:2: error: ‘torch::nn’ has not been declared").members == {"nn"}
+    for curable in (
+        "m.cpp:1:2: error: no match for ‘operator+’",
+        "m.cpp:1:2: error: no match for ‘operator+’ (operand types are ‘at::Tensor’ and ‘int’)",
+        "m.cpp:1:2: error: expected initializer before ‘f’\n    1 | TORCH_API int f();",
+        'c.cu(3): error: no operator "+" matches these operands\n'
+        "            operand types are: at::Tensor + at::Tensor",
+    ):
+        assert unexplained(curable).anyway, curable
     assert unexplained("something killed the compiler").anyway

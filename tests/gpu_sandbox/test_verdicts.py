@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from events.outcomes import (
-    Cheated,
     CompileFailed,
     Correct,
     Crashed,
@@ -57,7 +56,7 @@ async def test_a_slower_candidate_is_correct_and_slower(sandbox: LocalSandbox) -
     ("forward", "reason"),
     [
         ("return a + b", "relative L2 error"),
-        ("return torch.relu(a + b)[:-1]", "expected shape [256, 512], got [255, 512]"),
+        ("return torch.relu(a + b)[:-1]", "expected shape [64, 128], got [63, 128]"),
         ("return torch.relu(a + b).double()", "expected dtype float32, got float64"),
         ("return [torch.relu(a + b)] * 2", "structure differs"),
         ("return torch.relu(a + b) + float('nan')", "NaN"),
@@ -78,7 +77,7 @@ async def test_a_difference_is_shown_with_its_place(sandbox: LocalSandbox) -> No
     forward = "print('hello from forward')\nout = torch.relu(a + b)\nout[3, 5] = -7\nreturn out"
     verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
     assert isinstance(verdict.outcome, WrongResult)
-    assert "1 of 131072 elements" in verdict.outcome.reason
+    assert "1 of 8192 elements" in verdict.outcome.reason
     assert "at (3, 5): expected" in verdict.run_log
     assert "got -7.0" in verdict.run_log
     assert "hello from forward" in verdict.run_log
@@ -135,20 +134,37 @@ async def test_what_does_not_import_did_not_compile(sandbox: LocalSandbox) -> No
     "forward", ["while True: pass", "import time; time.sleep(1000)"], ids=["spin", "sleep"]
 )
 async def test_a_hang_is_cut_off(make_sandbox: Callable[..., LocalSandbox], forward: str) -> None:
-    sandbox = make_sandbox(Limits(call_s=0.5, bench_s=0.1))
-    outcome = await judge(sandbox, candidate(forward))
+    async with make_sandbox(Limits(call_s=0.5, bench_s=0.1)) as sandbox:
+        outcome = await judge(sandbox, candidate(forward))
     assert isinstance(outcome, TimedOut), outcome
     assert (outcome.stage, outcome.limit_s) == ("run", 0.5)
 
 
-async def test_a_clock_that_runs_slow_is_cheating(sandbox: LocalSandbox) -> None:
-    before = (
-        "import gpu_sandbox.child.clock as clock\n"
-        "now = clock._now\n"
-        "clock._now = lambda: now() // 10\n"
-    )
-    outcome = await judge(sandbox, candidate("return torch.relu(a + b)", before=before))
-    assert isinstance(outcome, Cheated)
+SLOW_CLOCK = """
+import gpu_sandbox.child.clock as clock
+now = clock._now
+clock._now = lambda: now() // 10
+"""
+SMALL_CLAIMS = """
+import gpu_sandbox.child.clock as clock
+original = clock.Clocked.time
+def time(self, *words):
+    timed = original(self, *words)
+    return clock.Timed(elapsed_ns=[n // 10 for n in timed.elapsed_ns], last=timed.last)
+clock.Clocked.time = time
+"""
+
+
+@pytest.mark.parametrize("before", [SLOW_CLOCK, SMALL_CLAIMS])
+async def test_a_claim_that_the_outer_clock_does_not_bear_out_is_no_score(
+    sandbox: LocalSandbox, before: str
+) -> None:
+    task = ADD_RELU.replace("(64, 128)", "(1024, 1024)")
+    source = candidate("return torch.relu(a + b)", before=before)
+    verdict = await sandbox.evaluate(evaluation(task, source))
+    assert isinstance(verdict.outcome, Correct)
+    assert verdict.outcome.speedup < 3
+    assert any("outer clock" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize("protocol", ["kernelbench", "paper"])

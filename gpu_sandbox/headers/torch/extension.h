@@ -1,13 +1,18 @@
 // Slim torch/extension.h: torch/types.h and the bindings, without the C++ frontend.
 //
-// The casters below are declared exactly as in torch/csrc/utils/pybind.h and defined in
+// With SLIM_BINDING, which goes with linking slim/binding.cpp, even pybind11 is left out.
+// Otherwise it is all there. The casters below are declared exactly as in torch/csrc/utils/pybind.h and defined in
 // libtorch_python, so that tensors convert as they always do.
 #pragma once
 
 #include <torch/types.h>
 
-// Kernel files seldom bind anything, and nvcc would parse pybind11 three times over.
-#ifndef __CUDACC__
+// Kernel files seldom bind anything, and nvcc would parse the bindings three times over.
+#if !defined(__CUDACC__) || defined(SLIM_BINDING) || defined(SLIM_BINDS)
+
+#ifdef SLIM_BINDING
+#include <slim/binding.h>
+#else
 
 #include <ATen/detail/FunctionTraits.h>
 #include <pybind11/pybind11.h>
@@ -88,4 +93,5 @@ auto wrap_pybind_function(Function&& function) {
 
 } // namespace torch
 
-#endif // __CUDACC__
+#endif // SLIM_BINDING
+#endif // bindings

@@ -1,12 +1,24 @@
 // Slim torch/types.h: tensors, the usual factories and functions, checks, dispatch, threads.
-// What is missing here fails to compile and is then built against the real header.
+// Other functions' headers are added for each source that names one (child/driver.py). What
+// is missing even so fails to compile and is then built against the real header.
 #pragma once
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 #include <c10/util/irange.h>
+
+// The operators need but one function, and would include all of them.
+#ifdef AT_PER_OPERATOR_HEADERS
+#include <ATen/TensorOperators.h>
+#else
+#define AT_PER_OPERATOR_HEADERS
+#include <ATen/TensorOperators.h>
+#undef AT_PER_OPERATOR_HEADERS
+#endif
 
 #include <ATen/ops/abs.h>
 #include <ATen/ops/add.h>
@@ -14,30 +26,43 @@
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/argmax.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/conv2d.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/erf.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log.h>
+#include <ATen/ops/log_softmax.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/max.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/min.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/rsqrt.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/stack.h>
@@ -76,6 +101,9 @@ using std::nullopt;
 using std::optional;
 
 using Dtype = at::ScalarType;
+using NoGradGuard = at::NoGradGuard;
+using AutoGradMode = at::AutoGradMode;
+using InferenceMode = c10::InferenceMode;
 
 constexpr auto kUInt8 = at::kByte;
 constexpr auto kInt8 = at::kChar;

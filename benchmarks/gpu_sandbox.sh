@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# The sandbox on a GPU: what holds, what it costs, what it withstands. Prints tables.
+# Usage: benchmarks/gpu_sandbox.sh [DEVICE] [AA RUNS]; PYTHON picks the interpreter, OUT the
+# folder. Set PART to some of doctor,verdicts,compile,attacks,tests to run those alone.
+set -u
+cd "$(dirname "$0")/.."
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
+python=${PYTHON:-python3}
+device=${1:-cuda:0}
+runs=${2:-100}
+out=${OUT:-runs/gpu}
+part=${PART:-doctor,verdicts,compile,attacks,tests}
+mkdir -p "$out"
+has() { case ",$part," in *",$1,"*) return 0 ;; *) return 1 ;; esac }
+
+nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv
+has doctor && "$python" -m engine.cli.main doctor --device "$device"
+has verdicts && "$python" benchmarks/sandbox_verdicts.py --device "$device" --aa "$runs" \
+  --json "$out/verdicts.json"
+has compile && "$python" benchmarks/sandbox_compile.py --cuda --kinds cuda,cu --candidates 30 \
+  --jobs 14
+has attacks && "$python" -m pytest tests/attacks -q -m gpu -p no:cacheprovider 2>&1 | tail -60
+has tests && "$python" -m pytest tests/gpu tests/gpu_sandbox/test_confine.py -q -m gpu \
+  -p no:cacheprovider 2>&1 | tail -40

@@ -1,0 +1,248 @@
+"""What compiling costs: distinct candidates through the compile stage, beside torch alone.
+
+Every candidate is new, so no build is ever found in a cache; what all builds share (the
+slim binding, a precompiled header) is made by two candidates before the clock starts. The
+peer is a fresh process that calls torch's own load_inline.
+
+    python benchmarks/sandbox_compile.py --kinds cpp,c --candidates 6 --jobs 2
+    python benchmarks/sandbox_compile.py --cuda --candidates 30 --jobs 15
+
+--cuda needs a torch built with CUDA and a toolkit, but no device: the architecture is
+given by --capability.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from gpu_sandbox.compile_stage import Candidate, Compiled, CompilePool
+from gpu_sandbox.cores import split_cores
+from gpu_sandbox.devices import device_named
+from gpu_sandbox.guard import inspect_candidate
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.prerequisites import cuda_home
+from gpu_sandbox.workdir import run_directory
+from gpu_sandbox.zygote import Zygote
+
+CPP = r"""
+#include <torch/extension.h>
+torch::Tensor step(torch::Tensor x, torch::Tensor y, double alpha) {
+  TORCH_CHECK(x.sizes() == y.sizes(), "shapes differ (NUMBER)");
+  x = x.contiguous();
+  y = y.contiguous();
+  auto out = torch::empty_like(x);
+  const float* px = x.data_ptr<float>();
+  const float* py = y.data_ptr<float>();
+  float* po = out.data_ptr<float>();
+  const int64_t n = x.numel();
+#pragma omp parallel for simd schedule(static)
+  for (int64_t i = 0; i < n; ++i) po[i] = px[i] * NUMBER.5f + (float)alpha * py[i];
+  return out;
+}
+"""
+CUDA = r"""
+#include <torch/extension.h>
+__global__ void step_kernel(const float* x, const float* y, float* out, float alpha, int64_t n) {
+  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = x[i] * NUMBER.5f + alpha * y[i];
+}
+torch::Tensor step(torch::Tensor x, torch::Tensor y, double alpha) {
+  TORCH_CHECK(x.is_cuda(), "on the GPU, please (NUMBER)");
+  auto out = torch::empty_like(x);
+  const int64_t n = x.numel();
+  step_kernel<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(),
+                                        out.data_ptr<float>(), (float)alpha, n);
+  return out;
+}
+"""
+C = r"""
+extern "C" void step(const float* x, const float* y, float* out, float alpha, long n) {
+  for (long i = 0; i < n; ++i) out[i] = x[i] * NUMBER.5f + alpha * y[i];
+}
+"""
+CU = r"""
+__global__ void step_kernel(const float* x, const float* y, float* out, float alpha, long n) {
+  const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = x[i] * NUMBER.5f + alpha * y[i];
+}
+extern "C" int step(const float* x, const float* y, float* out, float alpha, long n,
+                    cudaStream_t stream) {
+  step_kernel<<<(n + 255) / 256, 256, 0, stream>>>(x, y, out, alpha, n);
+  return cudaGetLastError();
+}
+"""
+DECLARED = "torch::Tensor step(torch::Tensor x, torch::Tensor y, double alpha);"
+FLAGS = '["-O3", "-march=native", "-fopenmp"]'
+PLAIN = "is_python_module=False, no_implicit_headers=True"
+CALLS = {
+    "cpp": f'load_inline("bench", r"""{CPP}""", functions=["step"], extra_cflags={FLAGS})',
+    "c": f'load_inline("bench", r"""{C}""", extra_cflags={FLAGS}, {PLAIN})',
+    "cuda": f'load_inline("bench", "{DECLARED}", r"""{CUDA}""", functions=["step"])',
+    "cu": f'load_inline("bench", "", r"""{CU}""", {PLAIN})',
+}
+"""Inline C++; C++ without torch, for ctypes; inline CUDA; CUDA without torch, for ctypes."""
+
+
+class Stage:
+    """The compile stage, and the zygote that forks its children."""
+
+    def __init__(self, pool: CompilePool, device: str, capability: str) -> None:
+        self.pool = pool
+        self.device = device_named(device)
+        self.facts: dict[str, Any] = {
+            "name": "bench",
+            "compute_capability": capability,
+            "memory_bytes": 1 << 36,
+            "sm_count": 132,
+            "l2_bytes": 50 << 20,
+            "shared_memory_per_block_bytes": 227 << 10,
+        }
+
+    async def build(self, source: str) -> Compiled:
+        candidate = Candidate(
+            source=source,
+            task_source="",
+            device=self.device,
+            facts=self.facts,
+            inspected=inspect_candidate(source),
+            environment={},
+        )
+        compiled = await self.pool.build(candidate)
+        compiled.files.close()
+        assert compiled.outcome is None, (compiled.outcome, compiled.log)
+        return compiled
+
+
+@asynccontextmanager
+async def opened(root: Path, jobs: int, device: str, capability: str) -> AsyncIterator[Stage]:
+    """A stage with a cache of its own, on the cores that would compile here."""
+    limits = Limits(compile_s=600.0)
+    gpus = 0 if device == "cpu" else 1
+    cores = split_cores(sorted(os.sched_getaffinity(0)), gpus).compiling
+    async with run_directory(root / "runs") as run, anyio.create_task_group() as group:
+        zygote = Zygote(group, run, limits)
+        yield Stage(
+            CompilePool(root / "builds", limits, zygote, run, jobs=jobs, cores=cores),
+            device,
+            capability,
+        )
+        group.cancel_scope.cancel()
+
+
+class Numbers:
+    """Never the same twice, so that no two candidates are equal."""
+
+    def __init__(self) -> None:
+        self._next = time.time_ns() % 10**9
+
+    def candidate(self, kind: str) -> str:
+        self._next += 1
+        return (
+            "from torch.utils.cpp_extension import load_inline\n"
+            f"EXT = {CALLS[kind].replace('NUMBER', str(self._next))}\n"
+            "class ModelNew: pass\n"
+        )
+
+
+def cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+async def measured(
+    kind: str, count: int, root: Path, jobs: int, device: str, capability: str, numbers: Numbers
+) -> list[str]:
+    async with opened(root, jobs, device, capability) as stage:
+        return await _measured(kind, count, stage, numbers)
+
+
+async def _measured(kind: str, count: int, stage: Stage, numbers: Numbers) -> list[str]:
+    for _ in range(2):
+        await stage.build(numbers.candidate(kind))
+    alone = []
+    retries = 0
+    for _ in range(min(count, 4)):
+        began = time.monotonic()
+        built = await stage.build(numbers.candidate(kind))
+        alone.append(time.monotonic() - began)
+        retries += any("full torch headers" in note for note in built.notes)
+    began = time.monotonic()
+    async with anyio.create_task_group() as group:
+        for _ in range(count):
+            group.start_soon(stage.build, numbers.candidate(kind))
+    together = time.monotonic() - began
+    hourly = 3600 * count / together
+    middle = sorted(alone)[len(alone) // 2]
+    return [f"{middle:.2f}", "-", f"{hourly:.0f}", f"{hourly / 60:.1f}", str(retries)]
+
+
+def peer(kind: str, numbers: Numbers, capability: str, count: int = 2) -> list[str]:
+    """A fresh process each and torch's own load_inline, with nothing kept."""
+    alone = []
+    began_cpu = cpu_s()
+    for _ in range(count):
+        with tempfile.TemporaryDirectory() as scratch:
+            environment = {
+                **os.environ,
+                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+                "TORCH_EXTENSIONS_DIR": scratch,
+                "TORCH_CUDA_ARCH_LIST": f"{capability}a",
+                **({"CUDA_HOME": str(cuda_home())} if cuda_home() else {}),
+            }
+            began = time.monotonic()
+            subprocess.run(
+                [sys.executable, "-c", numbers.candidate(kind)], env=environment, check=True
+            )
+            alone.append(time.monotonic() - began)
+    each = sum(alone) / count
+    cpu = (cpu_s() - began_cpu) / count
+    return [f"{each:.2f}", f"{cpu:.2f}", f"{3600 / each:.0f}", f"{60 / each:.1f}", "-"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--cuda", action="store_true", help="measure inline and plain CUDA too")
+    parser.add_argument("--kinds", help="some of cpp,c,cuda,cu")
+    parser.add_argument("--candidates", type=int, default=6)
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--capability", default="9.0")
+    parser.add_argument("--no-peer", action="store_true")
+    chosen = parser.parse_args()
+    kinds = (chosen.kinds or ("cpp,c,cuda,cu" if chosen.cuda else "cpp,c")).split(",")
+    numbers = Numbers()
+    rows = [["kind", "by", "alone s", "CPU s each", "an hour", "a minute", "full headers"]]
+    with tempfile.TemporaryDirectory() as root:
+        for kind in kinds:
+            device = "cuda:0" if kind in ("cuda", "cu") else "cpu"
+            found = anyio.run(
+                measured,
+                kind,
+                chosen.candidates,
+                Path(root),
+                chosen.jobs,
+                device,
+                chosen.capability,
+                numbers,
+            )
+            rows.append([kind, f"stage, {chosen.jobs} at a time", *found])
+            if not chosen.no_peer:
+                rows.append([kind, "load_inline", *peer(kind, numbers, chosen.capability)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)))
+
+
+if __name__ == "__main__":
+    main()

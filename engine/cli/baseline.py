@@ -1,0 +1,147 @@
+"""``engine baseline``: what a task's reference does, eager and compiled."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+import msgspec
+
+from engine.cli.draw import ms, printable
+from engine.cli.exits import Exit, Failure
+from engine.cli.inspect import emit
+from engine.cli.run import read_task
+from engine.cli.settings import SettingsError, resolve
+from engine.config import Config
+from gpu_sandbox.baselines import KINDS, Compared, Kind, compare_baselines
+from gpu_sandbox.port import BaselineRequest, PrerequisiteMissing, SandboxFault, TaskUnusable
+
+__all__ = ["baseline"]
+
+_COMPILE_TIMEOUT_S = 900.0
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``engine baseline --json`` prints for each baseline."""
+
+    baseline: str
+    runtime_ms: float | None
+    speedup: float | None
+    outcome: str
+    reason: str
+    device: str
+    protocol: str
+    conditions: dict[str, Any]
+    notes: list[str]
+    cached: bool
+
+
+@click.command()
+@click.argument("task", type=click.Path(path_type=Path))
+@click.option("--kinds", default=",".join(KINDS), show_default=True,
+              help="Which baselines, with commas between.")  # fmt: skip
+@click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
+@click.option("--protocol", help="strict, kernelbench or paper.")
+@click.option("--seed", type=int, default=0, help="Seed of the inputs.")
+@click.option("--fresh", is_flag=True, help="Measure again, also what is cached.")
+@click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
+              envvar="ENGINE_BACKEND", help="Which event loop to run on.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a baseline.")
+def baseline(
+    task: Path, kinds: str, device: str | None, protocol: str | None, seed: int, fresh: bool,
+    backend: str, as_json: bool,
+) -> int:  # fmt: skip
+    """Time the reference in TASK: eager, torch.compile, torch.compile with max-autotune.
+
+    Compiled baselines are checked against eager and timed in pairs with it, like
+    candidates. What was measured is kept for this task, device and versions.
+    """
+    try:
+        config = resolve(
+            preset=None, file=None, environment=os.environ, assignments=[],
+            flags={"sandbox.device": device, "sandbox.protocol": protocol},
+        )  # fmt: skip
+    except SettingsError as error:
+        raise Failure(str(error)) from error
+    source, chosen = read_task(task), _kinds(kinds)
+
+    async def work() -> None:
+        await _measure(config, task, source, chosen, seed, fresh, as_json)
+
+    anyio.run(work, backend=backend)
+    return Exit.DONE
+
+
+def _kinds(listed: str) -> tuple[Kind, ...]:
+    names = [name.strip() for name in listed.split(",") if name.strip()]
+    unknown = [name for name in names if name not in KINDS]
+    if unknown or not names:
+        told = ", ".join(unknown) or "none"
+        raise Failure(f"no baseline named {told}; there are {', '.join(KINDS)}")
+    return tuple(kind for kind in KINDS if kind in names)
+
+
+async def _measure(
+    config: Config, task: Path, source: str, kinds: tuple[Kind, ...], seed: int, fresh: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    from engine.cli.session import open_sandbox, resolve_device
+    from gpu_sandbox.sandbox import default_cache
+
+    patient = max(config.sandbox.run_timeout_s, _COMPILE_TIMEOUT_S)
+    config = msgspec.structs.replace(
+        config, sandbox=msgspec.structs.replace(config.sandbox, run_timeout_s=patient)
+    )
+    async with AsyncExitStack() as stack:
+        sandbox = await open_sandbox(stack, config)
+        config, _ = await resolve_device(sandbox, config)
+        device, protocol = config.sandbox.device, config.sandbox.protocol
+        request = BaselineRequest(
+            task_name=task.name, task_source=source, device=device, protocol=protocol, seed=seed
+        )
+        cache = default_cache() / "baselines"
+        try:
+            found = await compare_baselines(sandbox, request, kinds, cache, fresh=fresh)
+        except PrerequisiteMissing as missing:
+            raise Failure(str(missing), Exit.MISSING) from missing
+        except TaskUnusable as unusable:
+            detail = f"\n{unusable.detail}" if unusable.detail else ""
+            raise Failure(f"{task}: {unusable.reason}{detail}") from unusable
+        except SandboxFault as fault:
+            raise Failure(f"the sandbox failed: {fault}", Exit.INTERNAL) from fault
+    for one in found:
+        _print(_row(one, device, protocol), as_json)
+
+
+def _row(one: Compared, device: str, protocol: str) -> Row:
+    outcome = one.outcome
+    return Row(
+        baseline=one.kind,
+        runtime_ms=one.runtime_ms,
+        speedup=one.speedup,
+        outcome="correct" if outcome is None else str(outcome.__struct_config__.tag),
+        reason="" if outcome is None else outcome.reason,
+        device=device,
+        protocol=protocol,
+        conditions=one.conditions,
+        notes=one.notes,
+        cached=one.cached,
+    )
+
+
+def _print(row: Row, as_json: bool) -> None:
+    if as_json:
+        emit(row)
+        return
+    line = f"{row.baseline:<13}"
+    if row.runtime_ms is not None and row.speedup is not None:
+        line += f"{ms(row.runtime_ms):>11}  {row.speedup:5.2f}× eager"
+    else:
+        line += f"{row.outcome.replace('_', ' ')}: {printable(row.reason)}"
+    click.echo(line + ("  (measured before)" if row.cached else ""))
+    for note in row.notes:
+        click.echo(f"  note: {printable(note)}", err=True)

@@ -1,0 +1,96 @@
+"""The reference in a worker of its own: warm, released like the candidate, timed alone."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import torch
+
+from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.releases import Released, Releases, Settings
+from gpu_sandbox.jobs import Job, Measured
+from gpu_sandbox.messages import Done, Warm
+from gpu_sandbox.paired import quantile
+from gpu_sandbox.protocols import Protocol
+
+__all__ = ["Baseline", "measure_alone", "warm"]
+
+_SLOW_S = 0.5
+
+
+class Baseline:
+    """``releases`` are as long as both sides' are to be."""
+
+    def __init__(
+        self, task: Task, reference: Peer, job: Job, device: torch.device, first: Case
+    ) -> None:
+        self.slow = task.forward_s > _SLOW_S
+        self.settings = _settings(job, device)
+        self._peer = reference
+        self._seed = job.seed
+        self.releases = Releases(task, first, device, calls=1)
+        self.releases.draw("alone", 0)
+        if self.slow:
+            return
+        once_s = self._release().wall_ns / 1e9
+        reference.ask(warm(job.protocol, once_s), Done, "warm-up")
+        began = time.perf_counter()
+        self.releases.draw("alone", 1)
+        draw_s = time.perf_counter() - began
+        once_ns = min(self._release().claim_ns for _ in range(3))
+        calls = self.releases.long_enough(once_ns, draw_s, job.bench_s)
+        if calls > 1:
+            self.releases = Releases(task, first, device, calls)
+            self.releases.draw("alone", 0)
+            self._release()
+
+    def alone_ns(self, releases: int, purpose: str) -> list[float]:
+        """Claims of so many releases, each on inputs of its own: as cold as in the pairs."""
+        seen = []
+        for number in range(releases):
+            self.releases.draw(purpose, number)
+            seen.append(float(self._release().claim_ns))
+        return seen
+
+    def _release(self) -> Released:
+        return self.releases.release(self._peer, self.settings, self._seed)
+
+
+def measure_alone(
+    task: Task, reference: Peer, job: Job, device: torch.device, first: Case
+) -> Measured:
+    """The baseline by itself, through the same code as its half of the pairs."""
+    baseline = Baseline(task, reference, job, device, first)
+    protocol = job.protocol
+    deadline = time.monotonic() + job.bench_s
+    samples: list[float] = []
+    while len(samples) < max(protocol.min_pairs, 50):
+        (claim_ns,) = baseline.alone_ns(1, f"baseline/{len(samples)}")
+        samples.append(claim_ns / baseline.releases.calls / 1e6)
+        if time.monotonic() > deadline:
+            break
+    middle = quantile(samples, 0.5)
+    return Measured(
+        runtime_ms=sum(samples) / len(samples) if protocol.mean else middle,
+        spread=(quantile(samples, 0.95) - quantile(samples, 0.05)) / middle,
+        repetitions=len(samples) * baseline.releases.calls,
+    )
+
+
+def warm(protocol: Protocol, once_s: float) -> Warm:
+    """Slow models are warm after the correctness trials; don't spend minutes again."""
+    if once_s > _SLOW_S:
+        return Warm(calls=1, seconds=0.0)
+    most = math.ceil(2.0 / max(once_s, 1e-6))
+    return Warm(calls=max(1, min(protocol.warmup_calls, most)), seconds=protocol.warmup_s)
+
+
+def _settings(job: Job, device: torch.device) -> Settings:
+    if device.type != "cuda":
+        return Settings()
+    flush = job.protocol.flush_bytes
+    if flush is None:
+        flush = 2 * int(torch.cuda.get_device_properties(device).L2_cache_size)
+    return Settings(flush_bytes=flush, cover_us=job.protocol.cover_us)

@@ -1,0 +1,80 @@
+"""The prebuild child: compiles our own binding and headers. Trusted; sees no candidate.
+
+It asks torch's driver for the flags, so that what it makes fits what the driver will
+have compiled, and leaves the result in the directory it was given.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torch.utils import cpp_extension
+
+from gpu_sandbox.child.recipe import Recipe
+from gpu_sandbox.toolchain import HEADERS
+
+__all__ = ["main"]
+
+
+class _Captured(Exception):
+    """Carries the flags out of torch's driver, in place of a build."""
+
+
+def main(*, directory: str, flags: list[str] | None, cores: list[int]) -> None:
+    """Make ``binding.o``, or with ``flags`` the precompiled header for them."""
+    os.sched_setaffinity(0, cores)
+    into = Path(directory)
+    if flags is None:
+        _binding(into)
+    else:
+        _header(into, flags)
+
+
+def _binding(into: Path) -> None:
+    """Against the real headers: ours come last, for ``slim/`` alone."""
+    source = HEADERS / "slim" / "binding.cpp"
+    own = f"-O2 -fvisibility=hidden -idirafter {HEADERS}"
+    _compile(f"{_cflags([])} {own} -c {source} -o {into / 'binding.o'}")
+
+
+def _header(into: Path, flags: list[str]) -> None:
+    (into / "torch").mkdir()
+    stub = into / "torch" / "extension.h"
+    stub.write_text("#include_next <torch/extension.h>\n")
+    source = into / "all.h"
+    source.write_text("#include <torch/extension.h>\n")
+    _compile(f"{_cflags(flags, HEADERS)} -DSLIM_BINDING -x c++-header {source} -o {stub}.gch")
+
+
+def _cflags(extra: list[str], *first: Path) -> str:
+    """The compiler and its flags for any extension, but for the name of one."""
+
+    def capture(build_directory: str, *_: Any, **__: Any) -> None:
+        raise _Captured(Recipe.read(Path(build_directory)))
+
+    driver: Any = cpp_extension
+    driver._run_ninja_build = capture
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            driver.load_inline(
+                "prebuilt",
+                "",
+                extra_cflags=extra,
+                extra_include_paths=list(map(str, first)),
+                build_directory=scratch,
+            )
+        except _Captured as captured:
+            recipe = captured.args[0]
+    assert recipe is not None
+    variables = recipe.link.variables
+    flags = re.sub(r"-DTORCH_EXTENSION_NAME=\S+ ", "", variables["cflags"])
+    return f"{variables['cxx']} {flags}"
+
+
+def _compile(command: str) -> None:
+    subprocess.run(command, shell=True, check=True, stdin=subprocess.DEVNULL)

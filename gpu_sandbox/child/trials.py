@@ -1,0 +1,180 @@
+"""The correctness trials: fresh inputs, some of them out of the ordinary.
+
+Every trial runs the candidate on inputs that it never saw, with outputs scrambled before
+and inputs compared after, and another call in between, so that a buffer that is used
+again shows. Random inputs come as the task draws them; structured ones are the same with
+their floating point tensors changed. Where the reference itself leaves the finite numbers
+on those, or fails, the trial says nothing and is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+
+from gpu_sandbox.child.arena import lay_out
+from gpu_sandbox.child.judge import check_shape, check_values
+from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.reference import Broken, Case, Task
+from gpu_sandbox.jobs import Differs, Job
+from gpu_sandbox.messages import Ran, Run
+from gpu_sandbox.protocols import Protocol
+
+__all__ = ["Trials", "trial_cases"]
+
+_SLOW_S = 2.0
+_LARGE_BYTES = 1 << 30
+_SLOW_TRIALS = 3
+
+
+class Trials:
+    """``run`` gives the largest error seen; raises ``Ended`` on a difference."""
+
+    def __init__(self, task: Task, peer: Peer, job: Job, notes: list[str]) -> None:
+        self._task = task
+        self._peer = peer
+        self._job = job
+        self._notes = notes
+
+    def run(self, first: Case) -> float:
+        worst = 0.0
+        cases = trial_cases(self._task, first, self._job.protocol, self._notes)
+        for number, case in enumerate(cases, 1):
+            worst = max(worst, self._trial(case, number))
+            case.forget_exact()
+        if self._job.protocol.structured and self._task.forward_s < _SLOW_S:
+            self._note_propagation()
+        return worst
+
+    def _note_propagation(self) -> None:
+        """Whether NaN and infinity come out where the reference lets them out. A fact about
+        the kernel, no failure: fast kernels often say ``max(x, 0)``, and mean it."""
+        case = self._task.draw("non-finite", 0, _non_finite)
+        try:
+            self._task.solve(case, exact=False)
+        except Broken:
+            return
+        if all(_finite(expected.native) for expected in case.expected):
+            return
+        layout = lay_out(case.tensors, [e.native for e in case.expected], 1)
+        self._peer.lay(layout, [case])
+        self._peer.put(layout, [case])
+        ran = self._peer.ask(Run(slot=0, seed=case.forward_seed), Ran, "run")
+        check_shape(case, ran, None)
+        for expected, got in zip(case.expected, self._peer.taken(layout.outputs[0]), strict=True):
+            if not _same_kind(expected.native, got):
+                self._notes.append("NaN or infinity in the input comes out unlike the reference's")
+                return
+
+    def _between(self, case: Case, number: int) -> list[Case]:
+        """Another input set like this one, if memory is not to be spared."""
+        if sum(t.numel() * t.element_size() for t in case.tensors) > _LARGE_BYTES:
+            return []
+        other = self._task.draw("between", number)
+        return [other] if _like(case, other) else []
+
+    def _trial(self, case: Case, number: int) -> float:
+        peer = self._peer
+        cases = [case, *self._between(case, number)]
+        layout = lay_out(case.tensors, [e.native for e in case.expected], len(cases))
+        peer.lay(layout, cases)
+        peer.put(layout, cases)
+        peer.scramble(layout.outputs[0])
+        run = Run(slot=0, seed=case.forward_seed, then=1 if len(cases) == 2 else None)
+        ran = peer.ask(run, Ran, "run")
+        check_shape(case, ran, number)
+        got = peer.taken(layout.outputs[0])
+        error = check_values(case.expected, got, self._job.protocol, number, case.told)
+        if not self._task.mutates and not peer.intact(layout.inputs[0], case.tensors):
+            raise Ended(Differs(reason="it changed its inputs", trial=number))
+        return error
+
+
+def _like(case: Case, other: Case) -> bool:
+    mine = [(t.shape, t.dtype) for t in case.tensors]
+    return bool(mine) and mine == [(t.shape, t.dtype) for t in other.tensors]
+
+
+def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -> Iterator[Case]:
+    """``first``, and what else a candidate has to get right, solved."""
+    exact, count = protocol.allclose is None, protocol.trials
+    slow = task.forward_s > _SLOW_S and exact
+    if slow:
+        count = min(count, _SLOW_TRIALS)
+        notes.append(f"{count} trials: the reference takes {task.forward_s:.1f} s")
+    yield first
+    for number in range(1, count):
+        case = task.draw("trial", number)
+        task.solve(case, exact=exact)
+        yield case
+    if protocol.structured and not slow:
+        yield from _structured(task, exact)
+
+
+def _structured(task: Task, exact: bool) -> Iterator[Case]:
+    for name, change in _CHANGES.items():
+        case = task.draw(name, 0, change)
+        case.told = name
+        if not any(t.is_floating_point() for t in case.tensors):
+            return
+        try:
+            task.solve(case, exact=exact)
+        except Broken:
+            continue
+        if all(_finite(expected.native) for expected in case.expected):
+            yield case
+
+
+def _same_kind(native: torch.Tensor, got: torch.Tensor) -> bool:
+    """Whether NaN, and infinities, are in the same places."""
+    if not native.is_floating_point():
+        return True
+    same_nan = torch.equal(torch.isnan(native), torch.isnan(got))
+    return same_nan and torch.equal(torch.isinf(native), torch.isinf(got))
+
+
+def _non_finite(tensor: torch.Tensor) -> torch.Tensor:
+    """Its first element NaN, its last infinite."""
+    changed = tensor.clone(memory_format=torch.contiguous_format)
+    if changed.numel():
+        changed.view(-1)[-1] = math.inf
+        changed.view(-1)[0] = math.nan
+    return changed
+
+
+def _finite(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+
+
+def _scaled(tensor: torch.Tensor) -> torch.Tensor:
+    """Large enough that what overflows does: a naive exponential, say."""
+    return tensor * 64.0
+
+
+def _heavy_tailed(tensor: torch.Tensor) -> torch.Tensor:
+    """A few elements a dozen times as large as the rest."""
+    rare = torch.rand(tensor.shape, device=tensor.device) < 0.001
+    return torch.where(rare, tensor * 12.0, tensor)
+
+
+def _offset_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Each row (of the last dimension) moved as a whole."""
+    if tensor.dim() == 0:
+        return tensor + 2.0
+    offset = torch.rand((*tensor.shape[:-1], 1), device=tensor.device) * 8.0 - 4.0
+    return tensor + offset.to(tensor.dtype)
+
+
+def _small_integers(tensor: torch.Tensor) -> torch.Tensor:
+    """Sums of these are exact: there is no rounding to hide behind."""
+    return torch.randint_like(tensor, -3, 4)
+
+
+_CHANGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "inputs times 64": _scaled,
+    "inputs with outliers": _heavy_tailed,
+    "each row offset": _offset_rows,
+    "small integers": _small_integers,
+}

@@ -1,0 +1,216 @@
+"""The zygote: one process that has imported torch and never touched a device.
+
+Every child is a fork of it, which costs milliseconds where a fresh interpreter with torch
+costs more than a second. It stays single-threaded (namespaces demand it, and a fork
+copies one thread only), runs no foreign code, and adopts and kills whatever escapes from
+the children that it forked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import tempfile
+from collections.abc import Callable, Mapping
+
+import torch
+
+from gpu_sandbox.child import compiler, facts, verifier, worker
+from gpu_sandbox.confine import Status, Survey, Ward, spawn, survey
+from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
+from gpu_sandbox.spawns import Alive, Ended, Kill, Refused, Spawn, Spawned, ToZygote
+
+__all__ = ["main"]
+
+_ROLES: Mapping[str, Callable[..., None]] = {
+    "compiler": compiler.main,
+    "facts": facts.main,
+    "verifier": verifier.main,
+    "worker": worker.main,
+}
+_PRELOADED = ("torch.utils.cpp_extension",)
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Trusted:
+    """A child of our own, as a ``Ward`` is one of the others: no walls, but surely ended."""
+
+    layers: tuple[str, ...] = ()
+    stuck = False
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.fd = os.pidfd_open(pid)
+
+    def end(self) -> Status:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        code = os.waitstatus_to_exitcode(status)
+        return Status(code=code) if code >= 0 else Status(signal=-code)
+
+
+class Zygote:
+    """Spawns on command, reports every end."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._channel: Channel[ToZygote] = Channel(sock, ToZygote, fds=MAX_FDS)
+        self._survey: Survey = survey()
+        self._living: dict[int, Ward | _Trusted] = {}
+
+    def serve(self) -> None:
+        """Until the engine closes its end; then everything that lives is ended."""
+        self._channel.send(Alive(survey=self._survey))
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        try:
+            while True:
+                by_fd = {living.fd: number for number, living in self._living.items()}
+                for fd in by_fd:
+                    poll.register(fd, select.POLLIN)
+                ready = [fd for fd, _ in poll.poll()]
+                for fd in by_fd:
+                    poll.unregister(fd)
+                for fd in ready:
+                    if fd in by_fd:
+                        self._end(by_fd[fd])
+                if self._socket.fileno() in ready:
+                    self._obey(self._channel.receive())
+        finally:
+            for number in list(self._living):
+                with contextlib.suppress(PeerGone):
+                    self._end(number)
+
+    def _obey(self, command: ToZygote) -> None:
+        match command:
+            case Spawn():
+                self._spawn(command)
+            case Kill(id=number):
+                if number in self._living:
+                    self._end(number)
+
+    def _end(self, number: int) -> None:
+        living = self._living.pop(number)
+        status = living.end()
+        if isinstance(living, _Trusted):
+            self._adopt_and_kill()
+        told = Ended(
+            id=number,
+            code=status.code,
+            signal=status.signal,
+            stuck=living.stuck,
+            out_of_memory=status.out_of_memory,
+        )
+        self._channel.send(told)
+
+    def _adopt_and_kill(self) -> None:
+        """Whoever was reparented to us has lost its own parent: a daemon, or a leftover."""
+        ours = {
+            living.pid if isinstance(living, _Trusted) else living.warden
+            for living in self._living.values()
+        }
+        while strays := [pid for pid in _children() if pid not in ours]:
+            for pid in strays:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+    def _spawn(self, order: Spawn) -> None:
+        fds = self._channel.take_fds()
+        try:
+            output, sockets = fds[0], dict(zip(order.sockets, fds[1:], strict=True))
+            main = _entry(order, sockets)
+            if order.policy is None:
+                living: Ward | _Trusted = self._fork(order, main, output, fds[1:])
+            else:
+                living = spawn(
+                    order.policy,
+                    self._survey,
+                    main,
+                    output_fd=output,
+                    keep_fds=fds[1:],
+                    environment=order.environment,
+                )
+        except Exception as error:
+            self._channel.send(Refused(id=order.id, reason=f"{type(error).__name__}: {error}"))
+            return
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self._living[order.id] = living
+        self._channel.send(Spawned(id=order.id, pid=living.pid, layers=list(living.layers)))
+
+    def _fork(
+        self, order: Spawn, main: Callable[[], None], output: int, keep: list[int]
+    ) -> _Trusted:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            return _Trusted(pid)
+        try:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+            os.setsid()
+            for number in (1, 2):
+                os.dup2(output, number)
+            _close_all_but({0, 1, 2, *keep})
+            os.environ.clear()
+            os.environ.update(order.environment)
+            os.chdir(order.directory)
+            main()
+            os._exit(0)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+
+def _entry(order: Spawn, sockets: dict[str, int]) -> Callable[[], None]:
+    def enter() -> None:
+        tempfile.tempdir = None  # ours, if somebody asked for it
+        for name in ("TMPDIR", "XDG_CACHE_HOME"):  # a private home is empty at first
+            os.makedirs(os.environ[name], exist_ok=True)
+        faulthandler.disable()  # it believes that its handlers are still there
+        faulthandler.enable()
+        _ROLES[order.role](**order.arguments, **sockets)
+
+    return enter
+
+
+def _close_all_but(kept: set[int]) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+def _children() -> list[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+def main(*, control: int) -> None:
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    for name in _PRELOADED:
+        importlib.import_module(name)
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
+    with socket.socket(fileno=control) as sock, contextlib.suppress(PeerGone):
+        Zygote(sock).serve()

@@ -1,0 +1,38 @@
+"""Confinement: run a function in a fork of this process, under every layer that holds here.
+
+Standard library, ctypes and msgspec only. Use from a process with one thread::
+
+    found = survey()                      # once; what holds here, and what doesn't and why
+    ward = spawn(policy, found, main, output_fd=out, keep_fds=(), environment={})
+    ...                                   # poll ward.fd
+    status = ward.end()                   # everything that it started is dead
+"""
+
+from __future__ import annotations
+
+from gpu_sandbox.confine.facts import Finding, Machine, Survey
+from gpu_sandbox.confine.policy import (
+    LAYERS,
+    LayerFailed,
+    Policy,
+    SpawnFailed,
+    Status,
+    Tier,
+)
+from gpu_sandbox.confine.spawn import Ward, spawn
+from gpu_sandbox.confine.survey import survey
+
+__all__ = [
+    "LAYERS",
+    "Finding",
+    "LayerFailed",
+    "Machine",
+    "Policy",
+    "SpawnFailed",
+    "Status",
+    "Survey",
+    "Tier",
+    "Ward",
+    "spawn",
+    "survey",
+]

@@ -1,0 +1,274 @@
+"""A control group per ward: its memory, its number of processes, and whoever is left in it.
+
+Invariant: groups are made under the zygote's own group or, where the kernel forbids that
+(version 2 keeps processes out of inner groups), beside it; so no limit that the machine's
+owner set is left by more than one level. A group's name carries the zygote's pid: what a
+killed engine left behind is found and removed by the next survey.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from gpu_sandbox.confine.policy import CGROUP, LayerFailed, Policy
+
+__all__ = ["Group", "Hierarchy", "find", "make", "remove_stale", "reopen"]
+
+_MARK = "gpu-sandbox-"
+_NEEDED = ("memory", "pids")
+
+
+class Hierarchy(msgspec.Struct, frozen=True, kw_only=True):
+    """A place where groups can be made for some of the controllers."""
+
+    version: int
+    base: str
+    """The directory under which wards' groups are made."""
+    controllers: tuple[str, ...]
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """One ward's directory in one hierarchy, held by descriptors.
+
+    Descriptors work where the path doesn't: in a ward's warden, whose root is another.
+    """
+
+    hierarchy: Hierarchy
+    name: str
+    base_fd: int
+    fd: int
+
+    def enter(self) -> None:
+        """Move the calling process, which has one thread, in.
+
+        Version 1's ``tasks`` does it without the lock that makes ``cgroup.procs`` wait for
+        an RCU grace period (10 to 20 ms).
+        """
+        self._write("tasks" if self.hierarchy.version == 1 else "cgroup.procs", "0")
+
+    def pids(self) -> list[int]:
+        """Members, as numbered in the caller's PID namespace (0: from outside of it)."""
+        return [int(word) for word in self._read("cgroup.procs").split()]
+
+    def kill(self) -> None:
+        """SIGKILL for every member, forks under way included."""
+        if self.hierarchy.version == 2:
+            try:
+                self._write("cgroup.kill", "1")
+                return
+            except OSError:  # before Linux 5.14
+                pass
+        if "pids" in self.hierarchy.controllers:
+            with suppress(OSError):
+                self._write("pids.max", "0")  # no more forks
+        for pid in self.pids():
+            if pid > 0 and pid != os.getpid():
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def oom_kills(self) -> int:
+        """How many processes the memory limit killed; 0 where the kernel doesn't count."""
+        if "memory" not in self.hierarchy.controllers:
+            return 0
+        name = "memory.events" if self.hierarchy.version == 2 else "memory.oom_control"
+        for line in self._read(name).splitlines():
+            key, _, value = line.partition(" ")
+            if key == "oom_kill":
+                return int(value)
+        return 0
+
+    def remove(self) -> bool:
+        """Whether the directory is gone; False while a process is in it."""
+        try:
+            os.rmdir(self.name, dir_fd=self.base_fd)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        os.close(self.fd)
+        os.close(self.base_fd)
+
+    def limit(self, policy: Policy) -> None:
+        memory, pids = str(policy.memory_bytes), str(policy.processes)
+        if "memory" in self.hierarchy.controllers:
+            if self.hierarchy.version == 2:
+                self._write("memory.max", memory)
+                with suppress(FileNotFoundError):  # no swap accounting: no such file
+                    self._write("memory.swap.max", "0")
+            else:
+                self._write("memory.limit_in_bytes", memory)
+                with suppress(FileNotFoundError):
+                    self._write("memory.memsw.limit_in_bytes", memory)
+        if "pids" in self.hierarchy.controllers:
+            self._write("pids.max", pids)
+
+    def _write(self, name: str, value: str) -> None:
+        file = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=self.fd)
+        try:
+            os.write(file, value.encode())
+        finally:
+            os.close(file)
+
+    def _read(self, name: str) -> str:
+        try:
+            file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.fd)
+        except FileNotFoundError:
+            return ""
+        try:
+            return os.read(file, 1 << 16).decode()
+        finally:
+            os.close(file)
+
+
+def find() -> tuple[tuple[Hierarchy, ...], str]:
+    """Where memory and pids can be limited, and why not where something is missing."""
+    mounts = _mounts()
+    own = _own_groups()
+    found: list[Hierarchy] = []
+    reasons: list[str] = []
+    left = set(_NEEDED)
+    for controller in _NEEDED:
+        if controller in own and controller in mounts:
+            base = _inside(mounts[controller], own[controller])
+            if base is None or not os.access(base, os.W_OK):
+                reasons.append(f"{base or controller} is not writable")
+                continue
+            found.append(Hierarchy(version=1, base=base, controllers=(controller,)))
+            left.discard(controller)
+    if left and "" in mounts:
+        unified, reason = _unified(mounts[""], own.get("", "/"), tuple(sorted(left)))
+        if unified is not None:
+            return (*found, unified), ""
+        reasons.append(reason)
+    if left and not reasons:
+        reasons.append("no cgroup file system is mounted")
+    return tuple(found), "; ".join(reasons)
+
+
+def _unified(
+    place: tuple[str, str], own: str, needed: tuple[str, ...]
+) -> tuple[Hierarchy | None, str]:
+    base = _inside(place, own)
+    if base is None:
+        return None, "this process's group is outside of the mounted cgroup tree"
+    mountpoint = place[1]
+    places = [base] if base == mountpoint else [base, str(Path(base).parent)]
+    for at in places:
+        try:
+            offered = Path(at, "cgroup.subtree_control").read_text().split()
+        except OSError:
+            continue
+        if set(needed) <= set(offered) and os.access(at, os.W_OK):
+            writable = os.access(Path(at, "cgroup.procs"), os.W_OK)
+            if writable:
+                return Hierarchy(version=2, base=at, controllers=needed), ""
+    return None, (
+        f"no writable group with {' and '.join(needed)} enabled for its children at or above "
+        f"{base}: start with systemd-run --user --scope -p Delegate=yes, or enable them in "
+        "cgroup.subtree_control"
+    )
+
+
+def _mounts() -> dict[str, tuple[str, str]]:
+    """Controller (``""`` is version 2) to (root within the hierarchy, mount point)."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        words = before.split()
+        if kind == "cgroup2":
+            found.setdefault("", (words[3], words[4]))
+        elif kind == "cgroup":
+            for option in options.split(","):
+                if option in _NEEDED:
+                    found.setdefault(option, (words[3], words[4]))
+    return found
+
+
+def _own_groups() -> dict[str, str]:
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return {}
+    groups: dict[str, str] = {}
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            groups[controller] = path
+    return groups
+
+
+def _inside(place: tuple[str, str], path: str) -> str | None:
+    """The directory of group ``path`` below a mount, if it lies there."""
+    root, mountpoint = place
+    relative = os.path.relpath(path, root)
+    if relative.startswith(".."):
+        return None
+    return os.path.normpath(os.path.join(mountpoint, relative))
+
+
+def make(hierarchies: Iterable[Hierarchy], number: int, policy: Policy) -> list[Group]:
+    """A limited group in each hierarchy. Raises ``LayerFailed``; leaves nothing then."""
+    groups: list[Group] = []
+    name = _name(number)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        for hierarchy in hierarchies:
+            path = os.path.join(hierarchy.base, name)
+            os.mkdir(path, 0o755)
+            groups.append(
+                Group(
+                    hierarchy=hierarchy,
+                    name=name,
+                    base_fd=os.open(hierarchy.base, flags),
+                    fd=os.open(path, flags),
+                )
+            )
+            groups[-1].limit(policy)
+    except OSError as error:
+        for group in groups:
+            group.remove()
+            group.close()
+        raise LayerFailed(CGROUP, str(error)) from error
+    return groups
+
+
+def reopen(hierarchies: Iterable[Hierarchy], number: int) -> list[Group]:
+    """The groups that ``make`` made in this process under ``number``, as far as they exist."""
+    groups: list[Group] = []
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    name = _name(number)
+    for hierarchy in hierarchies:
+        try:
+            fd = os.open(os.path.join(hierarchy.base, name), flags)
+        except FileNotFoundError:
+            continue
+        base_fd = os.open(hierarchy.base, flags)
+        groups.append(Group(hierarchy=hierarchy, name=name, base_fd=base_fd, fd=fd))
+    return groups
+
+
+def _name(number: int) -> str:
+    return f"{_MARK}{os.getpid()}-{number}"
+
+
+def remove_stale(hierarchies: Iterable[Hierarchy]) -> int:
+    """Remove empty groups whose zygote is dead. Returns how many."""
+    removed = 0
+    for hierarchy in hierarchies:
+        for path in Path(hierarchy.base).glob(f"{_MARK}*-*"):
+            owner = path.name.removeprefix(_MARK).partition("-")[0]
+            if owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+                with suppress(OSError):
+                    path.rmdir()
+                    removed += 1
+    return removed

@@ -1,0 +1,47 @@
+"""What a survey found: plain data that spawning reads and ``engine doctor`` prints."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpu_sandbox.confine.cgroups import Hierarchy
+from gpu_sandbox.confine.identity import Uids
+from gpu_sandbox.confine.policy import Tier
+from gpu_sandbox.confine.view import View
+
+__all__ = ["Finding", "Machine", "Survey"]
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What this process may use here; looked up, not yet tried."""
+
+    view: View
+    uids: Uids | None
+    landlock_abi: int
+    """0: none."""
+    hierarchies: tuple[Hierarchy, ...]
+    own_process_count: bool
+    """RLIMIT_NPROC counts per user namespace (Linux 5.14)."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One attack, tried from inside of a ward."""
+
+    attack: str
+    layer: str
+    """The only layer that stood against it, with what it needs; ``"all"``: every one."""
+    held: bool
+    detail: str
+    """One line: how it was refused, or what it got."""
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    layers: tuple[str, ...]
+    """What ``spawn`` sets up, and must: each was set up here, attacked, and held."""
+    missing: dict[str, str]
+    """Every other layer, with the reason and what to do about it, in one line."""
+    tier: Tier
+    findings: tuple[Finding, ...]
+    machine: Machine
+    seconds: float
+    """What the survey took."""

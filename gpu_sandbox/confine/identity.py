@@ -1,0 +1,174 @@
+"""Who a ward is: its namespaces, its user, its capabilities.
+
+Invariant: the candidate runs without a single capability, now and after any ``exec``; as
+root's child under a user id that nobody else has, as an ordinary user's child under that
+user's id in a user namespace that maps nothing else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterable
+
+import msgspec
+
+from gpu_sandbox.confine.policy import (
+    IPC,
+    MOUNT,
+    NET,
+    UID,
+    USER,
+    UTS,
+    LayerFailed,
+)
+from gpu_sandbox.confine.syscalls import (
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWUTS,
+    clear_capabilities,
+    drop_bounding_set,
+    held_capabilities,
+    keep_only,
+    lacks,
+    prctl,
+    unshare,
+)
+
+__all__ = [
+    "SYS_ADMIN",
+    "Uids",
+    "become",
+    "enter_namespaces",
+    "map_user",
+    "next_uid",
+    "uid_range",
+    "weaken_warden",
+]
+
+SYS_ADMIN = 21
+_SETGID, _SETUID, _KILL, _DAC_OVERRIDE, _SETPCAP = 6, 7, 5, 1, 8
+_PR_SET_DUMPABLE = 4
+_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL = 47, 4
+
+_PREFERRED = (2_000_000, 1_000_000)
+_SMALL_SPAN = 8192
+
+
+class Uids(msgspec.Struct, frozen=True):
+    """User (and group) ids that no account uses."""
+
+    first: int
+    span: int
+
+
+_count = itertools.count(int.from_bytes(os.urandom(3), "big"))
+
+
+def next_uid(uids: Uids) -> int:
+    """Differs from the ``span - 1`` before it; engines side by side start apart."""
+    return uids.first + next(_count) % uids.span
+
+
+def uid_range() -> tuple[Uids | None, str]:
+    """Ids for wards, or why there are none. In a container only some may be mapped."""
+    if os.geteuid() != 0:
+        return None, "not started as root: candidates run under your own user id"
+    if lacks(_SETUID) or lacks(_SETGID):
+        return None, "root without CAP_SETUID and CAP_SETGID: grant them to the container"
+    users, groups = _mapped("uid"), _mapped("gid")
+    wanted = range(_PREFERRED[0], sum(_PREFERRED))
+    if any(wanted[0] in r and wanted[-1] in r for r in users) and any(
+        wanted[0] in r and wanted[-1] in r for r in groups
+    ):
+        return Uids(*_PREFERRED), ""
+    for block in users:
+        end = min(block.stop, 65534)
+        first = end - _SMALL_SPAN
+        if first >= 16384 and any(first in r and end - 1 in r for r in groups):
+            return Uids(first, _SMALL_SPAN), ""
+    return None, "this user namespace maps too few user ids: map a range of 65536"
+
+
+def _mapped(kind: str) -> list[range]:
+    try:
+        with open(f"/proc/self/{kind}_map", encoding="ascii") as file:
+            rows = [[int(word) for word in line.split()] for line in file]
+    except OSError:
+        return []
+    return [range(first, first + count) for first, _, count in rows]
+
+
+def map_user(pid: int, extra: int | None) -> None:
+    """Map the caller's own ids into ``pid``'s user namespace, and ``extra`` if privileged.
+
+    Called by the zygote: writing more than the own id needs rights outside.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    more = "" if extra is None else f"{extra} {extra} 1\n"
+    if extra is None:
+        _write(pid, "setgroups", "deny")
+    _write(pid, "gid_map", f"{gid} {gid} 1\n{more}")
+    _write(pid, "uid_map", f"{uid} {uid} 1\n{more}")
+
+
+def _write(pid: int, name: str, text: str) -> None:
+    try:
+        file = os.open(f"/proc/{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(file, text.encode())
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise LayerFailed(USER, f"writing {name}: {error.strerror}") from error
+
+
+def enter_namespaces(layers: Iterable[str]) -> None:
+    """One by one, so that a refusal can be named."""
+    wanted = set(layers)
+    for layer, flag in (
+        (MOUNT, CLONE_NEWNS),
+        (NET, CLONE_NEWNET),
+        (IPC, CLONE_NEWIPC),
+        (UTS, CLONE_NEWUTS),
+    ):
+        if layer not in wanted:
+            continue
+        try:
+            unshare(flag)
+        except OSError as error:
+            raise LayerFailed(layer, str(error)) from error
+
+
+def weaken_warden() -> None:
+    """The warden keeps what it needs to end a ward of another uid, and can't be looked into."""
+    prctl(_PR_SET_DUMPABLE, 0)
+    keep_only(1 << _KILL | 1 << _SETUID | 1 << _SETGID | 1 << _DAC_OVERRIDE)
+
+
+def become(uid: int | None) -> None:
+    """Take the user id, for good, and lose every capability. ``None`` keeps the id."""
+    if not lacks(_SETPCAP):
+        drop_bounding_set()
+    if uid is not None:
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+        except OSError as error:
+            raise LayerFailed(UID, f"taking user id {uid}: {error.strerror}") from error
+        for path in (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__)):
+            if not os.access(path, os.R_OK | os.X_OK):
+                raise LayerFailed(
+                    UID,
+                    f"other users can't read {path}: install Python where they can, "
+                    "or allow mount namespaces",
+                )
+    prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL)
+    clear_capabilities()
+    if held_capabilities():
+        raise LayerFailed(UID, "capabilities were kept")
+    # Set again by the kernel on exec, when the memory is the new program's own.
+    prctl(_PR_SET_DUMPABLE, 0)

@@ -1,0 +1,142 @@
+"""What a confined process may have, the names of the layers, and how confining can fail.
+
+Invariant: a layer's name means one thing everywhere: here, in verdicts and in ``engine
+doctor``. Nothing in this module does anything.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+__all__ = [
+    "CGROUP",
+    "CGROUP_NAMESPACE",
+    "IPC",
+    "LANDLOCK",
+    "LAYERS",
+    "MOUNT",
+    "NET",
+    "NO_NEW_PRIVS",
+    "PID",
+    "RLIMITS",
+    "SECCOMP",
+    "UID",
+    "USER",
+    "UTS",
+    "LayerFailed",
+    "Policy",
+    "SpawnFailed",
+    "Status",
+    "Tier",
+    "tier_of",
+]
+
+USER = "namespaces:user"
+MOUNT = "namespaces:mount"
+NET = "namespaces:net"
+IPC = "namespaces:ipc"
+PID = "namespaces:pid"
+UTS = "namespaces:uts"
+CGROUP_NAMESPACE = "namespaces:cgroup"
+UID = "uid"
+LANDLOCK = "landlock"
+SECCOMP = "seccomp"
+CGROUP = "cgroup"
+RLIMITS = "rlimits"
+NO_NEW_PRIVS = "no-new-privs"
+
+LAYERS = (
+    USER,
+    MOUNT,
+    NET,
+    IPC,
+    PID,
+    UTS,
+    CGROUP_NAMESPACE,
+    UID,
+    LANDLOCK,
+    SECCOMP,
+    CGROUP,
+    RLIMITS,
+    NO_NEW_PRIVS,
+)
+"""All of them, in the order in which they are named."""
+
+Tier = Literal["A", "B", "C"]
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What one ward may have. Sizes in bytes; paths are absolute."""
+
+    home: str
+    """The only place to write. A private, size-limited tmpfs that vanishes with the ward
+    where mount namespaces hold; else this directory, which the caller has made, empty, and
+    which becomes the ward's uid's where ``uid`` holds."""
+    readable: tuple[str, ...] = ()
+    """Files and directories to read on top of what an interpreter and a compiler need."""
+    devices: tuple[str, ...] = ()
+    """Device nodes to open, such as ``/dev/nvidia0``."""
+    memory_bytes: int = 16 << 30
+    """Of the whole ward by cgroup; of each process's addresses if ``address_space``."""
+    address_space: bool = False
+    """Never with CUDA, which reserves terabytes of addresses."""
+    processes: int = 256
+    """Processes and threads alive at once."""
+    file_bytes: int = 1 << 30
+    """Largest file."""
+    descriptors: int = 1024
+    """Open files of one process."""
+    cpu_s: int = 1200
+    """CPU seconds of one process, summed over its threads."""
+    tmpfs_bytes: int = 2 << 30
+    """Home, ``/tmp`` and ``/dev/shm`` together, where mount namespaces hold."""
+    affinity: tuple[int, ...] = ()
+    """CPU cores; empty leaves them unchanged. Under seccomp it can't be changed again."""
+    niceness: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How the candidate process ended: one of ``code`` and ``signal`` is set.
+
+    Both are None when nobody could see it: its warden was killed from outside.
+    """
+
+    code: int | None = None
+    signal: int | None = None
+    cpu_s: float = 0.0
+    """User and system time of the ward's reaped processes."""
+    peak_bytes: int = 0
+    """Largest resident size of one of its processes."""
+    out_of_memory: bool = False
+    """The cgroup's memory limit killed at least one of its processes."""
+    remained: int = 0
+    """How many processes were still there when the candidate had ended, and were killed."""
+
+
+class LayerFailed(Exception):
+    """A layer could not be set up. ``reason`` is one line."""
+
+    def __init__(self, layer: str, reason: str) -> None:
+        super().__init__(f"{layer}: {reason}")
+        self.layer = layer
+        self.reason = reason
+
+
+class SpawnFailed(LayerFailed):
+    """No candidate was started: ``layer``, which the survey had promised, failed.
+
+    ``layer`` is ``"warden"`` or ``"start"`` when it was something else.
+    """
+
+
+def tier_of(layers: frozenset[str] | set[str], *, kernel_has_landlock: bool) -> Tier:
+    """A: namespaces and all else that the kernel has. B: no namespaces. C: less."""
+    own = UID in layers or USER in layers
+    walls = {MOUNT, NET, IPC, PID, SECCOMP} <= layers
+    if walls and own and (LANDLOCK in layers or not kernel_has_landlock):
+        return "A"
+    if SECCOMP in layers and (UID in layers or LANDLOCK in layers):
+        return "B"
+    return "C"

@@ -1,0 +1,280 @@
+"""The first process of a ward: trusted, sets up what the candidate must not escape, ends it.
+
+Invariants: the warden outlives every process of its ward, unless it is killed from outside;
+it ends when the zygote's end of the channel closes, whatever the reason; it reports the
+candidate's status only when ``wait`` says that nobody is left, or that somebody can't be
+killed. It never returns into the zygote's frames.
+
+In a PID namespace it is process 1: the kernel kills the ward with it. Elsewhere it is a
+sub-reaper: whoever leaves the candidate's tree becomes its child.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import socket
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NoReturn
+
+import msgspec
+
+from gpu_sandbox.confine import candidate, processes
+from gpu_sandbox.confine.cgroups import Group
+from gpu_sandbox.confine.facts import Machine
+from gpu_sandbox.confine.filesystem import build
+from gpu_sandbox.confine.identity import enter_namespaces, weaken_warden
+from gpu_sandbox.confine.policy import MOUNT, PID, UID, USER, LayerFailed, Policy, Status
+from gpu_sandbox.confine.syscalls import close_all_but, prctl
+
+__all__ = [
+    "KILL_S",
+    "Ended",
+    "Failed",
+    "MapUser",
+    "Message",
+    "Order",
+    "Ready",
+    "Stop",
+    "run",
+]
+
+KILL_S = 10.0
+"""How long to wait for a killed process before it counts as stuck in the kernel."""
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
+_RETRY_MS = 20
+
+
+class MapUser(msgspec.Struct, tag="map-user"):
+    """Asks the zygote for the user namespace's maps; answered with any message."""
+
+
+class Ready(msgspec.Struct, tag="ready"):
+    """From the candidate's process, just before it runs the candidate."""
+
+    held: tuple[str, ...]
+
+
+class Failed(msgspec.Struct, tag="failed"):
+    layer: str
+    reason: str
+
+
+class Ended(msgspec.Struct, tag="ended"):
+    status: Status
+    stuck: bool
+    """Processes are left that SIGKILL did not end within ``KILL_S``."""
+
+
+class Stop(msgspec.Struct, tag="stop"):
+    """From the zygote: SIGTERM for the candidate, and after ``grace_s`` SIGKILL for all."""
+
+    grace_s: float
+
+
+Message = MapUser | Ready | Failed | Ended | Stop
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a ward needs, decided before the fork."""
+
+    policy: Policy
+    layers: tuple[str, ...]
+    machine: Machine
+    uid: int | None
+    groups: list[Group]
+    channel: socket.socket
+    output_fd: int
+    keep_fds: Sequence[int]
+    environment: Mapping[str, str]
+    main: Callable[[], None]
+
+
+def run(order: Order) -> NoReturn:
+    """The child's side of ``clone``: signals are blocked, nothing is set up."""
+    code = 70
+    try:
+        _Warden(order).run()
+        code = 0
+    except LayerFailed as failure:
+        _tell(order.channel, Failed(failure.layer, failure.reason))
+    except BaseException:
+        lines = traceback.format_exc().splitlines()
+        _tell(order.channel, Failed("warden", " | ".join(line.strip() for line in lines[-3:])))
+    finally:
+        os._exit(code)
+
+
+def _tell(channel: socket.socket, message: Message) -> None:
+    with suppress(OSError):
+        channel.send(msgspec.msgpack.encode(message), socket.MSG_NOSIGNAL)
+
+
+class _Warden:
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._layers = frozenset(order.layers)
+        self._candidate = 0
+        self._status: Status | None = None
+        self._remained = 0
+        self._killing = False
+        self._wake = -1
+        self._wake_pipe: set[int] = set()
+
+    def run(self) -> None:
+        order = self._order
+        self._become_a_warden()
+        if USER in self._layers:
+            self._have_user_mapped()
+        enter_namespaces(order.layers)
+        if MOUNT in self._layers:
+            own = os.geteuid() if order.uid is None else order.uid
+            gid = os.getegid() if order.uid is None else order.uid
+            build(order.machine.view, order.policy, uid=own, gid=gid, own_pids=PID in self._layers)
+        elif order.uid is not None:
+            os.chown(order.policy.home, order.uid, order.uid, follow_symlinks=False)
+        self._candidate = os.fork()
+        if self._candidate == 0:
+            candidate.run(order, lambda held: _tell(order.channel, Ready(held)), self._failed)
+        self._keep_fds(set())
+        weaken_warden()
+        stuck = self._watch()
+        oom = any(group.oom_kills() for group in order.groups)
+        self._remove_groups()
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        status = msgspec.structs.replace(
+            self._status or Status(),
+            cpu_s=usage.ru_utime + usage.ru_stime,
+            peak_bytes=usage.ru_maxrss * 1024,
+            out_of_memory=oom,
+            remained=self._remained,
+        )
+        _tell(order.channel, Ended(status, stuck))
+
+    def _failed(self, failure: LayerFailed) -> None:
+        _tell(self._order.channel, Failed(failure.layer, failure.reason))
+
+    def _become_a_warden(self) -> None:
+        order = self._order
+        self._keep_fds({order.output_fd, *order.keep_fds})
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            if fd not in order.keep_fds and fd != order.output_fd:
+                os.dup2(null, fd)
+        os.close(null)
+        os.setsid()
+        # For the length of the set-up, in which no candidate exists: the files in its own
+        # /proc that it writes are root's otherwise.
+        prctl(_PR_SET_DUMPABLE, 1)
+        if PID not in self._layers:
+            prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        self._wake, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wake_pipe = {self._wake, write}
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def _keep_fds(self, others: set[int]) -> None:
+        ours = {self._order.channel.fileno(), 0, 1, 2}
+        ours |= {fd for group in self._order.groups for fd in (group.fd, group.base_fd)}
+        ours |= self._wake_pipe
+        close_all_but(ours | others)
+
+    def _have_user_mapped(self) -> None:
+        channel = self._order.channel
+        _tell(channel, MapUser())
+        if not channel.recv(4096):
+            os._exit(70)
+
+    def _watch(self) -> bool:
+        """Until nobody is left. Whether somebody is and can't be killed."""
+        channel = self._order.channel
+        poller = select.poll()
+        poller.register(self._wake, select.POLLIN)
+        poller.register(channel, select.POLLIN)
+        deadline: float | None = None
+        self._reap()
+        while self._status is None:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
+            ready = poller.poll(left)
+            self._drain_wake()
+            if channel.fileno() in (fd for fd, _ in ready):
+                stop = self._received()
+                if stop is None:
+                    break  # the zygote is dead
+                if deadline is None:
+                    with suppress(ProcessLookupError):
+                        os.kill(self._candidate, signal.SIGTERM)
+                deadline = time.monotonic() + stop.grace_s
+            self._reap()
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        return not self._kill_all()
+
+    def _received(self) -> Stop | None:
+        try:
+            frame = self._order.channel.recv(4096)
+            return msgspec.msgpack.decode(frame, type=Stop) if frame else None
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def _drain_wake(self) -> None:
+        with suppress(BlockingIOError):
+            while os.read(self._wake, 512):
+                pass
+
+    def _reap(self) -> bool:
+        """Take every dead child. Whether there are none left at all."""
+        while True:
+            try:
+                pid, word = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            if pid == self._candidate:
+                code = os.waitstatus_to_exitcode(word)
+                self._status = Status(code=code) if code >= 0 else Status(signal=-code)
+            elif self._killing:
+                self._remained += 1
+
+    def _kill_all(self) -> bool:
+        """SIGKILL until ``wait`` finds no child. False after ``KILL_S``."""
+        self._killing = True
+        poller = select.poll()
+        poller.register(self._wake, select.POLLIN)
+        deadline = time.monotonic() + KILL_S
+        while not self._reap():
+            self._kill_once()
+            if self._reap():
+                break
+            if time.monotonic() > deadline:
+                return False
+            poller.poll(_RETRY_MS)
+            self._drain_wake()
+        return True
+
+    def _kill_once(self) -> None:
+        if PID in self._layers:
+            with suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)  # everybody in the namespace but us
+            return
+        for group in self._order.groups:
+            group.kill()
+        if UID in self._layers and self._order.uid is not None:
+            processes.kill_user(self._order.uid)
+        processes.kill(processes.descendants(os.getpid()))
+
+    def _remove_groups(self) -> None:
+        for group in self._order.groups:
+            for _ in range(50):
+                if group.remove():
+                    break
+                time.sleep(0.002)

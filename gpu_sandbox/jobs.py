@@ -1,0 +1,199 @@
+"""What the engine says to the children that do its work, and what they find.
+
+engine → verifier: ``Job``, ``Go``.        verifier → engine: ``Ready``, then for each job
+                                           ``Stage``…, ``Report``.
+engine → compile child: ``Compile``.       compile child → engine: ``Built``, once or twice.
+                                           facts child → engine: ``Facts``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from gpu_sandbox.protocols import Protocol
+
+__all__ = [
+    "Agreed",
+    "Built",
+    "Compile",
+    "Differs",
+    "Facts",
+    "Finding",
+    "Forged",
+    "FromVerifier",
+    "Go",
+    "Job",
+    "Measured",
+    "Ready",
+    "Report",
+    "Stage",
+    "TaskBroken",
+    "ToVerifier",
+    "WorkerDied",
+    "WorkerFailed",
+    "WorkerSilent",
+]
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+    pass
+
+
+# --- engine ↔ verifier
+
+
+class Job(_Message, frozen=True):
+    """What to judge. The seed never reaches the worker.
+
+    With ``evaluate`` the worker's socket comes with the frame, and after it the files of
+    ``libraries``; ``worker_pid`` is its process. Times are in seconds.
+    """
+
+    mode: Literal["baseline", "evaluate"]
+    task_source: str
+    candidate_source: str
+    libraries: list[str]
+    device: str
+    protocol: Protocol
+    seed: int
+    threads: int
+    load_s: float
+    call_s: float
+    bench_s: float
+    environment: dict[str, str] = {}
+    worker_pid: int = 0
+
+
+class Go(_Message, frozen=True):
+    """The answer to a ``Stage`` that waits: nothing of ours disturbs the device now."""
+
+
+ToVerifier: TypeAlias = Job | Go
+
+
+class Ready(_Message, frozen=True):
+    """The device works, and nothing is held from an earlier job."""
+
+
+class Stage(_Message, frozen=True):
+    """Where the verifier is. ``waits``: for a ``Go``, before it goes on."""
+
+    name: str
+    waits: bool = False
+
+
+class Agreed(_Message, frozen=True):
+    """``ratio`` candidate / baseline of the worker's claims, where the verifier's own
+    clock bears them out, else of that clock; ``bounded_ratio`` is what that clock alone
+    vouches for, whatever the worker says."""
+
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    bounded_ratio: float
+    pairs: int
+    candidate_ms: float
+    baseline_ms: float
+    max_abs_error: float | None
+
+
+class Measured(_Message, frozen=True):
+    """The baseline alone, and the task's audit (``child/audit.py``)."""
+
+    runtime_ms: float
+    spread: float
+    repetitions: int
+    audit: list[str] = []
+    conditions: dict[str, Any] = {}
+
+
+class Differs(_Message, frozen=True):
+    """``told``: what kind of inputs showed it, if those of a trial."""
+
+    reason: str
+    told: str = ""
+    trial: int | None = None
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    detail: str = ""
+
+
+class WorkerFailed(_Message, frozen=True):
+    """The candidate raised, during ``stage``."""
+
+    stage: str
+    kind: str
+    message: str
+    traceback: str
+
+
+class WorkerDied(_Message, frozen=True):
+    stage: str
+
+
+class WorkerSilent(_Message, frozen=True):
+    stage: str
+    limit_s: float
+
+
+class Forged(_Message, frozen=True):
+    reason: str
+
+
+class TaskBroken(_Message, frozen=True):
+    reason: str
+    detail: str = ""
+
+
+Finding: TypeAlias = (
+    Agreed | Measured | Differs | WorkerFailed | WorkerDied | WorkerSilent | Forged | TaskBroken
+)
+
+
+class Report(_Message, frozen=True):
+    """The verifier's last word. ``timings_s`` has ``check`` and ``bench``."""
+
+    finding: Finding
+    timings_s: dict[str, float]
+    notes: list[str] = []
+
+
+FromVerifier: TypeAlias = Ready | Stage | Report
+
+
+# --- compile child and facts child → engine
+
+
+class Compile(_Message, frozen=True):
+    """Import ``candidate`` so that its extensions get built; with ``late``, also try to
+    construct its model, with the init inputs of ``task``."""
+
+    task: str
+    candidate: str
+    late: bool
+
+
+class Built(_Message, frozen=True):
+    """``failure`` is the one-line reason of a ``CompileFailed``, or empty.
+
+    ``deferred`` is an exception that may be due to the missing device: the worker
+    imports again and decides. ``full_header`` counts builds that needed the real one.
+    The contents of ``files`` (relative to the extensions directory) come as descriptors
+    with the frame.
+    """
+
+    failure: str = ""
+    log: str = ""
+    deferred: str = ""
+    extensions: int = 0
+    full_header: int = 0
+    files: list[str] = []
+
+
+class Facts(_Message, frozen=True):
+    """``missing`` is why the device can't be used, or empty."""
+
+    facts: dict[str, Any]
+    missing: str = ""

@@ -1,0 +1,124 @@
+"""What every extension needs alike, built once by the trusted side and then only read.
+
+``ROOT/KEY`` holds ``binding.o`` and ``headers/NAME`` with a precompiled header for one
+set of flags. They are made from our own headers alone, in children that run no foreign
+code; compile children get to read them. Entries appear whole (a rename) and never
+change. A precompiled header costs what it saves in about four builds, so the first
+candidate with new flags goes without; the oldest are dropped when there are many.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+
+from gpu_sandbox.builds import BuildCache
+from gpu_sandbox.devices import torch_identity
+from gpu_sandbox.flags import header_name
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.process import Spec, child, child_environment
+from gpu_sandbox.toolchain import toolchain
+from gpu_sandbox.workdir import RunDirectory
+
+__all__ = ["Prebuilt"]
+
+_MAX_HEADERS = 8
+_WORTH_IT = 2
+_LIMIT_S = 180.0
+
+
+class Prebuilt:
+    """Safe for concurrent calls of one loop: each thing is built by one of them."""
+
+    def __init__(self, root: Path, limits: Limits, cores: tuple[int, ...]) -> None:
+        self._root = root
+        self._limits = limits
+        self._cores = cores
+        self._locks: dict[Path, anyio.Lock] = {}
+        self._asked: Counter[tuple[str, ...]] = Counter()
+        self._impossible: set[Path] = set()
+
+    async def for_flags(self, run: RunDirectory, flag_sets: list[tuple[str, ...]]) -> Path | None:
+        """The directory to read from, with what is worth having in it; None without any."""
+        place = self._root / BuildCache.key(torch_identity(), toolchain(False))
+        if not await self._there(place / "binding.o", None, run):
+            return None
+        for flags in flag_sets:
+            self._asked[flags] += 1
+            header = place / "headers" / header_name(flags)
+            if self._asked[flags] >= _WORTH_IT or _present(header):
+                await self._there(header, flags, run)
+        return place
+
+    async def _there(
+        self,
+        wanted: Path,
+        flags: tuple[str, ...] | None,
+        run: RunDirectory,
+    ) -> bool:
+        if wanted in self._impossible:
+            return False
+        async with self._locks.setdefault(wanted, anyio.Lock()):
+            if _present(wanted):
+                return True
+            built = await self._build(wanted, flags, run)
+        if not built:  # builds work without, only slower
+            self._impossible.add(wanted)
+        return built
+
+    async def _build(
+        self,
+        wanted: Path,
+        flags: tuple[str, ...] | None,
+        run: RunDirectory,
+    ) -> bool:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        fresh = wanted.parent / f".{run.token}.{wanted.name}"
+        fresh.mkdir()
+        home = run.home("prebuild")
+        spec = Spec(
+            role="prebuild",
+            arguments={
+                "directory": str(fresh),
+                "flags": None if flags is None else list(flags),
+                "cores": list(self._cores),
+            },
+            directory=home,
+            environment=child_environment(home),
+            token=secrets.token_hex(8),
+            limits=self._limits,
+            trusted=True,
+        )
+        try:
+            async with child(spec) as running:
+                ended = await running.exited_within(_LIMIT_S)
+                await running.end()
+            if not ended or running.returncode != 0:
+                return False
+            with suppress(OSError):  # another process may have been faster
+                (fresh if flags is not None else fresh / wanted.name).rename(wanted)
+            if flags is not None:
+                await anyio.to_thread.run_sync(self._drop_oldest)
+            return _present(wanted)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _drop_oldest(self) -> None:
+        headers = [p for p in self._root.glob("*/headers/*") if not p.name.startswith(".")]
+        headers.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in headers[_MAX_HEADERS:]:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _present(wanted: Path) -> bool:
+    """Marks it as used, too: the most recently used are kept."""
+    with suppress(OSError):
+        os.utime(wanted)
+        return True
+    return False

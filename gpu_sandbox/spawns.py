@@ -1,0 +1,93 @@
+"""What the engine and its zygote say to each other.
+
+engine → zygote: ``Spawn`` (its descriptors travel with it), ``Kill``.
+zygote → engine: ``Alive`` once; ``Spawned`` or ``Refused`` to each ``Spawn``, in any
+order; one ``Ended`` for everything that was spawned, when nothing of it is left.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from gpu_sandbox.confine import Policy, Survey
+
+__all__ = [
+    "Alive",
+    "Ended",
+    "FromZygote",
+    "Kill",
+    "Refused",
+    "Role",
+    "Spawn",
+    "Spawned",
+    "ToZygote",
+]
+
+Role: TypeAlias = Literal["worker", "compiler", "verifier", "facts"]
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+    pass
+
+
+class Spawn(_Message, frozen=True):
+    """Fork a child in ``role``. ``policy`` confines it; null means one of our own.
+
+    The first descriptor is its output; the others become the ``sockets`` arguments of
+    its ``main``, in order. ``directory`` is where a trusted child lives.
+    """
+
+    id: int
+    role: Role
+    arguments: dict[str, Any]
+    sockets: list[str]
+    environment: dict[str, str]
+    directory: str
+    policy: Policy | None
+
+
+class Kill(_Message, frozen=True):
+    id: int
+
+
+ToZygote: TypeAlias = Spawn | Kill
+
+
+class Alive(_Message, frozen=True):
+    """Torch is imported; nothing has touched a device. ``survey``: what can confine here."""
+
+    survey: Survey
+
+
+class Spawned(_Message, frozen=True):
+    """``pid`` is the zygote's view; ``layers`` are those that really hold."""
+
+    id: int
+    pid: int
+    layers: list[str]
+
+
+class Refused(_Message, frozen=True):
+    """It could not be started as it should; nothing of it is left."""
+
+    id: int
+    reason: str
+
+
+class Ended(_Message, frozen=True):
+    """Exactly one of ``code`` and ``signal``, unless its end could not be seen.
+
+    ``stuck``: the kernel does not let go of one of its processes. ``out_of_memory``: its
+    memory limit killed something of it.
+    """
+
+    id: int
+    code: int | None
+    signal: int | None
+    stuck: bool = False
+    out_of_memory: bool = False
+
+
+FromZygote: TypeAlias = Alive | Spawned | Refused | Ended

@@ -1,0 +1,250 @@
+"""The engine's side of the zygote: children by name, each surely ended.
+
+A child started here is a fork of the zygote (``child/zygote.py``), confined unless it is
+one of our own. Its output is drained for as long as it lives, so that a flood never
+blocks it. ``Ward.end`` returns when the zygote has said that nothing of it is left.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from gpu_sandbox.confine import Policy, Survey
+from gpu_sandbox.frames import BadFrame, Line, PeerGone
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import SandboxFault
+from gpu_sandbox.process import Child, Output, Spec, child, child_environment
+from gpu_sandbox.spawns import Alive, Ended, FromZygote, Kill, Refused, Role, Spawn, Spawned
+from gpu_sandbox.workdir import RunDirectory
+
+__all__ = ["Ward", "Zygote"]
+
+_END_S = 15.0
+_DRAIN_S = 0.2
+
+
+class Ward:
+    """A running child. ``output()`` is what it printed, cut to the limit."""
+
+    def __init__(self, zygote: Zygote, number: int, output: Output) -> None:
+        self._zygote = zygote
+        self._number = number
+        self._output = output
+        self.answered = anyio.Event()
+        self.ended = anyio.Event()
+        self.pid = 0
+        self.layers: list[str] = []
+        self.refused = ""
+        self.code: int | None = None
+        self.signal: int | None = None
+        self.stuck = False
+
+    def output(self) -> str:
+        return self._output.text()
+
+    async def ended_within(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
+            await self.ended.wait()
+        return self.ended.is_set()
+
+    async def end(self) -> None:
+        """Kill all of it, if it lives still, and wait until nothing is left. Never raises."""
+        with anyio.CancelScope(shield=True):
+            if not self.ended.is_set():
+                await self._zygote.kill(self._number)
+                self.stuck = self.stuck or not await self.ended_within(_END_S)
+            await self._output.drained_within(_DRAIN_S)
+            self._zygote.forget(self._number)
+
+    def gone(self, code: int | None, signal: int | None, *, stuck: bool = False) -> None:
+        self.code, self.signal, self.stuck = code, signal, stuck
+        self.answered.set()
+        self.ended.set()
+
+
+class Zygote:
+    """Started at the first ``spawn``, and again after its death. One event loop's."""
+
+    def __init__(self, group: TaskGroup, run: RunDirectory, limits: Limits) -> None:
+        self._group = group
+        self._run = run
+        self._limits = limits
+        self._numbers = itertools.count(1)
+        self._wards: dict[int, Ward] = {}
+        self._line: Line[FromZygote] | None = None
+        self._starting = anyio.Lock()
+        self._sending = anyio.Lock()
+        self._closing = anyio.Event()
+        self._survey: Survey | None = None
+
+    async def survey(self) -> Survey:
+        """What can confine a child here, as the zygote found by trying."""
+        await self._alive()
+        assert self._survey is not None
+        return self._survey
+
+    async def spawn(
+        self,
+        role: Role,
+        arguments: dict[str, Any],
+        sockets: Mapping[str, socket.socket],
+        *,
+        environment: dict[str, str],
+        directory: Path,
+        policy: Policy | None,
+    ) -> Ward:
+        """``sockets`` stay the caller's. Raises ``SandboxFault``; nothing is left then."""
+        line = await self._alive()
+        read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(write, True)
+        output = Output(read, self._limits.output_bytes)
+        number = next(self._numbers)
+        ward = self._wards[number] = Ward(self, number, output)
+        self._group.start_soon(output.drain)
+        order = Spawn(
+            id=number,
+            role=role,
+            arguments=arguments,
+            sockets=list(sockets),
+            environment=environment,
+            directory=str(directory),
+            policy=policy,
+        )
+        try:
+            async with self._sending:
+                fds = [write, *(sock.fileno() for sock in sockets.values())]
+                await line.send(order, *fds)
+            os.close(write)
+            write = -1
+            with anyio.fail_after(self._limits.start_s):
+                await ward.answered.wait()
+        except (PeerGone, TimeoutError) as error:
+            raise SandboxFault(f"the zygote did not start a {role}: {error!r}") from None
+        finally:
+            if write >= 0:
+                os.close(write)
+            if not ward.pid:
+                await ward.end()
+        if ward.refused:
+            raise SandboxFault(f"a {role} could not be started: {ward.refused}")
+        return ward
+
+    async def kill(self, number: int) -> None:
+        if self._line is None:
+            return
+        try:
+            async with self._sending:
+                await self._line.send(Kill(id=number))
+        except PeerGone:
+            pass
+
+    def forget(self, number: int) -> None:
+        self._wards.pop(number, None)
+
+    async def close(self) -> None:
+        self._closing.set()
+
+    async def _alive(self) -> Line[FromZygote]:
+        async with self._starting:
+            if self._line is None:
+                await self._group.start(self._keep)
+            assert self._line is not None
+            return self._line
+
+    async def _keep(self, *, task_status: TaskStatus[None]) -> None:
+        """One zygote's life: start, hear what it says, end."""
+        with ExitStack() as stack:
+            ours, theirs = socket.socketpair()
+            stack.callback(theirs.close)
+            line: Line[FromZygote] = Line(ours, FromZygote)
+            stack.callback(line.close)
+            home = self._run.home("zygote")
+            spec = Spec(
+                role="zygote",
+                arguments={"control": theirs.fileno()},
+                directory=home,
+                environment=child_environment(home, **_SHARED_VARIABLES),
+                token=self._run.token,
+                limits=self._limits,
+                trusted=True,
+            )
+            async with child(spec, theirs.fileno()) as running:
+                theirs.close()
+                await self._greeted(line, running)
+                self._line = line
+                task_status.started()
+                try:
+                    async with anyio.create_task_group() as listening:
+                        listening.start_soon(self._listen, line, listening)
+                        await self._closing.wait()
+                        listening.cancel_scope.cancel()
+                finally:
+                    self._line = None
+                    with anyio.CancelScope(shield=True):
+                        line.close()  # it ends its children then, and itself
+                        await running.exited_within(_END_S)
+                    for ward in list(self._wards.values()):
+                        ward.gone(None, None)
+
+    async def _greeted(self, line: Line[FromZygote], running: Child) -> None:
+        try:
+            with anyio.fail_after(self._limits.start_s):
+                frame = await line.receive()
+        except (PeerGone, BadFrame, TimeoutError) as error:
+            await running.end()
+            said = running.output()[-2000:]
+            code = running.returncode
+            raise SandboxFault(f"the zygote did not start ({code}): {error!r}\n{said}") from None
+        if not isinstance(frame, Alive):
+            raise SandboxFault("the zygote did not start as it should")
+        self._survey = frame.survey
+
+    async def _listen(self, line: Line[FromZygote], group: TaskGroup) -> None:
+        """Until it dies; then everybody who waits for it is told."""
+        try:
+            while True:
+                match await line.receive():
+                    case Spawned(id=number, pid=pid, layers=layers):
+                        if ward := self._wards.get(number):
+                            ward.pid, ward.layers = pid, layers
+                            ward.answered.set()
+                    case Refused(id=number, reason=reason):
+                        if ward := self._wards.get(number):
+                            ward.refused = reason
+                            ward.gone(None, None)
+                    case Ended(id=number, code=code, signal=signal, stuck=stuck):
+                        if ward := self._wards.get(number):
+                            ward.gone(code, signal, stuck=stuck)
+                    case _:
+                        pass
+        except (PeerGone, BadFrame):
+            pass
+        group.cancel_scope.cancel()
+
+
+# Read by libraries when they are loaded, so the zygote must have them. glibc gives large
+# blocks back to the system when they are freed, or not, by how the heap happens to lie: each
+# call then faults its output's pages in anew, in some processes and not in others, which made
+# one kernel read 1.2 or 2.7 ms (docs/sandbox.md). Keeping them is the steady state of a
+# long-lived process, and the same for both sides.
+_SHARED_VARIABLES = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # more, and glibc ignores it
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "KMP_BLOCKTIME": "0",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    "CUDA_VISIBLE_DEVICES": "",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # the other check makes CUDA unusable after a fork
+}

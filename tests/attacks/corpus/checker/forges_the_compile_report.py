@@ -1,0 +1,36 @@
+"""In the compile stage, sends its own report with four megabytes of log, then dies."""
+
+import os
+import stat
+import struct
+
+import msgspec
+import torch
+import torch.nn as nn
+from torch.utils import cpp_extension  # noqa: F401  (so that it goes through the compile stage)
+
+BUILT = {"type": "Built", "failure": "line\n" * 100, "log": "x" * 3_900_000, "extensions": 10**6}
+
+
+def compiling():
+    with open("/proc/self/cmdline", "rb") as words:
+        return b"compiler" in words.read() or "GPU_SANDBOX_COMPILING" in os.environ
+
+
+if compiling():
+    body = msgspec.msgpack.encode(BUILT)
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if number > 2 and stat.S_ISSOCK(os.fstat(number).st_mode):
+                data = memoryview(struct.pack("!I", len(body)) + body)
+                while data:
+                    data = data[os.write(number, data) :]
+        except OSError:
+            pass
+    os._exit(0)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, y):
+        z = torch.tanh(x * y) + x
+        return z / z.abs().mean(dim=-1, keepdim=True)

@@ -1,0 +1,76 @@
+"""The honest twins: what must be accepted, whatever is done against the attacks."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tests.attacks.table import Device
+
+__all__ = ["HONEST", "Honest"]
+
+
+class Honest(msgspec.Struct, frozen=True):
+    """``honest/NAME.py``; ``slow`` ones compile for so long that they run on request only."""
+
+    name: str
+    task: str = "elementwise"
+    device: Device = "both"
+    compiles: bool = False
+    slow: bool = False
+
+
+_ALL = (
+    Honest("plain_torch"),
+    Honest("scratch_in_place"),
+    Honest("cached_workspace"),
+    Honest("cpp_parallel_for", device="cpu", compiles=True),
+    Honest("cpp_openmp_avx", device="cpu", compiles=True),
+    Honest("built_in_forward", compiles=True, slow=True),
+    Honest("c_through_ctypes", device="cpu", compiles=True),
+    Honest("weight_folding", task="weights"),
+    Honest("weights_prepared_in_first_call", task="weights"),
+    Honest("registered_buffers"),
+    Honest("nested_outputs", task="nested"),
+    Honest("plain_number_output", task="with_count"),
+    Honest("half", task="half"),
+    Honest("bfloat", task="bfloat"),
+    Honest("double", task="double"),
+    Honest("integers", task="integers"),
+    Honest("empty_output", task="empty"),
+    Honest("scalar_output", task="scalar"),
+    Honest("not_contiguous_output", task="transposed"),
+    Honest("contiguous_where_the_reference_is_not", task="transposed"),
+    Honest("channels_last", task="channels_last"),
+    Honest("view_of_fresh_memory"),
+    Honest("aliases_as_the_reference_does", task="view_of_input"),
+    Honest("misleading_docstring"),
+    Honest("optional_import"),
+    Honest("torch_compile"),
+    Honest("torch_compile_inductor", compiles=True, slow=True),
+    Honest("scripted"),
+    Honest("graph_module"),
+    Honest("shape_dispatch"),
+    Honest("threads_that_are_joined", device="cpu"),
+    Honest("constant_tables"),
+    Honest("prints_a_lot"),
+    Honest("base_class_of_its_own", task="weights"),
+    Honest("reads_its_own_file"),
+    Honest("numpy_inside"),
+    Honest("temporary_files"),
+    Honest("starts_a_process"),
+    Honest("dropout_like_the_reference", task="dropout"),
+    Honest("convolution", task="conv"),
+    Honest("blocked_matmul", task="matmul", device="cpu"),
+    Honest("online_softmax", task="softmax"),
+    Honest("cuda_inline", device="cuda", compiles=True),
+    Honest("cuda_triton", task="softmax", device="cuda", compiles=True),
+    Honest("cuda_cublas", task="weights", device="cuda"),
+    Honest("cuda_joined_streams", device="cuda"),
+    Honest("cuda_graph", device="cuda"),
+    Honest("cuda_large_shared_memory", task="softmax", device="cuda", compiles=True),
+    Honest("cuda_half2", task="half", device="cuda", compiles=True),
+    Honest("cuda_nvrtc", task="softmax", device="cuda"),
+    Honest("cuda_default_stream", device="cuda", compiles=True),
+)
+
+HONEST = {h.name: h for h in _ALL}

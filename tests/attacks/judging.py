@@ -1,0 +1,118 @@
+"""Runs one attack through the evaluator's port and says, in words, what it gained."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TypeAlias
+
+import msgspec
+
+from events.outcomes import Correct
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import EvaluationRequest, SandboxFault, Verdict
+from gpu_sandbox.sandbox import LocalSandbox
+from tests.attacks.files import attack_source, docstring, task_source, twin_source
+from tests.attacks.table import ATTACKS, TWIN, Attack
+from tests.attacks.world import World
+
+__all__ = ["Sandboxes", "Twins", "evaluate", "gains", "tag_of"]
+
+Sandboxes: TypeAlias = dict[tuple[str, Limits], LocalSandbox]
+
+_MARGIN = 1.15
+_SLOWER = 0.5
+
+
+def tag_of(verdict: Verdict) -> str:
+    return str(msgspec.to_builtins(verdict.outcome)["type"])
+
+
+async def evaluate(sandbox: LocalSandbox, task: str, source: str, device: str) -> Verdict:
+    request = EvaluationRequest(
+        task_name=task,
+        task_source=task_source(task),
+        candidate_source=source,
+        device=device,
+        protocol="strict",
+        seed=7,
+    )
+    return await sandbox.evaluate(request)
+
+
+class Twins:
+    """What a task's reference reads as a candidate of itself; asked once a session, and for
+    longer than attacks are."""
+
+    def __init__(self, sandboxes: Sandboxes) -> None:
+        self._sandboxes = sandboxes
+        self._known: dict[tuple[str, str], float] = {}
+
+    async def speedup(self, task: str, device: str) -> float:
+        if (task, device) not in self._known:
+            found = await evaluate(self._sandboxes[device, TWIN], task, twin_source(task), device)
+            assert isinstance(found.outcome, Correct), found.outcome
+            self._known[task, device] = found.outcome.speedup
+        return self._known[task, device]
+
+
+async def gains(
+    attack: Attack, device: str, sandbox: LocalSandbox, world: World, twins: Twins
+) -> list[str]:
+    """Everything that the attack got out of it; empty when the sandbox held."""
+    if attack.before is not None:
+        first = ATTACKS[attack.before]
+        await evaluate(sandbox, first.task, _source(first, world), device)
+    found: list[str] = []
+    verdict = None
+    try:
+        verdict = await evaluate(sandbox, attack.task, _source(attack, world), device)
+    except SandboxFault as fault:
+        told = " ".join(str(fault).split())[:300]
+        if not (attack.degenerate and "degenerate" in told):
+            found.append(f"it made the sandbox itself fail: {told}")
+    except (RecursionError, OSError, subprocess.SubprocessError) as error:
+        found.append(f"it made the sandbox itself raise: {type(error).__name__}: {error}"[:300])
+    if verdict is not None:
+        found += await _passed(attack, device, verdict, twins)
+    if attack.before is None or attack.name == attack.before:
+        found += world.damage(verdict)
+    elif verdict is not None:  # what the first one did is that one's case
+        found += [d for d in world.damage(verdict) if d.startswith("GAINED")]
+    if attack.after:
+        found += await _aftermath(device, sandbox)
+    return [f"{attack.name} ({docstring(attack.family, attack.name)}): {f}" for f in found]
+
+
+def _source(attack: Attack, world: World) -> str:
+    return attack_source(attack.family, attack.name, world.facts)
+
+
+async def _passed(attack: Attack, device: str, verdict: Verdict, twins: Twins) -> list[str]:
+    outcome, tag = verdict.outcome, tag_of(verdict)
+    speedup = f" at {outcome.speedup:.2f}×" if isinstance(outcome, Correct) else ""
+    print(f"{attack.name}: {tag}{speedup} {outcome.reason[:200]!r}")
+    if tag not in attack.outcomes:
+        allowed = ", ".join(sorted(attack.outcomes))
+        return [f"{tag}{speedup} ({outcome.reason[:200]}); allowed: {allowed}"]
+    if not isinstance(outcome, Correct):
+        return []
+    if attack.degenerate:
+        if any("degenerate" in note for note in verdict.notes):
+            return []
+        return [f"correct at {outcome.speedup:.2f}×, and no note calls the task degenerate"]
+    bound = _MARGIN * max(1.0, await twins.speedup(attack.task, device))
+    if 1 / outcome.ratio_high > bound:  # beyond it with its whole interval
+        return [f"correct at {outcome.speedup:.2f}×, where its honest twin is below {bound:.2f}×"]
+    return []
+
+
+async def _aftermath(device: str, sandbox: LocalSandbox) -> list[str]:
+    try:
+        verdict = await evaluate(sandbox, "elementwise", twin_source("elementwise"), device)
+    except Exception as error:
+        return [f"after it, an honest candidate fails: {type(error).__name__}: {error}"[:300]]
+    if not isinstance(verdict.outcome, Correct):
+        return [f"after it, an honest candidate is {tag_of(verdict)}: {verdict.outcome.reason}"]
+    if verdict.outcome.speedup < _SLOWER:
+        return [f"after it, an honest candidate reads {verdict.outcome.speedup:.2f}×"]
+    return []

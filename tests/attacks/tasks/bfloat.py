@@ -1,0 +1,17 @@
+"""bf16 in and out."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return torch.relu(x * y)
+
+
+def get_inputs():
+    return [torch.randn(512, 1024).bfloat16(), torch.randn(512, 1024).bfloat16()]
+
+
+def get_init_inputs():
+    return []

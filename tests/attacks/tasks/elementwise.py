@@ -1,0 +1,18 @@
+"""Elementwise work and a row reduction."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        z = torch.tanh(x * y) + x
+        return z / z.abs().mean(dim=-1, keepdim=True)
+
+
+def get_inputs():
+    return [torch.randn(512, 1024), torch.randn(512, 1024)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,40 @@
+"""The corpus and its tables agree, and everything in it is Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpu_sandbox.guard import inspect_candidate
+from tests.attacks.files import HERE, attack_source, docstring, honest_source, task_source
+from tests.attacks.honest_table import HONEST
+from tests.attacks.table import ATTACKS
+
+WORLD: dict[str, Any] = {"dir": "/x", "pid": 1, "mark": "m"}
+
+
+def test_every_file_is_in_the_table_and_every_entry_has_a_file() -> None:
+    on_disk = {(p.parent.name, p.stem) for p in (HERE / "corpus").glob("*/*.py")}
+    listed = {(a.family, a.name) for a in ATTACKS.values()}
+    assert {f for f in on_disk if f[0] != "include"} == listed
+    assert {p.stem for p in (HERE / "honest").glob("*.py")} == HONEST.keys()
+    used = {a.task for a in ATTACKS.values()} | {h.task for h in HONEST.values()}
+    assert {p.stem for p in (HERE / "tasks").glob("*.py")} == used
+
+
+def test_each_gets_past_the_static_guard() -> None:
+    sources = [attack_source(a.family, a.name, WORLD) for a in ATTACKS.values()]
+    sources += [honest_source(name) for name in HONEST]
+    for source in sources:
+        compile(source, "candidate.py", "exec")
+        assert inspect_candidate(source).outcome is None
+        assert "@WORLD@" not in source
+        assert "# @include" not in source
+    for task in {a.task for a in ATTACKS.values()}:
+        compile(task_source(task), "task.py", "exec")
+
+
+def test_each_attack_says_what_it_does_and_names_attacks_that_exist() -> None:
+    for attack in ATTACKS.values():
+        assert len(docstring(attack.family, attack.name)) > 20
+        assert attack.outcomes
+        assert attack.before is None or attack.before in ATTACKS
