@@ -3,9 +3,9 @@
 The candidate's readings are claims. The baseline runs in a worker of its own through the
 same code, so what its release spent outside the calls (messages, copies, flushes, seeds)
 is what the candidate's may have spent there; the rest of the wall clock bounds the
-candidate's time from above, whatever it claims (``Pair``). Where a claim is below
-that bound by more than a twentieth, the bound is the score: on a quiet machine an honest
-claim never is, and on a busy one the bound is noisy, and says so, but cannot be forged.
+candidate's time from above, whatever it claims (``Pair``). Where a claim is below that
+bound by more than a twentieth, with 95 % certainty, or by more than a quarter, certain or
+not, the bound is the score: on a busy machine it is noisy, but it cannot be forged.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ __all__ = ["Bench"]
 _PATIENCE = 3
 _ALONE_RELEASES = 5
 _BELIEVED_EXCESS = 1.05
+_BELIEVED_DOUBT = 1.25
 _ENOUGH = 2
 _DISTURBED = 1.15
 _ATTEMPTS = 3
@@ -177,7 +178,8 @@ class Bench:
     def _agreed(self, pairs: list[Pair], worst: float, allowance: float) -> Agreed:
         found = claimed = self._claimed(pairs)
         bounded = self._bounded(pairs)
-        if bounded.ratio > claimed.ratio * _BELIEVED_EXCESS:
+        surely = bounded.low > claimed.ratio * _BELIEVED_EXCESS
+        if surely or bounded.ratio > claimed.ratio * _BELIEVED_DOUBT:
             found = bounded
             self._notes.append(
                 f"scored by the outer clock: {1 / bounded.ratio:.2f}x, not the "
