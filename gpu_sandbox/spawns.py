@@ -62,11 +62,10 @@ class Alive(_Message, frozen=True):
 
 
 class Spawned(_Message, frozen=True):
-    """``pid`` is the zygote's view; ``layers`` are those that really hold."""
+    """``pid`` is the zygote's view. Every layer that the survey promised holds."""
 
     id: int
     pid: int
-    layers: list[str]
 
 
 class Refused(_Message, frozen=True):

@@ -54,14 +54,13 @@ class VerifierSilent(Exception):
 
 
 class Concluded(msgspec.Struct, frozen=True, kw_only=True):
-    """A report, and what the worker's process left: its output, how it ended, and what
-    had confined it."""
+    """A report, and what the worker's process left: its output, and how it ended."""
 
     report: Report
-    layers: tuple[str, ...] = ()
     worker_output: str = ""
     worker_signal: int | None = None
     worker_code: int | None = None
+    out_of_memory: bool = False
 
 
 class _Worker:
@@ -333,8 +332,8 @@ def _concluded(report: Report, worker: _Worker) -> Concluded:
     ward = worker.ward
     return Concluded(
         report=report,
-        layers=tuple(ward.layers),
         worker_output=ward.output(),
         worker_signal=ward.signal if worker.died else None,
         worker_code=ward.code if worker.died else None,
+        out_of_memory=ward.out_of_memory,
     )

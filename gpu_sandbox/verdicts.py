@@ -134,7 +134,8 @@ def _death(concluded: Concluded, stage: str) -> Crashed:
     number = concluded.worker_signal
     if number is not None:
         name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
-        return Crashed(reason=f"killed by {name} {where}", signal=number)
+        why = " (its memory limit)" if concluded.out_of_memory else ""
+        return Crashed(reason=f"killed by {name}{why} {where}", signal=number)
     if concluded.worker_code is not None:
         return Crashed(reason=f"its process exited with {concluded.worker_code} {where}")
     return Crashed(reason=f"it closed its channel {where}")

@@ -42,11 +42,11 @@ class Ward:
         self.answered = anyio.Event()
         self.ended = anyio.Event()
         self.pid = 0
-        self.layers: list[str] = []
         self.refused = ""
         self.code: int | None = None
         self.signal: int | None = None
         self.stuck = False
+        self.out_of_memory = False
 
     def output(self) -> str:
         return self._output.text()
@@ -175,7 +175,6 @@ class Zygote:
                 environment=child_environment(home, **_SHARED_VARIABLES),
                 token=self._run.token,
                 limits=self._limits,
-                trusted=True,
             )
             async with child(spec, theirs.fileno()) as running:
                 theirs.close()
@@ -213,17 +212,18 @@ class Zygote:
         try:
             while True:
                 match await line.receive():
-                    case Spawned(id=number, pid=pid, layers=layers):
+                    case Spawned(id=number, pid=pid):
                         if ward := self._wards.get(number):
-                            ward.pid, ward.layers = pid, layers
+                            ward.pid = pid
                             ward.answered.set()
                     case Refused(id=number, reason=reason):
                         if ward := self._wards.get(number):
                             ward.refused = reason
                             ward.gone(None, None)
-                    case Ended(id=number, code=code, signal=signal, stuck=stuck):
+                    case Ended(id=number) as ended:
                         if ward := self._wards.get(number):
-                            ward.gone(code, signal, stuck=stuck)
+                            ward.out_of_memory = ended.out_of_memory
+                            ward.gone(ended.code, ended.signal, stuck=ended.stuck)
                     case _:
                         pass
         except (PeerGone, BadFrame):

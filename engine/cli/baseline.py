@@ -46,13 +46,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
               help="Which baselines, with commas between.")  # fmt: skip
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
-@click.option("--seed", type=int, default=0, help="Seed of the inputs.")
 @click.option("--fresh", is_flag=True, help="Measure again, also what is cached.")
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
               envvar="ENGINE_BACKEND", help="Which event loop to run on.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a baseline.")
 def baseline(
-    task: Path, kinds: str, device: str | None, protocol: str | None, seed: int, fresh: bool,
+    task: Path, kinds: str, device: str | None, protocol: str | None, fresh: bool,
     backend: str, as_json: bool,
 ) -> int:  # fmt: skip
     """Time the reference in TASK: eager, torch.compile, torch.compile with max-autotune.
@@ -70,7 +69,7 @@ def baseline(
     source, chosen = read_task(task), _kinds(kinds)
 
     async def work() -> None:
-        await _measure(config, task, source, chosen, seed, fresh, as_json)
+        await _measure(config, task, source, chosen, fresh, as_json)
 
     anyio.run(work, backend=backend)
     return Exit.DONE
@@ -86,7 +85,7 @@ def _kinds(listed: str) -> tuple[Kind, ...]:
 
 
 async def _measure(
-    config: Config, task: Path, source: str, kinds: tuple[Kind, ...], seed: int, fresh: bool,
+    config: Config, task: Path, source: str, kinds: tuple[Kind, ...], fresh: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     from engine.cli.session import open_sandbox, resolve_device
@@ -101,7 +100,7 @@ async def _measure(
         config, _ = await resolve_device(sandbox, config)
         device, protocol = config.sandbox.device, config.sandbox.protocol
         request = BaselineRequest(
-            task_name=task.name, task_source=source, device=device, protocol=protocol, seed=seed
+            task_name=task.name, task_source=source, device=device, protocol=protocol, seed=0
         )
         cache = default_cache() / "baselines"
         try:

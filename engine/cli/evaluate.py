@@ -54,7 +54,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("candidates", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
-@click.option("--seed", type=int, default=0, help="Seed of the inputs.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
               help="Any configuration key, such as sandbox.run_timeout_s=30.")  # fmt: skip
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
@@ -62,7 +61,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a candidate.")
 def eval_(
     task: Path, candidates: tuple[Path, ...], device: str | None, protocol: str | None,
-    seed: int, assignments: tuple[str, ...], backend: str, as_json: bool,
+    assignments: tuple[str, ...], backend: str, as_json: bool,
 ) -> int:  # fmt: skip
     """Judge each of CANDIDATES against the reference in TASK.
 
@@ -79,7 +78,7 @@ def eval_(
     sources = {path: _read(path) for path in candidates}
 
     async def work() -> list[Row]:
-        return await _evaluate(config, task, source, sources, seed, as_json)
+        return await _evaluate(config, task, source, sources, as_json)
 
     rows = anyio.run(work, backend=backend)
     return Exit.DONE if any(row.outcome == "correct" for row in rows) else Exit.NOT_FASTER
@@ -93,7 +92,7 @@ def _read(path: Path) -> str:
 
 
 async def _evaluate(
-    config: Config, task: Path, task_source: str, sources: dict[Path, str], seed: int,
+    config: Config, task: Path, task_source: str, sources: dict[Path, str],
     as_json: bool,
 ) -> list[Row]:  # fmt: skip
     from engine.cli.session import open_sandbox, resolve_device
@@ -106,7 +105,7 @@ async def _evaluate(
         async def one(path: Path, source: str) -> None:
             request = EvaluationRequest(
                 task_name=task.name, task_source=task_source, candidate_source=source,
-                device=config.sandbox.device, protocol=config.sandbox.protocol, seed=seed,
+                device=config.sandbox.device, protocol=config.sandbox.protocol, seed=0,
             )  # fmt: skip
             row = _row(path, await sandbox.evaluate(request))
             rows.append(row)
@@ -129,7 +128,7 @@ async def _evaluate(
                     BaselineRequest(
                         task_name=task.name,
                         task_source=task_source,
-                        seed=seed,
+                        seed=0,
                         device=config.sandbox.device,
                         protocol=config.sandbox.protocol,
                     )

@@ -52,8 +52,6 @@ def main() -> None:
         _, hard = resource.getrlimit(limit)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(limit, (value, value))
-    if boot["nice"]:
-        os.nice(boot["nice"])
     sys.argv[1:] = []
     sys.path[:] = boot["path"]
     module = importlib.import_module(f"gpu_sandbox.child.{boot['role']}")

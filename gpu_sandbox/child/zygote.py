@@ -43,7 +43,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class _Trusted:
     """A child of our own, as a ``Ward`` is one of the others: no walls, but surely ended."""
 
-    layers: tuple[str, ...] = ()
     stuck = False
 
     def __init__(self, pid: int) -> None:
@@ -151,7 +150,7 @@ class Zygote:
             for fd in fds:
                 os.close(fd)
         self._living[order.id] = living
-        self._channel.send(Spawned(id=order.id, pid=living.pid, layers=list(living.layers)))
+        self._channel.send(Spawned(id=order.id, pid=living.pid))
 
     def _fork(
         self, order: Spawn, main: Callable[[], None], output: int, keep: list[int]
