@@ -30,6 +30,7 @@ from gpu_sandbox.prebuilt import Prebuilt
 from gpu_sandbox.prerequisites import cuda_home, hub_readable, require_compiler
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.toolchain import toolchain
+from gpu_sandbox.traces import printed, without_places
 from gpu_sandbox.workdir import RunDirectory, remove
 from gpu_sandbox.zygote import Ward, Zygote
 
@@ -184,9 +185,11 @@ class CompilePool:
         nothing = BuildFiles([], [])
         if built is None:
             outcome = _ended(late, ward, self._limits.compile_s)
-            return Compiled(outcome=outcome, files=nothing, log=ward.output())
-        printed = ward.output().strip()
-        log = "\n".join(part for part in (built.log[:_MAX_LOG], printed) if part)
+            return Compiled(
+                outcome=outcome, files=nothing, log=printed(ward.output(), stopped=late)
+            )
+        parts = (without_places(built.log[:_MAX_LOG]), printed(ward.output()))
+        log = "\n".join(part for part in parts if part)
         if built.failure:
             failed = CompileFailed(reason=built.failure)
             return Compiled(outcome=failed, files=nothing, log=log)

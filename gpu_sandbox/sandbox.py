@@ -197,7 +197,7 @@ class LocalSandbox:
             )
 
         if inspected.outcome is not None:
-            return verdict(inspected.outcome)
+            return verdict(inspected.outcome, compile_log=inspected.log)
         facts = await self._facts_of(devices)
         candidate = Candidate(
             source=request.candidate_source,

@@ -26,6 +26,7 @@ from gpu_sandbox.jobs import (
 )
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.station import Concluded
+from gpu_sandbox.traces import printed, without_places
 
 __all__ = ["beats", "cleaned", "looks_of", "outcome_of", "run_log_of", "seconds_of", "worst_of"]
 
@@ -78,7 +79,8 @@ def looks_of(looks: list[Concluded]) -> list[str]:
 
 def cleaned(outcome: Outcome) -> Outcome:
     """Its reason as one line of bounded length: a candidate may have written it."""
-    text = "".join(c if c.isprintable() else " " for c in outcome.reason[: 4 * _MAX_REASON])
+    reason = without_places(outcome.reason[: 4 * _MAX_REASON])
+    text = "".join(c if c.isprintable() else " " for c in reason)
     return msgspec.structs.replace(outcome, reason=" ".join(text.split())[:_MAX_REASON])
 
 
@@ -100,6 +102,8 @@ def outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
             )
         case WorkerFailed(stage="import", message=message):
             return CompileFailed(reason=message)
+        case WorkerFailed(kind="BuildFailed", message=message):  # not before it was constructed
+            return CompileFailed(reason=message.removeprefix("BuildFailed: "))
         case WorkerFailed(stage=stage, message=message):
             return Crashed(reason=f"{_WHERE.get(stage, stage)}: {message}")
         case WorkerDied(stage=stage):
@@ -150,5 +154,6 @@ def run_log_of(concluded: Concluded) -> str:
             found = traceback
         case _:
             found = ""
-    printed = concluded.worker_output.strip()
-    return "\n".join(part for part in (found, printed) if part)
+    stopped = isinstance(concluded.report.finding, WorkerSilent)
+    output = printed(concluded.worker_output, stopped=stopped)
+    return "\n".join(part for part in (without_places(found), output) if part)

@@ -27,7 +27,8 @@ from types import ModuleType
 from typing import Any
 
 from gpu_sandbox.child.driver import BINDING, Driver
-from gpu_sandbox.logs import unexplained
+from gpu_sandbox.child.names import demangled
+from gpu_sandbox.logs import cut_compiler_output, first_error, unexplained
 from gpu_sandbox.toolchain import HEADERS
 
 __all__ = ["DIRECTORY_VARIABLE", "BuildFailed", "Builds", "install"]
@@ -37,20 +38,32 @@ _MODULE = "torch.utils.cpp_extension"
 
 
 class BuildFailed(RuntimeError):
-    """An extension did not build; carries the compiler's output and what it read."""
+    """An extension did not build. ``log`` is what the compiler said, cut and located."""
 
-    def __init__(self, name: str, output: str, generated: dict[str, str]) -> None:
-        super().__init__(f"Error building extension {name!r}: {output}")
+    def __init__(self, name: str, log: str) -> None:
+        super().__init__(f"extension {name!r} did not build: {first_error(log)}")
         self.name = name
+        self.log = log
+
+
+class _Refused(Exception):
+    """One attempt's: the compiler's whole output, and the files that it read."""
+
+    def __init__(self, output: str, generated: dict[str, str]) -> None:
+        super().__init__(output)
         self.output = output
         self.generated = generated
 
 
 class Builds:
-    """The extensions directory: ``manifest.json`` and one directory per call."""
+    """The extensions directory: ``manifest.json`` and one directory per call.
 
-    def __init__(self, root: Path) -> None:
+    ``candidate`` is the source, to name its lines.
+    """
+
+    def __init__(self, root: Path, candidate: str = "") -> None:
         self.root = root
+        self.candidate = candidate
         self.built = 0
         self.full_header = 0
         self.failures: list[BuildFailed] = []
@@ -60,16 +73,19 @@ class Builds:
         key = _digest(original.__name__, arguments)
         known = self._manifest().get(key)
         if known is not None and "failed" in known:
-            raise BuildFailed(arguments["name"], known["failed"], {})
+            raise BuildFailed(arguments["name"], known["failed"])
         if known is not None and (self.root / known["file"]).is_file():
             return _load(known["module"], self.root / known["file"], arguments)
         directory = self.root / key
         try:
             result = self._build(original, arguments, directory)
-        except BuildFailed as failure:
+        except _Refused as refused:
+            output = demangled(refused.output)
+            log = cut_compiler_output(output, refused.generated, self.candidate)
+            failure = BuildFailed(arguments["name"], log)
             self.failures.append(failure)
-            self._record(key, {"failed": failure.output[-20_000:]})
-            raise
+            self._record(key, {"failed": log})
+            raise failure from None
         library = next(directory.glob("*.so"), None)
         if library is not None:
             self.built += 1
@@ -85,14 +101,14 @@ class Builds:
         driver = Driver(flags, slim=True, slim_binding=True)
         try:
             return _attempt(original, arguments, directory, slim, driver)
-        except BuildFailed as failure:
+        except _Refused as failure:
             missing = failure
         if driver.bound and BINDING in missing.output:
             driver = Driver(flags, slim=True, slim_binding=False)
             _start_over(arguments["name"], directory)
             try:
                 return _attempt(original, arguments, directory, slim, driver)
-            except BuildFailed as failure:
+            except _Refused as failure:
                 missing = failure
         if not _real_headers_may_help(missing.output):
             raise missing
@@ -136,8 +152,8 @@ def _attempt(
     except RuntimeError as error:
         if not str(error).startswith("Error building extension"):
             raise
-        generated = {p.name: p.read_text(errors="replace") for p in _generated(directory)}
-        raise BuildFailed(arguments["name"], str(error), generated) from None
+        generated = _generated(directory, arguments)
+        raise _Refused(str(error), generated) from None
 
 
 @contextmanager
@@ -172,8 +188,11 @@ def _real_headers_may_help(output: str) -> bool:
         return True
 
 
-def _generated(directory: Path) -> list[Path]:
-    return [p for p in directory.iterdir() if p.name in ("main.cpp", "cuda.cu")]
+def _generated(directory: Path, arguments: dict[str, Any]) -> dict[str, str]:
+    """What torch wrote, or the candidate itself, for the compiler to read."""
+    paths = [directory / "main.cpp", directory / "cuda.cu"]
+    paths += [Path(source) for source in _listed(arguments.get("sources"))]
+    return {p.name: p.read_text(errors="replace") for p in paths if p.is_file()}
 
 
 def _listed(value: Any) -> list[Any]:
@@ -262,9 +281,9 @@ def _wrap(builds: Builds, module: ModuleType) -> None:
         setattr(module, name, _wrapped(builds, getattr(module, name)))
 
 
-def install() -> Builds:
+def install(candidate: str = "") -> Builds:
     """Catch builds in this process; the directory comes from the environment."""
-    builds = Builds(Path(os.environ[DIRECTORY_VARIABLE]))
+    builds = Builds(Path(os.environ[DIRECTORY_VARIABLE]), candidate)
     loaded = sys.modules.get(_MODULE)
     if loaded is not None:
         _wrap(builds, loaded)

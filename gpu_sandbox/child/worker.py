@@ -89,7 +89,7 @@ class Worker:
         self._take_libraries(request.libraries)
         Path(self._path).write_text(request.source, encoding="utf-8", errors="surrogatepass")
         settle(request.threads)
-        built = extensions.install()
+        built = extensions.install(request.source)
         tensors = [t.clone() for t in self._need_arena().views(request.init_spots)]
         init = unpack(request.init, tensors, unpickling=True)
         module = import_file("candidate", self._path)

@@ -187,6 +187,8 @@ def _entry(order: Spawn, sockets: dict[str, int]) -> Callable[[], None]:
             os.makedirs(os.environ[name], exist_ok=True)
         faulthandler.disable()  # it believes that its handlers are still there
         faulthandler.enable()
+        # What is stopped in the middle of something says where it was.
+        faulthandler.register(signal.SIGTERM, all_threads=False, chain=True)
         _ROLES[order.role](**order.arguments, **sockets)
 
     return enter

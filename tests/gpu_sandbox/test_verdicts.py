@@ -113,7 +113,7 @@ async def test_a_segfault_is_a_crash_with_its_signal(sandbox: LocalSandbox) -> N
     assert isinstance(verdict.outcome, Crashed)
     assert verdict.outcome.signal == signal.SIGSEGV
     assert "SIGSEGV in forward" in verdict.outcome.reason
-    assert "candidate.py" in verdict.run_log
+    assert verdict.run_log.endswith("in string_at\ncandidate.py:9 in forward")
 
 
 async def test_a_raise_shows_the_candidates_own_lines(sandbox: LocalSandbox) -> None:
@@ -122,6 +122,13 @@ async def test_a_raise_shows_the_candidates_own_lines(sandbox: LocalSandbox) -> 
     assert isinstance(verdict.outcome, Crashed)
     assert "candidate.py:8 in forward: return torch.relu(a @ b)" in verdict.run_log
     assert "site-packages" not in verdict.run_log
+
+
+async def test_a_syntax_error_shows_its_line(sandbox: LocalSandbox) -> None:
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate("return a +")))
+    assert isinstance(verdict.outcome, CompileFailed)
+    assert verdict.compile_log.splitlines()[0].startswith("candidate.py:8:")
+    assert "    8 |         return a +" in verdict.compile_log
 
 
 async def test_what_does_not_import_did_not_compile(sandbox: LocalSandbox) -> None:
@@ -135,9 +142,14 @@ async def test_what_does_not_import_did_not_compile(sandbox: LocalSandbox) -> No
 )
 async def test_a_hang_is_cut_off(make_sandbox: Callable[..., LocalSandbox], forward: str) -> None:
     async with make_sandbox(Limits(call_s=0.5, bench_s=0.1)) as sandbox:
-        outcome = await judge(sandbox, candidate(forward))
+        verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
+    outcome = verdict.outcome
     assert isinstance(outcome, TimedOut), outcome
     assert (outcome.stage, outcome.limit_s) == ("run", 0.5)
+    assert verdict.run_log.splitlines() == [
+        "when it was stopped, innermost call first:",
+        "candidate.py:8 in forward",
+    ]
 
 
 SLOW_CLOCK = """
