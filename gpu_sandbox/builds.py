@@ -13,12 +13,18 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+import msgspec
+
+from events.outcomes import KernelResources
 
 __all__ = ["BuildCache", "BuildFiles"]
 
 _MAX_ENTRY_BYTES = 512 << 20
+_RESOURCES = "resources.json"
 _NAME = re.compile(r"manifest\.json|[0-9a-f]{24}/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,200}\.so")
 
 
@@ -45,7 +51,13 @@ class BuildCache:
             os.utime(entry)
         return BuildFiles.of(entry)
 
-    def store(self, key: str, names: list[str], fds: list[int]) -> BuildFiles | None:
+    def store(
+        self,
+        key: str,
+        names: list[str],
+        fds: list[int],
+        resources: Sequence[KernelResources] = (),
+    ) -> BuildFiles | None:
         """Keep a build. The names and the files are the candidate's word: names that would
         lead elsewhere, or more bytes than a build has, and nothing is kept: then None."""
         fresh = self._root / f".{key}.{os.getpid()}.{os.urandom(4).hex()}"
@@ -60,6 +72,7 @@ class BuildCache:
                 left -= _copy(fd, target, left)
                 if left < 0:
                     return None
+            (fresh / _RESOURCES).write_bytes(msgspec.json.encode(list(resources)))
             with suppress(OSError):
                 fresh.rename(self._root / key)
         finally:
@@ -68,17 +81,25 @@ class BuildCache:
 
 
 class BuildFiles:
-    """Open files of one build, as ``names`` relative to the extensions directory."""
+    """Open files of one build, as ``names`` relative to the extensions directory, and what
+    its kernels take."""
 
-    def __init__(self, names: list[str], fds: list[int]) -> None:
+    def __init__(
+        self, names: list[str], fds: list[int], resources: Sequence[KernelResources] = ()
+    ) -> None:
         self.names = names
         self.fds = fds
+        self.resources = list(resources)
 
     @classmethod
     def of(cls, entry: Path) -> BuildFiles:
-        paths = sorted(p for p in entry.rglob("*") if p.is_file())
+        record = entry / _RESOURCES
+        paths = sorted(p for p in entry.rglob("*") if p.is_file() and p != record)
+        resources: list[KernelResources] = []
+        with suppress(OSError, msgspec.MsgspecError):  # not there in older entries
+            resources = msgspec.json.decode(record.read_bytes(), type=list[KernelResources])
         fds = [os.open(p, os.O_RDONLY | os.O_CLOEXEC) for p in paths]
-        return cls([str(p.relative_to(entry)) for p in paths], fds)
+        return cls([str(p.relative_to(entry)) for p in paths], fds, resources)
 
     def close(self) -> None:
         for fd in self.fds:

@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from events.outcomes import CompileFailed, Crashed, Outcome, TimedOut
+from events.outcomes import CompileFailed, Crashed, KernelResources, Outcome, TimedOut
 from gpu_sandbox.builds import BuildCache, BuildFiles
 from gpu_sandbox.confinement import policy_for
 from gpu_sandbox.devices import Device, torch_identity
@@ -36,7 +36,11 @@ from gpu_sandbox.zygote import Ward, Zygote
 
 __all__ = ["Candidate", "CompilePool", "Compiled"]
 
+_FORMAT = "2"
+"""Of what is kept of a build: with what its kernels take, and the lines of their code."""
 _MAX_LOG = 32_000
+_MAX_KERNELS = 16
+_MAX_NAME = 200
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,13 +202,24 @@ class CompilePool:
             notes.append(f"{built.full_header} extensions needed the full torch headers")
         files: BuildFiles | None = None
         if len(built.files) == len(fds):
-            files = await anyio.to_thread.run_sync(self._builds.store, key, built.files, fds)
+            told = _bounded(built.resources)
+            files = await anyio.to_thread.run_sync(self._builds.store, key, built.files, fds, told)
         return Compiled(files=files or nothing, log=log, notes=notes)
 
 
 def _close(fds: list[int]) -> None:
     while fds:
         os.close(fds.pop())
+
+
+def _bounded(told: list[KernelResources]) -> list[KernelResources]:
+    """A compile child's word: few of them, on one printable line each."""
+    return [
+        msgspec.structs.replace(
+            one, kernel="".join(c if c.isprintable() else " " for c in one.kernel[:_MAX_NAME])
+        )
+        for one in told[:_MAX_KERNELS]
+    ]
 
 
 def _ended(late: bool, ward: Ward, limit_s: float) -> Outcome:
@@ -220,7 +235,8 @@ def _key(candidate: Candidate) -> str:
     facts, device = candidate.facts, candidate.device
     arch = str(facts.get("compute_capability") or facts.get("isa"))
     late = str(candidate.inspected.builds_late)
-    return BuildCache.key(candidate.source, torch_identity(), toolchain(device.is_cuda), arch, late)
+    tools = toolchain(device.is_cuda)
+    return BuildCache.key(_FORMAT, candidate.source, torch_identity(), tools, arch, late)
 
 
 def _compile_variables(

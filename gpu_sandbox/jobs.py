@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from events.outcomes import KernelResources
 from gpu_sandbox.protocols import Protocol
 
 __all__ = [
@@ -180,6 +181,7 @@ class Built(_Message, frozen=True):
 
     ``deferred`` is an exception that may be due to the missing device: the worker
     imports again and decides. ``full_header`` counts builds that needed the real one.
+    ``resources`` are of the kernels of all extensions, the worst first.
     The contents of ``files`` (relative to the extensions directory) come as descriptors
     with the frame.
     """
@@ -189,6 +191,7 @@ class Built(_Message, frozen=True):
     deferred: str = ""
     extensions: int = 0
     full_header: int = 0
+    resources: list[KernelResources] = []
     files: list[str] = []
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from events.outcomes import Outcome, PoolUsage
+from events.outcomes import KernelResources, Outcome, PoolUsage
 
 __all__ = [
     "Baseline",
@@ -99,6 +99,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     was not reached is absent) and ``lease`` (how long the device was held); ``queue_s``
     is time spent waiting for a place in the pool or for the device. The logs are cut
     to the sandbox's output limit and name the candidate's own file and lines.
+    ``resources`` are of the CUDA kernels that were built for it, at most 16.
     ``isolation`` lists the layers that held, and ``missing:NAME`` for those that could not.
     """
 
@@ -112,6 +113,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     run_log: str = ""
     notes: list[str] = []
     usage: PoolUsage | None = None
+    resources: list[KernelResources] = []
 
 
 class DeviceLoad(msgspec.Struct, frozen=True, kw_only=True):

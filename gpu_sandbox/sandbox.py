@@ -210,6 +210,7 @@ class LocalSandbox:
         built = await self._compilers(devices[0]).build(candidate)
         try:
             timings["compile"] = built.seconds
+            resources = built.files.resources
             if built.outcome is not None:
                 return verdict(built.outcome, queue_s=built.queue_s, compile_log=built.log)
             to_beat = request.incumbent_ms or request.root_ms
@@ -230,6 +231,7 @@ class LocalSandbox:
             queue_s=built.queue_s + judged.queue_s,
             compile_log=built.log,
             run_log=run_log_of(concluded),
+            resources=resources,
             notes=[*built.notes, *concluded.report.notes, *looks_of(judged.concluded)],
         )
 

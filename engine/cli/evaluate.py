@@ -17,7 +17,7 @@ from engine.cli.inspect import emit
 from engine.cli.run import read_task
 from engine.cli.settings import SettingsError, resolve
 from engine.config import Config
-from events.outcomes import Correct
+from events.outcomes import Correct, KernelResources
 from gpu_sandbox.port import (
     BaselineRequest,
     EvaluationRequest,
@@ -26,6 +26,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
+from projections.resources import resources_table
 
 __all__ = ["Row", "eval_"]
 
@@ -47,6 +48,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     compile_log: str
     run_log: str
     notes: list[str]
+    resources: list[KernelResources]
 
 
 @click.command(name="eval")
@@ -168,6 +170,7 @@ def _row(path: Path, verdict: Verdict) -> Row:
         compile_log=verdict.compile_log,
         run_log=verdict.run_log,
         notes=verdict.notes,
+        resources=verdict.resources,
     )
 
 
@@ -184,5 +187,7 @@ def _print(row: Row, as_json: bool) -> None:
     for text in (row.compile_log, row.run_log):
         if text and row.outcome != "correct":
             click.echo("  " + printable(text).rstrip().replace("\n", "\n  "), err=True)
+    if table := resources_table(row.resources):
+        click.echo("  " + printable(table).replace("\n", "\n  "), err=True)
     for note in row.notes:
         click.echo(f"  note: {printable(note)}", err=True)

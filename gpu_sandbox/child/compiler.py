@@ -27,6 +27,7 @@ from gpu_sandbox.jobs import Built, Compile
 
 __all__ = ["main"]
 
+_MAX_KERNELS = 100
 _BLAMELESS = (ImportError, SyntaxError, NameError, AttributeError, TypeError, BuildFailed)
 """With a device pretended, only these are surely the candidate's own fault."""
 
@@ -75,8 +76,13 @@ def _send(channel: Channel[Compile], built: Built, root: Path) -> None:
 
 def _built(builds: Builds) -> Built:
     """Builds that failed and were got over by the candidate are in the log."""
-    log = "\n".join(failure.log for failure in builds.failures)
-    return Built(extensions=builds.built, full_header=builds.full_header, log=log)
+    log = "\n".join([*(failure.log for failure in builds.failures), *builds.notices])
+    return Built(
+        extensions=builds.built,
+        full_header=builds.full_header,
+        log=log,
+        resources=builds.resources[:_MAX_KERNELS],
+    )
 
 
 def _failed(error: BaseException, builds: Builds, path: str, *, sure: bool) -> Built:

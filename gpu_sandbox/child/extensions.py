@@ -26,8 +26,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from events.outcomes import KernelResources
 from gpu_sandbox.child.driver import BINDING, Driver
 from gpu_sandbox.child.names import demangled
+from gpu_sandbox.child.ptxas import notices, resources
 from gpu_sandbox.logs import cut_compiler_output, first_error, unexplained
 from gpu_sandbox.toolchain import HEADERS
 
@@ -67,6 +69,8 @@ class Builds:
         self.built = 0
         self.full_header = 0
         self.failures: list[BuildFailed] = []
+        self.resources: list[KernelResources] = []
+        self.notices: list[str] = []
 
     def call(self, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Do what ``original(**arguments)`` does, from the directory if it is there."""
@@ -100,22 +104,35 @@ class Builds:
         flags = _listed(arguments.get("extra_cflags"))
         driver = Driver(flags, slim=True, slim_binding=True)
         try:
-            return _attempt(original, arguments, directory, slim, driver)
+            return self._attempt(original, arguments, directory, slim, driver)
         except _Refused as failure:
             missing = failure
         if driver.bound and BINDING in missing.output:
             driver = Driver(flags, slim=True, slim_binding=False)
             _start_over(arguments["name"], directory)
             try:
-                return _attempt(original, arguments, directory, slim, driver)
+                return self._attempt(original, arguments, directory, slim, driver)
             except _Refused as failure:
                 missing = failure
         if not _real_headers_may_help(missing.output):
             raise missing
         _start_over(arguments["name"], directory)
         driver = Driver(flags, slim=False, slim_binding=False)
-        result = _attempt(original, arguments, directory, [], driver)
+        result = self._attempt(original, arguments, directory, [], driver)
         self.full_header += 1
+        return result
+
+    def _attempt(
+        self,
+        original: Callable[..., Any],
+        arguments: dict[str, Any],
+        directory: Path,
+        first: list[str],
+        driver: Driver,
+    ) -> Any:
+        result = _attempt(original, arguments, directory, first, driver)
+        self.resources += resources(driver.output)
+        self.notices += notices(driver.output)
         return result
 
     def _manifest(self) -> dict[str, dict[str, str]]:

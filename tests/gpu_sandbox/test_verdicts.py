@@ -79,10 +79,43 @@ async def test_a_difference_is_shown_with_its_place(sandbox: LocalSandbox) -> No
     assert isinstance(verdict.outcome, WrongResult)
     assert "1 of 8192 elements" in verdict.outcome.reason
     assert "at (3, 5): expected" in verdict.run_log
-    assert "got -7.0" in verdict.run_log
+    assert "got -7 (off by" in verdict.run_log
     assert "hello from forward" in verdict.run_log
     assert verdict.outcome.max_abs_error is not None
     assert verdict.outcome.max_abs_error > 6.9
+
+
+@pytest.mark.parametrize(
+    ("forward", "told"),
+    [
+        (
+            "out[:, 121:] = 0",
+            ["dim 1: 121..127 (the last 7 of 128)", "every wrong element is 0", "relative 1)"],
+        ),
+        ("out[60:] = float('nan')", ["dim 0: 60..63 (the last 4 of 64) (all of", "is NaN"]),
+        ("out[1::4, 8:24] += 1", ["dim 0: every 4th index from 1 to 61, of 64; dim 1: 8..23 (16"]),
+        ("out *= 0.5", ["got is expected times 0.5 nearly everywhere", "the worst at ("]),
+        ("out = a + b", ["every wrong element should be 0"]),
+    ],
+)
+async def test_where_and_how_an_output_is_wrong(
+    sandbox: LocalSandbox, forward: str, told: list[str]
+) -> None:
+    source = candidate(f"out = torch.relu(a + b)\n{forward}\nreturn out")
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(verdict.outcome, WrongResult)
+    assert "(trial 1: random inputs)" in verdict.outcome.reason
+    assert all(part in verdict.run_log for part in told), verdict.run_log
+    assert len(verdict.run_log) < 1000
+
+
+async def test_a_result_that_is_imprecise_everywhere_says_so(sandbox: LocalSandbox) -> None:
+    forward = "return torch.relu(a.half() + b.half()).float()"
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
+    assert isinstance(verdict.outcome, WrongResult)
+    share = int(verdict.outcome.reason.partition("(")[2].partition(" of 8192")[0])
+    assert share > 1000
+    assert "all wrong elements" not in verdict.run_log
 
 
 async def test_right_in_the_trials_and_wrong_when_timed(sandbox: LocalSandbox) -> None:
