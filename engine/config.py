@@ -85,6 +85,10 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     protocol: Literal["strict", "kernelbench", "paper"] = "strict"
     compile_timeout_s: float = 300.0
     run_timeout_s: float = 120.0
+    autopsy_timeout_s: float = 20.0
+    """One extra run, in a sanitizer, of a candidate that crashed; 0: none."""
+    sanitize: bool = False
+    """Such a run also of what would be the best so far."""
     compile_jobs: int | None = None
     """Compilers side by side; null: one core is left to the timing."""
 

@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,11 +20,19 @@ import msgspec
 
 from events.outcomes import KernelResources
 
-__all__ = ["BuildCache", "BuildFiles"]
+__all__ = ["BuildCache", "BuildFiles", "BuildRecord"]
 
 _MAX_ENTRY_BYTES = 512 << 20
-_RESOURCES = "resources.json"
+_RECORD = "record.json"
 _NAME = re.compile(r"manifest\.json|[0-9a-f]{24}/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,200}\.so")
+
+
+class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a build besides its files: what its kernels take, and for each line of
+    a generated file (``DIGEST/main.cpp``) the candidate's, or 0. The compile child's word."""
+
+    resources: list[KernelResources] = []
+    lines: dict[str, list[int]] = {}
 
 
 class BuildCache:
@@ -56,7 +63,7 @@ class BuildCache:
         key: str,
         names: list[str],
         fds: list[int],
-        resources: Sequence[KernelResources] = (),
+        record: BuildRecord,
     ) -> BuildFiles | None:
         """Keep a build. The names and the files are the candidate's word: names that would
         lead elsewhere, or more bytes than a build has, and nothing is kept: then None."""
@@ -72,7 +79,7 @@ class BuildCache:
                 left -= _copy(fd, target, left)
                 if left < 0:
                     return None
-            (fresh / _RESOURCES).write_bytes(msgspec.json.encode(list(resources)))
+            (fresh / _RECORD).write_bytes(msgspec.json.encode(record))
             with suppress(OSError):
                 fresh.rename(self._root / key)
         finally:
@@ -81,25 +88,20 @@ class BuildCache:
 
 
 class BuildFiles:
-    """Open files of one build, as ``names`` relative to the extensions directory, and what
-    its kernels take."""
+    """Open files of one build, as ``names`` relative to the extensions directory."""
 
-    def __init__(
-        self, names: list[str], fds: list[int], resources: Sequence[KernelResources] = ()
-    ) -> None:
+    def __init__(self, names: list[str], fds: list[int], record: BuildRecord | None = None) -> None:
         self.names = names
         self.fds = fds
-        self.resources = list(resources)
+        self.record = record or BuildRecord()
 
     @classmethod
     def of(cls, entry: Path) -> BuildFiles:
-        record = entry / _RESOURCES
-        paths = sorted(p for p in entry.rglob("*") if p.is_file() and p != record)
-        resources: list[KernelResources] = []
-        with suppress(OSError, msgspec.MsgspecError):  # not there in older entries
-            resources = msgspec.json.decode(record.read_bytes(), type=list[KernelResources])
+        beside = entry / _RECORD
+        paths = sorted(p for p in entry.rglob("*") if p.is_file() and p != beside)
+        record = msgspec.json.decode(beside.read_bytes(), type=BuildRecord)
         fds = [os.open(p, os.O_RDONLY | os.O_CLOEXEC) for p in paths]
-        return cls([str(p.relative_to(entry)) for p in paths], fds, resources)
+        return cls([str(p.relative_to(entry)) for p in paths], fds, record)
 
     def close(self) -> None:
         for fd in self.fds:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import anyio.to_thread
 import msgspec
 
 from events.outcomes import CompileFailed, Crashed, KernelResources, Outcome, TimedOut
-from gpu_sandbox.builds import BuildCache, BuildFiles
+from gpu_sandbox.builds import BuildCache, BuildFiles, BuildRecord
 from gpu_sandbox.confinement import policy_for
 from gpu_sandbox.devices import Device, torch_identity
 from gpu_sandbox.flags import flag_sets
@@ -40,6 +42,7 @@ _FORMAT = "2"
 """Of what is kept of a build: with what its kernels take, and the lines of their code."""
 _MAX_LOG = 32_000
 _MAX_KERNELS = 16
+_MAX_LINES = 50_000
 _MAX_NAME = 200
 
 
@@ -91,6 +94,17 @@ class CompilePool:
         self.running = 0
         self.busy_s = 0.0
         """Of all places together, finished compiles only."""
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[tuple[int, ...]]:
+        """One of its places, for something that must not disturb the timing either."""
+        async with self._places:
+            yield self._cores
+
+    @property
+    def prebuilt(self) -> Path | None:
+        """What every extension needs alike, if it has been built."""
+        return self._prebuilt.place()
 
     @property
     def waiting(self) -> int:
@@ -202,7 +216,7 @@ class CompilePool:
             notes.append(f"{built.full_header} extensions needed the full torch headers")
         files: BuildFiles | None = None
         if len(built.files) == len(fds):
-            told = _bounded(built.resources)
+            told = BuildRecord(resources=_bounded(built.resources), lines=_modest(built.lines))
             files = await anyio.to_thread.run_sync(self._builds.store, key, built.files, fds, told)
         return Compiled(files=files or nothing, log=log, notes=notes)
 
@@ -220,6 +234,10 @@ def _bounded(told: list[KernelResources]) -> list[KernelResources]:
         )
         for one in told[:_MAX_KERNELS]
     ]
+
+
+def _modest(lines: dict[str, list[int]]) -> dict[str, list[int]]:
+    return lines if sum(map(len, lines.values())) < _MAX_LINES else {}
 
 
 def _ended(late: bool, ward: Ward, limit_s: float) -> Outcome:

@@ -23,6 +23,9 @@ class Origin:
     def __init__(self, generated: dict[str, str], candidate: str) -> None:
         self._generated = {name: _stripped(text) for name, text in generated.items()}
         self._own = _stripped(candidate)
+        self._places: dict[str, list[int]] = {}
+        for number, text in enumerate(self._own):
+            self._places.setdefault(text, []).append(number)
 
     def line(self, name: str, number: int) -> int | None:
         """The candidate's line, counted from 1; None where that is not certain."""
@@ -51,7 +54,7 @@ class Origin:
         text = texts[index]
         if not text:
             return None
-        found = [n for n, own in enumerate(self._own) if own == text]
+        found = self._places.get(text, [])
         if not found and len(text) >= _LEAST:  # beside the quotes of its literal
             found = [n for n, own in enumerate(self._own) if own.startswith(text)]
             found += [n for n, own in enumerate(self._own) if own.endswith(text)]

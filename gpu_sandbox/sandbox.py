@@ -20,7 +20,8 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from events.outcomes import Outcome
+from events.outcomes import Correct, Outcome
+from gpu_sandbox.autopsy import Autopsy, Body, tools_for
 from gpu_sandbox.builds import BuildFiles
 from gpu_sandbox.compile_stage import Candidate, CompilePool
 from gpu_sandbox.confine import Survey
@@ -59,6 +60,8 @@ from gpu_sandbox.zygote import Zygote
 __all__ = ["LocalSandbox", "default_cache"]
 
 _CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
+_BUSY = 1
+"""As many that wait for a device, and nobody gets it for an autopsy."""
 
 
 def default_cache() -> Path:
@@ -71,6 +74,7 @@ class Judged(msgspec.Struct, frozen=True):
     how long it held it."""
 
     device: Device
+    identity: str
     concluded: list[Concluded]
     queue_s: float
     lease_s: float
@@ -82,6 +86,7 @@ class _Open(msgspec.Struct, frozen=True):
     since: float
     run: RunDirectory
     zygote: Zygote
+    autopsy: Autopsy
     group: anyio.abc.TaskGroup
     stations: dict[str, Station]
     pools: dict[bool, CompilePool]
@@ -120,7 +125,8 @@ class LocalSandbox:
         run = await self._stack.enter_async_context(run_directory(runs))
         group = await self._stack.enter_async_context(anyio.create_task_group())
         zygote = Zygote(group, run, self._limits)
-        self._opened = _Open(time.monotonic(), run, zygote, group, {}, {})
+        autopsy = Autopsy(zygote, run, self._limits)
+        self._opened = _Open(time.monotonic(), run, zygote, autopsy, group, {}, {})
         return self
 
     async def __aexit__(
@@ -210,7 +216,7 @@ class LocalSandbox:
         built = await self._compilers(devices[0]).build(candidate)
         try:
             timings["compile"] = built.seconds
-            resources = built.files.resources
+            resources = built.files.record.resources
             if built.outcome is not None:
                 return verdict(built.outcome, queue_s=built.queue_s, compile_log=built.log)
             to_beat = request.incumbent_ms or request.root_ms
@@ -218,24 +224,75 @@ class LocalSandbox:
                 judged = await self._judge(devices, facts, job, built.files, to_beat)
             except (VerifierDied, VerifierSilent) as fault:
                 raise SandboxFault(str(fault)) from None
+            concluded = worst_of(judged.concluded)
+            finding = concluded.report.finding
+            if isinstance(finding, TaskBroken):
+                raise SandboxFault(f"the task itself failed: {finding.reason}\n{finding.detail}")
+            timings.update(seconds_of(judged.concluded), lease=judged.lease_s)
+            outcome = outcome_of(concluded, request.root_ms)
+            suspect = to_beat is None or beats(concluded, to_beat)
+            began = time.monotonic()
+            found = await self._examined(candidate, judged, built.files, outcome, suspect)
+            if found:
+                timings["autopsy"] = time.monotonic() - began
         finally:
             built.files.close()
-        concluded = worst_of(judged.concluded)
-        finding = concluded.report.finding
-        if isinstance(finding, TaskBroken):
-            raise SandboxFault(f"the task itself failed: {finding.reason}\n{finding.detail}")
-        timings.update(seconds_of(judged.concluded), lease=judged.lease_s)
+        sound = not (found and isinstance(outcome, Correct))
         return verdict(
-            outcome_of(concluded, request.root_ms),
+            outcome,
             device=judged.device,
             queue_s=built.queue_s + judged.queue_s,
             compile_log=built.log,
-            run_log=run_log_of(concluded),
+            run_log="\n".join(part for part in (*found, run_log_of(concluded)) if part),
             resources=resources,
-            notes=[*built.notes, *concluded.report.notes, *looks_of(judged.concluded)],
+            notes=[
+                *built.notes,
+                *concluded.report.notes,
+                *looks_of(judged.concluded),
+                *([] if sound else [f"not sound: {' '.join(found[:2])}"]),
+            ],
         )
 
     # --- steps
+
+    async def _examined(
+        self,
+        candidate: Candidate,
+        judged: Judged,
+        files: BuildFiles,
+        outcome: Outcome,
+        suspect: bool,
+    ) -> list[str]:
+        """What sanitizers say of an outcome that they may explain; off the lease on the CPU,
+        under it again on a GPU, and not at all where others wait for that."""
+        tools = tools_for(
+            outcome,
+            judged.device,
+            built=bool(files.names),
+            looks=len(judged.concluded),
+            suspect=suspect and self._limits.sanitize,
+        )
+        if not tools:
+            return []
+        opened, device, pool = self._open, judged.device, self._compilers(judged.device)
+        async with AsyncExitStack() as stack:
+            if device.is_cuda:
+                if self._leases.waiting > _BUSY:
+                    return []
+                await stack.enter_async_context(self._leases.hold(judged.identity))
+                cores = self._cores(device)[0]
+            else:
+                cores = await stack.enter_async_context(pool.place())
+            body = Body(
+                task_source=candidate.task_source,
+                candidate_source=candidate.source,
+                device=device,
+                files=files,
+                environment=candidate.environment,
+                cores=cores,
+                prebuilt=pool.prebuilt,
+            )
+            return [line for tool in tools for line in await opened.autopsy.findings(body, tool)]
 
     async def _judge(
         self,
@@ -266,7 +323,7 @@ class LocalSandbox:
             if to_beat is not None and job.protocol.second_look and beats(concluded[0], to_beat):
                 concluded.append(await station.conclude(job, files.fds, limit_s))
         ended = time.monotonic()
-        return Judged(device, concluded, queue_s=leased - waiting, lease_s=ended - leased)
+        return Judged(device, identity, concluded, queue_s=leased - waiting, lease_s=ended - leased)
 
     def _pool_of(self, names: str) -> list[Device]:
         """The devices of a request: one, or several that it may run on."""

@@ -13,17 +13,19 @@ __all__ = ["printed", "without_places"]
 
 _DUMP = re.compile(
     r"^(?:Current thread|Thread) 0x\w+(?: \[[^\]\n]*\])? \(most recent call first\):\n"
-    r"(?P<frames>(?:  .*\n?)*)",
+    r"(?P<frames>(?:  .*(?:\n|\Z))*)",
     re.MULTILINE,
 )
-_ENDED = re.compile(r"^Stack \(most recent call first\):\n(?P<frames>(?:  .*\n?)*)", re.MULTILINE)
+_ENDED = re.compile(
+    r"^Stack \(most recent call first\):\n(?P<frames>(?:  .*(?:\n|\Z))*)", re.MULTILINE
+)
 """What a child says when it is told to end (``child/zygote.py``)."""
 _FRAME = re.compile(r'  File "(?P<file>[^"\n]*)", line (?P<line>\d+) in (?P<name>.*)')
 _MODULES = re.compile(
     r"^\n?(?:Current thread's C stack trace|Extension modules: ).*\n?", re.MULTILINE
 )
 _PLACES = re.compile(
-    r"(?:/[\w.+-]+)*/(?:gpu-sandbox-runs-\d+/\w+/[\w.:-]+/(?:extensions/\w+/)?"
+    r"(?<![\w./+-])(?:/[\w.+-]+)*/(?:gpu-sandbox-runs-\d+/\w+/[\w.:-]+/(?:extensions/\w+/)?"
     r"|(?:site|dist)-packages/|lib/python3\.\d+/)"
 )
 _MOST_FRAMES = 12

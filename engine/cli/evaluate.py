@@ -56,6 +56,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("candidates", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
+@click.option("--sanitize", is_flag=True, default=None,
+              help="Run what is faster than the reference in a sanitizer as well.")  # fmt: skip
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
               help="Any configuration key, such as sandbox.run_timeout_s=30.")  # fmt: skip
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
@@ -63,7 +65,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a candidate.")
 def eval_(
     task: Path, candidates: tuple[Path, ...], device: str | None, protocol: str | None,
-    assignments: tuple[str, ...], backend: str, as_json: bool,
+    sanitize: bool | None, assignments: tuple[str, ...], backend: str, as_json: bool,
 ) -> int:  # fmt: skip
     """Judge each of CANDIDATES against the reference in TASK.
 
@@ -72,7 +74,11 @@ def eval_(
     try:
         config = resolve(
             preset=None, file=None, environment=os.environ, assignments=list(assignments),
-            flags={"sandbox.device": device, "sandbox.protocol": protocol},
+            flags={
+                "sandbox.device": device,
+                "sandbox.protocol": protocol,
+                "sandbox.sanitize": sanitize,
+            },
         )  # fmt: skip
     except SettingsError as error:
         raise Failure(str(error)) from error

@@ -198,7 +198,10 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
     sandbox = LocalSandbox(
         devices=("cuda:0", "cpu") if name == "auto" else (name,),
         limits=Limits(
-            compile_s=config.sandbox.compile_timeout_s, call_s=config.sandbox.run_timeout_s
+            compile_s=config.sandbox.compile_timeout_s,
+            call_s=config.sandbox.run_timeout_s,
+            autopsy_s=config.sandbox.autopsy_timeout_s,
+            sanitize=config.sandbox.sanitize,
         ),
         compile_jobs=config.sandbox.compile_jobs,
     )

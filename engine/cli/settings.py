@@ -214,6 +214,7 @@ def _check_ranges(config: Config) -> None:
             "at least 1, or null",
         ),
         "sandbox.compile_timeout_s": (config.sandbox.compile_timeout_s > 0, "above 0"),
+        "sandbox.autopsy_timeout_s": (config.sandbox.autopsy_timeout_s >= 0, "at least 0"),
         "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
     }
     for role in ("plan", "code", "debug"):

@@ -82,6 +82,7 @@ def _built(builds: Builds) -> Built:
         full_header=builds.full_header,
         log=log,
         resources=builds.resources[:_MAX_KERNELS],
+        lines=builds.lines,
     )
 
 

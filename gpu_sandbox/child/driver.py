@@ -24,9 +24,10 @@ import torch
 from gpu_sandbox.child.recipe import Recipe, Step
 from gpu_sandbox.flags import header_name, relevant
 
-__all__ = ["BINDING", "PREBUILT_VARIABLE", "Driver"]
+__all__ = ["BINDING", "PREBUILT_VARIABLE", "SANITIZE_VARIABLE", "Driver"]
 
 PREBUILT_VARIABLE = "GPU_SANDBOX_PREBUILT"
+SANITIZE_VARIABLE = "GPU_SANDBOX_SANITIZE"
 BINDING = "slim_binding"
 """Occurs in every compiler message about what the slim binding lacks."""
 
@@ -53,6 +54,7 @@ class Driver:
 
     def __init__(self, extra_cflags: list[str], *, slim: bool, slim_binding: bool) -> None:
         self._slim = slim
+        self._sanitizes = os.environ.get(SANITIZE_VARIABLE) == "address"
         place = os.environ.get(PREBUILT_VARIABLE)
         binding = Path(place) / "binding.o" if place and slim_binding else None
         self._binding = binding if binding is not None and binding.is_file() else None
@@ -94,6 +96,8 @@ class Driver:
         cuda = step.rule != "compile"
         flags = "cuda_cflags" if cuda else "cflags"
         given = _telling(step.variables[flags]) if cuda else step.variables[flags]
+        if self._sanitizes and not cuda:
+            given += " -fsanitize=address -fno-omit-frame-pointer -g -O1"
         if not self._slim:
             return step.command(**{flags: given})
         text = (directory / step.inputs[0]).read_text(errors="replace")
@@ -116,7 +120,7 @@ class Driver:
     def _precompiled(self, text: str) -> list[str]:
         """Flags that have the header found precompiled, if it is there for these flags."""
         found = _EXTENSION.search(text)
-        if self._binding is None or self._flags is None or found is None:
+        if self._binding is None or self._flags is None or found is None or self._sanitizes:
             return []
         header = self._binding.parent / "headers" / header_name(self._flags)
         if not header.is_dir() or _DEFINED.search(text, 0, found.start()):
@@ -124,7 +128,7 @@ class Driver:
         return ["-I", shlex.quote(str(header)), "-include", "torch/extension.h"]
 
     def _link(self, step: Step, directory: Path) -> Any:
-        flags = step.variables["ldflags"]
+        flags = step.variables["ldflags"] + (" -fsanitize=address" if self._sanitizes else "")
         if self.bound:
             flags = f"{shlex.quote(str(self._binding))} {flags}"
         linker = next((name for name in _LINKERS if shutil.which(f"ld.{name}")), None)
@@ -157,10 +161,12 @@ def _named_headers(text: str) -> list[str]:
 
 
 def _run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}  # a sanitizer's
     return subprocess.run(
         command,
         shell=True,
         cwd=directory,
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

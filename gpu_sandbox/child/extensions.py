@@ -30,6 +30,7 @@ from events.outcomes import KernelResources
 from gpu_sandbox.child.driver import BINDING, Driver
 from gpu_sandbox.child.names import demangled
 from gpu_sandbox.child.ptxas import notices, resources
+from gpu_sandbox.lines import Origin
 from gpu_sandbox.logs import cut_compiler_output, first_error, unexplained
 from gpu_sandbox.toolchain import HEADERS
 
@@ -71,6 +72,8 @@ class Builds:
         self.failures: list[BuildFailed] = []
         self.resources: list[KernelResources] = []
         self.notices: list[str] = []
+        self.lines: dict[str, list[int]] = {}
+        """Of each generated file, ``DIGEST/NAME``, the candidate's line of each, or 0."""
 
     def call(self, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Do what ``original(**arguments)`` does, from the directory if it is there."""
@@ -133,6 +136,12 @@ class Builds:
         result = _attempt(original, arguments, directory, first, driver)
         self.resources += resources(driver.output)
         self.notices += notices(driver.output)
+        generated = _generated(directory, arguments)
+        origin = Origin(generated, self.candidate)
+        for name, text in generated.items():
+            count = len(text.splitlines())
+            own = [origin.line(name, number) or 0 for number in range(1, count + 1)]
+            self.lines[f"{directory.name}/{name}"] = own
         return result
 
     def _manifest(self) -> dict[str, dict[str, str]]:

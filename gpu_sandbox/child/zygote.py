@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from gpu_sandbox.child import compiler, facts, verifier, worker
+from gpu_sandbox.child import autopsy, compiler, facts, verifier, worker
 from gpu_sandbox.confine import Status, Survey, Ward, spawn, survey
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.spawns import Alive, Ended, Kill, Refused, Spawn, Spawned, ToZygote
@@ -30,6 +30,7 @@ from gpu_sandbox.spawns import Alive, Ended, Kill, Refused, Spawn, Spawned, ToZy
 __all__ = ["main"]
 
 _ROLES: Mapping[str, Callable[..., None]] = {
+    "autopsy": autopsy.main,
     "compiler": compiler.main,
     "facts": facts.main,
     "verifier": verifier.main,

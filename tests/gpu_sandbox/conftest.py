@@ -13,7 +13,7 @@ from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import BaselineRequest, EvaluationRequest
 from gpu_sandbox.sandbox import LocalSandbox
 
-QUICK = Limits(bench_s=0.15, call_s=20.0)
+QUICK = Limits(bench_s=0.15, call_s=20.0, autopsy_s=0.0)
 
 
 @pytest.fixture(scope="session")

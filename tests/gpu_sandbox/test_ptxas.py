@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from events.outcomes import KernelResources
-from gpu_sandbox.builds import BuildCache
+from gpu_sandbox.builds import BuildCache, BuildRecord
 from gpu_sandbox.child.ptxas import notices, resources
 from projections.resources import resources_table
 
@@ -49,11 +49,13 @@ def test_a_table_has_a_line_a_kernel() -> None:
 def test_a_kept_build_keeps_what_its_kernels_take(tmp_path: Path) -> None:
     builds = BuildCache(tmp_path)
     with open(tmp_path / "manifest", "w+b") as file:
-        stored = builds.store("key", ["manifest.json"], [file.fileno()], [SPILL])
+        stored = builds.store(
+            "key", ["manifest.json"], [file.fileno()], BuildRecord(resources=[SPILL])
+        )
     again = builds.fetch("key")
     assert stored is not None
     assert again is not None
     for files in (stored, again):
         assert files.names == ["manifest.json"]
-        assert files.resources == [SPILL]
+        assert files.record.resources == [SPILL]
         files.close()
