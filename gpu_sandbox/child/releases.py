@@ -91,6 +91,8 @@ class Releases:
         """New inputs for every call of the next release of both sides."""
         first = index * self.calls
         self.cases = [self._drawn(purpose, first + number) for number in range(self.calls)]
+        if self._device.type == "cuda":  # or the first release would pay for the drawing
+            torch.cuda.synchronize(self._device)
 
     def _drawn(self, purpose: str, index: int) -> Case:
         """One like the first: tasks may draw shapes, too."""

@@ -1,0 +1,104 @@
+"""Pairs: one release of the candidate and one of the baseline, in random order, checked.
+
+What the two say of the candidate's time, if it is believed, and if it is not.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+import torch
+
+from gpu_sandbox.child.judge import check_shape, check_values
+from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.releases import Released, Releases, Settings
+from gpu_sandbox.jobs import Differs
+from gpu_sandbox.paired import Estimate, estimate_bound, estimate_mean, estimate_median
+from gpu_sandbox.protocols import Protocol
+
+__all__ = ["Pair", "Pairing", "bounded", "claimed"]
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """One release of each side, on the same inputs."""
+
+    candidate: Released
+    baseline: Released
+
+    @property
+    def wall_bound_ns(self) -> float:
+        """The candidate's time if nothing that it says is believed, but that messages,
+        copies and flushes cost it what they cost the baseline."""
+        return float(self.candidate.wall_ns - self.baseline.rest_ns)
+
+    def cpu_bound_ns(self, threads: int) -> float:
+        """The same from the processor time, were it spread evenly over ``threads``: less
+        than the truth for whatever waits, but a busy machine does not add to it."""
+        rest = self.baseline.cpu_ns - self.baseline.claim_ns * threads
+        return (self.candidate.cpu_ns - max(rest, 0)) / threads
+
+
+class Pairing:
+    """Makes pairs. ``checkable``: the reference repeats itself, so outputs can be compared."""
+
+    def __init__(
+        self, task: Task, reference: Peer, peer: Peer, protocol: Protocol, first: Case
+    ) -> None:
+        self._task = task
+        self._reference = reference
+        self._peer = peer
+        self._protocol = protocol
+        self._first = first
+        self._checkable = not task.again(first, other_seed=False)
+
+    def pair(self, releases: Releases, settings: Settings, purpose: str, index: int) -> Pair:
+        """The ``index``-th for ``purpose``. Raises ``Ended`` for outputs that differ."""
+        releases.draw(purpose, index)
+        pair = self._released(releases, settings)
+        self._check(releases, pair)
+        return Pair(pair.candidate.bare(), pair.baseline.bare())
+
+    def _released(self, releases: Releases, settings: Settings) -> Pair:
+        seed = secrets.randbits(48)
+        if secrets.randbits(1):
+            candidate = releases.release(self._peer, settings, seed)
+            baseline = releases.release(self._reference, settings, seed)
+        else:
+            baseline = releases.release(self._reference, settings, seed)
+            candidate = releases.release(self._peer, settings, seed)
+        return Pair(candidate, baseline)
+
+    def _check(self, releases: Releases, pair: Pair) -> None:
+        """What the candidate made of some inputs against what the baseline did."""
+        candidate, layout = pair.candidate, releases.layout
+        check_shape(self._first, candidate.last, None)
+        for number, got in zip(candidate.chosen, candidate.outputs, strict=True):
+            tensors = releases.cases[number].tensors
+            if not self._task.mutates and not self._peer.intact(layout.inputs[number], tensors):
+                raise Ended(Differs(reason="it changed its inputs"))
+            if self._checkable:
+                truth = self._reference.taken(layout.outputs[number])
+                expected = [
+                    e.of_another(t) for e, t in zip(self._first.expected, truth, strict=True)
+                ]
+                check_values(expected, got, self._protocol, None)
+
+
+def claimed(pairs: Sequence[Pair], *, mean: bool) -> Estimate:
+    """Candidate / baseline, as both say."""
+    estimate = estimate_mean if mean else estimate_median
+    return estimate([p.candidate.claim_ns for p in pairs], [p.baseline.claim_ns for p in pairs])
+
+
+def bounded(pairs: Sequence[Pair], device: torch.device) -> Estimate:
+    """By the verifier's clock, or on the CPU by the kernel's account, if that is more."""
+    baseline = [float(p.baseline.claim_ns) for p in pairs]
+    wall = estimate_bound([p.wall_bound_ns for p in pairs], baseline)
+    if device.type != "cpu":
+        return wall
+    threads = torch.get_num_threads()
+    cpu = estimate_bound([p.cpu_bound_ns(threads) for p in pairs], baseline)
+    return max(wall, cpu, key=lambda estimate: estimate.ratio)
