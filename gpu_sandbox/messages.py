@@ -84,9 +84,11 @@ Tree: TypeAlias = TensorAt | Plain | Pickled | Sequence | Mapping
 
 
 class ArenaShared(_Message, frozen=True):
-    """A new arena replaces the old one. Its descriptor comes with the frame."""
+    """A new arena replaces the old one. Its descriptor comes with the frame. ``host``: it
+    is the host memory of a CUDA worker, for chained calls."""
 
     total_bytes: int
+    host: bool = False
 
 
 class Load(_Message, frozen=True):
@@ -136,12 +138,16 @@ class Time(_Message, frozen=True):
     The first is seeded with ``seed``, the next with ``seed`` + 1, and so on. Before each,
     on CUDA, ``flush_bytes`` are written and the device is kept busy for ``cover_us``
     microseconds, so that the call is queued before its turn comes.
+
+    ``chained``: all on slot 0, whose inputs come through host memory when the outputs of
+    the call before are there (``child/chains.py``).
     """
 
     calls: int
     seed: int
     flush_bytes: int
     cover_us: int
+    chained: bool = False
 
 
 Request: TypeAlias = ArenaShared | Load | Place | Run | Warm | Time

@@ -24,10 +24,11 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.baseline import Baseline, warm
+from gpu_sandbox.child.chains import Chain
 from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
-from gpu_sandbox.child.releases import Releases
+from gpu_sandbox.child.releases import Batch, Releases
 from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.messages import Done
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile
@@ -41,10 +42,9 @@ _BELIEVED_DOUBT = 1.25
 _ENOUGH = 2
 _DISTURBED = 1.15
 _ATTEMPTS = 3
-_FEWEST_SINGLES, _MOST_SINGLES = 40, 240
-_SINGLES_OF_BENCH = 0.5
-_SINGLE_COVER_US = 400
-"""Nothing before it hides the launch of a single call: this does."""
+_FEWEST_CHAINS, _FEWEST_SINGLES = 10, 40
+_SINGLE_COVER_US = 250
+"""No call before it hides the launch of a single one: this does."""
 
 
 class Bench:
@@ -158,34 +158,35 @@ class Bench:
         return bound
 
     def _one_at_a_time(self, pairing: Pairing, found: Estimate, baseline_ns: float) -> Estimate:
-        """``found``, or what single calls take, if that is surely more. The outer clock is
-        coarse there: it looks until it sees no difference, or until the time is up.
+        """``found``, or what calls take that can't be worked on together, if that is surely
+        more. Looks thrice as long where the first look does not clear the candidate.
 
         Against the baseline's time among others (``baseline_ns``): covering its launches,
         too, would make a candidate look slower that has fewer of them.
         """
-        releases = Releases(self._task, self._first, self._device, calls=1)
+        releases, fewest = self._single_calls()
         settings = msgspec.structs.replace(self._baseline.settings, cover_us=_SINGLE_COVER_US)
-        began = time.monotonic()
-        singles: list[Pair] = []
-        while len(singles) < _MOST_SINGLES:
-            singles.append(pairing.pair(releases, settings, "single", len(singles)))
-            spent_s = time.monotonic() - began
-            if len(singles) < _FEWEST_SINGLES and spent_s < self._job.bench_s:
-                continue
-            walls = [single.wall_bound_ns for single in singles]
-            bound = estimate_bound(walls, [baseline_ns] * len(walls))
-            if bound.ratio <= found.ratio * _BELIEVED_DOUBT:
+        limit = found.ratio * _BELIEVED_DOUBT
+        bounds: list[float] = []
+        for number in range(3 * fewest):
+            pair = pairing.pair(releases, settings, "single", number)
+            bounds.append(pair.wall_bound_ns / releases.calls)
+            bound = estimate_bound(bounds, [baseline_ns] * len(bounds))
+            if len(bounds) >= fewest and bound.ratio <= limit:
                 return found
-            if spent_s > _SINGLES_OF_BENCH * self._job.bench_s:
-                break
-        if bound.low <= found.ratio * _BELIEVED_DOUBT:
+        if bound.low <= limit:
             return found
         self._notes.append(
-            f"scored by calls that were released one at a time: {1 / bound.ratio:.2f}x, not "
+            f"scored by calls that were let in one at a time: {1 / bound.ratio:.2f}x, not "
             f"the {1 / found.ratio:.2f}x of {self._releases.calls} at once"
         )
         return bound
+
+    def _single_calls(self) -> tuple[Releases, int]:
+        """And how many releases of them a first look takes."""
+        if Chain.possible(self._task, self._first):
+            return Chain(self._task, self._first, self._device), _FEWEST_CHAINS
+        return Batch(self._task, self._first, self._device, calls=1), _FEWEST_SINGLES
 
     def _agreed(self, pairs: list[Pair], found: Estimate, worst: float) -> Agreed:
         calls, allowance = self._releases.calls, self._allowance(pairs)

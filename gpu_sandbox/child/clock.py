@@ -1,24 +1,28 @@
-"""Timed calls, the same code on both sides: the baseline's in the verifier, the
-candidate's in the worker. Each call has its own inputs and its own place for outputs.
+"""Timed calls, the same code for the baseline's worker and the candidate's. Each call has
+its own inputs and its own place for outputs; those of a chain come one after the other.
 CPU: a monotonic clock around the call. CUDA: a pair of events, the L2 cache overwritten
 before each, one synchronize at the end.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
+from gpu_sandbox.child.arena import Arena, reach_of
 from gpu_sandbox.child.loading import seed_torch
+from gpu_sandbox.child.turns import Turns
 from gpu_sandbox.child.values import pack
-from gpu_sandbox.messages import Leaf, Ran, Time, Timed, Tree
+from gpu_sandbox.messages import Leaf, Place, Ran, Time, Timed, Tree
 
 __all__ = ["Clocked", "Slot", "overlapping"]
 
 _now = time.perf_counter_ns
+Marks: TypeAlias = tuple[Any, Any]
 _CYCLES_PER_US = 2000
 """Of about the fastest clock: at a slower one the cover is longer, which does no harm."""
 
@@ -27,11 +31,19 @@ class Slot:
     """Arguments of one call, their tensors, and views of where its outputs belong."""
 
     def __init__(
-        self, arguments: Any, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+        self,
+        arguments: Any,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        arena: Arena,
+        place: Place,
     ) -> None:
         self.arguments = arguments
         self.inputs = inputs
         self.outputs = outputs
+        self.arena = arena
+        self.inputs_end = reach_of(place.inputs)
+        self.end = reach_of(place.outputs)
 
 
 class Clocked:
@@ -65,11 +77,15 @@ class Clocked:
                 self._synchronize()
                 done += 1
 
-    def time(self, asked: Time) -> Timed:
-        """As many forwards on as many slots, every output in its place by the end."""
+    def time(self, asked: Time, host: Arena | None = None) -> Timed:
+        """As many forwards as asked, every output in its place by the end. ``host``: what
+        the inputs of a chain come through."""
         with torch.no_grad():
             if self._device.type == "cpu":
                 elapsed, last = self._time_cpu(asked.calls, asked.seed)
+            elif asked.chained:
+                assert host is not None
+                elapsed, last = self._time_chain(asked, host)
             else:
                 elapsed, last = self._time_cuda(asked)
         return Timed(elapsed_ns=elapsed, last=last)
@@ -87,24 +103,45 @@ class Clocked:
         return elapsed, _described(delivered, slot)
 
     def _time_cuda(self, asked: Time) -> tuple[list[int], Ran]:
-        model = self._model
-        event: Any = torch.cuda.Event
-        device_sleep: Any = torch.cuda._sleep
         events = []
         for number in range(asked.calls):
             slot = self.slots[number]
-            seed_torch(asked.seed + number, self._device)
-            self._flush(asked.flush_bytes)
-            device_sleep(asked.cover_us * _CYCLES_PER_US)
-            start, end = event(enable_timing=True), event(enable_timing=True)
-            start.record()
-            output = model(*slot.arguments)
-            end.record()
-            events.append((start, end))
-            delivered = _deliver(output, slot)
+            delivered, marks = self._between_events(slot, asked, number)
+            events.append(marks)
         torch.cuda.synchronize(self._device)
-        elapsed = [int(start.elapsed_time(end) * 1e6) for start, end in events]
+        return [_nanoseconds(*marks) for marks in events], _described(delivered, slot)
+
+    def _time_chain(self, asked: Time, host: Arena) -> tuple[list[int], Ran]:
+        slot = self.slots[0]
+        turns = Turns(host, slot.end)
+        given = host.stretch(0, slot.inputs_end), slot.arena.stretch(0, slot.inputs_end)
+        made = (
+            host.stretch(slot.inputs_end, slot.end),
+            slot.arena.stretch(slot.inputs_end, slot.end),
+        )
+        elapsed = []
+        for number in range(asked.calls):
+            turns.wait(turns.given, number + 1, os.getppid)
+            given[1].copy_(given[0], non_blocking=True)
+            delivered, marks = self._between_events(slot, asked, number)
+            made[0].copy_(made[1], non_blocking=True)
+            torch.cuda.synchronize(self._device)
+            turns.done.value = number + 1
+            elapsed.append(_nanoseconds(*marks))
         return elapsed, _described(delivered, slot)
+
+    def _between_events(self, slot: Slot, asked: Time, number: int) -> tuple[_Delivered, Marks]:
+        """One call on a cold cache, queued behind other work; nothing is waited for."""
+        event: Any = torch.cuda.Event
+        device_sleep: Any = torch.cuda._sleep
+        seed_torch(asked.seed + number, self._device)
+        self._flush(asked.flush_bytes)
+        device_sleep(asked.cover_us * _CYCLES_PER_US)
+        start, end = event(enable_timing=True), event(enable_timing=True)
+        start.record()
+        output = self._model(*slot.arguments)
+        end.record()
+        return _deliver(output, slot), (start, end)
 
     def _flush(self, flush_bytes: int) -> None:
         if not flush_bytes:
@@ -121,6 +158,10 @@ class Clocked:
 class _Delivered(NamedTuple):
     tree: Tree
     tensors: list[torch.Tensor]
+
+
+def _nanoseconds(start: Any, end: Any) -> int:
+    return int(start.elapsed_time(end) * 1e6)
 
 
 def _deliver(output: Any, slot: Slot) -> _Delivered:

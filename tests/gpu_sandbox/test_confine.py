@@ -865,6 +865,7 @@ def test_cuda_works_inside() -> None:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         event.synchronize()
+        tempfile.tempdir = None  # as it was before this fork, it can't be written here
         compiled = torch.compile(lambda x: torch.relu(x) * 2 + 1)
         torch.testing.assert_close(compiled(a), torch.relu(a) * 2 + 1)
 
