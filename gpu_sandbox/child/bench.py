@@ -41,6 +41,8 @@ _BELIEVED_EXCESS = 1.05
 _BELIEVED_DOUBT = 1.25
 _ENOUGH = 2
 _DISTURBED = 1.15
+_RESOLUTION_NS = 300.0
+"""Of CUDA events: waiting longer does not tell kernels of a few microseconds apart."""
 _ATTEMPTS = 3
 _FEWEST_CHAINS, _FEWEST_SINGLES = 10, 40
 _SINGLE_COVER_US = 250
@@ -134,7 +136,9 @@ class Bench:
         """The claim's interval is narrow, and the outer clock bears it out, or can't: it
         has a resolution, and waiting does not give it a better one for long."""
         claim = self._claimed(pairs)
-        if claim.half_width >= self._job.protocol.half_width:
+        each_ns = self._baseline_ns(pairs)
+        resolution = _RESOLUTION_NS / each_ns if self._device.type == "cuda" else 0.0
+        if claim.half_width >= max(self._job.protocol.half_width, resolution):
             return False
         if len(pairs) >= _ENOUGH * self._job.protocol.min_pairs:
             return True
