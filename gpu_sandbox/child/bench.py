@@ -8,8 +8,9 @@ bound by more than a twentieth, with 95 % certainty, or by more than a quarter, 
 not, the bound is the score: on a busy machine it is noisy, but it cannot be forged.
 
 Calls that are released together can be worked on together, which is not what a module is
-called for. So where they are, some are released one at a time afterwards, and what the
-outer clock makes of these bounds the claim, too.
+called for. So where they are, and are not so large that each fills the device, some are
+let in one by one afterwards (``chains.py``): what the outer clock makes of these bounds
+the claim, too.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from gpu_sandbox.child.chains import Chain
 from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
-from gpu_sandbox.child.releases import Batch, Releases
 from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.messages import Done
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile
@@ -44,9 +44,9 @@ _DISTURBED = 1.15
 _RESOLUTION_NS = 300.0
 """Of CUDA events: waiting longer does not tell kernels of a few microseconds apart."""
 _ATTEMPTS = 3
-_FEWEST_CHAINS, _FEWEST_SINGLES = 10, 40
-_SINGLE_COVER_US = 250
-"""No call before it hides the launch of a single one: this does."""
+_FEWEST_CHAINS = 10
+_CHAIN_COVER_US = 250
+"""No call before it hides the launch of a chained one: this does."""
 
 
 class Bench:
@@ -83,8 +83,8 @@ class Bench:
             if self._disturbance(pairs) < _DISTURBED:
                 break
         found = self._believed(pairs)
-        if self._releases.calls > 1:
-            found = self._one_at_a_time(pairing, found, self._baseline_ns(pairs))
+        if self._releases.calls > 1 and Chain.possible(self._task, self._first):
+            found = self._one_by_one(pairing, found, self._baseline_ns(pairs))
         if self._disturbance(pairs) >= _DISTURBED:
             alone()
             self._alone_ns = max(self._alone_ns, self._measured_alone("after"))
@@ -161,36 +161,30 @@ class Bench:
         )
         return bound
 
-    def _one_at_a_time(self, pairing: Pairing, found: Estimate, baseline_ns: float) -> Estimate:
+    def _one_by_one(self, pairing: Pairing, found: Estimate, baseline_ns: float) -> Estimate:
         """``found``, or what calls take that can't be worked on together, if that is surely
         more. Looks thrice as long where the first look does not clear the candidate.
 
         Against the baseline's time among others (``baseline_ns``): covering its launches,
         too, would make a candidate look slower that has fewer of them.
         """
-        releases, fewest = self._single_calls()
-        settings = msgspec.structs.replace(self._baseline.settings, cover_us=_SINGLE_COVER_US)
+        chain = Chain(self._task, self._first, self._device)
+        settings = msgspec.structs.replace(self._baseline.settings, cover_us=_CHAIN_COVER_US)
         limit = found.ratio * _BELIEVED_DOUBT
         bounds: list[float] = []
-        for number in range(3 * fewest):
-            pair = pairing.pair(releases, settings, "single", number)
-            bounds.append(pair.wall_bound_ns / releases.calls)
+        for number in range(3 * _FEWEST_CHAINS):
+            pair = pairing.pair(chain, settings, "chain", number)
+            bounds.append(pair.wall_bound_ns / chain.calls)
             bound = estimate_bound(bounds, [baseline_ns] * len(bounds))
-            if len(bounds) >= fewest and bound.ratio <= limit:
+            if len(bounds) >= _FEWEST_CHAINS and bound.ratio <= limit:
                 return found
         if bound.low <= limit:
             return found
         self._notes.append(
-            f"scored by calls that were let in one at a time: {1 / bound.ratio:.2f}x, not "
+            f"scored by calls that were let in one by one: {1 / bound.ratio:.2f}x, not "
             f"the {1 / found.ratio:.2f}x of {self._releases.calls} at once"
         )
         return bound
-
-    def _single_calls(self) -> tuple[Releases, int]:
-        """And how many releases of them a first look takes."""
-        if Chain.possible(self._task, self._first):
-            return Chain(self._task, self._first, self._device), _FEWEST_CHAINS
-        return Batch(self._task, self._first, self._device, calls=1), _FEWEST_SINGLES
 
     def _agreed(self, pairs: list[Pair], found: Estimate, worst: float) -> Agreed:
         calls, allowance = self._releases.calls, self._allowance(pairs)

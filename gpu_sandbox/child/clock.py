@@ -24,7 +24,8 @@ __all__ = ["Clocked", "Slot", "overlapping"]
 
 _now = time.perf_counter_ns
 Marks: TypeAlias = tuple[Any, Any]
-_MOST_MOVED = 100
+_MOST_REHEARSED = 9
+_device_sleep: Any = torch.cuda._sleep
 _CYCLES_PER_US = 2000
 """Of about the fastest clock: at a slower one the cover is longer, which does no harm."""
 
@@ -106,7 +107,7 @@ class Clocked:
 
     def _time_cuda(self, asked: Time) -> tuple[list[int], Ran]:
         events = []
-        _spare = _moved_events()
+        self._rehearse(asked)
         for number in range(asked.calls):
             slot = self.slots[number]
             delivered, marks = self._between_events(slot, asked, number)
@@ -133,18 +134,34 @@ class Clocked:
             elapsed.append(_nanoseconds(*marks))
         return elapsed, _described(delivered, slot)
 
+    def _rehearse(self, asked: Time) -> None:
+        """A few readings of nothing, never looked at: what comes next lies elsewhere in the
+        stream of commands than in the last release.
+
+        What an event reads depends on that place by up to half a microsecond, and releases
+        of the same length would have the same places for as long as the process lives: on an
+        H200 a 60 us kernel differed from itself, in another process, by 0.7 %. Now by 0.2 %.
+        """
+        for _ in range(1 + secrets.randbelow(_MOST_REHEARSED)):
+            start, end = self._prepared(asked)
+            start.record()
+            _device_sleep(1)
+            end.record()
+
     def _between_events(self, slot: Slot, asked: Time, number: int) -> tuple[_Delivered, Marks]:
         """One call on a cold cache, queued behind other work; nothing is waited for."""
-        event: Any = torch.cuda.Event
-        device_sleep: Any = torch.cuda._sleep
         seed_torch(asked.seed + number, self._device)
-        self._flush(asked.flush_bytes)
-        device_sleep(asked.cover_us * _CYCLES_PER_US)
-        start, end = event(enable_timing=True), event(enable_timing=True)
+        start, end = self._prepared(asked)
         start.record()
         output = self._model(*slot.arguments)
         end.record()
         return _deliver(output, slot), (start, end)
+
+    def _prepared(self, asked: Time) -> Marks:
+        event: Any = torch.cuda.Event
+        self._flush(asked.flush_bytes)
+        _device_sleep(asked.cover_us * _CYCLES_PER_US)
+        return event(enable_timing=True), event(enable_timing=True)
 
     def _flush(self, flush_bytes: int) -> None:
         if not flush_bytes:
@@ -161,21 +178,6 @@ class Clocked:
 class _Delivered(NamedTuple):
     tree: Tree
     tensors: list[torch.Tensor]
-
-
-def _moved_events() -> list[Any]:
-    """Events to hold on to, so that those made next lie elsewhere than in the last release.
-
-    What an event reads depends on its place in memory, by up to half a microsecond. One
-    process has the same places all the time, and another process has others: on an H200
-    two of them differed by 0.7 % over the same 60 us kernel, and do by 0.2 % with this.
-    """
-    made: list[Any] = []
-    event: Any = torch.cuda.Event
-    for _ in range(secrets.randbelow(_MOST_MOVED)):
-        made.append(event(enable_timing=True))
-        made[-1].record()
-    return made
 
 
 def _nanoseconds(start: Any, end: Any) -> int:
