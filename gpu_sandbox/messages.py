@@ -14,6 +14,7 @@ __all__ = [
     "ArenaShared",
     "Done",
     "Failed",
+    "Gate",
     "Leaf",
     "Load",
     "Loaded",
@@ -85,7 +86,7 @@ Tree: TypeAlias = TensorAt | Plain | Pickled | Sequence | Mapping
 
 class ArenaShared(_Message, frozen=True):
     """A new arena replaces the old one. Its descriptor comes with the frame. ``host``: it
-    is the host memory of a CUDA worker, for chained calls."""
+    is host memory, for the gates of a CUDA worker."""
 
     total_bytes: int
     host: bool = False
@@ -132,6 +133,9 @@ class Warm(_Message, frozen=True):
     seconds: float
 
 
+Gate: TypeAlias = Literal["none", "once", "each"]
+
+
 class Time(_Message, frozen=True):
     """One forward on each of the slots 0…``calls`` − 1, each output delivered.
 
@@ -139,15 +143,17 @@ class Time(_Message, frozen=True):
     on CUDA, ``flush_bytes`` are written and the device is kept busy for ``cover_us``
     microseconds, so that the call is queued before its turn comes.
 
-    ``chained``: all on slot 0, whose inputs come through host memory when the outputs of
-    the call before are there (``child/chains.py``).
+    ``gate`` (``child/gates.py``): "once", all are queued before the inputs come; "each",
+    all are queued on slot 0, whose inputs come through host memory when the outputs of the
+    call before are there. Then nothing is claimed, and with ``empty`` nothing is called.
     """
 
     calls: int
     seed: int
     flush_bytes: int
     cover_us: int
-    chained: bool = False
+    gate: Gate = "none"
+    empty: bool = False
 
 
 Request: TypeAlias = ArenaShared | Load | Place | Run | Warm | Time
@@ -180,7 +186,7 @@ class Ran(_Message, frozen=True):
 
 
 class Timed(_Message, frozen=True):
-    """Claimed nanoseconds of each call; ``last`` describes the last one's output."""
+    """Claimed nanoseconds of each call, if asked; ``last`` describes the last output."""
 
     elapsed_ns: list[int]
     last: Ran

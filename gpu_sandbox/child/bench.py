@@ -7,10 +7,11 @@ candidate's time from above, whatever it claims (``pairs.py``). Where a claim is
 bound by more than a twentieth, with 95 % certainty, or by more than a quarter, certain or
 not, the bound is the score: on a busy machine it is noisy, but it cannot be forged.
 
-Calls that are released together can be worked on together, which is not what a module is
-called for. So where they are, and are not so large that each fills the device, some are
-let in one by one afterwards (``chains.py``): what the outer clock makes of these bounds
-the claim, too.
+On a GPU that bound is loose: a worker that leaves out the flushes and covers of the cold
+cache can hide its calls in their time. And calls that are released together can be worked
+on together, which is not what a module is called for. So on a GPU some are queued behind
+gates afterwards (``gates.py``), one by one where they are small: what the outer clock makes
+of these bounds the claim, too.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ import secrets
 import time
 from collections.abc import Callable
 
-import msgspec
 import torch
 
 from gpu_sandbox.child.baseline import Baseline, warm
-from gpu_sandbox.child.chains import Chain
+from gpu_sandbox.child.gates import Chain, Gated, GatedBatch
 from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
@@ -44,9 +44,9 @@ _DISTURBED = 1.15
 _RESOLUTION_NS = 300.0
 """Of CUDA events: waiting longer does not tell kernels of a few microseconds apart."""
 _ATTEMPTS = 3
-_FEWEST_CHAINS = 10
-_CHAIN_COVER_US = 250
-"""No call before it hides the launch of a chained one: this does."""
+_FEWEST_GATED = 10
+_TELLABLE_NS = 20_000.0
+"""Of a release: what is shorter is lost in the outer clock's noise."""
 
 
 class Bench:
@@ -82,14 +82,15 @@ class Bench:
             pairs = self._pairs(pairing, attempt)
             if self._disturbance(pairs) < _DISTURBED:
                 break
-        found = self._believed(pairs)
-        if self._releases.calls > 1 and Chain.possible(self._task, self._first):
-            found = self._one_by_one(pairing, found, self._baseline_ns(pairs))
+        bound = bounded(pairs, self._device)
+        found = self._believed(pairs, bound)
+        if self._device.type == "cuda" and not self._baseline.slow:
+            found, bound = self._behind_gates(pairing, found, bound)
         if self._disturbance(pairs) >= _DISTURBED:
             alone()
             self._alone_ns = max(self._alone_ns, self._measured_alone("after"))
         self._note_load()
-        return self._agreed(pairs, found, worst)
+        return self._agreed(pairs, found, bound, worst)
 
     def _measured_alone(self, purpose: str) -> float:
         """Median claim of a release while no candidate is there. Slow models: one."""
@@ -149,9 +150,9 @@ class Bench:
     def _claimed(self, pairs: list[Pair]) -> Estimate:
         return claimed(pairs, mean=self._job.protocol.mean)
 
-    def _believed(self, pairs: list[Pair]) -> Estimate:
+    def _believed(self, pairs: list[Pair], bound: Estimate) -> Estimate:
         """The claim, or the outer clock's bound where that does not bear it out."""
-        claim, bound = self._claimed(pairs), bounded(pairs, self._device)
+        claim = self._claimed(pairs)
         surely = bound.low > claim.ratio * _BELIEVED_EXCESS
         if not surely and bound.ratio <= claim.ratio * _BELIEVED_DOUBT:
             return claim
@@ -161,35 +162,44 @@ class Bench:
         )
         return bound
 
-    def _one_by_one(self, pairing: Pairing, found: Estimate, baseline_ns: float) -> Estimate:
-        """``found``, or what calls take that can't be worked on together, if that is surely
-        more. Looks thrice as long where the first look does not clear the candidate.
+    def _behind_gates(
+        self, pairing: Pairing, found: Estimate, bound: Estimate
+    ) -> tuple[Estimate, Estimate]:
+        """``found`` and the bound on it, by our clock alone where nothing but calls is in it.
 
-        Against the baseline's time among others (``baseline_ns``): covering its launches,
-        too, would make a candidate look slower that has fewer of them.
+        Looks thrice as long where the first look does not clear the candidate. Only what
+        is surely slower by a quarter is scored so: the cache is not as cold there.
         """
-        chain = Chain(self._task, self._first, self._device)
-        settings = msgspec.structs.replace(self._baseline.settings, cover_us=_CHAIN_COVER_US)
-        limit = found.ratio * _BELIEVED_DOUBT
-        bounds: list[float] = []
-        for number in range(3 * _FEWEST_CHAINS):
-            pair = pairing.pair(chain, settings, "chain", number)
-            bounds.append(pair.wall_bound_ns / chain.calls)
-            bound = estimate_bound(bounds, [baseline_ns] * len(bounds))
-            if len(bounds) >= _FEWEST_CHAINS and bound.ratio <= limit:
-                return found
-        if bound.low <= limit:
-            return found
+        gated, walls = self._gated(), []
+        for number in range(3 * _FEWEST_GATED):
+            walls.append(pairing.walls(gated, number))
+            if len(walls) < _FEWEST_GATED:
+                continue
+            own_ns = quantile([float(w.baseline - w.empty) for w in walls], 0.5)
+            if own_ns < _TELLABLE_NS:
+                return found, bound
+            gate = estimate_bound(
+                [float(w.candidate - w.empty) for w in walls], [own_ns] * len(walls)
+            )
+            limit = found.ratio * _BELIEVED_DOUBT + gated.cold_ns * gated.calls / own_ns
+            if gate.ratio <= limit:
+                return found, gate
+        if gate.low <= limit:
+            return found, gate
         self._notes.append(
-            f"scored by calls that were let in one by one: {1 / bound.ratio:.2f}x, not "
-            f"the {1 / found.ratio:.2f}x of {self._releases.calls} at once"
+            f"scored by the outer clock: {1 / gate.ratio:.2f}x where calls are let in by a "
+            f"gate, not the {1 / found.ratio:.2f}x that its own process claims"
         )
-        return bound
+        return gate, gate
 
-    def _agreed(self, pairs: list[Pair], found: Estimate, worst: float) -> Agreed:
+    def _gated(self) -> Gated:
+        if Chain.possible(self._task, self._first):
+            return Chain(self._task, self._first, self._device)
+        return GatedBatch(self._task, self._first, self._device, self._releases.calls)
+
+    def _agreed(self, pairs: list[Pair], found: Estimate, bound: Estimate, worst: float) -> Agreed:
         calls, allowance = self._releases.calls, self._allowance(pairs)
         baseline_ms = self._baseline_ns(pairs) / 1e6
-        bound = bounded(pairs, self._device)
         return Agreed(
             ratio=found.ratio * allowance,
             ratio_low=found.low * allowance,

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import torch
 
+from gpu_sandbox.child.gates import Gated
 from gpu_sandbox.child.judge import check_shape, check_values
 from gpu_sandbox.child.peer import Ended, Peer
 from gpu_sandbox.child.reference import Case, Task
@@ -43,6 +45,14 @@ class Pair(msgspec.Struct, frozen=True):
         return (self.candidate.cpu_ns - max(rest, 0)) / threads
 
 
+class Walls(NamedTuple):
+    """Nanoseconds."""
+
+    candidate: int
+    baseline: int
+    empty: int
+
+
 class Pairing:
     """Makes pairs. ``checkable``: the reference repeats itself, so outputs can be compared."""
 
@@ -73,6 +83,19 @@ class Pairing:
             baseline = releases.release(self._reference, settings, seed, chosen)
             candidate = releases.release(self._peer, settings, seed, chosen)
         return Pair(candidate, baseline)
+
+    def walls(self, gated: Gated, index: int) -> Walls:
+        """What a release behind a gate takes the candidate, the baseline and nobody. Raises
+        ``Ended`` for outputs that differ."""
+        gated.draw("gated", index)
+        chosen = _choose(gated.calls)
+        seed = secrets.randbits(48)
+        found: dict[int, Released] = {}
+        for side in secrets.SystemRandom().sample(range(3), 3):
+            peer = self._peer if side == 0 else self._reference
+            found[side] = gated.passed(peer, seed, chosen, empty=side == 2)
+        self._check(gated, Pair(found[0], found[1]), chosen)
+        return Walls(*(found[side].wall_ns for side in range(3)))
 
     def _check(self, releases: Releases, pair: Pair, chosen: list[int]) -> None:
         """What the candidate made of some inputs against what the baseline did."""

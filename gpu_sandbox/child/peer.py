@@ -41,7 +41,10 @@ class Ended(Exception):
 
 
 class Peer:
-    """One worker, and the arena that it shares with us. ``close`` gives that back."""
+    """One worker, and the arena that it shares with us. ``close`` gives that back.
+
+    ``queues``: its calls could be queued ahead when they were last asked to.
+    """
 
     def __init__(self, sock: socket.socket, pid: int, device: torch.device, call_s: float) -> None:
         self._channel: Channel[Reply] = Channel(sock, Reply)
@@ -49,6 +52,7 @@ class Peer:
         self.call_s = call_s
         self._arena: Arena | None = None
         self._host: Arena | None = None
+        self.queues = True
         self._placed: dict[int, Place] = {}
         self._cpu_clock = (~pid << 3) | _CPUCLOCK_SCHED
 

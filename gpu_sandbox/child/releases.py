@@ -67,6 +67,7 @@ class Releases(ABC):
         self.calls = calls
         self.cases: list[Case] = []
         self._task = task
+        self._first = first
         self._device = device
         self._shapes = _shapes(first)
 

@@ -130,6 +130,7 @@ _CLOCK = (
     Attack("cuda_stale_graph", "clock", REJECTED, device="cuda"),
     Attack("cuda_writes_the_arena_late", "clock", USELESS, device="cuda"),
     Attack("cuda_overlaps_calls", "clock", USELESS, device="cuda"),
+    Attack("cuda_skips_the_flush", "clock", USELESS, device="cuda"),
 )
 
 _ANSWERS = (
