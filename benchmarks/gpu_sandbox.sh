@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The sandbox on a GPU: what holds, what it costs, what it withstands. Prints tables.
 # Usage: benchmarks/gpu_sandbox.sh [DEVICE] [AA RUNS]; PYTHON picks the interpreter, OUT the
-# folder. Set PART to some of doctor,verdicts,compile,attacks,tests to run those alone.
+# folder. Set PART to some of doctor,verdicts,compile,attacks,tests to run those alone, or to
+# kernelbench, with KERNELBENCH=CHECKOUT, for our times beside that benchmark's own (7 minutes).
 set -u
 cd "$(dirname "$0")/.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
@@ -19,6 +20,8 @@ has verdicts && "$python" benchmarks/sandbox_verdicts.py --device "$device" --aa
   --json "$out/verdicts.json"
 has compile && "$python" benchmarks/sandbox_compile.py --cuda --kinds cuda,cu --candidates 30 \
   --jobs 14
+has kernelbench && "$python" -m benchmarks.kernelbench "${KERNELBENCH:?a checkout of KernelBench}" \
+  --device "$device" --json "$out/kernelbench.json"
 has attacks && "$python" -m pytest tests/attacks -q -m gpu -p no:cacheprovider 2>&1 | tail -60
 has tests && "$python" -m pytest tests/gpu tests/gpu_sandbox/test_confine.py -q -m gpu \
   -p no:cacheprovider 2>&1 | tail -40
