@@ -27,6 +27,7 @@ class Turns:
     """The counters, each in a cache line of its own."""
 
     def __init__(self, arena: Arena) -> None:
+        self._arena = arena  # the counters are only addresses: it must outlive them
         self.given_at, self.done_at, queued_at = (arena.address + i * ALIGN for i in range(3))
         self.given = ctypes.c_int32.from_address(self.given_at)
         self.done = ctypes.c_int32.from_address(self.done_at)
