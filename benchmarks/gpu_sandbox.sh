@@ -16,9 +16,9 @@ has() { case ",$part," in *",$1,"*) return 0 ;; *) return 1 ;; esac }
 
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv
 has doctor && "$python" -m engine.cli.main doctor --device "$device"
-has verdicts && "$python" benchmarks/sandbox_verdicts.py --device "$device" --aa "$runs" \
+has verdicts && "$python" -m benchmarks.sandbox_verdicts --device "$device" --aa "$runs" \
   --json "$out/verdicts.json"
-has compile && "$python" benchmarks/sandbox_compile.py --cuda --kinds cuda,cu --candidates 30 \
+has compile && "$python" -m benchmarks.sandbox_compile --cuda --kinds cuda,cu --candidates 30 \
   --jobs 14
 has kernelbench && "$python" -m benchmarks.kernelbench "${KERNELBENCH:?a checkout of KernelBench}" \
   --device "$device" --json "$out/kernelbench.json"

@@ -35,14 +35,12 @@ from events.bodies import (
 from events.envelope import Blob, Event
 from events.outcomes import WrongResult
 from events.reader import LogReader
-from events.verify import verify_log
 from events.writer import LogWriter
 from gpu_sandbox.port import EvaluationRequest, Verdict
 from projections.overview import overview_of
-from replay.prompts import PromptCheck
-from replay.verify import replay
 from tests.engine.outside import TASK, ScriptedClient, ScriptedEvaluator
 from tests.engine.world import config_of
+from tests.replayed import replayed
 
 pytestmark = pytest.mark.anyio
 
@@ -128,19 +126,12 @@ def _no_text(sha256: str) -> str:
 
 def check(path: Path) -> list[Body]:
     """The log is intact and replays, prompts included; its bodies."""
-    with LogReader(path) as reader:
-        assert verify_log(reader).problems == []
-        events = list(reader.events(1))
-        templates = events[0].body.templates  # type: ignore[attr-defined]
-        prompts = PromptCheck(
-            Texts(reader.text),
-            Templates(texts={name: reader.text(sha) for name, sha in templates.items()}),
-        )
-        report = replay(events, team_of, watch=prompts.watch)
-        assert report.difference is None
-        assert prompts.different == []
-        assert prompts.rendered == sum(isinstance(e.body, PromptRendered) for e in events)
-        return [event.body for event in events]
+    events, verified, report, prompts = replayed(path)
+    assert verified.problems == []
+    assert report.difference is None
+    assert prompts.different == []
+    assert prompts.rendered == sum(isinstance(e.body, PromptRendered) for e in events)
+    return [event.body for event in events]
 
 
 def of_type(bodies: list[Body], type_: type[Body]) -> list[Any]:

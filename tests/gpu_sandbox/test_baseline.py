@@ -13,7 +13,7 @@ from tests.gpu_sandbox.sources import ADD_RELU, LINEAR
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "trio"
 
@@ -22,8 +22,8 @@ def forward(body: str) -> str:
     return ADD_RELU.replace("return torch.relu(a + b)", body)
 
 
-async def test_a_baseline_has_a_runtime_and_its_spread(sandbox: LocalSandbox) -> None:
-    found = await sandbox.baseline(baseline(LINEAR))
+async def test_a_baseline_has_a_runtime_and_its_spread(shared_sandbox: LocalSandbox) -> None:
+    found = await shared_sandbox.baseline(baseline(LINEAR))
     assert found.runtime_ms > 0
     assert found.spread >= 0
     assert found.repetitions >= 20
@@ -44,9 +44,11 @@ async def test_a_baseline_has_a_runtime_and_its_spread(sandbox: LocalSandbox) ->
     ],
     ids=["syntax", "incomplete", "raises", "nan", "nothing", "random", "dies"],
 )
-async def test_unusable_tasks_are_refused(sandbox: LocalSandbox, task: str, reason: str) -> None:
+async def test_unusable_tasks_are_refused(
+    shared_sandbox: LocalSandbox, task: str, reason: str
+) -> None:
     with pytest.raises(TaskUnusable) as refused:
-        await sandbox.baseline(baseline(task))
+        await shared_sandbox.baseline(baseline(task))
     assert reason in refused.value.reason
     assert "\n" not in refused.value.reason
 
@@ -59,12 +61,12 @@ async def test_a_reference_that_hangs_is_unusable(
             await sandbox.baseline(baseline(forward("while True: pass")))
 
 
-async def test_dropout_is_deterministic_under_its_seed(sandbox: LocalSandbox) -> None:
+async def test_dropout_is_deterministic_under_its_seed(shared_sandbox: LocalSandbox) -> None:
     task = forward("return torch.nn.functional.dropout(a + b, 0.5)")
-    assert (await sandbox.baseline(baseline(task))).runtime_ms > 0
+    assert (await shared_sandbox.baseline(baseline(task))).runtime_ms > 0
 
 
-async def test_pretrained_models_need_their_library(sandbox: LocalSandbox) -> None:
+async def test_pretrained_models_need_their_library(shared_sandbox: LocalSandbox) -> None:
     task = "from transformers import AutoConfig\n" + ADD_RELU
     with pytest.raises(PrerequisiteMissing, match="transformers"):
-        await sandbox.baseline(baseline(task))
+        await shared_sandbox.baseline(baseline(task))
