@@ -83,6 +83,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """``cpu``, ``cuda:N``, several alike as ``cuda:0,cuda:1``, or ``auto``: the first CUDA
     device, else the CPU."""
     protocol: Literal["strict", "kernelbench", "paper"] = "strict"
+    require_isolation: Literal["A", "B", "C"] = "B"
+    """The weakest tier of isolation (docs/sandbox.md) that candidates are run in."""
     compile_timeout_s: float = 300.0
     run_timeout_s: float = 120.0
     compile_jobs: int | None = None

@@ -86,6 +86,8 @@ class RunResumed(Body, frozen=True, kw_only=True):
     versions: dict[str, str]
     extra_attempts: int = 0
     extra_usd_micros: int = 0
+    require_isolation: str | None = None
+    """The tier that this process asked for, where it was told another than the run's."""
 
 
 @_event("StopRequested", "in")

@@ -40,6 +40,7 @@ def get_init_inputs():
     return []
 """
 _CPP = "#include <vector>\nint main() { return static_cast<int>(std::vector<int>().size()); }\n"
+_TOO_WEAK = "candidates are refused here: mend what is absent above, or give --allow-weak-isolation"
 _CUDA = "__global__ void k(float* x) { x[0] = 1; }\n"
 
 
@@ -69,7 +70,7 @@ async def examine(devices: Sequence[str] = ("cpu",), *, cache: Path | None = Non
 
 async def _surveyed(cache: Path | None) -> list[Check]:
     try:
-        async with LocalSandbox(("cpu",), cache=cache) as sandbox:
+        async with LocalSandbox(("cpu",), cache=cache, require_isolation="C") as sandbox:
             return _isolation(await sandbox.survey())
     except SandboxFault as fault:
         line = str(fault).splitlines()[0]
@@ -79,7 +80,9 @@ async def _surveyed(cache: Path | None) -> list[Check]:
 async def _device(device: str, cache: Path | None) -> list[Check]:
     name = f"device {device}"
     try:
-        sandbox = LocalSandbox((device,), limits=Limits(bench_s=0.2), cache=cache)
+        sandbox = LocalSandbox(
+            (device,), limits=Limits(bench_s=0.2), cache=cache, require_isolation="C"
+        )
         async with sandbox:
             facts = await sandbox.fingerprint(device)
             request = EvaluationRequest(
@@ -179,6 +182,7 @@ def _isolation(survey: Survey) -> list[Check]:
             ok=survey.tier == "A" and not through,
             needed=False,
             detail=f"{count}; {told}" if told else count,
+            fix=_TOO_WEAK if survey.tier == "C" else "",
         )
     )
     return checks

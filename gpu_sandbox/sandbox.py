@@ -23,7 +23,8 @@ import msgspec
 from events.outcomes import Outcome
 from gpu_sandbox.builds import BuildFiles
 from gpu_sandbox.compile_stage import Candidate, CompilePool
-from gpu_sandbox.confine import Survey
+from gpu_sandbox.confine import Survey, Tier
+from gpu_sandbox.confinement import require_tier
 from gpu_sandbox.device_stage import DevicePool, cores_of, job_for
 from gpu_sandbox.devices import Device, DeviceFacts
 from gpu_sandbox.guard import inspect_candidate
@@ -78,6 +79,8 @@ class LocalSandbox:
     are started when they are first needed. ``devices`` are the names that may be used.
     ``cache`` keeps finished builds and device facts (content-addressed; shared between
     processes). ``compile_jobs`` bounds the candidates that are compiled at the same time.
+    Where candidates can't be isolated as tier ``require_isolation`` asks, nothing is done.
+    ``without_layers`` are layers of isolation to do without, as on a machine that lacks them.
     """
 
     def __init__(
@@ -87,11 +90,15 @@ class LocalSandbox:
         limits: Limits | None = None,
         cache: Path | None = None,
         compile_jobs: int | None = None,
+        require_isolation: Tier = "B",
+        without_layers: tuple[str, ...] = (),
     ) -> None:
         self._devices = devices
         self._limits = limits or Limits()
         self._cache = cache or default_cache()
         self._compile_jobs = compile_jobs
+        self._require_isolation = require_isolation
+        self._without_layers = without_layers
         self._stack = AsyncExitStack()
         self._opened: _Open | None = None
 
@@ -101,7 +108,7 @@ class LocalSandbox:
         await anyio.to_thread.run_sync(remove_stale, runs)
         run = await self._stack.enter_async_context(run_directory(runs))
         group = await self._stack.enter_async_context(anyio.create_task_group())
-        zygote = Zygote(group, run, self._limits)
+        zygote = Zygote(group, run, self._limits, self._without_layers)
         facts = DeviceFacts(self._cache / "facts", self._limits)
         devices = DevicePool(self._devices, facts, self._limits, zygote, run, group)
         self._opened = _Open(time.monotonic(), run, zygote, group, devices, {})
@@ -133,12 +140,14 @@ class LocalSandbox:
 
     async def fingerprint(self, device: str) -> dict[str, Any]:
         pool = self._open.devices
+        await self._isolation()
         facts = await pool.facts_of(pool.of(device))
         return {key: value for key, value in facts[0].items() if key != "uuid"}
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
         pool = self._open.devices
         devices = pool.of(request.device)
+        isolation = await self._isolation()
         facts = await pool.facts_of(devices)
         job = job_for(request, devices[0], self._limits)
         try:
@@ -158,7 +167,7 @@ class LocalSandbox:
             spread=finding.spread,
             repetitions=finding.repetitions,
             timings_s={**report.timings_s, "lease": judged.lease_s},
-            isolation=await self._isolation(),
+            isolation=isolation,
             audit=finding.audit,
             conditions=finding.conditions,
             notes=report.notes,
@@ -249,7 +258,9 @@ class LocalSandbox:
         return await self._open.zygote.survey()
 
     async def _isolation(self) -> list[str]:
+        """Raises ``PrerequisiteMissing`` where it is less than required."""
         survey = await self.survey()
+        require_tier(survey, self._require_isolation)
         return [*survey.layers, *(f"missing:{name}" for name in survey.missing)]
 
     def _compilers(self, device: Device) -> CompilePool:

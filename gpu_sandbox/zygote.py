@@ -74,10 +74,17 @@ class Ward:
 class Zygote:
     """Started at the first ``spawn``, and again after its death. One event loop's."""
 
-    def __init__(self, group: TaskGroup, run: RunDirectory, limits: Limits) -> None:
+    def __init__(
+        self,
+        group: TaskGroup,
+        run: RunDirectory,
+        limits: Limits,
+        without_layers: tuple[str, ...] = (),
+    ) -> None:
         self._group = group
         self._run = run
         self._limits = limits
+        self._without_layers = without_layers
         self._numbers = itertools.count(1)
         self._wards: dict[int, Ward] = {}
         self._line: Line[FromZygote] | None = None
@@ -170,7 +177,7 @@ class Zygote:
             home = self._run.home("zygote")
             spec = Spec(
                 role="zygote",
-                arguments={"control": theirs.fileno()},
+                arguments={"control": theirs.fileno(), "without": list(self._without_layers)},
                 directory=home,
                 environment=child_environment(home, **_SHARED_VARIABLES),
                 token=self._run.token,

@@ -14,6 +14,7 @@ import msgspec
 from engine.cli.draw import ms, printable
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
+from engine.cli.isolation import isolation_options
 from engine.cli.run import read_task
 from engine.cli.settings import SettingsError, resolve
 from engine.config import Config
@@ -49,10 +50,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--fresh", is_flag=True, help="Measure again, also what is cached.")
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
               envvar="ENGINE_BACKEND", help="Which event loop to run on.")  # fmt: skip
+@isolation_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a baseline.")
 def baseline(
     task: Path, kinds: str, device: str | None, protocol: str | None, fresh: bool,
-    backend: str, as_json: bool,
+    backend: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Time the reference in TASK: eager, torch.compile, torch.compile with max-autotune.
 
@@ -62,7 +64,10 @@ def baseline(
     try:
         config = resolve(
             preset=None, file=None, environment=os.environ, assignments=[],
-            flags={"sandbox.device": device, "sandbox.protocol": protocol},
+            flags={
+                "sandbox.device": device, "sandbox.protocol": protocol,
+                "sandbox.require_isolation": require_isolation,
+            },
         )  # fmt: skip
     except SettingsError as error:
         raise Failure(str(error)) from error

@@ -18,7 +18,7 @@ import select
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import torch
 
@@ -63,10 +63,10 @@ class _Trusted:
 class Zygote:
     """Spawns on command, reports every end."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, without: Collection[str]) -> None:
         self._socket = sock
         self._channel: Channel[ToZygote] = Channel(sock, ToZygote, fds=MAX_FDS)
-        self._survey: Survey = survey()
+        self._survey: Survey = survey(without=without)
         self._living: dict[int, Ward | _Trusted] = {}
 
     def serve(self) -> None:
@@ -204,7 +204,8 @@ def _children() -> list[int]:
         return [int(pid) for pid in file.read().split()]
 
 
-def main(*, control: int) -> None:
+def main(*, control: int, without: Collection[str] = ()) -> None:
+    """``without``: layers of isolation to do without."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     for name in _PRELOADED:
         importlib.import_module(name)
@@ -212,4 +213,4 @@ def main(*, control: int) -> None:
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=control) as sock, contextlib.suppress(PeerGone):
-        Zygote(sock).serve()
+        Zygote(sock, without).serve()
