@@ -373,3 +373,13 @@ class EvaluationFaulted(Body, frozen=True, kw_only=True):
     attempt: int
     try_: int = msgspec.field(name="try", default=1)
     message: str
+    retryable: bool = True
+    """False: it will fail again until somebody mends the machine."""
+
+
+@_event("DeviceQuarantined", "meta")
+class DeviceQuarantined(Body, frozen=True, kw_only=True):
+    """The process that writes the log uses this device no more."""
+
+    device: str
+    reason: str

@@ -1,4 +1,10 @@
-"""The device stage: one job at a time on each device, under its exclusive lease."""
+"""The device stage: one job at a time on each device, under its exclusive lease.
+
+A device that is of no more use is quarantined for as long as the sandbox lives: it gets no
+more jobs, and the others go on. A verifier's death costs its own candidate only: after the
+second one the reference itself is judged as a candidate. If the verifier survives that,
+the candidate is to blame, else the device.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +18,46 @@ from anyio.abc import TaskGroup
 from gpu_sandbox.builds import BuildFiles
 from gpu_sandbox.cores import split_cores
 from gpu_sandbox.devices import Device, DeviceFacts, device_named, devices_named
-from gpu_sandbox.jobs import Job
+from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.leases import Leases
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import BaselineRequest, EvaluationRequest, PrerequisiteMissing
+from gpu_sandbox.port import (
+    BaselineRequest,
+    EvaluationRequest,
+    NoDeviceLeft,
+    PrerequisiteMissing,
+    SandboxFault,
+)
 from gpu_sandbox.prerequisites import hub_environment
 from gpu_sandbox.protocols import Protocol, protocol_named
 from gpu_sandbox.station import Concluded, Station
 from gpu_sandbox.verdicts import beats
+from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.zygote import Zygote
 
 __all__ = ["DevicePool", "Judged", "cores_of", "job_for"]
 
 _CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
+_DEATHS = 2
+_PROOF_BENCH_S = 0.5
+_ITSELF = "\n\nclass ModelNew(Model):\n    pass\n"
+
+
+class Looks(msgspec.Struct, frozen=True):
+    """What each look found, and how the verifier died meanwhile. Two deaths that are the
+    candidate's doing leave no look."""
+
+    concluded: list[Concluded]
+    deaths: list[str]
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A device stage's end: where, what each look found, how long it waited for the lease,
-    how long it held it."""
+    """A device stage's end: where, what was seen, how long it waited for the lease, how
+    long it held it."""
 
     device: Device
-    concluded: list[Concluded]
+    looks: Looks
     queue_s: float
     lease_s: float
 
@@ -58,6 +82,8 @@ class DevicePool:
         self._group = group
         self._stations: dict[str, Station] = {}
         self.leases = Leases()
+        self.quarantined: dict[str, str] = {}
+        """Device → why it is used no more."""
 
     def __len__(self) -> int:
         """How many have worked so far."""
@@ -103,30 +129,86 @@ class DevicePool:
         """One job under the lease of one of ``devices``, and a second look by a fresh
         process on new inputs at what would beat ``to_beat`` milliseconds.
 
-        Raises ``VerifierDied``, ``VerifierSilent`` and ``SandboxFault``.
+        Raises ``SandboxFault``, and for a baseline ``VerifierDied`` and ``VerifierSilent``.
         """
         waiting = time.monotonic()
         by_identity = {_identity(d, f): d for d, f in zip(devices, facts, strict=True)}
-        async with self.leases.hold(*by_identity) as identity:
-            leased = time.monotonic()
-            limit_s = self._limits.device_s
-            if job.mode == "baseline":  # no worker: nothing but the reference can be slow
-                limit_s = min(limit_s, 4 * self._limits.call_s)
-            device = by_identity[identity]
-            station = self._station(device)
-            job = msgspec.structs.replace(
-                job, device=device.inside, libraries=files.names, threads=station.threads
-            )
-            concluded = [await station.conclude(job, files.fds, limit_s)]
-            if to_beat is not None and job.protocol.second_look and beats(concluded[0], to_beat):
-                concluded.append(await station.conclude(job, files.fds, limit_s))
-        ended = time.monotonic()
-        return Judged(device, concluded, queue_s=leased - waiting, lease_s=ended - leased)
+        while True:
+            fit = [i for i, d in by_identity.items() if d.name not in self.quarantined]
+            if not fit:
+                raise NoDeviceLeft(self._nothing_left(devices))
+            async with self.leases.hold(*fit) as identity:
+                leased = time.monotonic()
+                device = by_identity[identity]
+                if device.name in self.quarantined:
+                    continue  # while this one waited
+                looks = await self._looked(self._station(device), job, files, to_beat)
+            ended = time.monotonic()
+            return Judged(device, looks, queue_s=leased - waiting, lease_s=ended - leased)
 
     async def close(self) -> None:
         """Nothing is left of any station."""
         for station in self._stations.values():
             await station.close()
+
+    async def _looked(
+        self, station: Station, job: Job, files: BuildFiles, to_beat: float | None
+    ) -> Looks:
+        """Looks, once more if the verifier dies, and finds out whose fault that was."""
+        job = msgspec.structs.replace(
+            job, device=station.device.inside, libraries=files.names, threads=station.threads
+        )
+        deaths: list[str] = []
+        try:
+            while len(deaths) < _DEATHS:
+                try:
+                    return Looks(await self._look(station, job, files, to_beat), deaths)
+                except (VerifierDied, VerifierSilent) as death:
+                    if job.mode == "baseline" or station.unfit:
+                        raise
+                    deaths.append(str(death))
+            await self._prove(station, job)
+            return Looks([], deaths)
+        except (VerifierDied, VerifierSilent, SandboxFault) as fault:
+            if station.unfit:
+                raise SandboxFault(f"{station.device.name}: {station.unfit}") from fault
+            raise
+        finally:
+            if station.unfit:
+                self.quarantined.setdefault(station.device.name, station.unfit)
+
+    async def _look(
+        self, station: Station, job: Job, files: BuildFiles, to_beat: float | None
+    ) -> list[Concluded]:
+        limit_s = self._limits.device_s
+        if job.mode == "baseline":  # no worker: nothing but the reference can be slow
+            limit_s = min(limit_s, 4 * self._limits.call_s)
+        looks = [await station.conclude(job, files.fds, limit_s)]
+        if station.unfit and isinstance(looks[0].report.finding, Agreed):
+            # What a candidate failed in stands; a good figure needs a device to trust.
+            raise SandboxFault(f"{station.device.name} became unfit: {station.unfit}")
+        if to_beat is not None and job.protocol.second_look and beats(looks[0], to_beat):
+            looks.append(await station.conclude(job, files.fds, limit_s))
+        return looks
+
+    async def _prove(self, station: Station, job: Job) -> None:
+        """The reference as its own candidate. Its verifier's death makes the station unfit."""
+        job = msgspec.structs.replace(
+            job,
+            candidate_source=job.task_source + _ITSELF,
+            libraries=[],
+            bench_s=min(job.bench_s, _PROOF_BENCH_S),
+        )
+        try:
+            await station.conclude(job, [], self._limits.device_s)
+        except (VerifierDied, VerifierSilent, SandboxFault) as fault:
+            said = str(fault).splitlines()[0]
+            station.unfit = station.unfit or f"the reference can't be judged on it: {said}"
+            raise
+
+    def _nothing_left(self, devices: list[Device]) -> str:
+        told = "; ".join(f"{d.name}: {self.quarantined[d.name]}" for d in devices)
+        return f"no device is left: {told}. See: engine doctor"
 
     def _timing(self, device: Device) -> tuple[int, ...]:
         return cores_of(device, self._names)[0]

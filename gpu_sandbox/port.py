@@ -18,6 +18,7 @@ __all__ = [
     "DeviceLoad",
     "EvaluationRequest",
     "Evaluator",
+    "NoDeviceLeft",
     "PoolUsage",
     "PrerequisiteMissing",
     "SandboxFault",
@@ -28,6 +29,11 @@ __all__ = [
 
 class SandboxFault(Exception):
     """The sandbox itself failed; the candidate is not to blame and nothing is concluded."""
+
+
+class NoDeviceLeft(SandboxFault):
+    """All devices that were asked for are quarantined: trying again is of no use before the
+    machine is mended. The message names each with the reason."""
 
 
 class PrerequisiteMissing(Exception):
@@ -121,6 +127,8 @@ class DeviceLoad(msgspec.Struct, frozen=True, kw_only=True):
     waiting_to_compile: int
     waiting_for_device: int
     on_device: int
+    quarantined: dict[str, str] = {}
+    """Devices that are used no more, and why."""
 
 
 class Evaluator(Protocol):

@@ -42,6 +42,7 @@ from gpu_sandbox.port import (
 )
 from gpu_sandbox.verdicts import (
     cleaned,
+    killer_of,
     looks_of,
     outcome_of,
     run_log_of,
@@ -136,6 +137,7 @@ class LocalSandbox:
             waiting_to_compile=sum(pool.waiting for pool in pools),
             waiting_for_device=opened.devices.leases.waiting if opened else 0,
             on_device=opened.devices.leases.holding if opened else 0,
+            quarantined=dict(opened.devices.quarantined) if opened else {},
         )
 
     async def fingerprint(self, device: str) -> dict[str, Any]:
@@ -156,7 +158,7 @@ class LocalSandbox:
             raise TaskUnusable(f"the reference's process died: {died}", died.output) from None
         except VerifierSilent as silent:
             raise TaskUnusable(f"the reference took too long: {silent}") from None
-        report = judged.concluded[0].report
+        report = judged.looks.concluded[0].report
         finding = report.finding
         if isinstance(finding, TaskBroken):
             raise TaskUnusable(finding.reason, finding.detail)
@@ -209,24 +211,28 @@ class LocalSandbox:
             if built.outcome is not None:
                 return verdict(built.outcome, queue_s=built.queue_s, compile_log=built.log)
             to_beat = request.incumbent_ms or request.root_ms
-            try:
-                judged = await pool.judge(devices, facts, job, built.files, to_beat)
-            except (VerifierDied, VerifierSilent) as fault:
-                raise SandboxFault(str(fault)) from None
+            judged = await pool.judge(devices, facts, job, built.files, to_beat)
         finally:
             built.files.close()
-        concluded = worst_of(judged.concluded)
+        timings["lease"] = judged.lease_s
+        found: dict[str, Any] = {
+            "device": judged.device,
+            "queue_s": built.queue_s + judged.queue_s,
+            "compile_log": built.log,
+        }
+        looks, deaths = judged.looks.concluded, judged.looks.deaths
+        if not looks:
+            return verdict(killer_of(deaths), run_log=deaths[-1], notes=built.notes, **found)
+        concluded = worst_of(looks)
         finding = concluded.report.finding
         if isinstance(finding, TaskBroken):
             raise SandboxFault(f"the task itself failed: {finding.reason}\n{finding.detail}")
-        timings.update(seconds_of(judged.concluded), lease=judged.lease_s)
+        timings.update(seconds_of(looks))
         return verdict(
             outcome_of(concluded, request.root_ms),
-            device=judged.device,
-            queue_s=built.queue_s + judged.queue_s,
-            compile_log=built.log,
             run_log=run_log_of(concluded),
-            notes=[*built.notes, *concluded.report.notes, *looks_of(judged.concluded)],
+            notes=[*built.notes, *concluded.report.notes, *looks_of(looks, deaths)],
+            **found,
         )
 
     # --- steps

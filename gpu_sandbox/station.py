@@ -2,6 +2,9 @@
 
 One job at a time. The verifier lives on between jobs, a worker is used once. A verifier
 does not begin to time before the next worker is ready (``workers.py``).
+
+A station finds out when its device is of no more use: processes that the kernel does not
+let go of, or fresh ones that can't use it, again and again.
 """
 
 from __future__ import annotations
@@ -16,15 +19,17 @@ from anyio.abc import TaskGroup
 from gpu_sandbox.devices import Device
 from gpu_sandbox.jobs import Job, Report, WorkerDied
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.verifier import Verifier, start_verifier
 from gpu_sandbox.workdir import RunDirectory
-from gpu_sandbox.workers import Worker, Workers
+from gpu_sandbox.workers import DeviceNotReady, Worker, Workers
 from gpu_sandbox.zygote import Zygote
 
 __all__ = ["Concluded", "Station"]
 
 _DEATH_S = 2.0
+_PROBES = 2
+"""Failed ones in a row, and the device is unfit."""
+_STUCK = "a process on it was killed, and the kernel does not let go of it"
 
 
 class Concluded(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,13 +54,16 @@ class Station:
         limits: Limits,
         cores: tuple[int, ...],
     ) -> None:
-        self._device = device
+        self.device = device
         self._zygote = zygote
         self._run = run
         self._limits = limits
         self._cores = cores
         self._workers = Workers(device, zygote, run, group, limits, cores)
         self._verifier: Verifier | None = None
+        self._failed_probes = 0
+        self.unfit = ""
+        """Why the device must not be used any more, in one line; empty while it may be."""
 
     @property
     def threads(self) -> int:
@@ -75,6 +83,7 @@ class Station:
         finally:
             if worker is not None:
                 await worker.end()
+                self._judge_end(stuck=worker.ward.stuck)
         if worker is None:
             return Concluded(report=report)
         return _concluded(report, worker)
@@ -116,23 +125,46 @@ class Station:
         """The living one, or a new one: it says when its device works."""
         if self._verifier is not None:
             if not self._verifier.ward.ended.is_set():
-                with suppress(SandboxFault):
-                    await self._verifier.ready(self._limits.start_s)
-                    return self._verifier
-            await self._drop(self._verifier)
-        self._verifier = verifier = await start_verifier(
-            self._device, self._zygote, self._run, self._workers, self._cores
-        )
+                with suppress(DeviceNotReady):
+                    return await self._probed(self._verifier)
+            else:
+                await self._drop(self._verifier)
+        try:
+            verifier = await start_verifier(
+                self.device, self._zygote, self._run, self._workers, self._cores
+            )
+        except DeviceNotReady as failure:
+            self._count_failure(failure)
+            raise
+        self._verifier = verifier
+        return await self._probed(verifier)
+
+    async def _probed(self, verifier: Verifier) -> Verifier:
+        """Drops one that can't use its device."""
         try:
             await verifier.ready(self._limits.start_s)
-        except SandboxFault:
+        except DeviceNotReady as failure:
             await self._drop(verifier)
+            self._count_failure(failure)
             raise
+        self._failed_probes = 0
         return verifier
 
     async def _drop(self, verifier: Verifier) -> None:
         self._verifier = None
         await verifier.end()
+        self._judge_end(stuck=verifier.stuck)
+
+    def _judge_end(self, *, stuck: bool) -> None:
+        if stuck:
+            self.unfit = self.unfit or _STUCK
+
+    def _count_failure(self, failure: DeviceNotReady) -> None:
+        self._failed_probes += 1
+        if self._failed_probes >= _PROBES:
+            last = str(failure).splitlines()[0]
+            told = f"its probe failed {self._failed_probes} times in a row: {last}"
+            self.unfit = self.unfit or told
 
 
 def _concluded(report: Report, worker: Worker) -> Concluded:

@@ -27,7 +27,16 @@ from gpu_sandbox.jobs import (
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.station import Concluded
 
-__all__ = ["beats", "cleaned", "looks_of", "outcome_of", "run_log_of", "seconds_of", "worst_of"]
+__all__ = [
+    "beats",
+    "cleaned",
+    "killer_of",
+    "looks_of",
+    "outcome_of",
+    "run_log_of",
+    "seconds_of",
+    "worst_of",
+]
 
 _MAX_REASON = 500
 _WHERE = {
@@ -66,14 +75,25 @@ def seconds_of(looks: list[Concluded]) -> dict[str, float]:
     return total
 
 
-def looks_of(looks: list[Concluded]) -> list[str]:
-    """What to say of a second look."""
+def looks_of(looks: list[Concluded], deaths: list[str]) -> list[str]:
+    """What to say of a second look, and of a verifier that died before these."""
+    notes = [f"judged anew after the verifier's end: {_first_line(how)}" for how in deaths]
     if len(looks) < 2:
-        return []
+        return notes
     first, second = (look.report.finding for look in looks)
     if isinstance(first, Agreed) and isinstance(second, Agreed):
-        return [f"judged twice: {1 / first.ratio:.2f}x, then {1 / second.ratio:.2f}x"]
-    return ["it agreed at first, and not in the second look, by a fresh process"]
+        return [*notes, f"judged twice: {1 / first.ratio:.2f}x, then {1 / second.ratio:.2f}x"]
+    return [*notes, "it agreed at first, and not in the second look, by a fresh process"]
+
+
+def killer_of(deaths: list[str]) -> Crashed:
+    """The outcome of a candidate that no verifier survives, though it survives others."""
+    reason = f"the evaluator's process died while judging this candidate, {len(deaths)} times"
+    return Crashed(reason=f"{reason}: {_first_line(deaths[-1])}")
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0]
 
 
 def cleaned(outcome: Outcome) -> Outcome:

@@ -16,7 +16,7 @@ from gpu_sandbox.jobs import FromVerifier, Go, Job, Ready, Report, Stage
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory
-from gpu_sandbox.workers import Worker, Workers, child_variables
+from gpu_sandbox.workers import DeviceNotReady, Worker, Workers, child_variables
 from gpu_sandbox.zygote import Ward, Zygote
 
 __all__ = ["Verifier", "VerifierDied", "VerifierSilent", "start_verifier"]
@@ -53,15 +53,15 @@ class Verifier:
         self.reference = reference
 
     async def ready(self, within_s: float) -> None:
-        """Returns when it has said that its device works. Raises ``SandboxFault``."""
+        """Returns when it has said that its device works. Raises ``DeviceNotReady``."""
         try:
             with anyio.fail_after(within_s):
                 frame = await self._line.receive()
         except (PeerGone, BadFrame, TimeoutError) as error:
             said = self.ward.output()[-2000:]
-            raise SandboxFault(f"{self._device.name} is not ready: {error!r}\n{said}") from None
+            raise DeviceNotReady(f"{self._device.name} is not ready: {error!r}\n{said}") from None
         if not isinstance(frame, Ready):
-            raise SandboxFault("the verifier is out of step")
+            raise DeviceNotReady("the verifier is out of step")
 
     async def give(self, job: Job, *fds: int) -> None:
         """Raises ``VerifierDied``."""
@@ -98,6 +98,11 @@ class Verifier:
             raise VerifierDied(stage, self.ward.signal, self.ward.output()) from None
         except TimeoutError:
             raise VerifierSilent(f"nothing within {limit_s:g} s, in stage {stage!r}") from None
+
+    @property
+    def stuck(self) -> bool:
+        """Something of it was killed, and the kernel does not let go of it."""
+        return self.ward.stuck or self.reference.ward.stuck
 
     async def end(self) -> None:
         with anyio.CancelScope(shield=True):

@@ -27,7 +27,11 @@ from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory, remove
 from gpu_sandbox.zygote import Ward, Zygote
 
-__all__ = ["Worker", "Workers", "child_variables"]
+__all__ = ["DeviceNotReady", "Worker", "Workers", "child_variables"]
+
+
+class DeviceNotReady(SandboxFault):
+    """A fresh process can't use the device."""
 
 
 class Worker:
@@ -131,7 +135,7 @@ class Workers:
                 await line.receive()
         except (PeerGone, BadFrame, TimeoutError) as error:
             said = worker.ward.output()[-2000:]
-            raise SandboxFault(f"a worker found no device: {error!r}\n{said}") from None
+            raise DeviceNotReady(f"a worker found no device: {error!r}\n{said}") from None
         worker.peer.setblocking(True)
 
     def _policy(self, home: Path) -> Policy:

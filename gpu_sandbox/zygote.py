@@ -29,6 +29,8 @@ from gpu_sandbox.workdir import RunDirectory
 __all__ = ["Ward", "Zygote"]
 
 _END_S = 15.0
+_KILLED_S = 45.0
+"""The zygote itself says after 10 s that something is stuck; others wait for it meanwhile."""
 _DRAIN_S = 0.2
 
 
@@ -61,7 +63,8 @@ class Ward:
         with anyio.CancelScope(shield=True):
             if not self.ended.is_set():
                 await self._zygote.kill(self._number)
-                self.stuck = self.stuck or not await self.ended_within(_END_S)
+                if not await self.ended_within(_KILLED_S):
+                    self.stuck = True
             await self._output.drained_within(_DRAIN_S)
             self._zygote.forget(self._number)
 

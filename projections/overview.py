@@ -13,6 +13,7 @@ from events.bodies import (
     AgentFailed,
     AttemptAbandoned,
     BaselineMeasured,
+    DeviceQuarantined,
     EvaluationFinished,
     EvaluationRequested,
     NodeSelected,
@@ -57,6 +58,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tokens: dict[str, int]
     wall_s: float
     canned: bool
+    quarantined: dict[str, str] = {}
 
 
 class Overview:
@@ -76,6 +78,8 @@ class Overview:
         """Attempt in flight → what it waits for: a role's name, or ``evaluation``."""
         self.baseline: BaselineMeasured | None = None
         self.evaluations: dict[int, EvaluationFinished] = {}
+        self.quarantined: dict[str, str] = {}
+        """Devices that the present process uses no more, and why."""
         self.failed_calls = 0
         self.wall_us = 0
         self.run_seq = 0
@@ -93,11 +97,14 @@ class Overview:
                 self.started = body
             case RunResumed():
                 self.status, self.reason = "running", ""
+                self.quarantined = {}
                 self.extra_attempts += body.extra_attempts
             case BaselineMeasured():
                 self.baseline = body
             case TaskRejected():
                 self.reason = body.reason
+            case DeviceQuarantined():
+                self.quarantined[body.device] = body.reason
             case NodeSelected():
                 self.stages[body.attempt] = "selected"
             case AgentCalled():
@@ -179,6 +186,7 @@ class Overview:
             tokens={"input": total.input_tokens, "output": total.output_tokens},
             wall_s=self.wall_us / 1_000_000,
             canned=bool(self.started and self.started.canned),
+            quarantined=dict(self.quarantined),
         )
 
 

@@ -147,6 +147,8 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
         f"attempts   {summary.attempts} of {overview.attempts_allowed}:"
         f" {summary.compiled} compiled, {summary.correct} correct, {summary.abandoned} abandoned"
     )
+    for device, why in summary.quarantined.items():
+        yield f"quarantine {device}: {printable(why)}"
     if overview.stages and summary.status == "running":
         flying = ", ".join(f"{attempt} ({stage})" for attempt, stage in overview.stages.items())
         yield f"in flight  {flying}"

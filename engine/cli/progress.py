@@ -22,6 +22,7 @@ from events.bodies import (
     AgentFailed,
     AttemptAbandoned,
     BaselineMeasured,
+    DeviceQuarantined,
     EvaluationFaulted,
     EvaluationFinished,
     NodeSelected,
@@ -185,6 +186,8 @@ def event_line(overview: Overview, event: Event) -> str | None:
             return f"attempt {body.attempt}: {body.role} call failed: {printable(body.message)}"
         case EvaluationFaulted():
             return f"attempt {body.attempt}: sandbox fault: {printable(body.message)}"
+        case DeviceQuarantined():
+            return f"{body.device} is quarantined: {printable(body.reason)}"
         case RunPaused():
             return f"paused: {printable(body.reason)}"
     return None

@@ -162,6 +162,8 @@ def _repeat(
 
 def _evaluate(state: State, attempt: Attempt) -> Body | None:
     tries = 1 if attempt.evaluation is None else attempt.evaluation.try_ + 1
+    if attempt.hopeless:
+        return _pause_when_alone(state, attempt, attempt.hopeless)
     if attempt.faults >= state.config.search.evaluation_tries:
         return _pause_when_alone(state, attempt, "the sandbox fails again and again")
     assert attempt.source_sha256 is not None
@@ -185,7 +187,9 @@ def _pause_when_alone(state: State, attempt: Attempt, reason: str) -> Body | Non
 
 def _is_blocked(state: State, attempt: Attempt) -> bool:
     search, call = state.config.search, attempt.call
-    if attempt.faults >= search.evaluation_tries and attempt.evaluation_faulted:
+    if attempt.evaluation_faulted and (
+        attempt.hopeless or attempt.faults >= search.evaluation_tries
+    ):
         return True
     if call is None or call.status != "failed" or call.failure is None:
         return False

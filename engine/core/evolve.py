@@ -105,6 +105,7 @@ def _resume(state: State, body: RunResumed) -> None:
         state.baseline = "none"
     for attempt in state.attempts.values():
         attempt.faults = 0
+        attempt.hopeless = ""
         call = attempt.call
         if call is not None:
             call.failures = 0
@@ -141,10 +142,12 @@ def _fold_attempt(state: State, body: Body) -> None:
             attempt.evaluation, attempt.evaluation_faulted = body, False
         case EvaluationFaulted(attempt=0):
             state.baseline, state.baseline_reason = "faulted", body.message
-            state.baseline_faults += 1
+            tries = state.config.search.evaluation_tries
+            state.baseline_faults = state.baseline_faults + 1 if body.retryable else tries
         case EvaluationFaulted():
             attempt = state.attempts[body.attempt]
             attempt.evaluation_faulted, attempt.faults = True, attempt.faults + 1
+            attempt.hopeless = "" if body.retryable else body.message
         case EvaluationFinished() | AttemptAbandoned():
             del state.attempts[body.attempt]
             state.attempts_ended += 1

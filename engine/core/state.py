@@ -65,6 +65,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     evaluation: EvaluationRequested | None = None
     evaluation_faulted: bool = False
     faults: int = 0
+    hopeless: str = ""
+    """Why the sandbox will not judge it however often it is asked; empty if it may."""
     rejection: str | None = None
     """Why the last reply of the present step was unusable."""
 

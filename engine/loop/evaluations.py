@@ -6,6 +6,7 @@ from engine.loop.feed import Feed
 from engine.loop.texts import Texts, storable
 from events.bodies import (
     BaselineMeasured,
+    DeviceQuarantined,
     EvaluationFaulted,
     EvaluationFinished,
     EvaluationRequested,
@@ -17,6 +18,7 @@ from gpu_sandbox.port import (
     BaselineRequest,
     EvaluationRequest,
     Evaluator,
+    NoDeviceLeft,
     PrerequisiteMissing,
     SandboxFault,
     TaskUnusable,
@@ -33,6 +35,8 @@ class Evaluations:
         self._feed = feed
         self._texts = texts
         self._evaluator = evaluator
+        self._quarantined: set[str] = set()
+        """Those that the log knows of."""
 
     async def baseline(self) -> None:
         state, started = self._feed.state, self._feed.state.started
@@ -52,7 +56,7 @@ class Evaluations:
                 TaskRejected(reason=storable(unusable.reason), detail=storable(unusable.detail))
             )
         except (SandboxFault, PrerequisiteMissing) as fault:
-            self._feed(EvaluationFaulted(attempt=0, message=storable(str(fault))))
+            self._faulted(0, 1, fault)
         else:
             self._feed(
                 BaselineMeasured(
@@ -84,22 +88,34 @@ class Evaluations:
         try:
             verdict = await self._evaluator.evaluate(request)
         except (SandboxFault, PrerequisiteMissing) as fault:
-            self._faulted(requested, str(fault))
+            self._faulted(requested.attempt, requested.try_, fault)
         else:
             try:
                 self._judged(requested.attempt, verdict)
             except BodyInvalid as error:
                 # A verdict that JSON can't hold is the sandbox's fault, whoever caused it.
-                self._faulted(requested, f"the verdict can't be logged: {error}")
+                unloggable = SandboxFault(f"the verdict can't be logged: {error}")
+                self._faulted(requested.attempt, requested.try_, unloggable)
 
-    def _faulted(self, requested: EvaluationRequested, message: str) -> None:
+    def _faulted(self, attempt: int, try_: int, fault: Exception) -> None:
+        self._note_quarantined()
         self._feed(
             EvaluationFaulted(
-                attempt=requested.attempt, try_=requested.try_, message=storable(message)
+                attempt=attempt,
+                try_=try_,
+                message=storable(str(fault)),
+                retryable=not isinstance(fault, NoDeviceLeft | PrerequisiteMissing),
             )
         )
 
+    def _note_quarantined(self) -> None:
+        for device, reason in self._evaluator.load().quarantined.items():
+            if device not in self._quarantined:
+                self._quarantined.add(device)
+                self._feed.note(DeviceQuarantined(device=device, reason=storable(reason)))
+
     def _judged(self, attempt: int, verdict: Verdict) -> None:
+        self._note_quarantined()
         blobs: dict[str, Blob] = {}
         for name in ("compile_log", "run_log"):
             text = getattr(verdict, name)

@@ -16,6 +16,7 @@ from gpu_sandbox.port import (
     BaselineRequest,
     DeviceLoad,
     EvaluationRequest,
+    NoDeviceLeft,
     SandboxFault,
     Verdict,
 )
@@ -96,8 +97,10 @@ def _anchor(request: Request) -> str:
 class ScriptedEvaluator:
     """Judges a candidate by its first line; ``faults`` sandbox faults come first."""
 
-    def __init__(self, *, faults: int = 0) -> None:
+    def __init__(self, *, faults: int = 0, lost: str = "") -> None:
         self.faults = faults
+        self.lost = lost
+        """Why its only device is quarantined, if it is."""
         self.judged: list[str] = []
         self.busy = 0
         self.most_busy = 0
@@ -113,6 +116,8 @@ class ScriptedEvaluator:
         if self.faults > 0:
             self.faults -= 1
             raise SandboxFault("the device went away")
+        if self.lost:
+            raise NoDeviceLeft(f"no device is left: cpu: {self.lost}")
         self.judged.append(request.candidate_source)
         _, kind, number, *_ = request.candidate_source.split()
         return Verdict(
@@ -122,8 +127,9 @@ class ScriptedEvaluator:
 
     def load(self) -> DeviceLoad:
         return DeviceLoad(
-            compiling=0, waiting_to_compile=0, waiting_for_device=0, on_device=self.busy
-        )
+            compiling=0, waiting_to_compile=0, waiting_for_device=0, on_device=self.busy,
+            quarantined={"cpu": self.lost} if self.lost else {},
+        )  # fmt: skip
 
     async def fingerprint(self, device: str) -> dict[str, Any]:
         return {"kind": "cpu", "name": "scripted"}

@@ -27,6 +27,8 @@ from events.bodies import (
     AttemptAbandoned,
     Body,
     CapabilityLearned,
+    DeviceQuarantined,
+    EvaluationFaulted,
     PromptRendered,
     ReplyRejected,
     RunPaused,
@@ -244,6 +246,23 @@ async def test_sandbox_faults_are_retried_and_then_pause(tmp_path: Path) -> None
     state = await go_on(other, client, ScriptedEvaluator())
     assert state.attempts_ended == 2
     check(other)
+
+
+async def test_without_a_device_the_run_pauses_at_once_and_says_why(tmp_path: Path) -> None:
+    path, client = tmp_path / "log.db", ScriptedClient()
+    state = await start(path, config_of(attempts=2), client, ScriptedEvaluator(lost="it burns"))
+    assert state.paused == "no device is left: cpu: it burns"
+    bodies = check(path)
+    assert [(q.device, q.reason) for q in of_type(bodies, DeviceQuarantined)] == [
+        ("cpu", "it burns")
+    ]
+    assert len(of_type(bodies, EvaluationFaulted)) == 1
+    with LogReader(path) as reader:
+        overview = overview_of(reader.events(1))
+    assert overview.summary(run="", log="").quarantined == {"cpu": "it burns"}
+    state = await go_on(path, client, ScriptedEvaluator())
+    assert state.attempts_ended == 2
+    check(path)
 
 
 async def test_stop_request_ends_at_once_and_resumes(tmp_path: Path) -> None:
