@@ -129,23 +129,26 @@ class Zygote:
             directory=str(directory),
             policy=policy,
         )
+        sent = False
         try:
             async with self._sending:
-                fds = [write, *(sock.fileno() for sock in sockets.values())]
-                await line.send(order, *fds)
+                # Half a frame would be the end of the zygote, so this is not cancelled.
+                with anyio.CancelScope(shield=True):
+                    await line.send(order, write, *(sock.fileno() for sock in sockets.values()))
+                sent = True
             os.close(write)
-            write = -1
             with anyio.fail_after(self._limits.start_s):
                 await ward.answered.wait()
-        except (PeerGone, TimeoutError) as error:
-            raise SandboxFault(f"the zygote did not start a {role}: {error!r}") from None
-        finally:
-            if write >= 0:
+            if ward.refused:
+                raise SandboxFault(f"a {role} could not be started: {ward.refused}")
+        except BaseException as error:
+            if not sent:
                 os.close(write)
-            if not ward.pid:
-                await ward.end()
-        if ward.refused:
-            raise SandboxFault(f"a {role} could not be started: {ward.refused}")
+                ward.gone(None, None)  # nobody else knows of it
+            await ward.end()
+            if isinstance(error, PeerGone | TimeoutError):
+                raise SandboxFault(f"the zygote did not start a {role}: {error!r}") from None
+            raise
         return ward
 
     async def kill(self, number: int) -> None:
