@@ -127,7 +127,8 @@ class DevicePool:
         to_beat: float | None,
     ) -> Judged:
         """One job under the lease of one of ``devices``, and a second look by a fresh
-        process on new inputs at what would beat ``to_beat`` milliseconds.
+        process on new inputs at what would beat ``to_beat``, a ratio to the root's
+        runtime.
 
         Raises ``SandboxFault``, and for a baseline ``VerifierDied`` and ``VerifierSilent``.
         """
@@ -180,9 +181,9 @@ class DevicePool:
     async def _look(
         self, station: Station, job: Job, files: BuildFiles, to_beat: float | None
     ) -> list[Concluded]:
-        limit_s = self._limits.device_s
+        limit_s = max(self._limits.device_s, 4 * job.call_s)
         if job.mode == "baseline":  # no worker: nothing but the reference can be slow
-            limit_s = min(limit_s, 4 * self._limits.call_s)
+            limit_s = 4 * job.call_s
         looks = [await station.conclude(job, files.fds, limit_s)]
         if station.unfit and isinstance(looks[0].report.finding, Agreed):
             # What a candidate failed in stands; a good figure needs a device to trust.

@@ -21,6 +21,13 @@ import anyio.to_thread
 import msgspec
 
 from events.outcomes import Outcome
+from gpu_sandbox.baselines import (
+    COMPILE_S,
+    KnownBaselines,
+    as_candidate,
+    compiled_baseline,
+    eager_baseline,
+)
 from gpu_sandbox.builds import BuildFiles
 from gpu_sandbox.compile_stage import Candidate, CompilePool
 from gpu_sandbox.confine import Survey, Tier
@@ -28,7 +35,7 @@ from gpu_sandbox.confinement import require_tier
 from gpu_sandbox.device_stage import DevicePool, cores_of, job_for
 from gpu_sandbox.devices import Device, DeviceFacts
 from gpu_sandbox.guard import inspect_candidate
-from gpu_sandbox.jobs import Measured, TaskBroken
+from gpu_sandbox.jobs import TaskBroken
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import (
     Baseline,
@@ -78,7 +85,7 @@ class LocalSandbox:
 
     An asynchronous context manager: its processes live between entering and leaving, and
     are started when they are first needed. ``devices`` are the names that may be used.
-    ``cache`` keeps finished builds and device facts (content-addressed; shared between
+    ``cache`` keeps finished builds, device facts and baselines (content-addressed; shared between
     processes). ``compile_jobs`` bounds the candidates that are compiled at the same time.
     Where candidates can't be isolated as tier ``require_isolation`` asks, nothing is done.
     ``without_layers`` are layers of isolation to do without, as on a machine that lacks them.
@@ -100,6 +107,7 @@ class LocalSandbox:
         self._compile_jobs = compile_jobs
         self._require_isolation = require_isolation
         self._without_layers = without_layers
+        self._baselines = KnownBaselines(self._cache / "baselines")
         self._stack = AsyncExitStack()
         self._opened: _Open | None = None
 
@@ -147,9 +155,26 @@ class LocalSandbox:
         return {key: value for key, value in facts[0].items() if key != "uuid"}
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
+        await self._isolation()
+        facts = await self._open.devices.facts_of(self._open.devices.of(request.device))
+        if request.reuse:
+            known = await anyio.to_thread.run_sync(self._baselines.find, request, facts[0])
+            if known is not None:
+                return known
+        work = self._eager if request.kind == "eager" else self._compiled
+        found = await work(request)
+        if found.runtime_ms is not None:
+            await anyio.to_thread.run_sync(self._baselines.keep, request, facts[0], found)
+        return found
+
+    async def evaluate(self, request: EvaluationRequest) -> Verdict:
+        return await self._evaluate(request, self._limits)
+
+    # --- steps
+
+    async def _eager(self, request: BaselineRequest) -> Baseline:
         pool = self._open.devices
         devices = pool.of(request.device)
-        isolation = await self._isolation()
         facts = await pool.facts_of(devices)
         job = job_for(request, devices[0], self._limits)
         try:
@@ -158,27 +183,18 @@ class LocalSandbox:
             raise TaskUnusable(f"the reference's process died: {died}", died.output) from None
         except VerifierSilent as silent:
             raise TaskUnusable(f"the reference took too long: {silent}") from None
-        report = judged.looks.concluded[0].report
-        finding = report.finding
-        if isinstance(finding, TaskBroken):
-            raise TaskUnusable(finding.reason, finding.detail)
-        if not isinstance(finding, Measured):
-            raise SandboxFault(f"a baseline ended as {type(finding).__name__}")
-        return Baseline(
-            runtime_ms=finding.runtime_ms,
-            spread=finding.spread,
-            repetitions=finding.repetitions,
-            timings_s={**report.timings_s, "lease": judged.lease_s},
-            isolation=isolation,
-            audit=finding.audit,
-            conditions=finding.conditions,
-            notes=report.notes,
-        )
+        return eager_baseline(judged, facts[0], await self._isolation())
 
-    async def evaluate(self, request: EvaluationRequest) -> Verdict:
+    async def _compiled(self, request: BaselineRequest) -> Baseline:
+        eager = await self.baseline(msgspec.structs.replace(request, kind="eager", reuse=True))
+        patient = msgspec.structs.replace(self._limits, call_s=max(self._limits.call_s, COMPILE_S))
+        verdict = await self._evaluate(as_candidate(request, eager), patient)
+        return compiled_baseline(request.kind, verdict, eager)
+
+    async def _evaluate(self, request: EvaluationRequest, limits: Limits) -> Verdict:
         pool = self._open.devices
         devices = pool.of(request.device)
-        job = job_for(request, devices[0], self._limits)
+        job = job_for(request, devices[0], limits)
         began = time.monotonic()
         inspected = inspect_candidate(request.candidate_source)
         timings = {"guard": time.monotonic() - began}
@@ -210,7 +226,9 @@ class LocalSandbox:
             timings["compile"] = built.seconds
             if built.outcome is not None:
                 return verdict(built.outcome, queue_s=built.queue_s, compile_log=built.log)
-            to_beat = request.incumbent_ms or request.root_ms
+            to_beat = None
+            if request.root_ms is not None:
+                to_beat = (request.incumbent_ms or request.root_ms) / request.root_ms
             judged = await pool.judge(devices, facts, job, built.files, to_beat)
         finally:
             built.files.close()
@@ -234,8 +252,6 @@ class LocalSandbox:
             notes=[*built.notes, *concluded.report.notes, *looks_of(looks, deaths)],
             **found,
         )
-
-    # --- steps
 
     def _usage(self) -> PoolUsage:
         opened = self._open

@@ -50,10 +50,10 @@ _WHERE = {
 }
 
 
-def beats(concluded: Concluded, to_beat_ms: float) -> bool:
-    """Whether it would be faster than ``to_beat_ms``, by what this look saw."""
+def beats(concluded: Concluded, to_beat: float) -> bool:
+    """Whether its ratio to the root would be better, by what this look saw."""
     finding = concluded.report.finding
-    return isinstance(finding, Agreed) and finding.candidate_ms < to_beat_ms
+    return isinstance(finding, Agreed) and finding.ratio < to_beat
 
 
 def worst_of(looks: list[Concluded]) -> Concluded:

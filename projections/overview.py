@@ -39,6 +39,8 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     baseline_ms: float
     speedup: float
     source_sha256: str
+    speedups: dict[str, float] = {}
+    """Over each baseline that was measured, eager among them."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +61,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float
     canned: bool
     quarantined: dict[str, str] = {}
+    baselines: dict[str, float | None] = {}
+    """Runtime in milliseconds of each; null where a compiled one failed."""
 
 
 class Overview:
@@ -76,7 +80,8 @@ class Overview:
         self.outcomes: Counter[str] = Counter()
         self.stages: dict[int, str] = {}
         """Attempt in flight → what it waits for: a role's name, or ``evaluation``."""
-        self.baseline: BaselineMeasured | None = None
+        self.baselines: dict[str, BaselineMeasured] = {}
+        """By kind, eager first."""
         self.evaluations: dict[int, EvaluationFinished] = {}
         self.quarantined: dict[str, str] = {}
         """Devices that the present process uses no more, and why."""
@@ -100,7 +105,7 @@ class Overview:
                 self.quarantined = {}
                 self.extra_attempts += body.extra_attempts
             case BaselineMeasured():
-                self.baseline = body
+                self.baselines[body.baseline] = body
             case TaskRejected():
                 self.reason = body.reason
             case DeviceQuarantined():
@@ -149,7 +154,7 @@ class Overview:
     @property
     def best(self) -> Best | None:
         """The best kernel; None before there is a correct one."""
-        node, root_ms = self.tree.best, self.baseline.runtime_ms if self.baseline else None
+        node, root_ms = self.tree.best, self.tree.root.runtime_ms if self.tree.nodes else None
         if node is None or node.runtime_ms is None or root_ms is None:
             return None
         return Best(
@@ -158,6 +163,11 @@ class Overview:
             baseline_ms=root_ms,
             speedup=root_ms / node.runtime_ms,
             source_sha256=node.source_sha256 or "",
+            speedups={
+                kind: measured.runtime_ms / node.runtime_ms
+                for kind, measured in self.baselines.items()
+                if measured.runtime_ms is not None
+            },
         )
 
     @property
@@ -187,6 +197,7 @@ class Overview:
             wall_s=self.wall_us / 1_000_000,
             canned=bool(self.started and self.started.canned),
             quarantined=dict(self.quarantined),
+            baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
         )
 
 

@@ -16,7 +16,7 @@ import anyio
 import click
 import msgspec
 
-from engine.cli.draw import CANNED, ms, outcome_line, printable, tree_lines
+from engine.cli.draw import CANNED, baseline_words, ms, outcome_line, printable, tree_lines
 from engine.core.state import State
 from events.bodies import (
     AgentFailed,
@@ -168,7 +168,7 @@ def event_line(overview: Overview, event: Event) -> str | None:
     body = event.body
     match body:
         case BaselineMeasured():
-            return f"the reference takes {ms(body.runtime_ms)} (eager)"
+            return f"the reference takes {baseline_words(body)}"
         case TaskRejected():
             return f"task rejected: {printable(body.reason)}"
         case NodeSelected():

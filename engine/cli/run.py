@@ -56,6 +56,8 @@ def _shared(command: Command) -> Command:
 @click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
+@click.option("--baselines", metavar="KINDS",
+              help="What to time the reference as: eager,compile,max-autotune.")  # fmt: skip
 @click.option("--attempts", type=int, help="How many candidates to try (B).")
 @click.option("--workers", type=int, help="Attempts in flight (k).")
 @click.option("--budget-usd", type=float, help="Start no attempt beyond this spend.")
@@ -69,9 +71,10 @@ def _shared(command: Command) -> Command:
 def run(
     task: Path, file: Path | None, assignments: tuple[str, ...], preset: str | None,
     method: str | None, model: str | None, language: str | None, device: str | None,
-    protocol: str | None, attempts: int | None, workers: int | None, budget_usd: float | None,
-    target_speedup: float | None, patience: int | None, seed: int | None, log: Path | None,
-    yes: bool, backend: str, display: str, as_json: bool, require_isolation: str | None,
+    protocol: str | None, baselines: str | None, attempts: int | None, workers: int | None,
+    budget_usd: float | None, target_speedup: float | None, patience: int | None,
+    seed: int | None, log: Path | None, yes: bool, backend: str, display: str, as_json: bool,
+    require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Search for a faster version of the module in TASK (KernelBench form)."""
     from engine.cli.session import Start, search
@@ -85,7 +88,7 @@ def run(
             flags={
                 "search.method": method, "model": model, "prompts.language": language,
                 "sandbox.device": device, "sandbox.protocol": protocol,
-                "sandbox.require_isolation": require_isolation,
+                "sandbox.require_isolation": require_isolation, "sandbox.baselines": baselines,
                 "budget.attempts": attempts, "search.workers": workers,
                 "budget.usd": budget_usd, "budget.target_speedup": target_speedup,
                 "budget.patience": patience, "search.seed": seed,

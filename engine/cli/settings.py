@@ -10,7 +10,7 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import msgspec
 
@@ -70,6 +70,7 @@ def resolve(
         if given is not None:
             _put(merged, path, given)
     _check_keys(merged, Config, "")
+    _split_lists(merged, Config)
     _apply_method(merged)
     # Over the defaults as data, so that naming one key of a role keeps its other ones.
     complete: dict[str, Any] = msgspec.to_builtins(Config())
@@ -146,6 +147,16 @@ def _check_keys(data: Mapping[str, Any], struct: Any, prefix: str) -> None:
             if not isinstance(value, Mapping):
                 raise SettingsError(f"{prefix}{key} is a section, not a value")
             _check_keys(value, fields[key].type, f"{prefix}{key}.")
+
+
+def _split_lists(data: dict[str, Any], struct: Any) -> None:
+    """``eager,compile`` as flags and environment variables write a list."""
+    for field in msgspec.structs.fields(struct):
+        value = data.get(field.name)
+        if isinstance(value, dict) and _is_section(field.type):
+            _split_lists(value, field.type)
+        elif isinstance(value, str) and get_origin(field.type) is list:
+            data[field.name] = [part.strip() for part in value.split(",") if part.strip()]
 
 
 def _nearest(name: str, known: Any) -> str:

@@ -50,6 +50,9 @@ def decide(state: State) -> Body | None:
             if state.baseline_faults >= state.config.search.evaluation_tries:
                 return RunPaused(reason=f"the baseline can't be measured: {state.baseline_reason}")
             return BaselineRequested(try_=state.baseline_faults + 1)
+    for kind in state.config.sandbox.baselines:
+        if kind != "eager" and kind not in state.compiled_baselines:
+            return BaselineRequested(baseline=kind)
     for attempt in state.attempts.values():
         decision = _advance(state, attempt)
         if decision is not None:
@@ -207,7 +210,7 @@ def _next_attempt(state: State) -> Body | None:
     if any(_is_blocked(state, attempt) for attempt in state.attempts.values()):
         return None
     if state.exhausted is not None:
-        if state.attempts:
+        if state.attempts or "requested" in state.compiled_baselines.values():
             return None
         finished = state.exhausted in _FINISHED
         return _stop(state, "finished" if finished else "exhausted", state.exhausted)

@@ -77,10 +77,14 @@ def _fold_run(state: State, body: Body) -> None:
             state.stop_requested = body.source
         case DeadlineReached():
             state.deadline = body.budget
-        case BaselineRequested():
+        case BaselineRequested(baseline="eager"):
             state.baseline = "requested"
-        case BaselineMeasured():
+        case BaselineRequested():
+            state.compiled_baselines[body.baseline] = "requested"
+        case BaselineMeasured(baseline="eager"):
             state.baseline = "measured"
+        case BaselineMeasured():
+            state.compiled_baselines[body.baseline] = "measured"
         case TaskRejected():
             state.baseline, state.baseline_reason = "rejected", body.reason
         case CapabilityLearned():
@@ -103,6 +107,9 @@ def _resume(state: State, body: RunResumed) -> None:
     state.baseline_faults = 0
     if state.baseline in ("faulted", "rejected"):
         state.baseline = "none"
+    for kind, status in list(state.compiled_baselines.items()):
+        if status == "faulted":
+            del state.compiled_baselines[kind]
     for attempt in state.attempts.values():
         attempt.faults = 0
         attempt.hopeless = ""
@@ -140,6 +147,8 @@ def _fold_attempt(state: State, body: Body) -> None:
         case EvaluationRequested():
             attempt = state.attempts[body.attempt]
             attempt.evaluation, attempt.evaluation_faulted = body, False
+        case EvaluationFaulted(attempt=0) if body.baseline != "eager":
+            state.compiled_baselines[body.baseline] = "faulted"
         case EvaluationFaulted(attempt=0):
             state.baseline, state.baseline_reason = "faulted", body.message
             tries = state.config.search.evaluation_tries

@@ -6,6 +6,7 @@ from engine.loop.feed import Feed
 from engine.loop.texts import Texts, storable
 from events.bodies import (
     BaselineMeasured,
+    BaselineRequested,
     DeviceQuarantined,
     EvaluationFaulted,
     EvaluationFinished,
@@ -14,7 +15,9 @@ from events.bodies import (
 )
 from events.envelope import Blob
 from events.errors import BodyInvalid
+from events.outcomes import BaselineKind
 from gpu_sandbox.port import (
+    Baseline,
     BaselineRequest,
     EvaluationRequest,
     Evaluator,
@@ -38,38 +41,31 @@ class Evaluations:
         self._quarantined: set[str] = set()
         """Those that the log knows of."""
 
-    async def baseline(self) -> None:
+    async def baseline(self, requested: BaselineRequested) -> None:
         state, started = self._feed.state, self._feed.state.started
         assert started is not None
-        sandbox = state.config.sandbox
+        sandbox, kind = state.config.sandbox, requested.baseline
         request = BaselineRequest(
             task_name=started.task_name,
             task_source=self._texts.get(started.task_sha256),
             device=sandbox.device,
             protocol=sandbox.protocol,
             seed=state.seed,
+            kind=kind,
+            reuse=True,
         )
         try:
             baseline = await self._evaluator.baseline(request)
         except TaskUnusable as unusable:
-            self._feed(
-                TaskRejected(reason=storable(unusable.reason), detail=storable(unusable.detail))
-            )
+            reason, detail = storable(unusable.reason), storable(unusable.detail)
+            if kind == "eager":
+                self._feed(TaskRejected(reason=reason, detail=detail))
+            else:
+                self._faulted(0, 1, unusable, kind)
         except (SandboxFault, PrerequisiteMissing) as fault:
-            self._faulted(0, 1, fault)
+            self._faulted(0, requested.try_, fault, kind)
         else:
-            self._feed(
-                BaselineMeasured(
-                    runtime_ms=baseline.runtime_ms,
-                    spread=baseline.spread,
-                    repetitions=baseline.repetitions,
-                    timings_s=baseline.timings_s,
-                    isolation=baseline.isolation,
-                    notes=baseline.notes,
-                    audit=baseline.audit,
-                    conditions=baseline.conditions,
-                )
-            )
+            self._feed(_measured(kind, baseline))
 
     async def evaluate(self, requested: EvaluationRequested) -> None:
         state, started = self._feed.state, self._feed.state.started
@@ -97,7 +93,9 @@ class Evaluations:
                 unloggable = SandboxFault(f"the verdict can't be logged: {error}")
                 self._faulted(requested.attempt, requested.try_, unloggable)
 
-    def _faulted(self, attempt: int, try_: int, fault: Exception) -> None:
+    def _faulted(
+        self, attempt: int, try_: int, fault: Exception, baseline: BaselineKind = "eager"
+    ) -> None:
         self._note_quarantined()
         self._feed(
             EvaluationFaulted(
@@ -105,6 +103,7 @@ class Evaluations:
                 try_=try_,
                 message=storable(str(fault)),
                 retryable=not isinstance(fault, NoDeviceLeft | PrerequisiteMissing),
+                baseline=baseline,
             )
         )
 
@@ -137,3 +136,19 @@ class Evaluations:
             ),
             blobs.values(),
         )
+
+
+def _measured(kind: BaselineKind, baseline: Baseline) -> BaselineMeasured:
+    return BaselineMeasured(
+        runtime_ms=baseline.runtime_ms,
+        spread=baseline.spread,
+        repetitions=baseline.repetitions,
+        timings_s=baseline.timings_s,
+        isolation=baseline.isolation,
+        notes=baseline.notes,
+        audit=baseline.audit,
+        conditions=baseline.conditions,
+        baseline=kind,
+        outcome=baseline.outcome,
+        cached=baseline.cached,
+    )

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import anyio
+import msgspec
 
 from agents.clients.port import CallFailed, Reply, Request
 from events.bodies import Usage
@@ -102,11 +103,24 @@ class ScriptedEvaluator:
         self.lost = lost
         """Why its only device is quarantined, if it is."""
         self.judged: list[str] = []
+        self.baselines: list[str] = []
         self.busy = 0
         self.most_busy = 0
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
-        return Baseline(runtime_ms=10, spread=0.01, repetitions=5, timings_s={}, isolation=[])
+        self.baselines.append(request.kind)
+        measured = Baseline(
+            runtime_ms=10, spread=0.01, repetitions=5, timings_s={}, isolation=[],
+            kind=request.kind, cached=self.baselines.count(request.kind) > 1,
+        )  # fmt: skip
+        if request.kind == "eager":
+            return measured
+        await anyio.sleep(0.002)
+        if request.kind == "max-autotune" and self.baselines.count("max-autotune") == 1:
+            raise SandboxFault("too little shared memory")
+        return msgspec.structs.replace(
+            measured, runtime_ms=5.0, spread=None, outcome=_outcome("ok", 1)
+        )
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
         self.busy += 1

@@ -25,6 +25,7 @@ from events.bodies import (
     AgentFailed,
     AgentReplied,
     AttemptAbandoned,
+    BaselineMeasured,
     Body,
     CapabilityLearned,
     DeviceQuarantined,
@@ -166,7 +167,7 @@ async def test_a_run_uses_its_budget_and_replays(tmp_path: Path, workers: int) -
 async def test_killed_at_any_event_and_resumed_it_finishes_and_pays_nothing_twice(
     tmp_path: Path, workers: int
 ) -> None:
-    config = config_of(attempts=4, workers=workers)
+    config = config_of(attempts=4, workers=workers, baselines=["eager", "compile"])
     whole = await _length(tmp_path / "whole.db", config)
     for kill_at in range(1, whole - 8, 3):
         path = tmp_path / f"{kill_at}.db"
@@ -189,6 +190,24 @@ async def test_killed_at_any_event_and_resumed_it_finishes_and_pays_nothing_twic
 async def _length(path: Path, config: Config) -> int:
     await start(path, config, ScriptedClient(), ScriptedEvaluator())
     return len(check(path))
+
+
+async def test_other_baselines_are_measured_beside_the_search(tmp_path: Path) -> None:
+    path, client, evaluator = tmp_path / "log.db", ScriptedClient(), ScriptedEvaluator()
+    config = config_of(attempts=3, baselines=["compile", "max-autotune"])
+    await start(path, config, client, evaluator)
+    bodies = check(path)
+    assert [b.baseline for b in of_type(bodies, BaselineMeasured)] == ["eager", "compile"]
+    assert isinstance(bodies[-1], RunStopped), "one that the sandbox failed at holds nothing up"
+    with LogReader(path) as reader:
+        best = overview_of(reader.events(1)).best
+    assert best is not None
+    assert best.speedups == {"eager": best.speedup, "compile": best.speedup / 2}
+
+    await go_on(path, client, evaluator, attempts=1)
+    assert evaluator.baselines == ["eager", "compile", "max-autotune", "max-autotune"]
+    last = of_type(check(path), BaselineMeasured)[-1]
+    assert (last.baseline, last.runtime_ms, last.cached) == ("max-autotune", 5.0, True)
 
 
 async def test_resume_with_more_attempts(tmp_path: Path) -> None:
