@@ -81,13 +81,14 @@ class DevicePool:
         self._run = run
         self._group = group
         self._stations: dict[str, Station] = {}
+        self._asked_for: set[str] = set()
         self.leases = Leases()
         self.quarantined: dict[str, str] = {}
         """Device → why it is used no more."""
 
     def __len__(self) -> int:
-        """How many have worked so far."""
-        return len(self._stations)
+        """How many there has been work for, quarantined ones too."""
+        return len(self._asked_for)
 
     def of(self, names: str) -> list[Device]:
         """The devices of a request: one, or several that it may run on.
@@ -133,6 +134,7 @@ class DevicePool:
         Raises ``SandboxFault``, and for a baseline ``VerifierDied`` and ``VerifierSilent``.
         """
         waiting = time.monotonic()
+        self._asked_for.update(device.name for device in devices)
         by_identity = {_identity(d, f): d for d, f in zip(devices, facts, strict=True)}
         while True:
             fit = [i for i, d in by_identity.items() if d.name not in self.quarantined]

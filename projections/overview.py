@@ -25,6 +25,7 @@ from events.bodies import (
 )
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
+from projections.pool import Pool, PoolSummary
 from projections.spend import Spend
 from projections.tree import Tree
 
@@ -63,6 +64,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: dict[str, str] = {}
     baselines: dict[str, float | None] = {}
     """Runtime in milliseconds of each; null where a compiled one failed."""
+    pool: PoolSummary | None = None
 
 
 class Overview:
@@ -72,6 +74,7 @@ class Overview:
         self.started: RunStarted | None = None
         self.tree = Tree()
         self.spend = Spend()
+        self.pool = Pool()
         self.status = "running"
         self.reason = ""
         self.ended = 0
@@ -97,6 +100,7 @@ class Overview:
         self._clock(event)
         self.tree.apply(body)
         self.spend.apply(body)
+        self.pool.apply(event)
         match body:
             case RunStarted():
                 self.started = body
@@ -197,6 +201,7 @@ class Overview:
             wall_s=self.wall_us / 1_000_000,
             canned=bool(self.started and self.started.canned),
             quarantined=dict(self.quarantined),
+            pool=self.pool.summary(self.wall_us / 1_000_000),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
         )
 

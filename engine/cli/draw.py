@@ -12,6 +12,7 @@ import click
 from events.bodies import BaselineMeasured
 from events.outcomes import Correct, Outcome, WrongResult
 from projections.overview import Overview, Summary
+from projections.pool import PoolSummary
 from projections.tree import ROOT, Node
 
 __all__ = [
@@ -173,8 +174,35 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
     if overview.baselines:
         yield f"baselines  {', '.join(map(_baseline_status, overview.baselines.values()))}"
     yield f"best       {best_line(summary)}"
+    if summary.pool is not None:
+        yield from _pool_lines(summary.pool)
     unpriced = f" + {summary.unpriced_calls} unpriced calls" if summary.unpriced_calls else ""
     yield (
         f"spent      ${summary.cost_usd:.4f}{unpriced}, {summary.tokens['input']} input and"
         f" {summary.tokens['output']} output tokens, {summary.wall_s:.0f} s"
     )
+
+
+def _pool_lines(pool: PoolSummary) -> Iterator[str]:
+    lease = "" if pool.median_lease_s is None else f", median lease {pool.median_lease_s:.2f} s"
+    rate = pool.evaluations_per_hour
+    yield (
+        f"busy       devices {_percent(pool.device_busy)}, compilers {_percent(pool.compile_busy)};"
+        f" {'–' if rate is None else f'{rate:.0f}'} evaluations an hour{lease}"
+    )
+    if pool.device_queue is not None and pool.compile_queue is not None:
+        queues = [
+            f"{name} {queue.now} now, {queue.mean:.1f} on average, {queue.most} at most"
+            for name, queue in (("device", pool.device_queue), ("compilers", pool.compile_queue))
+        ]
+        yield f"queues     {'; '.join(queues)}"
+    if pool.shares:
+        shares = {stage: _percent(share) for stage, share in pool.shares.items()}
+        yield (
+            f"time       compile {shares['compile']}, queue {shares['queue']},"
+            f" lease {shares['lease']} (check {shares['check']}, bench {shares['bench']})"
+        )
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f} %"
