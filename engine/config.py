@@ -90,6 +90,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What the reference is timed as. Eager always is: every score is relative to it."""
     compile_timeout_s: float = 300.0
     run_timeout_s: float = 120.0
+    cache_gb: float = 10.0
+    """Bound of all kept builds together, in units of 2**30 bytes."""
     compile_jobs: int | None = None
     """Compilers side by side; null: one core is left to the timing."""
 

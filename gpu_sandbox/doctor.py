@@ -17,12 +17,13 @@ import anyio
 import msgspec
 
 from events.outcomes import Correct
+from gpu_sandbox.builds import CACHE_BYTES, BuildCache
 from gpu_sandbox.confine import Survey
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.prerequisites import cuda_home, require_compiler
-from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.sandbox import LocalSandbox, default_cache
 
 __all__ = ["Check", "examine"]
 
@@ -54,13 +55,19 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about it; empty when nothing is wrong or nothing can be done."""
 
 
-async def examine(devices: Sequence[str] = ("cpu",), *, cache: Path | None = None) -> list[Check]:
+async def examine(
+    devices: Sequence[str] = ("cpu",),
+    *,
+    cache: Path | None = None,
+    cache_bytes: int = CACHE_BYTES,
+) -> list[Check]:
     """All checks, each device with a real evaluation. Takes some seconds a device."""
     looks: list[Callable[[], Check]] = [
         _torch,
         _compiler,
         _cpp_compiles,
         _cuda_toolkit,
+        lambda: _build_cache((cache or default_cache()) / "builds", cache_bytes),
     ]
     checks = [await anyio.to_thread.run_sync(look) for look in looks]
     for device in devices:
@@ -139,6 +146,12 @@ def _cuda_toolkit() -> Check:
     if home is None:
         return Check(name=name, ok=False, needed=False, detail="no nvcc", fix=fix)
     return _compiles(name, [str(home / "bin" / "nvcc"), "-x", "cu"], _CUDA, fix)
+
+
+def _build_cache(root: Path, most_bytes: int) -> Check:
+    builds, size = BuildCache(root).size()
+    detail = f"{size / 2**30:.1f} of at most {most_bytes / 2**30:g} GB, {builds} builds in {root}"
+    return Check(name="build cache", ok=True, needed=False, detail=detail)
 
 
 def _compiles(name: str, command: list[str], source: str, fix: str) -> Check:

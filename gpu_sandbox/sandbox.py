@@ -28,21 +28,20 @@ from gpu_sandbox.baselines import (
     compiled_baseline,
     eager_baseline,
 )
-from gpu_sandbox.builds import BuildFiles
-from gpu_sandbox.compile_stage import Candidate, CompilePool
+from gpu_sandbox.builds import CACHE_BYTES, BuildFiles
+from gpu_sandbox.compile_stage import Candidate
 from gpu_sandbox.confine import Survey, Tier
-from gpu_sandbox.confinement import require_tier
-from gpu_sandbox.device_stage import DevicePool, cores_of, job_for
-from gpu_sandbox.devices import Device, DeviceFacts
+from gpu_sandbox.device_stage import job_for
+from gpu_sandbox.devices import Device
 from gpu_sandbox.guard import inspect_candidate
 from gpu_sandbox.jobs import TaskBroken
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.opened import Opened, Settings
 from gpu_sandbox.port import (
     Baseline,
     BaselineRequest,
     DeviceLoad,
     EvaluationRequest,
-    PoolUsage,
     SandboxFault,
     TaskUnusable,
     Verdict,
@@ -57,8 +56,7 @@ from gpu_sandbox.verdicts import (
     worst_of,
 )
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
-from gpu_sandbox.workdir import RunDirectory, remove_stale, run_directory
-from gpu_sandbox.zygote import Zygote
+from gpu_sandbox.workdir import remove_stale, run_directory
 
 __all__ = ["LocalSandbox", "default_cache"]
 
@@ -68,25 +66,14 @@ def default_cache() -> Path:
     return Path(base) / "stark-engine" / "sandbox"
 
 
-class _Open(msgspec.Struct, frozen=True):
-    """What exists between entering and leaving."""
-
-    since: float
-    run: RunDirectory
-    zygote: Zygote
-    group: anyio.abc.TaskGroup
-    devices: DevicePool
-    compilers: dict[bool, CompilePool]
-    """One for CUDA devices (true), one for the CPU; each made when it is first needed."""
-
-
 class LocalSandbox:
     """Implements ``gpu_sandbox.port.Evaluator``; safe for concurrent calls of one loop.
 
     An asynchronous context manager: its processes live between entering and leaving, and
     are started when they are first needed. ``devices`` are the names that may be used.
-    ``cache`` keeps finished builds, device facts and baselines (content-addressed; shared between
-    processes). ``compile_jobs`` bounds the candidates that are compiled at the same time.
+    ``cache`` keeps finished builds, device facts and baselines (content-addressed; shared
+    between processes); ``cache_bytes`` bounds the builds among them. ``compile_jobs``
+    bounds the candidates that are compiled at the same time.
     Where candidates can't be isolated as tier ``require_isolation`` asks, nothing is done.
     ``without_layers`` are layers of isolation to do without, as on a machine that lacks them.
     """
@@ -97,30 +84,32 @@ class LocalSandbox:
         *,
         limits: Limits | None = None,
         cache: Path | None = None,
+        cache_bytes: int = CACHE_BYTES,
         compile_jobs: int | None = None,
         require_isolation: Tier = "B",
         without_layers: tuple[str, ...] = (),
     ) -> None:
-        self._devices = devices
-        self._limits = limits or Limits()
-        self._cache = cache or default_cache()
-        self._compile_jobs = compile_jobs
-        self._require_isolation = require_isolation
-        self._without_layers = without_layers
-        self._baselines = KnownBaselines(self._cache / "baselines")
+        self._settings = Settings(
+            devices=devices,
+            limits=limits or Limits(),
+            cache=cache or default_cache(),
+            cache_bytes=cache_bytes,
+            compile_jobs=compile_jobs,
+            require_isolation=require_isolation,
+            without_layers=without_layers,
+        )
+        self._baselines = KnownBaselines(self._settings.cache / "baselines")
         self._stack = AsyncExitStack()
-        self._opened: _Open | None = None
+        self._group: anyio.abc.TaskGroup | None = None
+        self._opened: Opened | None = None
 
     async def __aenter__(self) -> LocalSandbox:
         """Also sweeps up what killed engines left behind."""
         runs = Path(tempfile.gettempdir()) / f"gpu-sandbox-runs-{os.getuid()}"
         await anyio.to_thread.run_sync(remove_stale, runs)
         run = await self._stack.enter_async_context(run_directory(runs))
-        group = await self._stack.enter_async_context(anyio.create_task_group())
-        zygote = Zygote(group, run, self._limits, self._without_layers)
-        facts = DeviceFacts(self._cache / "facts", self._limits)
-        devices = DevicePool(self._devices, facts, self._limits, zygote, run, group)
-        self._opened = _Open(time.monotonic(), run, zygote, group, devices, {})
+        self._group = await self._stack.enter_async_context(anyio.create_task_group())
+        self._opened = Opened(self._settings, run, self._group)
         return self
 
     async def __aexit__(
@@ -131,31 +120,30 @@ class LocalSandbox:
     ) -> None:
         opened, self._opened = self._opened, None
         assert opened is not None
-        await opened.devices.close()
-        opened.group.cancel_scope.cancel()
+        assert self._group is not None
+        await opened.close()
+        self._group.cancel_scope.cancel()
         await self._stack.__aexit__(None, None, None)
 
     # --- the port
 
     def load(self) -> DeviceLoad:
-        opened = self._opened
-        pools = list(opened.compilers.values()) if opened else []
-        return DeviceLoad(
-            compiling=sum(pool.running for pool in pools),
-            waiting_to_compile=sum(pool.waiting for pool in pools),
-            waiting_for_device=opened.devices.leases.waiting if opened else 0,
-            on_device=opened.devices.leases.holding if opened else 0,
-            quarantined=dict(opened.devices.quarantined) if opened else {},
-        )
+        if self._opened is not None:
+            return self._opened.load()
+        return DeviceLoad(compiling=0, waiting_to_compile=0, waiting_for_device=0, on_device=0)
+
+    async def survey(self) -> Survey:
+        """What confines candidates here, as attacks on each layer have shown."""
+        return await self._open.zygote.survey()
 
     async def fingerprint(self, device: str) -> dict[str, Any]:
         pool = self._open.devices
-        await self._isolation()
+        await self._open.isolation()
         facts = await pool.facts_of(pool.of(device))
         return {key: value for key, value in facts[0].items() if key != "uuid"}
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
-        await self._isolation()
+        await self._open.isolation()
         facts = await self._open.devices.facts_of(self._open.devices.of(request.device))
         if request.reuse:
             known = await anyio.to_thread.run_sync(self._baselines.find, request, facts[0])
@@ -168,7 +156,7 @@ class LocalSandbox:
         return found
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
-        return await self._evaluate(request, self._limits)
+        return await self._evaluate(request, self._settings.limits)
 
     # --- steps
 
@@ -176,18 +164,19 @@ class LocalSandbox:
         pool = self._open.devices
         devices = pool.of(request.device)
         facts = await pool.facts_of(devices)
-        job = job_for(request, devices[0], self._limits)
+        job = job_for(request, devices[0], self._settings.limits)
         try:
             judged = await pool.judge(devices, facts, job, BuildFiles([], []), None)
         except VerifierDied as died:
             raise TaskUnusable(f"the reference's process died: {died}", died.output) from None
         except VerifierSilent as silent:
             raise TaskUnusable(f"the reference took too long: {silent}") from None
-        return eager_baseline(judged, facts[0], await self._isolation())
+        return eager_baseline(judged, facts[0], await self._open.isolation())
 
     async def _compiled(self, request: BaselineRequest) -> Baseline:
         eager = await self.baseline(msgspec.structs.replace(request, kind="eager", reuse=True))
-        patient = msgspec.structs.replace(self._limits, call_s=max(self._limits.call_s, COMPILE_S))
+        limits = self._settings.limits
+        patient = msgspec.structs.replace(limits, call_s=max(limits.call_s, COMPILE_S))
         verdict = await self._evaluate(as_candidate(request, eager), patient)
         return compiled_baseline(request.kind, verdict, eager)
 
@@ -198,7 +187,7 @@ class LocalSandbox:
         began = time.monotonic()
         inspected = inspect_candidate(request.candidate_source)
         timings = {"guard": time.monotonic() - began}
-        isolation = await self._isolation()
+        isolation = await self._open.isolation()
 
         def verdict(outcome: Outcome, device: Device = devices[0], **found: Any) -> Verdict:
             return Verdict(
@@ -206,7 +195,7 @@ class LocalSandbox:
                 protocol=request.protocol,
                 device=device.name,
                 isolation=isolation,
-                usage=self._usage(),
+                usage=self._open.usage(),
                 **{"timings_s": timings, "queue_s": 0.0, **found},
             )
 
@@ -221,7 +210,7 @@ class LocalSandbox:
             inspected=inspected,
             environment=job.environment,
         )
-        built = await self._compilers(devices[0]).build(candidate)
+        built = await self._open.compilers(devices[0]).build(candidate)
         try:
             timings["compile"] = built.seconds
             if built.outcome is not None:
@@ -253,48 +242,8 @@ class LocalSandbox:
             **found,
         )
 
-    def _usage(self) -> PoolUsage:
-        opened = self._open
-        pools = opened.compilers.values()
-        load = self.load()
-        return PoolUsage(
-            up_s=time.monotonic() - opened.since,
-            devices=len(opened.devices),
-            device_busy_s=opened.devices.leases.held_s,
-            device_queue=load.waiting_for_device,
-            compile_places=sum(pool.jobs for pool in pools),
-            compile_busy_s=sum(pool.busy_s for pool in pools),
-            compile_queue=load.waiting_to_compile,
-        )
-
-    # --- what lives as long as the sandbox
-
     @property
-    def _open(self) -> _Open:
+    def _open(self) -> Opened:
         if self._opened is None:
             raise RuntimeError("a LocalSandbox works inside 'async with' only")
         return self._opened
-
-    async def survey(self) -> Survey:
-        """What confines candidates here, as attacks on each layer have shown."""
-        return await self._open.zygote.survey()
-
-    async def _isolation(self) -> list[str]:
-        """Raises ``PrerequisiteMissing`` where it is less than required."""
-        survey = await self.survey()
-        require_tier(survey, self._require_isolation)
-        return [*survey.layers, *(f"missing:{name}" for name in survey.missing)]
-
-    def _compilers(self, device: Device) -> CompilePool:
-        opened = self._open
-        if device.is_cuda not in opened.compilers:
-            _, cores = cores_of(device, self._devices)
-            opened.compilers[device.is_cuda] = CompilePool(
-                self._cache / "builds",
-                self._limits,
-                opened.zygote,
-                opened.run,
-                jobs=self._compile_jobs or len(cores),
-                cores=cores,
-            )
-        return opened.compilers[device.is_cuda]

@@ -211,6 +211,7 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
         limits=Limits(
             compile_s=config.sandbox.compile_timeout_s, call_s=config.sandbox.run_timeout_s
         ),
+        cache_bytes=round(config.sandbox.cache_gb * 2**30),
         compile_jobs=config.sandbox.compile_jobs,
         require_isolation=config.sandbox.require_isolation,
     )

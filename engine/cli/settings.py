@@ -224,6 +224,7 @@ def _check_ranges(config: Config) -> None:
             config.sandbox.compile_jobs is None or config.sandbox.compile_jobs >= 1,
             "at least 1, or null",
         ),
+        "sandbox.cache_gb": (config.sandbox.cache_gb >= 0, "at least 0"),
         "sandbox.compile_timeout_s": (config.sandbox.compile_timeout_s > 0, "above 0"),
         "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
     }
