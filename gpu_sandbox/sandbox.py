@@ -138,13 +138,15 @@ class LocalSandbox:
 
     async def fingerprint(self, device: str) -> dict[str, Any]:
         pool = self._open.devices
+        devices = pool.of(device)
         await self._open.isolation()
-        facts = await pool.facts_of(pool.of(device))
+        facts = await pool.facts_of(devices)
         return {key: value for key, value in facts[0].items() if key != "uuid"}
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
+        devices = self._open.devices.of(request.device)
         await self._open.isolation()
-        facts = await self._open.devices.facts_of(self._open.devices.of(request.device))
+        facts = await self._open.devices.facts_of(devices)
         if request.reuse:
             known = await anyio.to_thread.run_sync(self._baselines.find, request, facts[0])
             if known is not None:

@@ -75,6 +75,7 @@ class Workers:
 
     async def take(self) -> Worker:
         """The spare if it lives still, else a new one. Raises ``SandboxFault``."""
+        await self.spare_ready.wait()
         spare, self._spare = self._spare, None
         if spare is not None and not spare.ward.ended.is_set():
             return spare
@@ -123,8 +124,7 @@ class Workers:
         """A failure here is the next evaluation's: it tries again, and then says so."""
         try:
             with suppress(SandboxFault):
-                if self._spare is None:
-                    self._spare = await self.new()
+                self._spare = await self.new()
         finally:
             self.spare_ready.set()
 
