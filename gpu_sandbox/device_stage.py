@@ -1,9 +1,9 @@
 """The device stage: one job at a time on each device, under its exclusive lease.
 
 A device that is of no more use is quarantined for as long as the sandbox lives: it gets no
-more jobs, and the others go on. A verifier's death costs its own candidate only: after the
-second one the reference itself is judged as a candidate. If the verifier survives that,
-the candidate is to blame, else the device.
+more jobs, and the others go on. A verifier that dies, or in which the reference fails, costs
+its own candidate only: after the second time the reference itself is judged as a
+candidate. If that works, the candidate is to blame, else the device or the task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from gpu_sandbox.builds import BuildFiles
 from gpu_sandbox.cores import split_cores
 from gpu_sandbox.devices import Device, DeviceFacts, device_named, devices_named
-from gpu_sandbox.jobs import Agreed, Job
+from gpu_sandbox.jobs import Agreed, Job, TaskBroken
 from gpu_sandbox.leases import Leases
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import (
@@ -39,17 +39,24 @@ from gpu_sandbox.zygote import Zygote
 __all__ = ["DevicePool", "Judged", "cores_of", "job_for"]
 
 _CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
-_DEATHS = 2
+_TRIES = 2
 _PROOF_BENCH_S = 0.5
 _ITSELF = "\n\nclass ModelNew(Model):\n    pass\n"
 
 
 class Looks(msgspec.Struct, frozen=True):
-    """What each look found, and how the verifier died meanwhile. Two deaths that are the
-    candidate's doing leave no look."""
+    """What each look found, and how the verifier broke down meanwhile. Two breakdowns that
+    are the candidate's doing leave no look."""
 
     concluded: list[Concluded]
-    deaths: list[str]
+    breakdowns: list[str]
+
+
+class ReferenceFailed(Exception):
+    """In the verifier, beside a candidate: which may have left it no memory."""
+
+
+_BREAKDOWNS = (VerifierDied, VerifierSilent, ReferenceFailed)
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -157,22 +164,22 @@ class DevicePool:
     async def _looked(
         self, station: Station, job: Job, files: BuildFiles, to_beat: float | None
     ) -> Looks:
-        """Looks, once more if the verifier dies, and finds out whose fault that was."""
+        """Looks, once more if the verifier breaks down, and finds out whose fault that was."""
         job = msgspec.structs.replace(
             job, device=station.device.inside, libraries=files.names, threads=station.threads
         )
-        deaths: list[str] = []
+        breakdowns: list[str] = []
         try:
-            while len(deaths) < _DEATHS:
+            while len(breakdowns) < _TRIES:
                 try:
-                    return Looks(await self._look(station, job, files, to_beat), deaths)
-                except (VerifierDied, VerifierSilent) as death:
+                    return Looks(await self._look(station, job, files, to_beat), breakdowns)
+                except _BREAKDOWNS as breakdown:
                     if job.mode == "baseline" or station.unfit:
                         raise
-                    deaths.append(str(death))
+                    breakdowns.append(str(breakdown))
             await self._prove(station, job)
-            return Looks([], deaths)
-        except (VerifierDied, VerifierSilent, SandboxFault) as fault:
+            return Looks([], breakdowns)
+        except (*_BREAKDOWNS, SandboxFault) as fault:
             if station.unfit:
                 raise SandboxFault(f"{station.device.name}: {station.unfit}") from fault
             raise
@@ -186,16 +193,26 @@ class DevicePool:
         limit_s = max(self._limits.device_s, 4 * job.call_s)
         if job.mode == "baseline":  # no worker: nothing but the reference can be slow
             limit_s = 4 * job.call_s
-        looks = [await station.conclude(job, files.fds, limit_s)]
-        if station.unfit and isinstance(looks[0].report.finding, Agreed):
+        first = await self._concluded(station, job, files.fds, limit_s)
+        if to_beat is None or not job.protocol.second_look or not beats(first, to_beat):
+            return [first]
+        return [first, await self._concluded(station, job, files.fds, limit_s)]
+
+    async def _concluded(
+        self, station: Station, job: Job, libraries: list[int], limit_s: float
+    ) -> Concluded:
+        concluded = await station.conclude(job, libraries, limit_s)
+        finding = concluded.report.finding
+        if isinstance(finding, TaskBroken) and job.mode == "evaluate":
+            raise ReferenceFailed(f"{finding.reason}\n{finding.detail}".strip())
+        if isinstance(finding, Agreed) and station.unfit:
             # What a candidate failed in stands; a good figure needs a device to trust.
             raise SandboxFault(f"{station.device.name} became unfit: {station.unfit}")
-        if to_beat is not None and job.protocol.second_look and beats(looks[0], to_beat):
-            looks.append(await station.conclude(job, files.fds, limit_s))
-        return looks
+        return concluded
 
     async def _prove(self, station: Station, job: Job) -> None:
-        """The reference as its own candidate. Its verifier's death makes the station unfit."""
+        """The reference as its own candidate. If it fails, the task is to blame; if the
+        verifier dies of it as well, the station is unfit."""
         job = msgspec.structs.replace(
             job,
             candidate_source=job.task_source + _ITSELF,
@@ -203,7 +220,9 @@ class DevicePool:
             bench_s=min(job.bench_s, _PROOF_BENCH_S),
         )
         try:
-            await station.conclude(job, [], self._limits.device_s)
+            await self._concluded(station, job, [], self._limits.device_s)
+        except ReferenceFailed as failure:
+            raise SandboxFault(f"the task itself failed: {failure}") from None
         except (VerifierDied, VerifierSilent, SandboxFault) as fault:
             said = str(fault).splitlines()[0]
             station.unfit = station.unfit or f"the reference can't be judged on it: {said}"

@@ -34,7 +34,6 @@ from gpu_sandbox.confine import Survey, Tier
 from gpu_sandbox.device_stage import job_for
 from gpu_sandbox.devices import Device
 from gpu_sandbox.guard import inspect_candidate
-from gpu_sandbox.jobs import TaskBroken
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.opened import Opened, Settings
 from gpu_sandbox.port import (
@@ -42,13 +41,12 @@ from gpu_sandbox.port import (
     BaselineRequest,
     DeviceLoad,
     EvaluationRequest,
-    SandboxFault,
     TaskUnusable,
     Verdict,
 )
 from gpu_sandbox.verdicts import (
+    breaker_of,
     cleaned,
-    killer_of,
     looks_of,
     outcome_of,
     run_log_of,
@@ -229,18 +227,15 @@ class LocalSandbox:
             "queue_s": built.queue_s + judged.queue_s,
             "compile_log": built.log,
         }
-        looks, deaths = judged.looks.concluded, judged.looks.deaths
+        looks, broke = judged.looks.concluded, judged.looks.breakdowns
         if not looks:
-            return verdict(killer_of(deaths), run_log=deaths[-1], notes=built.notes, **found)
+            return verdict(breaker_of(broke), run_log=broke[-1], notes=built.notes, **found)
         concluded = worst_of(looks)
-        finding = concluded.report.finding
-        if isinstance(finding, TaskBroken):
-            raise SandboxFault(f"the task itself failed: {finding.reason}\n{finding.detail}")
         timings.update(seconds_of(looks))
         return verdict(
             outcome_of(concluded, request.root_ms),
             run_log=run_log_of(concluded),
-            notes=[*built.notes, *concluded.report.notes, *looks_of(looks, deaths)],
+            notes=[*built.notes, *concluded.report.notes, *looks_of(looks, broke)],
             **found,
         )
 

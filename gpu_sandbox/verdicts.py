@@ -29,8 +29,8 @@ from gpu_sandbox.station import Concluded
 
 __all__ = [
     "beats",
+    "breaker_of",
     "cleaned",
-    "killer_of",
     "looks_of",
     "outcome_of",
     "run_log_of",
@@ -75,9 +75,9 @@ def seconds_of(looks: list[Concluded]) -> dict[str, float]:
     return total
 
 
-def looks_of(looks: list[Concluded], deaths: list[str]) -> list[str]:
-    """What to say of a second look, and of a verifier that died before these."""
-    notes = [f"judged anew after the verifier's end: {_first_line(how)}" for how in deaths]
+def looks_of(looks: list[Concluded], breakdowns: list[str]) -> list[str]:
+    """What to say of a second look, and of a verifier that broke down before these."""
+    notes = [f"judged anew after the verifier broke down: {_first_line(b)}" for b in breakdowns]
     if len(looks) < 2:
         return notes
     first, second = (look.report.finding for look in looks)
@@ -86,10 +86,10 @@ def looks_of(looks: list[Concluded], deaths: list[str]) -> list[str]:
     return [*notes, "it agreed at first, and not in the second look, by a fresh process"]
 
 
-def killer_of(deaths: list[str]) -> Crashed:
+def breaker_of(breakdowns: list[str]) -> Crashed:
     """The outcome of a candidate that no verifier survives, though it survives others."""
-    reason = f"the evaluator's process died while judging this candidate, {len(deaths)} times"
-    return Crashed(reason=f"{reason}: {_first_line(deaths[-1])}")
+    reason = f"the evaluator broke down while judging this candidate, {len(breakdowns)} times"
+    return Crashed(reason=f"{reason}, and not over the reference: {_first_line(breakdowns[-1])}")
 
 
 def _first_line(text: str) -> str:

@@ -99,7 +99,7 @@ async def test_a_device_that_is_of_no_more_use_leaves_the_pool_and_the_others_go
             await sandbox.evaluate(honest)
 
 
-def deadly(deaths: int, left: Path) -> str:
+def deadly(deaths: int, left: Path, how: str = "os.kill(os.getpid(), 9)") -> str:
     """A task whose reference kills the verifier so many times, and works from then on. (It
     is trusted there; in the reference's own worker it finds no such file.)"""
     left.write_text(str(deaths))
@@ -109,7 +109,7 @@ def deadly(deaths: int, left: Path) -> str:
         left = pathlib.Path({str(left)!r})
         if left.exists() and int(left.read_text()):
             left.write_text(str(int(left.read_text()) - 1))
-            os.kill(os.getpid(), 9)
+            {how}
         return torch.relu""",
     )
 
@@ -121,11 +121,18 @@ async def test_who_kills_every_verifier_has_crashed_unless_the_reference_does_so
     left = tmp_path / "left"
     verdict = await sandbox.evaluate(evaluation(deadly(1, left), HONEST))
     assert isinstance(verdict.outcome, Correct), "once may be chance"
-    assert any("judged anew after the verifier's end: signal 9" in note for note in verdict.notes)
+    assert any(
+        "judged anew after the verifier broke down: signal 9" in note for note in verdict.notes
+    )
 
     verdict = await sandbox.evaluate(evaluation(deadly(2, left), HONEST))
     assert isinstance(verdict.outcome, Crashed)
-    assert "died while judging this candidate, 2 times: signal 9" in verdict.outcome.reason
+    assert "broke down while judging this candidate, 2 times" in verdict.outcome.reason
+    assert "signal 9" in verdict.outcome.reason
+    no_memory = "raise MemoryError('eaten by the candidate')"
+    verdict = await sandbox.evaluate(evaluation(deadly(2, left, no_memory), HONEST))
+    assert isinstance(verdict.outcome, Crashed)
+    assert "eaten by the candidate" in verdict.outcome.reason
     assert sandbox.load().quarantined == {}
 
     with pytest.raises(SandboxFault, match="cpu: the reference can't be judged on it: signal 9"):
