@@ -205,7 +205,9 @@ async def test_other_baselines_are_measured_beside_the_search(tmp_path: Path) ->
     assert best.speedups == {"eager": best.speedup, "compile": best.speedup / 2}
 
     await go_on(path, client, evaluator, attempts=1)
-    assert evaluator.baselines == ["eager", "compile", "max-autotune", "max-autotune"]
+    # (Which of two is asked for first is the event loop's choice.)
+    asked = Counter(evaluator.baselines)
+    assert asked == {"eager": 1, "compile": 1, "max-autotune": 2}
     last = of_type(check(path), BaselineMeasured)[-1]
     assert (last.baseline, last.runtime_ms, last.cached) == ("max-autotune", 5.0, True)
 
