@@ -27,6 +27,7 @@ from typing import Any
 import anyio
 
 from benchmarks.table import Table
+from gpu_sandbox.builds import BuildCache
 from gpu_sandbox.compile_stage import Candidate, Compiled, CompilePool
 from gpu_sandbox.cores import split_cores
 from gpu_sandbox.devices import device_named
@@ -140,7 +141,15 @@ async def opened(root: Path, jobs: int, device: str, capability: str) -> AsyncIt
     async with run_directory(root / "runs") as run, anyio.create_task_group() as group:
         zygote = Zygote(group, run, limits)
         yield Stage(
-            CompilePool(root / "builds", limits, zygote, run, jobs=jobs, cores=cores),
+            CompilePool(
+                BuildCache(root / "builds"),
+                root / "prebuilt",
+                limits,
+                zygote,
+                run,
+                jobs=jobs,
+                cores=cores,
+            ),
             device,
             capability,
         )

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from events.outcomes import Correct
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import PrerequisiteMissing, TaskUnusable
 from gpu_sandbox.sandbox import LocalSandbox
@@ -59,6 +62,33 @@ async def test_a_reference_that_hangs_is_unusable(
     async with make_sandbox(Limits(call_s=0.2)) as sandbox:
         with pytest.raises(TaskUnusable, match="too long"):
             await sandbox.baseline(baseline(forward("while True: pass")))
+
+
+async def test_what_was_measured_is_kept_for_who_asks_for_it(
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
+) -> None:
+    async with make_sandbox(cache=tmp_path / "cache") as sandbox:
+        first = await sandbox.baseline(baseline(LINEAR, reuse=True))
+        again = await sandbox.baseline(baseline(LINEAR, reuse=True, seed=8))
+        other = await sandbox.baseline(baseline(LINEAR, reuse=True, protocol="paper"))
+    assert not first.cached
+    assert again == msgspec.structs.replace(first, cached=True)
+    assert not other.cached
+    assert {"device", "device_name", "torch", "threads"} <= first.conditions.keys()
+
+
+@pytest.mark.slow
+async def test_a_compiled_baseline_is_timed_in_pairs_with_eager(
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
+) -> None:
+    async with make_sandbox(cache=tmp_path / "cache") as sandbox:
+        compiled = await sandbox.baseline(baseline(LINEAR, kind="compile"))
+        eager = await sandbox.baseline(baseline(LINEAR, reuse=True))
+    assert isinstance(compiled.outcome, Correct), compiled.outcome
+    assert eager.cached, "it was measured on the way"
+    assert eager.runtime_ms is not None
+    assert compiled.runtime_ms == pytest.approx(eager.runtime_ms * compiled.outcome.ratio)
+    assert compiled.conditions == eager.conditions
 
 
 async def test_dropout_is_deterministic_under_its_seed(shared_sandbox: LocalSandbox) -> None:
