@@ -6,11 +6,12 @@ A failing kernel is an outcome, never an exception, and a failed node's score is
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 __all__ = [
+    "BaselineKind",
     "Cheated",
     "CompileFailed",
     "Correct",
@@ -23,6 +24,11 @@ __all__ = [
     "WrongResult",
     "is_failure",
 ]
+
+
+BaselineKind: TypeAlias = Literal["eager", "compile", "max-autotune"]
+"""What a candidate can be compared with: the reference as it is, or as compiled by
+``torch.compile``, by default or with max-autotune."""
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,7 +9,6 @@ text for whoever repairs the candidate.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -22,7 +21,6 @@ import anyio.to_thread
 import msgspec
 
 from events import outcomes
-from events.outcomes import Correct, Crashed, Outcome, WrongResult
 from gpu_sandbox.builds import BuildFiles
 from gpu_sandbox.confinement import policy_for
 from gpu_sandbox.devices import Device
@@ -36,23 +34,21 @@ from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory, remove
 from gpu_sandbox.zygote import Zygote
 
-__all__ = ["Autopsy", "Body", "Tool", "tools_for"]
+__all__ = ["Autopsy", "Body", "StillThere", "Tool"]
 
 Tool = Literal["address", "memcheck", "racecheck"]
 
 _EVENTS = str(Path(outcomes.__file__).parent)
 """A fresh interpreter imports it anew, where other children were forked with it."""
 _NAMES = {"address": "AddressSanitizer", "memcheck": "memcheck", "racecheck": "racecheck"}
-_DEADLY = (4, 6, 7, 8, 11)
-"""SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV."""
-_OF_THE_DEVICE = re.compile(
-    r"illegal memory access|misaligned address|unspecified launch failure|illegal instruction"
-    r"|illegal address|device-side assert|hardware stack error|invalid program counter"
-)
 _ASAN_OPTIONS = (
     "detect_leaks=0:alloc_dealloc_mismatch=0:detect_odr_violation=0:detect_container_overflow=0"
     ":allocator_may_return_null=1:malloc_context_size=8:quarantine_size_mb=32:exitcode=97"
 )
+
+
+class StillThere(Exception):
+    """On a GPU: a process of it was killed, and the kernel does not let go of it."""
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,31 +63,6 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     prebuilt: Path | None = None
 
 
-def tools_for(
-    outcome: Outcome, device: Device, *, built: bool, looks: int, suspect: bool
-) -> tuple[Tool, ...]:
-    """What may explain ``outcome``. ``built``: it has extensions; ``looks``: how many took
-    place; ``suspect``: a correct one is to be looked at as well."""
-    address: tuple[Tool, ...] = ("address",) if built else ()
-    match outcome:
-        case Correct() if suspect:
-            return ("memcheck", "racecheck") if device.is_cuda else address
-        case Crashed() if device.is_cuda:
-            broken = _OF_THE_DEVICE.search(outcome.reason) or outcome.signal in _DEADLY
-            return ("memcheck",) if broken else ()
-        case Crashed() if outcome.signal in _DEADLY:
-            return address
-        case WrongResult() if device.is_cuda and (looks > 1 or _came_later(outcome)):
-            return ("racecheck",)
-        case _:
-            return ()
-
-
-def _came_later(wrong: WrongResult) -> bool:
-    """Right at first, and wrong on inputs of the same kind: a race looks like that."""
-    return wrong.trial is None or (wrong.trial > 1 and "random inputs" in wrong.reason)
-
-
 class Autopsy:
     """Examines one candidate at a time for each caller; keeps nothing between."""
 
@@ -103,7 +74,7 @@ class Autopsy:
 
     async def findings(self, body: Body, tool: Tool) -> list[str]:
         """A head and a line each, or nothing: also where the tool is missing, finds nothing
-        in ``limits.autopsy_s`` seconds, or can't be run. Never raises for any of that."""
+        in ``limits.autopsy_s`` seconds, or can't be run. Raises ``StillThere`` only."""
         command = await anyio.to_thread.run_sync(_command, tool)
         if command is None or self._limits.autopsy_s <= 0:
             return []
@@ -159,6 +130,8 @@ class Autopsy:
                 pass
             finally:
                 await ward.end()
+            if ward.stuck and body.device.is_cuda:
+                raise StillThere
             return ward.output()
         finally:
             line.close()

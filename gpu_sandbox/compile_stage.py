@@ -74,7 +74,8 @@ class CompilePool:
 
     def __init__(
         self,
-        builds: Path,
+        builds: BuildCache,
+        prebuilt: Path,
         limits: Limits,
         zygote: Zygote,
         run: RunDirectory,
@@ -82,8 +83,8 @@ class CompilePool:
         jobs: int,
         cores: tuple[int, ...],
     ) -> None:
-        self._builds = BuildCache(builds)
-        self._prebuilt = Prebuilt(builds.with_name("prebuilt"), limits, cores)
+        self._builds = builds
+        self._prebuilt = Prebuilt(prebuilt, limits, cores)
         self._limits = limits
         self._zygote = zygote
         self._run = run
@@ -93,13 +94,19 @@ class CompilePool:
         self._homes = 0
         self.running = 0
         self.busy_s = 0.0
-        """Of all places together, finished compiles only."""
+        """Of all places together, what is finished only."""
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[tuple[int, ...]]:
-        """One of its places, for something that must not disturb the timing either."""
+        """One of its places, and the cores: for whatever must not disturb the timing."""
         async with self._places:
-            yield self._cores
+            self.running += 1
+            began = time.monotonic()
+            try:
+                yield self._cores
+            finally:
+                self.running -= 1
+                self.busy_s += time.monotonic() - began
 
     @property
     def prebuilt(self) -> Path | None:
@@ -123,19 +130,14 @@ class CompilePool:
             notes = ["compiled before: build reused"]
             return Compiled(files=known, seconds=spent, notes=notes)
         require_compiler(cuda=candidate.device.is_cuda)
-        async with self._places:
+        async with self.place():
             queued = time.monotonic() - began
-            self.running += 1
-            try:
-                prebuilt = await self._prebuilt.for_flags(self._run, flag_sets(candidate.source))
-                compiled = await self._compile(candidate, key, prebuilt)
-                if prebuilt is None:
-                    notes = [*compiled.notes, "the slim binding can't be built here"]
-                    compiled = msgspec.structs.replace(compiled, notes=notes)
-            finally:
-                self.running -= 1
+            prebuilt = await self._prebuilt.for_flags(self._run, flag_sets(candidate.source))
+            compiled = await self._compile(candidate, key, prebuilt)
+            if prebuilt is None:
+                notes = [*compiled.notes, "the slim binding can't be built here"]
+                compiled = msgspec.structs.replace(compiled, notes=notes)
         spent = time.monotonic() - began - queued
-        self.busy_s += spent
         return msgspec.structs.replace(compiled, seconds=spent, queue_s=queued)
 
     async def _compile(self, candidate: Candidate, key: str, prebuilt: Path | None) -> Compiled:

@@ -28,7 +28,12 @@ from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.station import Concluded
 from gpu_sandbox.traces import printed, without_places
 
-__all__ = ["beats", "cleaned", "looks_of", "outcome_of", "run_log_of", "seconds_of", "worst_of"]
+__all__ = [
+    "beats",
+    "cleaned",
+    "ended_as",
+    "seconds_of",
+]
 
 _MAX_REASON = 500
 _WHERE = {
@@ -42,13 +47,25 @@ _WHERE = {
 }
 
 
-def beats(concluded: Concluded, to_beat_ms: float) -> bool:
-    """Whether it would be faster than ``to_beat_ms``, by what this look saw."""
+def beats(concluded: Concluded, to_beat: float) -> bool:
+    """Whether its ratio to the root would be better, by what this look saw."""
     finding = concluded.report.finding
-    return isinstance(finding, Agreed) and finding.candidate_ms < to_beat_ms
+    return isinstance(finding, Agreed) and finding.ratio < to_beat
 
 
-def worst_of(looks: list[Concluded]) -> Concluded:
+def ended_as(
+    looks: list[Concluded], breakdowns: list[str], root_ms: float | None
+) -> tuple[Outcome, str, list[str]]:
+    """Outcome, run log and notes of a device stage. Raises ``SandboxFault`` for a finding
+    that is about neither candidate nor task."""
+    if not looks:
+        return _breaker_of(breakdowns), without_places(breakdowns[-1]), []
+    concluded = _worst_of(looks)
+    notes = [*concluded.report.notes, *_looks_of(looks, breakdowns)]
+    return _outcome_of(concluded, root_ms), _run_log_of(concluded), notes
+
+
+def _worst_of(looks: list[Concluded]) -> Concluded:
     """The look that decides: one that did not agree, else the slower of the two."""
     return max(looks, key=_slowness)
 
@@ -67,14 +84,25 @@ def seconds_of(looks: list[Concluded]) -> dict[str, float]:
     return total
 
 
-def looks_of(looks: list[Concluded]) -> list[str]:
-    """What to say of a second look."""
+def _looks_of(looks: list[Concluded], breakdowns: list[str]) -> list[str]:
+    """What to say of a second look, and of a verifier that broke down before these."""
+    notes = [f"judged anew after the verifier broke down: {_first_line(b)}" for b in breakdowns]
     if len(looks) < 2:
-        return []
+        return notes
     first, second = (look.report.finding for look in looks)
     if isinstance(first, Agreed) and isinstance(second, Agreed):
-        return [f"judged twice: {1 / first.ratio:.2f}x, then {1 / second.ratio:.2f}x"]
-    return ["it agreed at first, and not in the second look, by a fresh process"]
+        return [*notes, f"judged twice: {1 / first.ratio:.2f}x, then {1 / second.ratio:.2f}x"]
+    return [*notes, "it agreed at first, and not in the second look, by a fresh process"]
+
+
+def _breaker_of(breakdowns: list[str]) -> Crashed:
+    """The outcome of a candidate that no verifier survives, though it survives others."""
+    reason = f"the evaluator broke down while judging this candidate, {len(breakdowns)} times"
+    return Crashed(reason=f"{reason}, and not over the reference: {_first_line(breakdowns[-1])}")
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0]
 
 
 def cleaned(outcome: Outcome) -> Outcome:
@@ -84,8 +112,7 @@ def cleaned(outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(outcome, reason=" ".join(text.split())[:_MAX_REASON])
 
 
-def outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
-    """Raises ``SandboxFault`` for a finding that is about neither candidate nor task."""
+def _outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
     match concluded.report.finding:
         case Agreed() as agreed:
             return _correct(agreed, root_ms)
@@ -145,7 +172,7 @@ def _death(concluded: Concluded, stage: str) -> Crashed:
     return Crashed(reason=f"it closed its channel {where}")
 
 
-def run_log_of(concluded: Concluded) -> str:
+def _run_log_of(concluded: Concluded) -> str:
     """What differs or where it raised, then what it printed."""
     match concluded.report.finding:
         case Differs(detail=detail):

@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from events.outcomes import Correct, Crashed, Outcome, TimedOut, WrongResult
-from gpu_sandbox.autopsy import Body, tools_for
+from gpu_sandbox.autopsy import Body, StillThere
 from gpu_sandbox.builds import BuildFiles, BuildRecord
 from gpu_sandbox.devices import Device
 from gpu_sandbox.findings import address_findings, memory_findings
+from gpu_sandbox.inquest import tools_for
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.traces import printed
+from gpu_sandbox.zygote import Ward
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, HONEST, inline
 
@@ -179,3 +181,7 @@ async def test_compute_sanitizer_is_started_confined_and_heard(
         found = await autopsy.findings(body, "memcheck")
         assert found[:2] == ["memcheck, in an extra run of the candidate alone:", FOUND]
         assert await autopsy.findings(body, "racecheck") == []
+        gone = Ward.gone
+        monkeypatch.setattr(Ward, "gone", lambda self, *how, **_: gone(self, *how, stuck=True))
+        with pytest.raises(StillThere):
+            await autopsy.findings(body, "memcheck")

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from events.outcomes import Correct
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import PrerequisiteMissing, TaskUnusable
 from gpu_sandbox.sandbox import LocalSandbox
@@ -13,7 +16,7 @@ from tests.gpu_sandbox.sources import ADD_RELU, LINEAR
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "trio"
 
@@ -22,8 +25,8 @@ def forward(body: str) -> str:
     return ADD_RELU.replace("return torch.relu(a + b)", body)
 
 
-async def test_a_baseline_has_a_runtime_and_its_spread(sandbox: LocalSandbox) -> None:
-    found = await sandbox.baseline(baseline(LINEAR))
+async def test_a_baseline_has_a_runtime_and_its_spread(shared_sandbox: LocalSandbox) -> None:
+    found = await shared_sandbox.baseline(baseline(LINEAR))
     assert found.runtime_ms > 0
     assert found.spread >= 0
     assert found.repetitions >= 20
@@ -44,9 +47,11 @@ async def test_a_baseline_has_a_runtime_and_its_spread(sandbox: LocalSandbox) ->
     ],
     ids=["syntax", "incomplete", "raises", "nan", "nothing", "random", "dies"],
 )
-async def test_unusable_tasks_are_refused(sandbox: LocalSandbox, task: str, reason: str) -> None:
+async def test_unusable_tasks_are_refused(
+    shared_sandbox: LocalSandbox, task: str, reason: str
+) -> None:
     with pytest.raises(TaskUnusable) as refused:
-        await sandbox.baseline(baseline(task))
+        await shared_sandbox.baseline(baseline(task))
     assert reason in refused.value.reason
     assert "\n" not in refused.value.reason
 
@@ -59,12 +64,39 @@ async def test_a_reference_that_hangs_is_unusable(
             await sandbox.baseline(baseline(forward("while True: pass")))
 
 
-async def test_dropout_is_deterministic_under_its_seed(sandbox: LocalSandbox) -> None:
+async def test_what_was_measured_is_kept_for_who_asks_for_it(
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
+) -> None:
+    async with make_sandbox(cache=tmp_path / "cache") as sandbox:
+        first = await sandbox.baseline(baseline(LINEAR, reuse=True))
+        again = await sandbox.baseline(baseline(LINEAR, reuse=True, seed=8))
+        other = await sandbox.baseline(baseline(LINEAR, reuse=True, protocol="paper"))
+    assert not first.cached
+    assert again == msgspec.structs.replace(first, cached=True)
+    assert not other.cached
+    assert {"device", "device_name", "torch", "threads"} <= first.conditions.keys()
+
+
+@pytest.mark.slow
+async def test_a_compiled_baseline_is_timed_in_pairs_with_eager(
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
+) -> None:
+    async with make_sandbox(cache=tmp_path / "cache") as sandbox:
+        compiled = await sandbox.baseline(baseline(LINEAR, kind="compile"))
+        eager = await sandbox.baseline(baseline(LINEAR, reuse=True))
+    assert isinstance(compiled.outcome, Correct), compiled.outcome
+    assert eager.cached, "it was measured on the way"
+    assert eager.runtime_ms is not None
+    assert compiled.runtime_ms == pytest.approx(eager.runtime_ms * compiled.outcome.ratio)
+    assert compiled.conditions == eager.conditions
+
+
+async def test_dropout_is_deterministic_under_its_seed(shared_sandbox: LocalSandbox) -> None:
     task = forward("return torch.nn.functional.dropout(a + b, 0.5)")
-    assert (await sandbox.baseline(baseline(task))).runtime_ms > 0
+    assert (await shared_sandbox.baseline(baseline(task))).runtime_ms > 0
 
 
-async def test_pretrained_models_need_their_library(sandbox: LocalSandbox) -> None:
+async def test_pretrained_models_need_their_library(shared_sandbox: LocalSandbox) -> None:
     task = "from transformers import AutoConfig\n" + ADD_RELU
     with pytest.raises(PrerequisiteMissing, match="transformers"):
-        await sandbox.baseline(baseline(task))
+        await shared_sandbox.baseline(baseline(task))
