@@ -78,8 +78,8 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     what this evaluation's clock read. ``runtime_ms`` is the node's score: the root's
     runtime times ``ratio``, so that scores taken hours apart stay comparable.
     ``speedup`` is 1 / ``ratio``; ``bounded_speedup`` is what the clock outside the
-    candidate's process vouches for, whatever that process claims (null in logs from
-    before it was measured).
+    candidate's process vouches for, whatever that process claims or leaves out (null in
+    logs from before it was measured): far less than ``speedup`` where calls are short.
     """
 
     runtime_ms: float

@@ -26,7 +26,7 @@ import torch
 
 from gpu_sandbox.child.baseline import Baseline, warm
 from gpu_sandbox.child.gates import Chain, Gated, GatedBatch
-from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed
+from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed, unbelieved
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
 from gpu_sandbox.jobs import Agreed, Job
@@ -82,15 +82,14 @@ class Bench:
             pairs = self._pairs(pairing, attempt)
             if self._disturbance(pairs) < _DISTURBED:
                 break
-        bound = bounded(pairs, self._device)
-        found = self._believed(pairs, bound)
+        found, at_most = self._believed(pairs), unbelieved(pairs).ratio
         if self._device.type == "cuda" and not self._baseline.slow:
-            found, bound = self._behind_gates(pairing, found, bound)
+            found, at_most = self._behind_gates(pairing, found, at_most)
         if self._disturbance(pairs) >= _DISTURBED:
             alone()
             self._alone_ns = max(self._alone_ns, self._measured_alone("after"))
         self._note_load()
-        return self._agreed(pairs, found, bound, worst)
+        return self._agreed(pairs, found, at_most, worst)
 
     def _measured_alone(self, purpose: str) -> float:
         """Median claim of a release while no candidate is there. Slow models: one."""
@@ -150,9 +149,9 @@ class Bench:
     def _claimed(self, pairs: list[Pair]) -> Estimate:
         return claimed(pairs, mean=self._job.protocol.mean)
 
-    def _believed(self, pairs: list[Pair], bound: Estimate) -> Estimate:
+    def _believed(self, pairs: list[Pair]) -> Estimate:
         """The claim, or the outer clock's bound where that does not bear it out."""
-        claim = self._claimed(pairs)
+        claim, bound = self._claimed(pairs), bounded(pairs, self._device)
         surely = bound.low > claim.ratio * _BELIEVED_EXCESS
         if not surely and bound.ratio <= claim.ratio * _BELIEVED_DOUBT:
             return claim
@@ -163,9 +162,10 @@ class Bench:
         return bound
 
     def _behind_gates(
-        self, pairing: Pairing, found: Estimate, bound: Estimate
-    ) -> tuple[Estimate, Estimate]:
-        """``found`` and the bound on it, by our clock alone where nothing but calls is in it.
+        self, pairing: Pairing, found: Estimate, at_most: float
+    ) -> tuple[Estimate, float]:
+        """``found``, and the most that the ratio can be, by our clock alone where nothing but
+        calls is in it.
 
         Looks thrice as long where the first look does not clear the candidate. Only what
         is surely slower by a quarter is scored so: the cache is not as cold there.
@@ -177,34 +177,34 @@ class Bench:
                 continue
             own_ns = quantile([float(w.baseline - w.empty) for w in walls], 0.5)
             if own_ns < _TELLABLE_NS:
-                return found, bound
-            gate = estimate_bound(
-                [float(w.candidate - w.empty) for w in walls], [own_ns] * len(walls)
-            )
+                return found, at_most
+            tops = [float(w.candidate - w.empty) for w in walls]
+            gate = estimate_bound(tops, [own_ns] * len(tops))
             limit = found.ratio * _BELIEVED_DOUBT + gated.cold_ns * gated.calls / own_ns
             if gate.ratio <= limit:
-                return found, gate
+                break
+        at_most = gate.ratio + gated.copy_ns() * gated.calls / own_ns
         if gate.low <= limit:
-            return found, gate
+            return found, at_most
         self._notes.append(
             f"scored by the outer clock: {1 / gate.ratio:.2f}x where calls are let in by a "
             f"gate, not the {1 / found.ratio:.2f}x that its own process claims"
         )
-        return gate, gate
+        return gate, at_most
 
     def _gated(self) -> Gated:
         if Chain.possible(self._task, self._first):
             return Chain(self._task, self._first, self._device)
         return GatedBatch(self._task, self._first, self._device, self._releases.calls)
 
-    def _agreed(self, pairs: list[Pair], found: Estimate, bound: Estimate, worst: float) -> Agreed:
+    def _agreed(self, pairs: list[Pair], found: Estimate, at_most: float, worst: float) -> Agreed:
         calls, allowance = self._releases.calls, self._allowance(pairs)
         baseline_ms = self._baseline_ns(pairs) / 1e6
         return Agreed(
             ratio=found.ratio * allowance,
             ratio_low=found.low * allowance,
             ratio_high=found.high * allowance,
-            bounded_ratio=max(bound.ratio, found.ratio) * allowance,
+            bounded_ratio=max(at_most, found.ratio) * allowance,
             pairs=len(pairs),
             candidate_ms=self._typical([p.candidate.claim_ns for p in pairs]) / calls / 1e6,
             baseline_ms=baseline_ms,

@@ -21,7 +21,7 @@ from gpu_sandbox.jobs import Differs
 from gpu_sandbox.paired import Estimate, estimate_bound, estimate_mean, estimate_median
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["Pair", "Pairing", "bounded", "claimed"]
+__all__ = ["Pair", "Pairing", "bounded", "claimed", "unbelieved"]
 
 _CHECKED = 2
 
@@ -119,6 +119,12 @@ def claimed(pairs: Sequence[Pair], *, mean: bool) -> Estimate:
     """Candidate / baseline, as both say."""
     estimate = estimate_mean if mean else estimate_median
     return estimate([p.candidate.claim_ns for p in pairs], [p.baseline.claim_ns for p in pairs])
+
+
+def unbelieved(pairs: Sequence[Pair]) -> Estimate:
+    """All that the candidate's worker took, whatever for, against what the baseline says."""
+    walls = [float(p.candidate.wall_ns - p.candidate.own_ns) for p in pairs]
+    return estimate_bound(walls, [float(p.baseline.claim_ns) for p in pairs])
 
 
 def bounded(pairs: Sequence[Pair], device: torch.device) -> Estimate:

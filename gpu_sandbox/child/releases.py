@@ -31,7 +31,8 @@ _WANTED_RELEASES = 8
 
 class Released(msgspec.Struct, frozen=True):
     """``claim_ns``: of the calls, as the worker says; ``wall_ns``: of all, as we saw;
-    ``cpu_ns``: what its process used of the processor meanwhile, by the kernel's account.
+    ``cpu_ns``: what its process used of the processor meanwhile, by the kernel's account;
+    ``own_ns``: what copying took us of ``wall_ns``.
 
     ``outputs`` are those of the chosen calls; ``last`` is what the worker says of the last
     call's.
@@ -40,6 +41,7 @@ class Released(msgspec.Struct, frozen=True):
     claim_ns: int
     wall_ns: int
     cpu_ns: int
+    own_ns: int
     outputs: list[list[torch.Tensor]]
     last: Ran
 
@@ -136,13 +138,15 @@ class Batch(Releases):
         used_ns = peer.cpu_ns()
         began = time.perf_counter_ns()
         peer.put(self.layout, self.cases)
+        given = time.perf_counter_ns()
         timed = peer.ask(request, Timed, "bench")
+        answered = time.perf_counter_ns()
         outputs = [peer.taken(self.layout.outputs[number]) for number in chosen]
-        wall_ns = time.perf_counter_ns() - began
+        ended = time.perf_counter_ns()
+        wall_ns, own_ns = ended - began, ended - answered + given - began
         cpu_ns = peer.cpu_ns() - used_ns
-        return Released(
-            believable(timed, self.calls, wall_ns), wall_ns, cpu_ns, outputs, timed.last
-        )
+        claim_ns = believable(timed, self.calls, wall_ns)
+        return Released(claim_ns, wall_ns, cpu_ns, own_ns, outputs, timed.last)
 
     def intact(self, peer: Peer, number: int) -> bool:
         return peer.intact(self.layout.inputs[number], self.cases[number].tensors)
