@@ -14,7 +14,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.arena import lay_out
-from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Broken, Case, Task
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Ran, Time, Timed
@@ -101,7 +101,7 @@ class Releases:
         raise Broken("get_inputs() draws other shapes each time")
 
     def release(self, peer: Peer, settings: Settings, seed: int) -> Released:
-        """Of the inputs drawn last. Raises ``Ended`` for claims that can't be.
+        """Of the inputs drawn last. Raises what ``peer`` does, for claims that can't be, too.
 
         The clock starts before the worker can see the first of them: a head start is none.
         """
@@ -122,7 +122,7 @@ class Releases:
         cpu_ns = peer.cpu_ns() - used_ns
         claims = timed.elapsed_ns
         if len(claims) != self.calls or min(claims) < 0 or sum(claims) > wall_ns:
-            raise Ended(Forged(reason="it claims a time that can't be"))
+            raise peer.ended(Forged(reason="it claims a time that can't be"))
         return Released(max(sum(claims), 1), wall_ns, cpu_ns, chosen, outputs, timed.last)
 
 

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from events.outcomes import Correct
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import PrerequisiteMissing, TaskUnusable
+from gpu_sandbox.port import SandboxFault, TaskUnusable
 from gpu_sandbox.sandbox import LocalSandbox
-from tests.gpu_sandbox.conftest import baseline
-from tests.gpu_sandbox.sources import ADD_RELU, LINEAR
+from tests.gpu_sandbox.conftest import baseline, evaluation
+from tests.gpu_sandbox.sources import ADD_RELU, HONEST, LINEAR
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +65,26 @@ async def test_dropout_is_deterministic_under_its_seed(sandbox: LocalSandbox) ->
     assert (await sandbox.baseline(baseline(task))).runtime_ms > 0
 
 
-async def test_pretrained_models_need_their_library(sandbox: LocalSandbox) -> None:
-    task = "from transformers import AutoConfig\n" + ADD_RELU
-    with pytest.raises(PrerequisiteMissing, match="transformers"):
+def confined(what: str) -> str:
+    """A task that behaves otherwise in the worker that times it, which nobody may blame a
+    candidate for: files, memory and processor time end there sooner than with the verifier."""
+    return forward(
+        f"import os\n        if __name__ != 'task': {what}\n        return torch.relu(a + b)"
+    )
+
+
+async def test_a_reference_that_fails_where_it_is_confined_is_unusable(
+    sandbox: LocalSandbox,
+) -> None:
+    task = confined("raise MemoryError('no room')")
+    with pytest.raises(TaskUnusable, match="fails where it is confined: MemoryError: no room"):
         await sandbox.baseline(baseline(task))
+    with pytest.raises(SandboxFault, match="no room"):
+        await sandbox.evaluate(evaluation(task, HONEST))
+
+
+async def test_a_death_of_the_references_worker_is_no_verdict(sandbox: LocalSandbox) -> None:
+    with pytest.raises(SandboxFault, match="the reference's worker: WorkerDied"):
+        await sandbox.evaluate(evaluation(confined("os._exit(0)"), HONEST))
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, HONEST))  # another verifier
+    assert isinstance(verdict.outcome, Correct), verdict
