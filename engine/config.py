@@ -85,6 +85,10 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     protocol: Literal["strict", "kernelbench", "paper"] = "strict"
     compile_timeout_s: float = 300.0
     run_timeout_s: float = 120.0
+    device_timeout_s: float = 600.0
+    """All of one look at a candidate; longer where models are slow."""
+    memory_gb: int = 16
+    """Of a candidate's processes; on the CPU it bounds addresses, with files mapped in."""
     compile_jobs: int | None = None
     """Compilers side by side; null: one core is left to the timing."""
 

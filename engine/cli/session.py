@@ -198,7 +198,10 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
     sandbox = LocalSandbox(
         devices=("cuda:0", "cpu") if name == "auto" else (name,),
         limits=Limits(
-            compile_s=config.sandbox.compile_timeout_s, call_s=config.sandbox.run_timeout_s
+            compile_s=config.sandbox.compile_timeout_s,
+            call_s=config.sandbox.run_timeout_s,
+            device_s=config.sandbox.device_timeout_s,
+            memory_bytes=config.sandbox.memory_gb << 30,
         ),
         compile_jobs=config.sandbox.compile_jobs,
     )
