@@ -27,6 +27,7 @@ from gpu_sandbox.confine import Survey
 from gpu_sandbox.cores import split_cores
 from gpu_sandbox.devices import Device, DeviceFacts, device_named, devices_named
 from gpu_sandbox.guard import inspect_candidate
+from gpu_sandbox.hub import require_models
 from gpu_sandbox.jobs import Job, Measured, TaskBroken
 from gpu_sandbox.leases import Leases
 from gpu_sandbox.limits import Limits
@@ -41,7 +42,6 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.prerequisites import hub_environment
 from gpu_sandbox.protocols import Protocol, protocol_named
 from gpu_sandbox.station import Concluded, Station, VerifierDied, VerifierSilent
 from gpu_sandbox.verdicts import (
@@ -152,6 +152,7 @@ class LocalSandbox:
         return {key: value for key, value in facts[0].items() if key != "uuid"}
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
+        require_models(request.task_source)
         devices = self._pool_of(request.device)
         facts = await self._facts_of(devices)
         job = self._job(request, "baseline", devices[0])
@@ -179,6 +180,7 @@ class LocalSandbox:
         )
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
+        require_models(request.task_source)
         devices = self._pool_of(request.device)
         job = self._job(request, "evaluate", devices[0])
         began = time.monotonic()
@@ -205,7 +207,6 @@ class LocalSandbox:
             device=devices[0],
             facts=facts[0],
             inspected=inspected,
-            environment=job.environment,
         )
         built = await self._compilers(devices[0]).build(candidate)
         try:
@@ -298,7 +299,6 @@ class LocalSandbox:
             load_s=max(limits.call_s, limits.start_s),
             call_s=limits.call_s,
             bench_s=default if limits.bench_s is None else limits.bench_s,
-            environment=hub_environment(request.task_source),
         )
 
     def _usage(self) -> PoolUsage:

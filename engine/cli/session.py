@@ -32,9 +32,10 @@ from events.envelope import Blob
 from events.errors import LogError, WriterFailed
 from events.reader import LogReader
 from events.writer import LogWriter
+from gpu_sandbox.hub import require_models
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import Evaluator, PrerequisiteMissing
-from gpu_sandbox.prerequisites import hub_environment, require_compiler
+from gpu_sandbox.prerequisites import require_compiler
 from gpu_sandbox.sandbox import LocalSandbox
 from projections.overview import Overview
 
@@ -124,7 +125,7 @@ async def go_on(
 def _check_prerequisites(task_source: str, config: Config) -> None:
     """What would fail at the first evaluation is better said before anything is paid."""
     try:
-        hub_environment(task_source)
+        require_models(task_source)
         require_compiler(cuda=config.sandbox.device != "cpu")
     except PrerequisiteMissing as missing:
         raise Failure(str(missing), Exit.MISSING) from missing

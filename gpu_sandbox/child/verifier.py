@@ -182,8 +182,6 @@ def _serve(
 
 def _done(job: Job, engine: Channel[ToVerifier], reference: Peer) -> Report:
     fds = engine.take_fds()
-    added = {k: v for k, v in job.environment.items() if os.environ.get(k) != v}
-    os.environ.update(added)
     settle(job.threads)
     descriptor, path = tempfile.mkstemp(prefix="task-", suffix=".py")
     try:
@@ -194,8 +192,6 @@ def _done(job: Job, engine: Channel[ToVerifier], reference: Peer) -> Report:
         os.unlink(path)
         for fd in fds:
             os.close(fd)
-        for name in added:
-            del os.environ[name]
         gc.collect()
         if job.device != "cpu":
             torch.cuda.empty_cache()
