@@ -26,8 +26,9 @@ test-all: $(VENV)/.installed-dev
 test-gpu: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/gpu tests/attacks tests/gpu_sandbox/test_confine.py -m gpu
 
+# Under three minutes on two idle cores; BENCH=--long takes ten.
 bench-sandbox: $(VENV)/.installed-dev
-	$(BIN)/python -m benchmarks.sandbox_verdicts --device cpu
+	$(BIN)/python -m benchmarks.sandbox_verdicts --device cpu $(BENCH)
 	$(BIN)/python -m benchmarks.sandbox_compile --kinds cpp,c --jobs 1
 
 bench-sandbox-gpu: $(VENV)/.installed-dev

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The sandbox on a GPU: what holds, what it costs, what it withstands. Prints tables.
 # Usage: benchmarks/gpu_sandbox.sh [DEVICE] [AA RUNS]; PYTHON picks the interpreter, OUT the
-# folder. Set PART to some of doctor,verdicts,compile,attacks,tests to run those alone.
+# folder. Set PART to some of doctor,verdicts,compile,attacks,tests to run those alone, or to
+# kernelbench, with KERNELBENCH=CHECKOUT, for our times beside that benchmark's own (7 minutes).
 set -u
 cd "$(dirname "$0")/.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
@@ -15,10 +16,12 @@ has() { case ",$part," in *",$1,"*) return 0 ;; *) return 1 ;; esac }
 
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv
 has doctor && "$python" -m engine.cli.main doctor --device "$device"
-has verdicts && "$python" benchmarks/sandbox_verdicts.py --device "$device" --aa "$runs" \
+has verdicts && "$python" -m benchmarks.sandbox_verdicts --device "$device" --aa "$runs" \
   --json "$out/verdicts.json"
-has compile && "$python" benchmarks/sandbox_compile.py --cuda --kinds cuda,cu --candidates 30 \
+has compile && "$python" -m benchmarks.sandbox_compile --cuda --kinds cuda,cu --candidates 30 \
   --jobs 14
+has kernelbench && "$python" -m benchmarks.kernelbench "${KERNELBENCH:?a checkout of KernelBench}" \
+  --device "$device" --json "$out/kernelbench.json"
 has attacks && "$python" -m pytest tests/attacks -q -m gpu -p no:cacheprovider 2>&1 | tail -60
 has tests && "$python" -m pytest tests/gpu tests/gpu_sandbox/test_confine.py -q -m gpu \
   -p no:cacheprovider 2>&1 | tail -40

@@ -2,10 +2,10 @@
 
 Every candidate is new, so no build is ever found in a cache; what all builds share (the
 slim binding, a precompiled header) is made by two candidates before the clock starts. The
-peer is a fresh process that calls torch's own load_inline.
+peer is a fresh process that calls torch's own load_inline, with nothing kept.
 
-    python benchmarks/sandbox_compile.py --kinds cpp,c --candidates 6 --jobs 2
-    python benchmarks/sandbox_compile.py --cuda --candidates 30 --jobs 15
+    python -m benchmarks.sandbox_compile --kinds cpp,c --candidates 6 --jobs 2
+    python -m benchmarks.sandbox_compile --cuda --candidates 30 --jobs 15
 
 --cuda needs a torch built with CUDA and a toolkit, but no device: the architecture is
 given by --capability.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,8 @@ from typing import Any
 
 import anyio
 
+from benchmarks.table import Table
+from gpu_sandbox.builds import BuildCache
 from gpu_sandbox.compile_stage import Candidate, Compiled, CompilePool
 from gpu_sandbox.cores import split_cores
 from gpu_sandbox.devices import device_named
@@ -92,7 +93,13 @@ CALLS = {
     "cuda": f'load_inline("bench", "{DECLARED}", r"""{CUDA}""", functions=["step"])',
     "cu": f'load_inline("bench", "", r"""{CU}""", {PLAIN})',
 }
-"""Inline C++; C++ without torch, for ctypes; inline CUDA; CUDA without torch, for ctypes."""
+KINDS = {
+    "cpp": ("inline C++", "-", "40 a minute on one core"),
+    "c": ("C++ without torch", "-", "-"),
+    "cuda": ("inline CUDA", "12 s", "2400 an hour"),
+    "cu": ("CUDA without torch", "4 s", "3600 an hour"),
+}
+"""What they are called, and the goals: alone, and side by side."""
 
 
 class Stage:
@@ -133,7 +140,15 @@ async def opened(root: Path, jobs: int, device: str, capability: str) -> AsyncIt
     async with run_directory(root / "runs") as run, anyio.create_task_group() as group:
         zygote = Zygote(group, run, limits)
         yield Stage(
-            CompilePool(root / "builds", limits, zygote, run, jobs=jobs, cores=cores),
+            CompilePool(
+                BuildCache(root / "builds"),
+                root / "prebuilt",
+                limits,
+                zygote,
+                run,
+                jobs=jobs,
+                cores=cores,
+            ),
             device,
             capability,
         )
@@ -155,62 +170,55 @@ class Numbers:
         )
 
 
-def cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-async def measured(
-    kind: str, count: int, root: Path, jobs: int, device: str, capability: str, numbers: Numbers
-) -> list[str]:
-    async with opened(root, jobs, device, capability) as stage:
-        return await _measured(kind, count, stage, numbers)
-
-
-async def _measured(kind: str, count: int, stage: Stage, numbers: Numbers) -> list[str]:
-    for _ in range(2):
+async def measure(
+    kind: str, count: int, stage: Stage, numbers: Numbers, table: Table, alone_peer: float
+) -> None:
+    name, alone_goal, rate_goal = KINDS[kind]
+    for number in (1, 2):
+        table.progress(f"{name}: what all builds share, {number} of 2")
         await stage.build(numbers.candidate(kind))
     alone = []
     retries = 0
-    for _ in range(min(count, 4)):
+    for number in range(min(count, 4)):
+        table.progress(f"{name}: alone, {number + 1} of {min(count, 4)}")
         began = time.monotonic()
         built = await stage.build(numbers.candidate(kind))
         alone.append(time.monotonic() - began)
         retries += any("full torch headers" in note for note in built.notes)
+    middle = f"{sorted(alone)[len(alone) // 2]:.2f} s"
+    if retries:
+        middle += f", {retries} with the full headers"
+    table.row(f"{name}, alone", alone_goal, middle, f"{alone_peer:.2f} s" if alone_peer else "-")
+    table.progress(f"{name}: {count} distinct ones, {stage.pool.jobs} at a time")
     began = time.monotonic()
     async with anyio.create_task_group() as group:
         for _ in range(count):
             group.start_soon(stage.build, numbers.candidate(kind))
-    together = time.monotonic() - began
-    hourly = 3600 * count / together
-    middle = sorted(alone)[len(alone) // 2]
-    return [f"{middle:.2f}", "-", f"{hourly:.0f}", f"{hourly / 60:.1f}", str(retries)]
+    minute = 60 * count / (time.monotonic() - began)
+    table.row(
+        f"{name}, {count} distinct, {stage.pool.jobs} at a time",
+        rate_goal,
+        f"{minute:.1f} a minute, {60 * minute:.0f} an hour",
+        f"{60 / alone_peer:.1f} a minute" if alone_peer else "-",
+    )
 
 
-def peer(kind: str, numbers: Numbers, capability: str, count: int = 2) -> list[str]:
-    """A fresh process each and torch's own load_inline, with nothing kept."""
-    alone = []
-    began_cpu = cpu_s()
-    for _ in range(count):
-        with tempfile.TemporaryDirectory() as scratch:
-            environment = {
-                **os.environ,
-                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-                "TORCH_EXTENSIONS_DIR": scratch,
-                "TORCH_CUDA_ARCH_LIST": f"{capability}a",
-                **({"CUDA_HOME": str(cuda_home())} if cuda_home() else {}),
-            }
-            began = time.monotonic()
-            subprocess.run(
-                [sys.executable, "-c", numbers.candidate(kind)], env=environment, check=True
-            )
-            alone.append(time.monotonic() - began)
-    each = sum(alone) / count
-    cpu = (cpu_s() - began_cpu) / count
-    return [f"{each:.2f}", f"{cpu:.2f}", f"{3600 / each:.0f}", f"{60 / each:.1f}", "-"]
+def peer(kind: str, numbers: Numbers, capability: str) -> float:
+    """Seconds of a fresh process with torch's own load_inline."""
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "TORCH_EXTENSIONS_DIR": scratch,
+            "TORCH_CUDA_ARCH_LIST": f"{capability}a",
+            **({"CUDA_HOME": str(cuda_home())} if cuda_home() else {}),
+        }
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-c", numbers.candidate(kind)], env=environment, check=True)
+        return time.monotonic() - began
 
 
-def main() -> None:
+async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cuda", action="store_true", help="measure inline and plain CUDA too")
     parser.add_argument("--kinds", help="some of cpp,c,cuda,cu")
@@ -221,27 +229,17 @@ def main() -> None:
     chosen = parser.parse_args()
     kinds = (chosen.kinds or ("cpp,c,cuda,cu" if chosen.cuda else "cpp,c")).split(",")
     numbers = Numbers()
-    rows = [["kind", "by", "alone s", "CPU s each", "an hour", "a minute", "full headers"]]
+    table = Table(f"compile stage, {chosen.jobs} at a time; peer: load_inline in a fresh process")
     with tempfile.TemporaryDirectory() as root:
         for kind in kinds:
-            device = "cuda:0" if kind in ("cuda", "cu") else "cpu"
-            found = anyio.run(
-                measured,
-                kind,
-                chosen.candidates,
-                Path(root),
-                chosen.jobs,
-                device,
-                chosen.capability,
-                numbers,
-            )
-            rows.append([kind, f"stage, {chosen.jobs} at a time", *found])
+            alone_peer = 0.0
             if not chosen.no_peer:
-                rows.append([kind, "load_inline", *peer(kind, numbers, chosen.capability)])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)))
+                table.progress(f"{KINDS[kind][0]}: the peer")
+                alone_peer = peer(kind, numbers, chosen.capability)
+            device = "cuda:0" if kind in ("cuda", "cu") else "cpu"
+            async with opened(Path(root), chosen.jobs, device, chosen.capability) as stage:
+                await measure(kind, chosen.candidates, stage, numbers, table, alone_peer)
 
 
 if __name__ == "__main__":
-    main()
+    anyio.run(main)

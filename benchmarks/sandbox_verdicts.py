@@ -1,6 +1,6 @@
-"""What a verdict costs and how well it repeats, as one table.
+"""What a verdict costs and how well it repeats, as a table that grows while it is measured.
 
-    python benchmarks/sandbox_verdicts.py [--device cpu|cuda:0] [--aa 100] [--json FILE]
+    python -m benchmarks.sandbox_verdicts [--device cpu|cuda:0] [--long] [--json FILE]
 
 Measured through ``LocalSandbox``, as the search uses it:
 
@@ -8,8 +8,11 @@ Measured through ``LocalSandbox``, as the search uses it:
   (a tiny module, everything cached): the whole, less trials and bench;
 - lease: how long the device is held for a small problem;
 - large: elementwise modules with gigabyte inputs, nothing to compile (CUDA only);
-- A/A: the reference as its own candidate, ``--aa`` times each, with the share of ratios
-  within 1 % and 2 % of one, alone and (CPU) with the other cores busy.
+- A/A: the reference as its own candidate, and how many of the ratios are within so many
+  percent of one: on the CPU with the other cores busy, with ``--long`` idle as well.
+
+The peers: a fresh process that imports torch and compares once (overhead); means of 100 calls
+each, one after the other in one process (A/A), under the same load.
 """
 
 from __future__ import annotations
@@ -19,12 +22,16 @@ import json
 import multiprocessing
 import platform
 import statistics
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from benchmarks.table import Table
 from events.outcomes import Correct
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, Verdict
@@ -77,16 +84,60 @@ AA = {
 }
 
 
+GOALS = {
+    "softmax, 1 MB": 0.02,
+    "matmul 256": 0.02,
+    "matmul 1024 (57 us)": 0.01,
+    "relu, 256 MB (130 us)": 0.01,
+    "softmax, 256 MB": 0.01,
+    "matmul 4096 (2.7 ms)": 0.01,
+}
+"""Within how much of one 95 % of the ratios have to be."""
+
+_COLD = """
+import torch
+exec(SOURCE)
+inputs = get_inputs()
+assert torch.equal(Model()(*inputs), Model()(*inputs))
+"""
+_MEANS = """
+import json, sys, time, torch
+exec(SOURCE)
+first, second = Model(), Model()
+wait = torch.cuda.synchronize if DEVICE != "cpu" else lambda: None
+
+def mean(model, inputs):
+    for _ in range(3):
+        model(*inputs)
+    wait()
+    began = time.perf_counter()
+    for _ in range(100):
+        model(*inputs)
+    wait()
+    return time.perf_counter() - began
+
+torch.set_num_threads(1)
+ratios = []
+for _ in range(RUNS):
+    inputs = [value.to(DEVICE) for value in get_inputs()]
+    ratios.append(mean(first, inputs) / mean(second, inputs))
+print(json.dumps(ratios))
+"""
+
+
+async def peer(script: str, source: str, **values: object) -> bytes:
+    """What plain torch says, in a fresh process."""
+    head = "".join(f"{name} = {value!r}\n" for name, value in {"SOURCE": source, **values}.items())
+    done = await anyio.run_process([sys.executable, "-c", head + script], stderr=None)
+    return done.stdout
+
+
 class Bench:
-    def __init__(self, sandbox: LocalSandbox, device: str) -> None:
+    def __init__(self, sandbox: LocalSandbox, device: str, table: Table) -> None:
         self._sandbox = sandbox
         self._device = device
-        self.rows: list[tuple[str, str]] = []
+        self._table = table
         self.raw: dict[str, Any] = {}
-
-    def row(self, name: str, told: str) -> None:
-        self.rows.append((name, told))
-        print(f"{name:<46} {told}", flush=True)
 
     async def judge(self, source: str, seed: int) -> tuple[Verdict, float]:
         request = EvaluationRequest(
@@ -102,50 +153,80 @@ class Bench:
         return verdict, time.perf_counter() - began
 
     async def overhead(self, runs: int) -> None:
+        self._table.progress("a fresh process, three times")
+        cold = []
+        for _ in range(3):
+            began = time.perf_counter()
+            await peer(_COLD, TINY)
+            cold.append(time.perf_counter() - began)
         await self.judge(TINY, 0)
         around, leases = [], []
         for seed in range(1, runs + 1):
+            self._table.progress(f"overhead, {seed} of {runs}")
             verdict, wall = await self.judge(TINY, seed)
             timings = verdict.timings_s
             around.append(wall - timings.get("check", 0) - timings.get("bench", 0))
             leases.append(timings["lease"])
         self.raw["overhead_s"], self.raw["lease_s"] = around, leases
-        self.row("overhead of an evaluation, all cached", _spread(around))
-        self.row("device lease, small problem", _spread(leases))
+        fresh = f"{statistics.median(cold) * 1e3:.0f} ms"
+        self._table.row("overhead, everything cached", "60 ms", _spread(around), fresh)
+        self._table.row("device lease, small problem", "1 s median", _spread(leases))
 
     async def large(self) -> None:
         for name, source in LARGE.items():
+            self._table.progress(name)
             await self.judge(source, 0)
             found = [await self.judge(source, seed) for seed in (1, 2, 3)]
             self.raw[name] = [wall for _, wall in found]
             told = [f"{wall:.2f} s ({type(v.outcome).__name__.lower()})" for v, wall in found]
-            self.row(name, ", ".join(told))
+            self._table.row(name, "3 s", ", ".join(told))
 
     async def agree(self, runs: int, condition: str) -> None:
         for name, source in AA[self._device.split(":")[0]].items():
+            self._table.progress(f"A/A {name}: the peer")
+            told = await peer(_MEANS, source, DEVICE=self._device, RUNS=runs)
+            plain = json.loads(told)
             ratios, bounds, odd = [], [], []
             for seed in range(runs):
+                self._table.progress(f"A/A {name}, {seed + 1} of {runs}")
                 verdict, _ = await self.judge(source, seed)
                 if isinstance(verdict.outcome, Correct):
                     ratios.append(verdict.outcome.ratio)
                     bounds.append(1 / (verdict.outcome.bounded_speedup or 1))
                 else:
                     odd.append(str(verdict.outcome))
-            self.raw[f"A/A {condition} {name}"] = ratios
-            within = [sum(abs(r - 1) <= d for r in ratios) / runs for d in (0.01, 0.02, 0.05)]
-            told = (
-                f"within 1 %: {within[0]:.0%}, 2 %: {within[1]:.0%}, 5 %: {within[2]:.0%}; "
-                f"median {statistics.median(ratios):.4f}, bound {statistics.median(bounds):.3f}"
+            self.raw[f"A/A{condition} {name}"] = {"ratios": ratios, "bounds": bounds, "peer": plain}
+            goal = GOALS.get(name)
+            self._table.row(
+                f"A/A{condition} {name}",
+                f"95 % within {goal:.0%}" if goal else "-",
+                _within(ratios, runs) + (f"; {odd[0]}" if odd else ""),
+                _within(plain, runs),
             )
-            self.row(f"A/A{condition} {name}", told + (f"; {odd[0]}" if odd else ""))
+
+
+def _within(ratios: list[float], runs: int) -> str:
+    shares = [sum(abs(r - 1) <= d for r in ratios) / runs for d in (0.01, 0.02, 0.05)]
+    return "1, 2, 5 %: " + ", ".join(f"{share:.0%}" for share in shares) + f" of {runs}"
 
 
 def _spread(values: list[float]) -> str:
     ordered = sorted(values)
     return (
-        f"median {statistics.median(values) * 1e3:.0f} ms"
+        f"{statistics.median(values) * 1e3:.0f} ms"
         f" ({ordered[0] * 1e3:.0f} to {ordered[-1] * 1e3:.0f}, {len(values)} runs)"
     )
+
+
+@contextmanager
+def busy_core() -> Iterator[None]:
+    """The first core, which compiles, burns meanwhile."""
+    other = multiprocessing.Process(target=_burn, args=(0,), daemon=True)
+    other.start()
+    try:
+        yield
+    finally:
+        other.kill()
 
 
 def _burn(core: int) -> None:
@@ -159,27 +240,31 @@ def _burn(core: int) -> None:
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--aa", type=int, default=20, help="runs of each A/A test")
-    parser.add_argument("--runs", type=int, default=20, help="runs of the overhead test")
-    parser.add_argument("--bench-s", type=float, default=1.0)
+    parser.add_argument("--long", action="store_true", help="30 runs of each, and idle as well")
+    parser.add_argument("--aa", type=int, help="runs of each A/A test")
+    parser.add_argument("--runs", type=int, help="runs of the overhead test")
+    parser.add_argument("--bench-s", type=float, default=1.0, help="seconds of timing a verdict")
     parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    limits = Limits(bench_s=arguments.bench_s)
-    async with LocalSandbox((arguments.device,), limits=limits) as sandbox:
-        facts = await sandbox.fingerprint(arguments.device)
-        print(f"{facts['name']}, torch {facts['torch']}, Python {platform.python_version()}")
-        bench = Bench(sandbox, arguments.device)
-        await bench.overhead(arguments.runs)
-        if arguments.device != "cpu":
+    chosen = parser.parse_args()
+    usual = 30 if chosen.long else 10
+    aa, runs = chosen.aa or usual, chosen.runs or usual
+    on_cpu = chosen.device == "cpu"
+    async with LocalSandbox((chosen.device,), limits=Limits(bench_s=chosen.bench_s)) as sandbox:
+        facts = await sandbox.fingerprint(chosen.device)
+        table = Table(
+            f"{facts['name']}, torch {facts['torch']}, Python {platform.python_version()}"
+        )
+        bench = Bench(sandbox, chosen.device, table)
+        await bench.overhead(runs)
+        if not on_cpu:
             await bench.large()
-        await bench.agree(arguments.aa, "")
-        if arguments.device == "cpu":
-            other = multiprocessing.Process(target=_burn, args=(0,), daemon=True)
-            other.start()
-            await bench.agree(arguments.aa, ", other core busy,")
-            other.kill()
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"facts": facts, **bench.raw}))
+        if chosen.long or not on_cpu:
+            await bench.agree(aa, "")
+        if on_cpu:
+            with busy_core():
+                await bench.agree(aa, ", other core busy,")
+    if chosen.json:
+        chosen.json.write_text(json.dumps({"facts": facts, **bench.raw}))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from events.errors import NewerFormat
+from events.outcomes import BaselineKind
 
 __all__ = ["Budget", "Config", "Prompts", "RoleConfig", "Sandbox", "Search", "config_from_log"]
 
@@ -83,12 +84,16 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """``cpu``, ``cuda:N``, several alike as ``cuda:0,cuda:1``, or ``auto``: the first CUDA
     device, else the CPU."""
     protocol: Literal["strict", "kernelbench", "paper"] = "strict"
+    require_isolation: Literal["A", "B", "C"] = "B"
+    """The weakest tier of isolation (docs/sandbox.md) that candidates are run in."""
+    baselines: list[BaselineKind] = msgspec.field(default_factory=lambda: ["eager"])
+    """What the reference is timed as. Eager always is: every score is relative to it."""
     compile_timeout_s: float = 300.0
     run_timeout_s: float = 120.0
-    device_timeout_s: float = 600.0
-    """All of one look at a candidate; longer where models are slow."""
     memory_gb: int = 16
     """Of a candidate's processes; on the CPU it bounds addresses, with files mapped in."""
+    cache_gb: float = 10.0
+    """Bound of all kept builds together, in units of 2**30 bytes."""
     compile_jobs: int | None = None
     """Compilers side by side; null: one core is left to the timing."""
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
-from events.outcomes import Outcome, PoolUsage
+from events.outcomes import BaselineKind, Outcome, PoolUsage
 
 Kind = Literal["in", "decision", "meta"]
 Role = str
@@ -86,6 +86,8 @@ class RunResumed(Body, frozen=True, kw_only=True):
     versions: dict[str, str]
     extra_attempts: int = 0
     extra_usd_micros: int = 0
+    require_isolation: str | None = None
+    """The tier that this process asked for, where it was told another than the run's."""
 
 
 @_event("StopRequested", "in")
@@ -104,17 +106,23 @@ class DeadlineReached(Body, frozen=True, kw_only=True):
 
 @_event("BaselineRequested", "decision")
 class BaselineRequested(Body, frozen=True, kw_only=True):
-    """Measure the root: the reference module, eager."""
+    """Measure the root: the reference module, eager; or another baseline beside it."""
 
     try_: int = msgspec.field(name="try", default=1)
+    baseline: BaselineKind = "eager"
 
 
 @_event("BaselineMeasured", "in")
 class BaselineMeasured(Body, frozen=True, kw_only=True):
-    """The root's eager runtime. ``spread`` is (p95 − p5) / median of its repetitions."""
+    """The root's eager runtime; or a compiled baseline's, with its ``outcome``, as if it
+    were a candidate: its runtime is the root's times the paired ratio, null if it failed.
 
-    runtime_ms: float
-    spread: float
+    ``spread`` is (p95 − p5) / median of eager's repetitions. ``conditions`` are those that
+    eager was measured under.
+    """
+
+    runtime_ms: float | None
+    spread: float | None
     repetitions: int
     timings_s: dict[str, float]
     isolation: list[str]
@@ -122,7 +130,11 @@ class BaselineMeasured(Body, frozen=True, kw_only=True):
     audit: list[str] = []
     """What a kernel that computes nothing gets away with on this task; empty if nothing."""
     conditions: dict[str, Any] = {}
-    """What the figure depends on: versions, threads, precision modes, clocks."""
+    """What the figure depends on: device, versions, threads, precision modes, clocks."""
+    baseline: BaselineKind = "eager"
+    outcome: Outcome | None = None
+    cached: bool = False
+    """Measured before, for the same task, device and versions."""
 
 
 @_event("TaskRejected", "in")
@@ -371,3 +383,15 @@ class EvaluationFaulted(Body, frozen=True, kw_only=True):
     attempt: int
     try_: int = msgspec.field(name="try", default=1)
     message: str
+    retryable: bool = True
+    """False: it will fail again until somebody mends the machine."""
+    baseline: BaselineKind = "eager"
+    """Which one, for attempt 0."""
+
+
+@_event("DeviceQuarantined", "meta")
+class DeviceQuarantined(Body, frozen=True, kw_only=True):
+    """The process that writes the log uses this device no more."""
+
+    device: str
+    reason: str

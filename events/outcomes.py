@@ -6,11 +6,12 @@ A failing kernel is an outcome, never an exception, and a failed node's score is
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 __all__ = [
+    "BaselineKind",
     "Cheated",
     "CompileFailed",
     "Correct",
@@ -22,6 +23,11 @@ __all__ = [
     "WrongResult",
     "is_failure",
 ]
+
+
+BaselineKind: TypeAlias = Literal["eager", "compile", "max-autotune"]
+"""What a candidate can be compared with: the reference as it is, or as compiled by
+``torch.compile``, by default or with max-autotune."""
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,8 +77,8 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     what this evaluation's clock read. ``runtime_ms`` is the node's score: the root's
     runtime times ``ratio``, so that scores taken hours apart stay comparable.
     ``speedup`` is 1 / ``ratio``; ``bounded_speedup`` is what the clock outside the
-    candidate's process vouches for, whatever that process claims (null in logs from
-    before it was measured).
+    candidate's process vouches for, whatever that process claims or leaves out (null in
+    logs from before it was measured): far less than ``speedup`` where calls are short.
     """
 
     runtime_ms: float

@@ -1,4 +1,4 @@
-"""The reference's other baselines: what ``torch.compile`` makes of it, cached.
+"""Baselines: the reference eager, and what ``torch.compile`` makes of it; kept when measured.
 
 A compiled baseline is judged like a candidate: it is the task's own ``Model``, compiled, in
 a worker of its own, compared with eager in every trial and timed against it in pairs. So a
@@ -12,20 +12,36 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, get_args
 
 import msgspec
 
-from events.outcomes import Outcome
+from events.outcomes import BaselineKind, Correct
+from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import torch_identity
-from gpu_sandbox.port import Baseline, BaselineRequest, EvaluationRequest, Evaluator
+from gpu_sandbox.jobs import Measured, TaskBroken
+from gpu_sandbox.port import (
+    Baseline,
+    BaselineRequest,
+    EvaluationRequest,
+    SandboxFault,
+    TaskUnusable,
+    Verdict,
+)
 
-__all__ = ["KINDS", "Compared", "Kind", "compare_baselines", "compiled_source"]
+__all__ = [
+    "COMPILE_S",
+    "KINDS",
+    "KnownBaselines",
+    "as_candidate",
+    "compiled_baseline",
+    "eager_baseline",
+]
 
-Kind: TypeAlias = Literal["eager", "compile", "max-autotune"]
-KINDS: tuple[Kind, ...] = ("eager", "compile", "max-autotune")
+KINDS: tuple[BaselineKind, ...] = get_args(BaselineKind)
+COMPILE_S = 900.0
+"""One answer of a compiled baseline may take so long: max-autotune tries many kernels."""
 _MODES = {"compile": "default", "max-autotune": "max-autotune"}
-
 _COMPILED = '''
 
 class ModelNew(Model):
@@ -35,108 +51,82 @@ class ModelNew(Model):
         super().__init__(*arguments, **keywords)
         self.compile(mode={mode!r})
 '''
+_FORMAT = "1"
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """One baseline. ``speedup`` is over eager; ``outcome`` is a compiled one's, which may
-    have failed: then there is no runtime."""
+def eager_baseline(judged: Judged, facts: dict[str, Any], isolation: list[str]) -> Baseline:
+    """What the device stage found. Raises ``TaskUnusable``, and ``SandboxFault`` for what no
+    baseline can end as."""
+    report = judged.looks.concluded[0].report
+    finding = report.finding
+    if isinstance(finding, TaskBroken):
+        raise TaskUnusable(finding.reason, finding.detail)
+    if not isinstance(finding, Measured):
+        raise SandboxFault(f"a baseline ended as {type(finding).__name__}")
+    where = {"device": judged.device.name, "device_name": facts["name"]}
+    return Baseline(
+        runtime_ms=finding.runtime_ms,
+        spread=finding.spread,
+        repetitions=finding.repetitions,
+        timings_s={**report.timings_s, "lease": judged.lease_s},
+        isolation=isolation,
+        audit=finding.audit,
+        conditions={**where, **finding.conditions},
+        notes=report.notes,
+    )
 
-    kind: Kind
-    runtime_ms: float | None
-    speedup: float | None
-    outcome: Outcome | None
-    conditions: dict[str, Any]
-    notes: list[str]
-    cached: bool = False
 
-
-def compiled_source(task_source: str, kind: Kind) -> str:
+def as_candidate(request: BaselineRequest, eager: Baseline) -> EvaluationRequest:
     """The candidate that stands for a compiled baseline."""
-    return task_source + _COMPILED.format(mode=_MODES[kind])
-
-
-async def compare_baselines(
-    evaluator: Evaluator,
-    request: BaselineRequest,
-    kinds: tuple[Kind, ...],
-    cache: Path,
-    *,
-    fresh: bool = False,
-) -> list[Compared]:
-    """``request`` for eager, then each of ``kinds``, from ``cache`` where it knows them and
-    they need not be ``fresh``.
-
-    Raises what the evaluator raises.
-    """
-    facts = await evaluator.fingerprint(request.device)
-    found: list[Compared] = []
-    eager: Baseline | None = None
-    for kind in kinds:
-        path = cache / f"{_key(request, facts, kind)}.json"
-        known = None if fresh else _read(path)
-        if known is None:
-            eager = eager or await evaluator.baseline(request)
-            if kind == "eager":
-                known = _of_eager(eager)
-            else:
-                known = await _compiled(evaluator, request, kind, eager)
-            _write(path, known)
-        found.append(known)
-    return found
-
-
-def _of_eager(baseline: Baseline) -> Compared:
-    return Compared(
-        kind="eager",
-        runtime_ms=baseline.runtime_ms,
-        speedup=1.0,
-        outcome=None,
-        conditions=baseline.conditions,
-        notes=[*baseline.audit, *baseline.notes],
+    return EvaluationRequest(
+        task_name=request.task_name,
+        task_source=request.task_source,
+        candidate_source=request.task_source + _COMPILED.format(mode=_MODES[request.kind]),
+        device=request.device,
+        protocol=request.protocol,
+        seed=request.seed,
+        root_ms=eager.runtime_ms,
     )
 
 
-async def _compiled(
-    evaluator: Evaluator, request: BaselineRequest, kind: Kind, eager: Baseline
-) -> Compared:
-    verdict = await evaluator.evaluate(
-        EvaluationRequest(
-            task_name=request.task_name,
-            task_source=request.task_source,
-            candidate_source=compiled_source(request.task_source, kind),
-            device=request.device,
-            protocol=request.protocol,
-            seed=request.seed,
-            root_ms=eager.runtime_ms,
-        )
-    )
-    outcome = verdict.outcome
-    return Compared(
+def compiled_baseline(kind: BaselineKind, verdict: Verdict, eager: Baseline) -> Baseline:
+    """What a verdict says of a compiled baseline; a failure is one without a runtime."""
+    correct = verdict.outcome if isinstance(verdict.outcome, Correct) else None
+    return Baseline(
         kind=kind,
-        runtime_ms=getattr(outcome, "runtime_ms", None),
-        speedup=getattr(outcome, "speedup", None),
-        outcome=outcome,
+        runtime_ms=correct.runtime_ms if correct else None,
+        spread=None,
+        repetitions=correct.pairs if correct else 0,
+        outcome=verdict.outcome,
+        timings_s=verdict.timings_s,
+        isolation=verdict.isolation,
         conditions=eager.conditions,
         notes=verdict.notes,
     )
 
 
-def _key(request: BaselineRequest, facts: dict[str, Any], kind: str) -> str:
-    """Task, device, versions and protocol; not the seed: it draws other inputs only."""
-    told = [request.task_source, request.device, request.protocol, kind, torch_identity()]
-    text = "\0".join([*told, json.dumps(facts, sort_keys=True)])
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+class KnownBaselines:
+    """Files by task, device, versions, protocol and kind; not by seed, which draws other
+    inputs only. Safe for several processes: an entry appears whole, the last one stays."""
 
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
 
-def _read(path: Path) -> Compared | None:
-    with suppress(OSError, msgspec.MsgspecError):
-        known = msgspec.json.decode(path.read_bytes(), type=Compared)
-        return msgspec.structs.replace(known, cached=True)
-    return None
+    def find(self, request: BaselineRequest, facts: dict[str, Any]) -> Baseline | None:
+        with suppress(OSError, msgspec.MsgspecError):
+            data = self._path(request, facts).read_bytes()
+            return msgspec.structs.replace(msgspec.json.decode(data, type=Baseline), cached=True)
+        return None
 
+    def keep(self, request: BaselineRequest, facts: dict[str, Any], found: Baseline) -> None:
+        path = self._path(request, facts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_bytes(msgspec.json.encode(found))
+        fresh.replace(path)
 
-def _write(path: Path, compared: Compared) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(f".{os.getpid()}")
-    fresh.write_bytes(msgspec.json.encode(compared))
-    fresh.replace(path)
+    def _path(self, request: BaselineRequest, facts: dict[str, Any]) -> Path:
+        told = [_FORMAT, request.task_source, request.device, request.protocol, request.kind]
+        text = "\0".join([*told, torch_identity(), json.dumps(facts, sort_keys=True)])
+        name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self._directory / f"{name}.json"

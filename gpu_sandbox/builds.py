@@ -4,6 +4,9 @@ A build is made by an untrusted compile child, stored by the engine from descrip
 only ever read by untrusted workers of the very same source: the key covers everything that
 decides what comes out. Entries appear whole (a rename) and are never changed; a worker gets
 descriptors of its own entry's files and sees no other.
+
+The least recently used entries go when all together are larger than the bound. They vanish
+whole, too, and who has their files open keeps them: several engines may do this at once.
 """
 
 from __future__ import annotations
@@ -13,20 +16,31 @@ import os
 import re
 import shutil
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["BuildCache", "BuildFiles"]
+__all__ = ["CACHE_BYTES", "BuildCache", "BuildFiles"]
+
+CACHE_BYTES = 10 << 30
 
 _MAX_ENTRY_BYTES = 512 << 20
+_FULL, _PRUNED = 0.05, 0.9
+"""Of the bound: what may be stored before a look at the whole, and what a look leaves."""
+_LEFTOVER_S = 3600.0
 _NAME = re.compile(r"manifest\.json|[0-9a-f]{24}/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,200}\.so")
 
 
 class BuildCache:
-    """Directories ``root/KEY`` that hold libraries and the manifest that names them."""
+    """Directories ``root/KEY`` that hold libraries and the manifest that names them.
 
-    def __init__(self, root: Path) -> None:
+    ``most_bytes`` bounds them all together; it is passed by at most a twentieth.
+    """
+
+    def __init__(self, root: Path, most_bytes: int = CACHE_BYTES) -> None:
         self._root = root
+        self._most_bytes = most_bytes
+        self._stored_bytes = 0
 
     @staticmethod
     def key(*parts: str) -> str:
@@ -39,11 +53,18 @@ class BuildCache:
     def fetch(self, key: str) -> BuildFiles | None:
         """The entry's files, open for reading; the caller closes them. None: no entry."""
         entry = self._root / key
-        if not entry.is_dir():
-            return None
-        with suppress(OSError):
-            os.utime(entry)
-        return BuildFiles.of(entry)
+        files: BuildFiles | None = None
+        try:
+            os.utime(entry)  # used now
+            before = entry.stat().st_ino
+            files = BuildFiles.of(entry)
+            if entry.stat().st_ino == before:
+                return files
+        except OSError:
+            pass  # pruned meanwhile, if it was there at all
+        if files is not None:
+            files.close()
+        return None
 
     def store(self, key: str, names: list[str], fds: list[int]) -> BuildFiles | None:
         """Keep a build. The names and the files are the candidate's word: names that would
@@ -62,9 +83,57 @@ class BuildCache:
                     return None
             with suppress(OSError):
                 fresh.rename(self._root / key)
+                self._stored_bytes += _MAX_ENTRY_BYTES - left
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-        return self.fetch(key)
+        files = self.fetch(key)
+        if self._stored_bytes > _FULL * self._most_bytes:
+            self.prune()
+        return files
+
+    @property
+    def grown(self) -> bool:
+        """Whether something was stored since the last look at the whole."""
+        return self._stored_bytes > 0
+
+    def size(self) -> tuple[int, int]:
+        """Entries, and their bytes together."""
+        sizes = [size for _, size, _ in self._entries()]
+        return len(sizes), sum(sizes)
+
+    def prune(self) -> int:
+        """Drop the least recently used until the rest fits. Returns how many."""
+        self._stored_bytes = 0
+        entries = sorted(self._entries())
+        total, dropped = sum(size for _, size, _ in entries), 0
+        if total > self._most_bytes:
+            for _, size, entry in entries:
+                if total <= _PRUNED * self._most_bytes:
+                    break
+                gone = self._root / f".{entry.name}.gone.{os.urandom(4).hex()}"
+                with suppress(OSError):  # another engine was faster
+                    entry.rename(gone)
+                    dropped += 1
+                shutil.rmtree(gone, ignore_errors=True)
+                total -= size
+        self._drop_leftovers()
+        return dropped
+
+    def _entries(self) -> list[tuple[float, int, Path]]:
+        """When each was used last, how large it is, where."""
+        found = []
+        for entry in self._root.glob("[!.]*"):
+            with suppress(OSError):
+                sizes = [p.stat().st_size for p in entry.rglob("*") if p.is_file()]
+                found.append((entry.stat().st_mtime, sum(sizes), entry))
+        return found
+
+    def _drop_leftovers(self) -> None:
+        """What engines were storing or dropping when they were killed."""
+        for path in self._root.glob(".*"):
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _LEFTOVER_S:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 class BuildFiles:
@@ -77,8 +146,15 @@ class BuildFiles:
     @classmethod
     def of(cls, entry: Path) -> BuildFiles:
         paths = sorted(p for p in entry.rglob("*") if p.is_file())
-        fds = [os.open(p, os.O_RDONLY | os.O_CLOEXEC) for p in paths]
-        return cls([str(p.relative_to(entry)) for p in paths], fds)
+        files = cls([], [])
+        try:
+            for path in paths:
+                files.fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                files.names.append(str(path.relative_to(entry)))
+        except OSError:
+            files.close()
+            raise
+        return files
 
     def close(self) -> None:
         for fd in self.fds:

@@ -66,7 +66,8 @@ class CompilePool:
 
     def __init__(
         self,
-        builds: Path,
+        builds: BuildCache,
+        prebuilt: Path,
         limits: Limits,
         zygote: Zygote,
         run: RunDirectory,
@@ -74,8 +75,8 @@ class CompilePool:
         jobs: int,
         cores: tuple[int, ...],
     ) -> None:
-        self._builds = BuildCache(builds)
-        self._prebuilt = Prebuilt(builds.with_name("prebuilt"), limits, cores)
+        self._builds = builds
+        self._prebuilt = Prebuilt(prebuilt, limits, cores)
         self._limits = limits
         self._zygote = zygote
         self._run = run

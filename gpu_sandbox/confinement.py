@@ -1,13 +1,32 @@
-"""What untrusted children may use, from the limits of an evaluation."""
+"""What untrusted children may use, from the limits of an evaluation; and whether what
+confines them here is enough."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from gpu_sandbox.confine import Policy
+from gpu_sandbox.confine import Policy, Survey, Tier
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import PrerequisiteMissing
 
-__all__ = ["policy_for"]
+__all__ = ["policy_for", "require_tier"]
+
+
+def require_tier(survey: Survey, weakest: Tier) -> None:
+    """Raises ``PrerequisiteMissing``, with what is missing and what to do about it, where
+    candidates would be confined less than tier ``weakest`` asks for (A is the strictest)."""
+    if survey.tier <= weakest:
+        return
+    lines = [f"  {layer}: {reason}" for layer, reason in survey.missing.items()]
+    told = "\n".join(lines)
+    way_out = (
+        "--allow-weak-isolation" if survey.tier == "C" else f"--require-isolation {survey.tier}"
+    )
+    raise PrerequisiteMissing(
+        f"candidates would be isolated by tier {survey.tier} here, and tier {weakest} is"
+        f" required. Missing:\n{told}\n"
+        f"Mend that (engine doctor shows more), or accept it with {way_out}."
+    )
 
 
 def policy_for(

@@ -17,12 +17,13 @@ import anyio
 import msgspec
 
 from events.outcomes import Correct
+from gpu_sandbox.builds import CACHE_BYTES, BuildCache
 from gpu_sandbox.confine import Survey
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.prerequisites import cuda_home, require_compiler
-from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.sandbox import LocalSandbox, default_cache
 
 __all__ = ["Check", "examine"]
 
@@ -40,6 +41,7 @@ def get_init_inputs():
     return []
 """
 _CPP = "#include <vector>\nint main() { return static_cast<int>(std::vector<int>().size()); }\n"
+_TOO_WEAK = "candidates are refused here: mend what is absent above, or give --allow-weak-isolation"
 _CUDA = "__global__ void k(float* x) { x[0] = 1; }\n"
 
 
@@ -53,13 +55,19 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about it; empty when nothing is wrong or nothing can be done."""
 
 
-async def examine(devices: Sequence[str] = ("cpu",), *, cache: Path | None = None) -> list[Check]:
+async def examine(
+    devices: Sequence[str] = ("cpu",),
+    *,
+    cache: Path | None = None,
+    cache_bytes: int = CACHE_BYTES,
+) -> list[Check]:
     """All checks, each device with a real evaluation. Takes some seconds a device."""
     looks: list[Callable[[], Check]] = [
         _torch,
         _compiler,
         _cpp_compiles,
         _cuda_toolkit,
+        lambda: _build_cache((cache or default_cache()) / "builds", cache_bytes),
     ]
     checks = [await anyio.to_thread.run_sync(look) for look in looks]
     for device in devices:
@@ -69,7 +77,7 @@ async def examine(devices: Sequence[str] = ("cpu",), *, cache: Path | None = Non
 
 async def _surveyed(cache: Path | None) -> list[Check]:
     try:
-        async with LocalSandbox(("cpu",), cache=cache) as sandbox:
+        async with LocalSandbox(("cpu",), cache=cache, require_isolation="C") as sandbox:
             return _isolation(await sandbox.survey())
     except SandboxFault as fault:
         line = str(fault).splitlines()[0]
@@ -79,7 +87,9 @@ async def _surveyed(cache: Path | None) -> list[Check]:
 async def _device(device: str, cache: Path | None) -> list[Check]:
     name = f"device {device}"
     try:
-        sandbox = LocalSandbox((device,), limits=Limits(bench_s=0.2), cache=cache)
+        sandbox = LocalSandbox(
+            (device,), limits=Limits(bench_s=0.2), cache=cache, require_isolation="C"
+        )
         async with sandbox:
             facts = await sandbox.fingerprint(device)
             request = EvaluationRequest(
@@ -138,6 +148,12 @@ def _cuda_toolkit() -> Check:
     return _compiles(name, [str(home / "bin" / "nvcc"), "-x", "cu"], _CUDA, fix)
 
 
+def _build_cache(root: Path, most_bytes: int) -> Check:
+    builds, size = BuildCache(root).size()
+    detail = f"{size / 2**30:.1f} of at most {most_bytes / 2**30:g} GB, {builds} builds in {root}"
+    return Check(name="build cache", ok=True, needed=False, detail=detail)
+
+
 def _compiles(name: str, command: list[str], source: str, fix: str) -> Check:
     if shutil.which(command[0]) is None:
         return Check(name=name, ok=False, needed=False, detail=f"no {command[0]}", fix=fix)
@@ -179,6 +195,7 @@ def _isolation(survey: Survey) -> list[Check]:
             ok=survey.tier == "A" and not through,
             needed=False,
             detail=f"{count}; {told}" if told else count,
+            fix=_TOO_WEAK if survey.tier == "C" else "",
         )
     )
     return checks

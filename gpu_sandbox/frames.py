@@ -98,7 +98,11 @@ class Channel(_Reading[T]):
 
     def pending(self) -> bool:
         """Whether the peer has sent something that was not received yet."""
-        return bool(select.select([self._sock], [], [], 0)[0]) and not self._gone()
+        return self.readable() and not self._gone()
+
+    def readable(self) -> bool:
+        """Whether ``receive`` would find something at once, be it the end."""
+        return bool(select.select([self._sock], [], [], 0)[0])
 
     def _gone(self) -> bool:
         try:

@@ -85,8 +85,8 @@ class Stage(_Message, frozen=True):
 
 class Agreed(_Message, frozen=True):
     """``ratio`` candidate / baseline of the worker's claims, where the verifier's own
-    clock bears them out, else of that clock; ``bounded_ratio`` is what that clock alone
-    vouches for, whatever the worker says."""
+    clock bears them out, else of that clock; ``bounded_ratio`` is the most that it can be,
+    whatever the worker says, and whatever it leaves out of what it should do besides."""
 
     ratio: float
     ratio_low: float

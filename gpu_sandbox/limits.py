@@ -17,8 +17,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     bench_s: float | None = None
     """Cap on taking pairs; by default 3 s on the CPU and 5 s on CUDA."""
     device_s: float = 600.0
-    """All of one look under the lease. Reached only when the trusted side is stuck, or the
-    reference so slow that its trials alone take minutes."""
+    """Everything under the lease. Reached only when the trusted side is stuck."""
     start_s: float = 120.0
     """A child's interpreter and torch import."""
     memory_bytes: int = 16 << 30

@@ -14,6 +14,7 @@ __all__ = [
     "ArenaShared",
     "Done",
     "Failed",
+    "Gate",
     "Leaf",
     "Load",
     "Loaded",
@@ -84,9 +85,11 @@ Tree: TypeAlias = TensorAt | Plain | Pickled | Sequence | Mapping
 
 
 class ArenaShared(_Message, frozen=True):
-    """A new arena replaces the old one. Its descriptor comes with the frame."""
+    """A new arena replaces the old one. Its descriptor comes with the frame. ``host``: it
+    is host memory, for the gates of a CUDA worker."""
 
     total_bytes: int
+    host: bool = False
 
 
 class Load(_Message, frozen=True):
@@ -130,18 +133,27 @@ class Warm(_Message, frozen=True):
     seconds: float
 
 
+Gate: TypeAlias = Literal["none", "once", "each"]
+
+
 class Time(_Message, frozen=True):
     """One forward on each of the slots 0…``calls`` − 1, each output delivered.
 
     The first is seeded with ``seed``, the next with ``seed`` + 1, and so on. Before each,
     on CUDA, ``flush_bytes`` are written and the device is kept busy for ``cover_us``
     microseconds, so that the call is queued before its turn comes.
+
+    ``gate`` (``child/gates.py``): "once", all are queued before the inputs come; "each",
+    all are queued on slot 0, whose inputs come through host memory when the outputs of the
+    call before are there. Then nothing is claimed, and with ``empty`` nothing is called.
     """
 
     calls: int
     seed: int
     flush_bytes: int
     cover_us: int
+    gate: Gate = "none"
+    empty: bool = False
 
 
 Request: TypeAlias = ArenaShared | Load | Place | Run | Warm | Time
@@ -174,7 +186,7 @@ class Ran(_Message, frozen=True):
 
 
 class Timed(_Message, frozen=True):
-    """Claimed nanoseconds of each call; ``last`` describes the last one's output."""
+    """Claimed nanoseconds of each call, if asked; ``last`` describes the last output."""
 
     elapsed_ns: list[int]
     last: Ran

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from events.outcomes import Outcome, PoolUsage
+from events.outcomes import BaselineKind, Outcome, PoolUsage
 
 __all__ = [
     "Baseline",
@@ -18,6 +18,7 @@ __all__ = [
     "DeviceLoad",
     "EvaluationRequest",
     "Evaluator",
+    "NoDeviceLeft",
     "PoolUsage",
     "PrerequisiteMissing",
     "SandboxFault",
@@ -28,6 +29,11 @@ __all__ = [
 
 class SandboxFault(Exception):
     """The sandbox itself failed; the candidate is not to blame and nothing is concluded."""
+
+
+class NoDeviceLeft(SandboxFault):
+    """All devices that were asked for are quarantined: trying again is of no use before the
+    machine is mended. The message names each with the reason."""
 
 
 class PrerequisiteMissing(Exception):
@@ -47,7 +53,7 @@ class TaskUnusable(Exception):
 
 
 class BaselineRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Check the task and time its reference, eager."""
+    """Check the task and time its reference, eager; or compiled, in pairs with eager."""
 
     task_name: str
     task_source: str
@@ -55,21 +61,33 @@ class BaselineRequest(msgspec.Struct, frozen=True, kw_only=True):
     """``cpu``, ``cuda:N``, or several alike with commas between: whichever is free."""
     protocol: str
     seed: int
+    kind: BaselineKind = "eager"
+    reuse: bool = False
+    """One that was measured before will do: for the same task, device and versions."""
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """The root's runtime. ``spread`` is (p95 − p5) / median of the repetitions."""
+    """The root's runtime; or a compiled baseline's, which may have failed like a candidate:
+    then ``outcome`` says how, and there is no runtime.
 
-    runtime_ms: float
-    spread: float
+    ``spread`` is (p95 − p5) / median of eager's repetitions; a compiled one's
+    ``repetitions`` are the pairs in its outcome, its ``conditions`` are eager's.
+    """
+
+    runtime_ms: float | None
+    spread: float | None
     repetitions: int
     timings_s: dict[str, float]
     isolation: list[str]
     audit: list[str] = []
     """What a kernel that computes nothing gets away with on this task; empty if nothing."""
     conditions: dict[str, Any] = {}
-    """What the figure depends on: versions, threads, precision modes, clocks."""
+    """What the figure depends on: device, versions, threads, precision modes, clocks."""
     notes: list[str] = []
+    kind: BaselineKind = "eager"
+    outcome: Outcome | None = None
+    cached: bool = False
+    """Measured before, and not now."""
 
 
 class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +139,8 @@ class DeviceLoad(msgspec.Struct, frozen=True, kw_only=True):
     waiting_to_compile: int
     waiting_for_device: int
     on_device: int
+    quarantined: dict[str, str] = {}
+    """Devices that are used no more, and why."""
 
 
 class Evaluator(Protocol):

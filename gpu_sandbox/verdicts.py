@@ -27,7 +27,16 @@ from gpu_sandbox.jobs import (
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.station import Concluded
 
-__all__ = ["beats", "cleaned", "looks_of", "outcome_of", "run_log_of", "seconds_of", "worst_of"]
+__all__ = [
+    "beats",
+    "breaker_of",
+    "cleaned",
+    "looks_of",
+    "outcome_of",
+    "run_log_of",
+    "seconds_of",
+    "worst_of",
+]
 
 _MAX_REASON = 500
 _WHERE = {
@@ -41,10 +50,10 @@ _WHERE = {
 }
 
 
-def beats(concluded: Concluded, to_beat_ms: float) -> bool:
-    """Whether it would be faster than ``to_beat_ms``, by what this look saw."""
+def beats(concluded: Concluded, to_beat: float) -> bool:
+    """Whether its ratio to the root would be better, by what this look saw."""
     finding = concluded.report.finding
-    return isinstance(finding, Agreed) and finding.candidate_ms < to_beat_ms
+    return isinstance(finding, Agreed) and finding.ratio < to_beat
 
 
 def worst_of(looks: list[Concluded]) -> Concluded:
@@ -66,14 +75,25 @@ def seconds_of(looks: list[Concluded]) -> dict[str, float]:
     return total
 
 
-def looks_of(looks: list[Concluded]) -> list[str]:
-    """What to say of a second look."""
+def looks_of(looks: list[Concluded], breakdowns: list[str]) -> list[str]:
+    """What to say of a second look, and of a verifier that broke down before these."""
+    notes = [f"judged anew after the verifier broke down: {_first_line(b)}" for b in breakdowns]
     if len(looks) < 2:
-        return []
+        return notes
     first, second = (look.report.finding for look in looks)
     if isinstance(first, Agreed) and isinstance(second, Agreed):
-        return [f"judged twice: {1 / first.ratio:.2f}x, then {1 / second.ratio:.2f}x"]
-    return ["it agreed at first, and not in the second look, by a fresh process"]
+        return [*notes, f"judged twice: {1 / first.ratio:.2f}x, then {1 / second.ratio:.2f}x"]
+    return [*notes, "it agreed at first, and not in the second look, by a fresh process"]
+
+
+def breaker_of(breakdowns: list[str]) -> Crashed:
+    """The outcome of a candidate that no verifier survives, though it survives others."""
+    reason = f"the evaluator broke down while judging this candidate, {len(breakdowns)} times"
+    return Crashed(reason=f"{reason}, and not over the reference: {_first_line(breakdowns[-1])}")
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0]
 
 
 def cleaned(outcome: Outcome) -> Outcome:

@@ -29,6 +29,8 @@ from gpu_sandbox.workdir import RunDirectory
 __all__ = ["Ward", "Zygote"]
 
 _END_S = 15.0
+_KILLED_S = 45.0
+"""The zygote itself says after 10 s that something is stuck; others wait for it meanwhile."""
 _DRAIN_S = 0.2
 
 
@@ -61,7 +63,8 @@ class Ward:
         with anyio.CancelScope(shield=True):
             if not self.ended.is_set():
                 await self._zygote.kill(self._number)
-                self.stuck = self.stuck or not await self.ended_within(_END_S)
+                if not await self.ended_within(_KILLED_S):
+                    self.stuck = True
             await self._output.drained_within(_DRAIN_S)
             self._zygote.forget(self._number)
 
@@ -74,10 +77,17 @@ class Ward:
 class Zygote:
     """Started at the first ``spawn``, and again after its death. One event loop's."""
 
-    def __init__(self, group: TaskGroup, run: RunDirectory, limits: Limits) -> None:
+    def __init__(
+        self,
+        group: TaskGroup,
+        run: RunDirectory,
+        limits: Limits,
+        without_layers: tuple[str, ...] = (),
+    ) -> None:
         self._group = group
         self._run = run
         self._limits = limits
+        self._without_layers = without_layers
         self._numbers = itertools.count(1)
         self._wards: dict[int, Ward] = {}
         self._line: Line[FromZygote] | None = None
@@ -119,23 +129,26 @@ class Zygote:
             directory=str(directory),
             policy=policy,
         )
+        sent = False
         try:
             async with self._sending:
-                fds = [write, *(sock.fileno() for sock in sockets.values())]
-                await line.send(order, *fds)
+                # Half a frame would be the end of the zygote, so this is not cancelled.
+                with anyio.CancelScope(shield=True):
+                    await line.send(order, write, *(sock.fileno() for sock in sockets.values()))
+                sent = True
             os.close(write)
-            write = -1
             with anyio.fail_after(self._limits.start_s):
                 await ward.answered.wait()
-        except (PeerGone, TimeoutError) as error:
-            raise SandboxFault(f"the zygote did not start a {role}: {error!r}") from None
-        finally:
-            if write >= 0:
+            if ward.refused:
+                raise SandboxFault(f"a {role} could not be started: {ward.refused}")
+        except BaseException as error:
+            if not sent:
                 os.close(write)
-            if not ward.pid:
-                await ward.end()
-        if ward.refused:
-            raise SandboxFault(f"a {role} could not be started: {ward.refused}")
+                ward.gone(None, None)  # nobody else knows of it
+            await ward.end()
+            if isinstance(error, PeerGone | TimeoutError):
+                raise SandboxFault(f"the zygote did not start a {role}: {error!r}") from None
+            raise
         return ward
 
     async def kill(self, number: int) -> None:
@@ -170,7 +183,7 @@ class Zygote:
             home = self._run.home("zygote")
             spec = Spec(
                 role="zygote",
-                arguments={"control": theirs.fileno()},
+                arguments={"control": theirs.fileno(), "without": list(self._without_layers)},
                 directory=home,
                 environment=child_environment(home, **_SHARED_VARIABLES),
                 token=self._run.token,

@@ -13,6 +13,7 @@ from events.bodies import (
     AgentFailed,
     AttemptAbandoned,
     BaselineMeasured,
+    DeviceQuarantined,
     EvaluationFinished,
     EvaluationRequested,
     NodeSelected,
@@ -24,6 +25,7 @@ from events.bodies import (
 )
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
+from projections.pool import Pool, PoolSummary
 from projections.spend import Spend
 from projections.tree import Tree
 
@@ -38,6 +40,8 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     baseline_ms: float
     speedup: float
     source_sha256: str
+    speedups: dict[str, float] = {}
+    """Over each baseline that was measured, eager among them."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +61,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tokens: dict[str, int]
     wall_s: float
     canned: bool
+    quarantined: dict[str, str] = {}
+    baselines: dict[str, float | None] = {}
+    """Runtime in milliseconds of each; null where a compiled one failed."""
+    pool: PoolSummary | None = None
 
 
 class Overview:
@@ -66,6 +74,7 @@ class Overview:
         self.started: RunStarted | None = None
         self.tree = Tree()
         self.spend = Spend()
+        self.pool = Pool()
         self.status = "running"
         self.reason = ""
         self.ended = 0
@@ -74,8 +83,11 @@ class Overview:
         self.outcomes: Counter[str] = Counter()
         self.stages: dict[int, str] = {}
         """Attempt in flight → what it waits for: a role's name, or ``evaluation``."""
-        self.baseline: BaselineMeasured | None = None
+        self.baselines: dict[str, BaselineMeasured] = {}
+        """By kind, eager first."""
         self.evaluations: dict[int, EvaluationFinished] = {}
+        self.quarantined: dict[str, str] = {}
+        """Devices that the present process uses no more, and why."""
         self.failed_calls = 0
         self.wall_us = 0
         self.run_seq = 0
@@ -88,16 +100,20 @@ class Overview:
         self._clock(event)
         self.tree.apply(body)
         self.spend.apply(body)
+        self.pool.apply(event)
         match body:
             case RunStarted():
                 self.started = body
             case RunResumed():
                 self.status, self.reason = "running", ""
+                self.quarantined = {}
                 self.extra_attempts += body.extra_attempts
             case BaselineMeasured():
-                self.baseline = body
+                self.baselines[body.baseline] = body
             case TaskRejected():
                 self.reason = body.reason
+            case DeviceQuarantined():
+                self.quarantined[body.device] = body.reason
             case NodeSelected():
                 self.stages[body.attempt] = "selected"
             case AgentCalled():
@@ -142,7 +158,7 @@ class Overview:
     @property
     def best(self) -> Best | None:
         """The best kernel; None before there is a correct one."""
-        node, root_ms = self.tree.best, self.baseline.runtime_ms if self.baseline else None
+        node, root_ms = self.tree.best, self.tree.root.runtime_ms if self.tree.nodes else None
         if node is None or node.runtime_ms is None or root_ms is None:
             return None
         return Best(
@@ -151,6 +167,11 @@ class Overview:
             baseline_ms=root_ms,
             speedup=root_ms / node.runtime_ms,
             source_sha256=node.source_sha256 or "",
+            speedups={
+                kind: measured.runtime_ms / node.runtime_ms
+                for kind, measured in self.baselines.items()
+                if measured.runtime_ms is not None
+            },
         )
 
     @property
@@ -179,6 +200,9 @@ class Overview:
             tokens={"input": total.input_tokens, "output": total.output_tokens},
             wall_s=self.wall_us / 1_000_000,
             canned=bool(self.started and self.started.canned),
+            quarantined=dict(self.quarantined),
+            pool=self.pool.summary(self.wall_us / 1_000_000),
+            baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
         )
 
 

@@ -121,7 +121,7 @@ class Tree:
             case RunStarted():
                 self.nodes[ROOT] = Node(id=ROOT, parent=None, source_sha256=body.task_sha256)
                 return self.root
-            case BaselineMeasured():
+            case BaselineMeasured(baseline="eager"):
                 self.root.status, self.root.runtime_ms = "evaluated", body.runtime_ms
                 return self.root
             case NodeSelected():

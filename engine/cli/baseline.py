@@ -14,15 +14,21 @@ import msgspec
 from engine.cli.draw import ms, printable
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
+from engine.cli.isolation import isolation_options
 from engine.cli.run import read_task
 from engine.cli.settings import SettingsError, resolve
 from engine.config import Config
-from gpu_sandbox.baselines import KINDS, Compared, Kind, compare_baselines
-from gpu_sandbox.port import BaselineRequest, PrerequisiteMissing, SandboxFault, TaskUnusable
+from events.outcomes import BaselineKind
+from gpu_sandbox.baselines import KINDS
+from gpu_sandbox.port import (
+    Baseline,
+    BaselineRequest,
+    PrerequisiteMissing,
+    SandboxFault,
+    TaskUnusable,
+)
 
 __all__ = ["baseline"]
-
-_COMPILE_TIMEOUT_S = 900.0
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,10 +55,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--fresh", is_flag=True, help="Measure again, also what is cached.")
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
               envvar="ENGINE_BACKEND", help="Which event loop to run on.")  # fmt: skip
+@isolation_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a baseline.")
 def baseline(
     task: Path, kinds: str, device: str | None, protocol: str | None, fresh: bool,
-    backend: str, as_json: bool,
+    backend: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Time the reference in TASK: eager, torch.compile, torch.compile with max-autotune.
 
@@ -62,7 +69,10 @@ def baseline(
     try:
         config = resolve(
             preset=None, file=None, environment=os.environ, assignments=[],
-            flags={"sandbox.device": device, "sandbox.protocol": protocol},
+            flags={
+                "sandbox.device": device, "sandbox.protocol": protocol,
+                "sandbox.require_isolation": require_isolation,
+            },
         )  # fmt: skip
     except SettingsError as error:
         raise Failure(str(error)) from error
@@ -75,7 +85,7 @@ def baseline(
     return Exit.DONE
 
 
-def _kinds(listed: str) -> tuple[Kind, ...]:
+def _kinds(listed: str) -> tuple[BaselineKind, ...]:
     names = [name.strip() for name in listed.split(",") if name.strip()]
     unknown = [name for name in names if name not in KINDS]
     if unknown or not names:
@@ -85,26 +95,23 @@ def _kinds(listed: str) -> tuple[Kind, ...]:
 
 
 async def _measure(
-    config: Config, task: Path, source: str, kinds: tuple[Kind, ...], fresh: bool,
+    config: Config, task: Path, source: str, kinds: tuple[BaselineKind, ...], fresh: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     from engine.cli.session import open_sandbox, resolve_device
-    from gpu_sandbox.sandbox import default_cache
 
-    patient = max(config.sandbox.run_timeout_s, _COMPILE_TIMEOUT_S)
-    config = msgspec.structs.replace(
-        config, sandbox=msgspec.structs.replace(config.sandbox, run_timeout_s=patient)
-    )
     async with AsyncExitStack() as stack:
         sandbox = await open_sandbox(stack, config)
         config, _ = await resolve_device(sandbox, config)
         device, protocol = config.sandbox.device, config.sandbox.protocol
-        request = BaselineRequest(
-            task_name=task.name, task_source=source, device=device, protocol=protocol, seed=0
-        )
-        cache = default_cache() / "baselines"
         try:
-            found = await compare_baselines(sandbox, request, kinds, cache, fresh=fresh)
+            for kind in kinds:
+                request = BaselineRequest(
+                    task_name=task.name, task_source=source, device=device, protocol=protocol,
+                    seed=0, kind=kind, reuse=not fresh,
+                )  # fmt: skip
+                found = await sandbox.baseline(request)
+                _print(_row(found, device, protocol), as_json)
         except PrerequisiteMissing as missing:
             raise Failure(str(missing), Exit.MISSING) from missing
         except TaskUnusable as unusable:
@@ -112,23 +119,21 @@ async def _measure(
             raise Failure(f"{task}: {unusable.reason}{detail}") from unusable
         except SandboxFault as fault:
             raise Failure(f"the sandbox failed: {fault}", Exit.INTERNAL) from fault
-    for one in found:
-        _print(_row(one, device, protocol), as_json)
 
 
-def _row(one: Compared, device: str, protocol: str) -> Row:
-    outcome = one.outcome
+def _row(found: Baseline, device: str, protocol: str) -> Row:
+    outcome = found.outcome
     return Row(
-        baseline=one.kind,
-        runtime_ms=one.runtime_ms,
-        speedup=one.speedup,
+        baseline=found.kind,
+        runtime_ms=found.runtime_ms,
+        speedup=1.0 if outcome is None else getattr(outcome, "speedup", None),
         outcome="correct" if outcome is None else str(outcome.__struct_config__.tag),
         reason="" if outcome is None else outcome.reason,
         device=device,
         protocol=protocol,
-        conditions=one.conditions,
-        notes=one.notes,
-        cached=one.cached,
+        conditions=found.conditions,
+        notes=[*found.audit, *found.notes],
+        cached=found.cached,
     )
 
 

@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from engine.cli.address import log_errors, open_run, split
+from engine.cli.draw import baseline_words
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit, json_option
 from events.bodies import (
@@ -117,7 +118,7 @@ def replay(log: str, verifying: bool, as_json: bool) -> None:
 def _story(body: Body) -> str:
     match body:
         case BaselineMeasured():
-            return f"the reference takes {body.runtime_ms:.4g} ms"
+            return f"the reference takes {baseline_words(body)}"
         case NodeSelected():
             path = "debug" if body.repair else "plan and code"
             return f"attempt {body.attempt} from node {body.node} ({body.rule}): {path}"

@@ -9,12 +9,15 @@ from collections.abc import Iterator
 
 import click
 
+from events.bodies import BaselineMeasured
 from events.outcomes import Correct, Outcome, WrongResult
 from projections.overview import Overview, Summary
+from projections.pool import PoolSummary
 from projections.tree import ROOT, Node
 
 __all__ = [
     "CANNED",
+    "baseline_words",
     "best_line",
     "ms",
     "outcome_line",
@@ -48,6 +51,14 @@ def printable(text: str) -> str:
 def ms(value: float) -> str:
     """A runtime with four digits: 0.01234 ms, 12.34 ms."""
     return f"{value:.4g} ms"
+
+
+def baseline_words(measured: BaselineMeasured) -> str:
+    """``3.1 ms compile``; a compiled baseline that failed says how."""
+    if measured.runtime_ms is not None:
+        return f"{ms(measured.runtime_ms)} {measured.baseline}"
+    how = outcome_line(measured.outcome, None, None) if measured.outcome else "not measured"
+    return f"({measured.baseline}: {how})"
 
 
 def outcome_line(outcome: Outcome, runtime_ms: float | None, root_ms: float | None) -> str:
@@ -98,7 +109,8 @@ def tree_lines(overview: Overview, *, color: bool = False, width: int = 100) -> 
 def _node_text(overview: Overview, node: Node) -> str:
     root_ms = overview.tree.root.runtime_ms
     if node.id == ROOT:
-        return f"0 reference  {ms(root_ms)} eager" if root_ms else "0 reference  (not measured)"
+        words = ", ".join(map(baseline_words, overview.baselines.values()))
+        return f"0 reference  {words or '(not measured)'}"
     made = "debug" if node.repair else "plan+code"
     match node.status:
         case "abandoned":
@@ -122,10 +134,17 @@ def best_line(summary: Summary) -> str:
     best = summary.best
     if best is None:
         return "no correct kernel yet" if summary.status == "running" else "no correct kernel"
+    others = "".join(
+        f", {speedup:.2f}× {kind}" for kind, speedup in best.speedups.items() if kind != "eager"
+    )
     return (
         f"attempt {best.node}: {ms(best.runtime_ms)}, {best.speedup:.2f}× the speed of eager"
-        f" ({ms(best.baseline_ms)})"
+        f" ({ms(best.baseline_ms)}){others}"
     )
+
+
+def _baseline_status(measured: BaselineMeasured) -> str:
+    return baseline_words(measured) + (" (measured before)" if measured.cached else "")
 
 
 def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
@@ -147,12 +166,43 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
         f"attempts   {summary.attempts} of {overview.attempts_allowed}:"
         f" {summary.compiled} compiled, {summary.correct} correct, {summary.abandoned} abandoned"
     )
+    for device, why in summary.quarantined.items():
+        yield f"quarantine {device}: {printable(why)}"
     if overview.stages and summary.status == "running":
         flying = ", ".join(f"{attempt} ({stage})" for attempt, stage in overview.stages.items())
         yield f"in flight  {flying}"
+    if overview.baselines:
+        yield f"baselines  {', '.join(map(_baseline_status, overview.baselines.values()))}"
     yield f"best       {best_line(summary)}"
+    if summary.pool is not None:
+        yield from _pool_lines(summary.pool)
     unpriced = f" + {summary.unpriced_calls} unpriced calls" if summary.unpriced_calls else ""
     yield (
         f"spent      ${summary.cost_usd:.4f}{unpriced}, {summary.tokens['input']} input and"
         f" {summary.tokens['output']} output tokens, {summary.wall_s:.0f} s"
     )
+
+
+def _pool_lines(pool: PoolSummary) -> Iterator[str]:
+    lease = "" if pool.median_lease_s is None else f", median lease {pool.median_lease_s:.2f} s"
+    rate = pool.evaluations_per_hour
+    yield (
+        f"busy       devices {_percent(pool.device_busy)}, compilers {_percent(pool.compile_busy)};"
+        f" {'–' if rate is None else f'{rate:.0f}'} evaluations an hour{lease}"
+    )
+    if pool.device_queue is not None and pool.compile_queue is not None:
+        queues = [
+            f"{name} {queue.now} now, {queue.mean:.1f} on average, {queue.most} at most"
+            for name, queue in (("device", pool.device_queue), ("compilers", pool.compile_queue))
+        ]
+        yield f"queues     {'; '.join(queues)}"
+    if pool.shares:
+        shares = {stage: _percent(share) for stage, share in pool.shares.items()}
+        yield (
+            f"time       compile {shares['compile']}, queue {shares['queue']},"
+            f" lease {shares['lease']} (check {shares['check']}, bench {shares['bench']})"
+        )
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f} %"

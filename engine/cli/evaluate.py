@@ -14,6 +14,7 @@ import msgspec
 from engine.cli.draw import ms, printable
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
+from engine.cli.isolation import isolation_options
 from engine.cli.run import read_task
 from engine.cli.settings import SettingsError, resolve
 from engine.config import Config
@@ -58,10 +59,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
               help="Any configuration key, such as sandbox.run_timeout_s=30.")  # fmt: skip
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
               envvar="ENGINE_BACKEND", help="Which event loop to run on.")  # fmt: skip
+@isolation_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a candidate.")
 def eval_(
     task: Path, candidates: tuple[Path, ...], device: str | None, protocol: str | None,
-    assignments: tuple[str, ...], backend: str, as_json: bool,
+    assignments: tuple[str, ...], backend: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Judge each of CANDIDATES against the reference in TASK.
 
@@ -70,7 +72,10 @@ def eval_(
     try:
         config = resolve(
             preset=None, file=None, environment=os.environ, assignments=list(assignments),
-            flags={"sandbox.device": device, "sandbox.protocol": protocol},
+            flags={
+                "sandbox.device": device, "sandbox.protocol": protocol,
+                "sandbox.require_isolation": require_isolation,
+            },
         )  # fmt: skip
     except SettingsError as error:
         raise Failure(str(error)) from error

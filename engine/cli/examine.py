@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 import anyio
 
+from engine.cli.exits import Failure
+from engine.cli.settings import SettingsError, resolve
 from engine.loop.start import engine_version
 from gpu_sandbox.doctor import Check
 from gpu_sandbox.doctor import examine as examine_sandbox
@@ -25,8 +28,15 @@ def examine(device: str) -> list[Check]:
         devices = ["cpu", "cuda:0"] if Path("/dev/nvidiactl").exists() else ["cpu"]
     else:
         devices = [device]
+    try:
+        config = resolve(
+            preset=None, file=None, environment=os.environ, assignments=[], flags={}
+        )  # fmt: skip
+    except SettingsError as error:
+        raise Failure(str(error)) from error
+    cache_bytes = round(config.sandbox.cache_gb * 2**30)
     checks = [_installation(), _sqlite(), _key()]
-    return checks + anyio.run(examine_sandbox, devices)
+    return checks + anyio.run(partial(examine_sandbox, devices, cache_bytes=cache_bytes))
 
 
 def _installation() -> Check:

@@ -16,12 +16,13 @@ import anyio
 import click
 import msgspec
 
-from engine.cli.draw import CANNED, ms, outcome_line, printable, tree_lines
+from engine.cli.draw import CANNED, baseline_words, ms, outcome_line, printable, tree_lines
 from engine.core.state import State
 from events.bodies import (
     AgentFailed,
     AttemptAbandoned,
     BaselineMeasured,
+    DeviceQuarantined,
     EvaluationFaulted,
     EvaluationFinished,
     NodeSelected,
@@ -167,7 +168,7 @@ def event_line(overview: Overview, event: Event) -> str | None:
     body = event.body
     match body:
         case BaselineMeasured():
-            return f"the reference takes {ms(body.runtime_ms)} (eager)"
+            return f"the reference takes {baseline_words(body)}"
         case TaskRejected():
             return f"task rejected: {printable(body.reason)}"
         case NodeSelected():
@@ -185,6 +186,8 @@ def event_line(overview: Overview, event: Event) -> str | None:
             return f"attempt {body.attempt}: {body.role} call failed: {printable(body.message)}"
         case EvaluationFaulted():
             return f"attempt {body.attempt}: sandbox fault: {printable(body.message)}"
+        case DeviceQuarantined():
+            return f"{body.device} is quarantined: {printable(body.reason)}"
         case RunPaused():
             return f"paused: {printable(body.reason)}"
     return None

@@ -19,6 +19,7 @@ from engine.cli.address import log_errors, split
 from engine.cli.draw import CANNED, best_line, printable, resume_line, tree_lines, use_color
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
+from engine.cli.isolation import isolation_options
 from engine.cli.settings import PRESETS, SettingsError, resolve
 from engine.config import Config
 
@@ -41,7 +42,7 @@ def _shared(command: Command) -> Command:
     ]  # fmt: skip
     for option in reversed(options):
         command = option(command)
-    return command
+    return isolation_options(command)
 
 
 @click.command()
@@ -55,6 +56,8 @@ def _shared(command: Command) -> Command:
 @click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
+@click.option("--baselines", metavar="KINDS",
+              help="What to time the reference as: eager,compile,max-autotune.")  # fmt: skip
 @click.option("--attempts", type=int, help="How many candidates to try (B).")
 @click.option("--workers", type=int, help="Attempts in flight (k).")
 @click.option("--budget-usd", type=float, help="Start no attempt beyond this spend.")
@@ -68,9 +71,10 @@ def _shared(command: Command) -> Command:
 def run(
     task: Path, file: Path | None, assignments: tuple[str, ...], preset: str | None,
     method: str | None, model: str | None, language: str | None, device: str | None,
-    protocol: str | None, attempts: int | None, workers: int | None, budget_usd: float | None,
-    target_speedup: float | None, patience: int | None, seed: int | None, log: Path | None,
-    yes: bool, backend: str, display: str, as_json: bool,
+    protocol: str | None, baselines: str | None, attempts: int | None, workers: int | None,
+    budget_usd: float | None, target_speedup: float | None, patience: int | None,
+    seed: int | None, log: Path | None, yes: bool, backend: str, display: str, as_json: bool,
+    require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Search for a faster version of the module in TASK (KernelBench form)."""
     from engine.cli.session import Start, search
@@ -84,6 +88,7 @@ def run(
             flags={
                 "search.method": method, "model": model, "prompts.language": language,
                 "sandbox.device": device, "sandbox.protocol": protocol,
+                "sandbox.require_isolation": require_isolation, "sandbox.baselines": baselines,
                 "budget.attempts": attempts, "search.workers": workers,
                 "budget.usd": budget_usd, "budget.target_speedup": target_speedup,
                 "budget.patience": patience, "search.seed": seed,
@@ -109,8 +114,9 @@ def run(
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
 @_shared
 def resume(
-    log: str, attempts: str, budget_usd: str, yes: bool, backend: str, display: str, as_json: bool
-) -> int:
+    log: str, attempts: str, budget_usd: str, yes: bool, backend: str, display: str, as_json: bool,
+    require_isolation: str | None,
+) -> int:  # fmt: skip
     """Go on with the run in LOG: no reply that the log holds is paid for again."""
     from engine.cli.session import go_on
 
@@ -124,6 +130,7 @@ def resume(
         return await go_on(
             path, name, extra_attempts=extra_attempts,
             extra_usd_micros=round(extra_usd * 1_000_000), display=display,
+            require_isolation=require_isolation,
             confirm=lambda config, canned: _confirm(config, canned, yes=yes),
         )  # fmt: skip
 

@@ -95,6 +95,7 @@ async def go_on(
     *,
     extra_attempts: int,
     extra_usd_micros: int,
+    require_isolation: str | None,
     display: str,
     confirm: Callable[[Config, bool], None],
 ) -> Done:
@@ -106,6 +107,8 @@ async def go_on(
         recovered = recover(reader, row.run_id)
         state, config = recovered.state, recovered.state.config
         _check_resumable(state, path, extra_attempts, extra_usd_micros)
+        if require_isolation is not None:
+            config = _isolated(config, require_isolation)
         sandbox = await open_sandbox(stack, config)
         _, device = await resolve_device(sandbox, config)
         clients = await open_clients(stack, config)
@@ -116,10 +119,18 @@ async def go_on(
             overview.apply(event)
         templates = Templates(texts=recovered.templates)
         loop = _loop(log, row.run_id, state, texts, templates, clients, sandbox)
-        first = resumed(device, extra_attempts=extra_attempts, extra_usd_micros=extra_usd_micros)
+        first = resumed(
+            device, extra_attempts=extra_attempts, extra_usd_micros=extra_usd_micros,
+            require_isolation=require_isolation,
+        )  # fmt: skip
         name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
         state = await _drive(loop, first, [], overview, display, sandbox, name)
         return Done(overview=overview, state=state, name=name, uid=row.uid)
+
+
+def _isolated(config: Config, require: str) -> Config:
+    sandbox = msgspec.structs.replace(config.sandbox, require_isolation=require)
+    return msgspec.structs.replace(config, sandbox=sandbox)
 
 
 def _check_prerequisites(task_source: str, config: Config) -> None:
@@ -201,10 +212,11 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
         limits=Limits(
             compile_s=config.sandbox.compile_timeout_s,
             call_s=config.sandbox.run_timeout_s,
-            device_s=config.sandbox.device_timeout_s,
             memory_bytes=config.sandbox.memory_gb << 30,
         ),
+        cache_bytes=round(config.sandbox.cache_gb * 2**30),
         compile_jobs=config.sandbox.compile_jobs,
+        require_isolation=config.sandbox.require_isolation,
     )
     return await stack.enter_async_context(sandbox)
 

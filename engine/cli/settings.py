@@ -10,7 +10,7 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import msgspec
 
@@ -70,6 +70,7 @@ def resolve(
         if given is not None:
             _put(merged, path, given)
     _check_keys(merged, Config, "")
+    _split_lists(merged, Config)
     _apply_method(merged)
     # Over the defaults as data, so that naming one key of a role keeps its other ones.
     complete: dict[str, Any] = msgspec.to_builtins(Config())
@@ -148,6 +149,16 @@ def _check_keys(data: Mapping[str, Any], struct: Any, prefix: str) -> None:
             _check_keys(value, fields[key].type, f"{prefix}{key}.")
 
 
+def _split_lists(data: dict[str, Any], struct: Any) -> None:
+    """``eager,compile`` as flags and environment variables write a list."""
+    for field in msgspec.structs.fields(struct):
+        value = data.get(field.name)
+        if isinstance(value, dict) and _is_section(field.type):
+            _split_lists(value, field.type)
+        elif isinstance(value, str) and get_origin(field.type) is list:
+            data[field.name] = [part.strip() for part in value.split(",") if part.strip()]
+
+
 def _nearest(name: str, known: Any) -> str:
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
@@ -213,9 +224,9 @@ def _check_ranges(config: Config) -> None:
             config.sandbox.compile_jobs is None or config.sandbox.compile_jobs >= 1,
             "at least 1, or null",
         ),
+        "sandbox.cache_gb": (config.sandbox.cache_gb >= 0, "at least 0"),
         "sandbox.compile_timeout_s": (config.sandbox.compile_timeout_s > 0, "above 0"),
         "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
-        "sandbox.device_timeout_s": (config.sandbox.device_timeout_s > 0, "above 0"),
         "sandbox.memory_gb": (config.sandbox.memory_gb >= 1, "at least 1"),
     }
     for role in ("plan", "code", "debug"):

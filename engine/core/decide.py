@@ -50,6 +50,9 @@ def decide(state: State) -> Body | None:
             if state.baseline_faults >= state.config.search.evaluation_tries:
                 return RunPaused(reason=f"the baseline can't be measured: {state.baseline_reason}")
             return BaselineRequested(try_=state.baseline_faults + 1)
+    for kind in state.config.sandbox.baselines:
+        if kind != "eager" and kind not in state.compiled_baselines:
+            return BaselineRequested(baseline=kind)
     for attempt in state.attempts.values():
         decision = _advance(state, attempt)
         if decision is not None:
@@ -162,6 +165,8 @@ def _repeat(
 
 def _evaluate(state: State, attempt: Attempt) -> Body | None:
     tries = 1 if attempt.evaluation is None else attempt.evaluation.try_ + 1
+    if attempt.hopeless:
+        return _pause_when_alone(state, attempt, attempt.hopeless)
     if attempt.faults >= state.config.search.evaluation_tries:
         return _pause_when_alone(state, attempt, "the sandbox fails again and again")
     assert attempt.source_sha256 is not None
@@ -185,7 +190,9 @@ def _pause_when_alone(state: State, attempt: Attempt, reason: str) -> Body | Non
 
 def _is_blocked(state: State, attempt: Attempt) -> bool:
     search, call = state.config.search, attempt.call
-    if attempt.faults >= search.evaluation_tries and attempt.evaluation_faulted:
+    if attempt.evaluation_faulted and (
+        attempt.hopeless or attempt.faults >= search.evaluation_tries
+    ):
         return True
     if call is None or call.status != "failed" or call.failure is None:
         return False
@@ -203,7 +210,7 @@ def _next_attempt(state: State) -> Body | None:
     if any(_is_blocked(state, attempt) for attempt in state.attempts.values()):
         return None
     if state.exhausted is not None:
-        if state.attempts:
+        if state.attempts or "requested" in state.compiled_baselines.values():
             return None
         finished = state.exhausted in _FINISHED
         return _stop(state, "finished" if finished else "exhausted", state.exhausted)

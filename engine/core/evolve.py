@@ -77,10 +77,14 @@ def _fold_run(state: State, body: Body) -> None:
             state.stop_requested = body.source
         case DeadlineReached():
             state.deadline = body.budget
-        case BaselineRequested():
+        case BaselineRequested(baseline="eager"):
             state.baseline = "requested"
-        case BaselineMeasured():
+        case BaselineRequested():
+            state.compiled_baselines[body.baseline] = "requested"
+        case BaselineMeasured(baseline="eager"):
             state.baseline = "measured"
+        case BaselineMeasured():
+            state.compiled_baselines[body.baseline] = "measured"
         case TaskRejected():
             state.baseline, state.baseline_reason = "rejected", body.reason
         case CapabilityLearned():
@@ -103,8 +107,12 @@ def _resume(state: State, body: RunResumed) -> None:
     state.baseline_faults = 0
     if state.baseline in ("faulted", "rejected"):
         state.baseline = "none"
+    for kind, status in list(state.compiled_baselines.items()):
+        if status == "faulted":
+            del state.compiled_baselines[kind]
     for attempt in state.attempts.values():
         attempt.faults = 0
+        attempt.hopeless = ""
         call = attempt.call
         if call is not None:
             call.failures = 0
@@ -139,12 +147,16 @@ def _fold_attempt(state: State, body: Body) -> None:
         case EvaluationRequested():
             attempt = state.attempts[body.attempt]
             attempt.evaluation, attempt.evaluation_faulted = body, False
+        case EvaluationFaulted(attempt=0) if body.baseline != "eager":
+            state.compiled_baselines[body.baseline] = "faulted"
         case EvaluationFaulted(attempt=0):
             state.baseline, state.baseline_reason = "faulted", body.message
-            state.baseline_faults += 1
+            tries = state.config.search.evaluation_tries
+            state.baseline_faults = state.baseline_faults + 1 if body.retryable else tries
         case EvaluationFaulted():
             attempt = state.attempts[body.attempt]
             attempt.evaluation_faulted, attempt.faults = True, attempt.faults + 1
+            attempt.hopeless = "" if body.retryable else body.message
         case EvaluationFinished() | AttemptAbandoned():
             del state.attempts[body.attempt]
             state.attempts_ended += 1

@@ -14,6 +14,7 @@ import msgspec
 from engine.config import Config
 from engine.core.frontier import Frontier
 from events.bodies import AgentCalled, AgentFailed, AgentReplied, EvaluationRequested, RunStarted
+from events.outcomes import BaselineKind
 from projections.spend import Spend
 from projections.tree import Tree
 
@@ -65,6 +66,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     evaluation: EvaluationRequested | None = None
     evaluation_faulted: bool = False
     faults: int = 0
+    hopeless: str = ""
+    """Why the sandbox will not judge it however often it is asked; empty if it may."""
     rejection: str | None = None
     """Why the last reply of the present step was unusable."""
 
@@ -93,6 +96,10 @@ class State:
         self.baseline: Literal["none", "requested", "faulted", "measured", "rejected"] = "none"
         self.baseline_reason = ""
         self.baseline_faults = 0
+        self.compiled_baselines: dict[
+            BaselineKind, Literal["requested", "faulted", "measured"]
+        ] = {}
+        """Those beside eager. Nothing waits for them but the end of the run."""
         self.extra_attempts = 0
         self.extra_usd_micros = 0
         self.stop_requested: str | None = None

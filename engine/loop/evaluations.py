@@ -6,6 +6,8 @@ from engine.loop.feed import Feed
 from engine.loop.texts import Texts, storable
 from events.bodies import (
     BaselineMeasured,
+    BaselineRequested,
+    DeviceQuarantined,
     EvaluationFaulted,
     EvaluationFinished,
     EvaluationRequested,
@@ -13,10 +15,13 @@ from events.bodies import (
 )
 from events.envelope import Blob
 from events.errors import BodyInvalid
+from events.outcomes import BaselineKind
 from gpu_sandbox.port import (
+    Baseline,
     BaselineRequest,
     EvaluationRequest,
     Evaluator,
+    NoDeviceLeft,
     PrerequisiteMissing,
     SandboxFault,
     TaskUnusable,
@@ -33,39 +38,34 @@ class Evaluations:
         self._feed = feed
         self._texts = texts
         self._evaluator = evaluator
+        self._quarantined: set[str] = set()
+        """Those that the log knows of."""
 
-    async def baseline(self) -> None:
+    async def baseline(self, requested: BaselineRequested) -> None:
         state, started = self._feed.state, self._feed.state.started
         assert started is not None
-        sandbox = state.config.sandbox
+        sandbox, kind = state.config.sandbox, requested.baseline
         request = BaselineRequest(
             task_name=started.task_name,
             task_source=self._texts.get(started.task_sha256),
             device=sandbox.device,
             protocol=sandbox.protocol,
             seed=state.seed,
+            kind=kind,
+            reuse=True,
         )
         try:
             baseline = await self._evaluator.baseline(request)
         except TaskUnusable as unusable:
-            self._feed(
-                TaskRejected(reason=storable(unusable.reason), detail=storable(unusable.detail))
-            )
+            reason, detail = storable(unusable.reason), storable(unusable.detail)
+            if kind == "eager":
+                self._feed(TaskRejected(reason=reason, detail=detail))
+            else:
+                self._faulted(0, 1, unusable, kind)
         except (SandboxFault, PrerequisiteMissing) as fault:
-            self._feed(EvaluationFaulted(attempt=0, message=storable(str(fault))))
+            self._faulted(0, requested.try_, fault, kind)
         else:
-            self._feed(
-                BaselineMeasured(
-                    runtime_ms=baseline.runtime_ms,
-                    spread=baseline.spread,
-                    repetitions=baseline.repetitions,
-                    timings_s=baseline.timings_s,
-                    isolation=baseline.isolation,
-                    notes=baseline.notes,
-                    audit=baseline.audit,
-                    conditions=baseline.conditions,
-                )
-            )
+            self._feed(_measured(kind, baseline))
 
     async def evaluate(self, requested: EvaluationRequested) -> None:
         state, started = self._feed.state, self._feed.state.started
@@ -84,22 +84,37 @@ class Evaluations:
         try:
             verdict = await self._evaluator.evaluate(request)
         except (SandboxFault, PrerequisiteMissing) as fault:
-            self._faulted(requested, str(fault))
+            self._faulted(requested.attempt, requested.try_, fault)
         else:
             try:
                 self._judged(requested.attempt, verdict)
             except BodyInvalid as error:
                 # A verdict that JSON can't hold is the sandbox's fault, whoever caused it.
-                self._faulted(requested, f"the verdict can't be logged: {error}")
+                unloggable = SandboxFault(f"the verdict can't be logged: {error}")
+                self._faulted(requested.attempt, requested.try_, unloggable)
 
-    def _faulted(self, requested: EvaluationRequested, message: str) -> None:
+    def _faulted(
+        self, attempt: int, try_: int, fault: Exception, baseline: BaselineKind = "eager"
+    ) -> None:
+        self._note_quarantined()
         self._feed(
             EvaluationFaulted(
-                attempt=requested.attempt, try_=requested.try_, message=storable(message)
+                attempt=attempt,
+                try_=try_,
+                message=storable(str(fault)),
+                retryable=not isinstance(fault, NoDeviceLeft | PrerequisiteMissing),
+                baseline=baseline,
             )
         )
 
+    def _note_quarantined(self) -> None:
+        for device, reason in self._evaluator.load().quarantined.items():
+            if device not in self._quarantined:
+                self._quarantined.add(device)
+                self._feed.note(DeviceQuarantined(device=device, reason=storable(reason)))
+
     def _judged(self, attempt: int, verdict: Verdict) -> None:
+        self._note_quarantined()
         blobs: dict[str, Blob] = {}
         for name in ("compile_log", "run_log"):
             text = getattr(verdict, name)
@@ -121,3 +136,19 @@ class Evaluations:
             ),
             blobs.values(),
         )
+
+
+def _measured(kind: BaselineKind, baseline: Baseline) -> BaselineMeasured:
+    return BaselineMeasured(
+        runtime_ms=baseline.runtime_ms,
+        spread=baseline.spread,
+        repetitions=baseline.repetitions,
+        timings_s=baseline.timings_s,
+        isolation=baseline.isolation,
+        notes=baseline.notes,
+        audit=baseline.audit,
+        conditions=baseline.conditions,
+        baseline=kind,
+        outcome=baseline.outcome,
+        cached=baseline.cached,
+    )

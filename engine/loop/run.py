@@ -108,6 +108,9 @@ class RunLoop:
         """
         if self.state.baseline == "requested":
             yield BaselineRequested()
+        for kind, status in self.state.compiled_baselines.items():
+            if status == "requested":
+                yield BaselineRequested(baseline=kind)
         for attempt in self.state.attempts.values():
             call = attempt.call
             if call is not None and call.status == "replied":
@@ -119,7 +122,7 @@ class RunLoop:
         assert self._effects is not None
         match decision:
             case BaselineRequested():
-                self._effects.start_soon(self._evaluations.baseline)
+                self._effects.start_soon(self._evaluations.baseline, decision)
             case EvaluationRequested():
                 self._effects.start_soon(self._evaluations.evaluate, decision)
             case AgentCalled():

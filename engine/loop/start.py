@@ -84,12 +84,19 @@ def _fold(state: State, events: Iterable[Event]) -> State:
     return state
 
 
-def resumed(device: Mapping[str, Any], *, extra_attempts: int, extra_usd_micros: int) -> RunResumed:
+def resumed(
+    device: Mapping[str, Any],
+    *,
+    extra_attempts: int,
+    extra_usd_micros: int,
+    require_isolation: str | None = None,
+) -> RunResumed:
     """The first event of a process that goes on with a run."""
     return RunResumed(
         versions=versions(device),
         extra_attempts=extra_attempts,
         extra_usd_micros=extra_usd_micros,
+        require_isolation=require_isolation,
     )
 
 

@@ -17,7 +17,7 @@ import torch
 from gpu_sandbox.child.device_memory import DeviceMemory
 from gpu_sandbox.messages import ArenaShared, Spot
 
-__all__ = ["ALIGN", "Arena", "Layout", "extent_bytes", "lay_out", "place"]
+__all__ = ["ALIGN", "Arena", "Layout", "extent_bytes", "lay_out", "place", "reach_of"]
 
 ALIGN = 512
 _GROWTH = 1 << 20
@@ -63,6 +63,12 @@ def place(tensors: list[torch.Tensor], start: int) -> tuple[list[Spot], int]:
         spots.append(spot)
         start += -(-extent_bytes(spot) // ALIGN) * ALIGN
     return spots, start
+
+
+def reach_of(spots: list[Spot]) -> int:
+    """Where the last of these ends, and the next thing may begin."""
+    ends = [spot.offset + -(-extent_bytes(spot) // ALIGN) * ALIGN for spot in spots]
+    return max(ends, default=0)
 
 
 class Layout:
@@ -122,6 +128,15 @@ class Arena:
     @property
     def size(self) -> int:
         return self._memory.numel()
+
+    @property
+    def address(self) -> int:
+        """Of its first byte, in this process."""
+        return self._memory.data_ptr()
+
+    def stretch(self, start: int, end: int) -> torch.Tensor:
+        """The bytes from ``start`` to before ``end``."""
+        return self._memory[start:end]
 
     @property
     def descriptor(self) -> int:

@@ -9,7 +9,7 @@ import torch
 
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
-from gpu_sandbox.child.releases import Released, Releases, Settings
+from gpu_sandbox.child.releases import Batch, Released, Settings
 from gpu_sandbox.jobs import Job, Measured
 from gpu_sandbox.messages import Done, Warm
 from gpu_sandbox.paired import quantile
@@ -30,7 +30,7 @@ class Baseline:
         self.settings = _settings(job, device)
         self._peer = reference
         self._seed = job.seed
-        self.releases = Releases(task, first, device, calls=1)
+        self.releases = Batch(task, first, device, calls=1)
         self.releases.draw("alone", 0)
         if self.slow:
             return
@@ -42,7 +42,7 @@ class Baseline:
         once_ns = min(self._release().claim_ns for _ in range(3))
         calls = self.releases.long_enough(once_ns, draw_s, job.bench_s)
         if calls > 1:
-            self.releases = Releases(task, first, device, calls)
+            self.releases = Batch(task, first, device, calls)
             self.releases.draw("alone", 0)
             self._release()
 

@@ -1,24 +1,30 @@
-"""Timed calls, the same code on both sides: the baseline's in the verifier, the
-candidate's in the worker. Each call has its own inputs and its own place for outputs.
+"""Timed calls, the same code for the baseline's worker and the candidate's. Each call has
+its own inputs and its own place for outputs, but for a chain's (``gates.py``).
 CPU: a monotonic clock around the call. CUDA: a pair of events, the L2 cache overwritten
 before each, one synchronize at the end.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
+from gpu_sandbox.child.arena import Arena, reach_of
 from gpu_sandbox.child.loading import seed_torch
+from gpu_sandbox.child.turns import TURNS_BYTES, Turns, stream_wait, stream_write
 from gpu_sandbox.child.values import pack
-from gpu_sandbox.messages import Leaf, Ran, Time, Timed, Tree
+from gpu_sandbox.messages import Leaf, Place, Ran, Time, Timed, Tree
 
 __all__ = ["Clocked", "Slot", "overlapping"]
 
 _now = time.perf_counter_ns
+Marks: TypeAlias = tuple[Any, Any]
+_MOST_MOVES = 9
+_device_sleep: Any = torch.cuda._sleep
 _CYCLES_PER_US = 2000
 """Of about the fastest clock: at a slower one the cover is longer, which does no harm."""
 
@@ -27,11 +33,28 @@ class Slot:
     """Arguments of one call, their tensors, and views of where its outputs belong."""
 
     def __init__(
-        self, arguments: Any, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+        self,
+        arguments: Any,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        arena: Arena,
+        place: Place,
     ) -> None:
         self.arguments = arguments
         self.inputs = inputs
         self.outputs = outputs
+        middle, end = reach_of(place.inputs), reach_of(place.outputs)
+        self._bytes = arena.stretch(0, middle), arena.stretch(middle, end)
+        self._host_at = TURNS_BYTES, TURNS_BYTES + middle, TURNS_BYTES + end
+
+    def fetch_inputs(self, host: Arena) -> None:
+        """Of the first slot, which begins where the arena does."""
+        start, middle, _ = self._host_at
+        self._bytes[0].copy_(host.stretch(start, middle), non_blocking=True)
+
+    def store_outputs(self, host: Arena) -> None:
+        _, middle, end = self._host_at
+        host.stretch(middle, end).copy_(self._bytes[1], non_blocking=True)
 
 
 class Clocked:
@@ -41,6 +64,7 @@ class Clocked:
         self._model = model
         self._device = device
         self._scratch: torch.Tensor | None = None
+        self._last: _Delivered | None = None
         self.slots: dict[int, Slot] = {}
 
     def run(self, slot: int, seed: int, then: int | None = None) -> Ran:
@@ -65,11 +89,15 @@ class Clocked:
                 self._synchronize()
                 done += 1
 
-    def time(self, asked: Time) -> Timed:
-        """As many forwards on as many slots, every output in its place by the end."""
+    def time(self, asked: Time, host: Arena | None = None) -> Timed:
+        """As many forwards as asked, every output in its place by the end. ``host``: where
+        gates are, and what the inputs of a chain come through."""
         with torch.no_grad():
             if self._device.type == "cpu":
                 elapsed, last = self._time_cpu(asked.calls, asked.seed)
+            elif asked.gate != "none":
+                assert host is not None
+                elapsed, last = [], self._pass_gates(asked, host)
             else:
                 elapsed, last = self._time_cuda(asked)
         return Timed(elapsed_ns=elapsed, last=last)
@@ -87,24 +115,73 @@ class Clocked:
         return elapsed, _described(delivered, slot)
 
     def _time_cuda(self, asked: Time) -> tuple[list[int], Ran]:
-        model = self._model
-        event: Any = torch.cuda.Event
-        device_sleep: Any = torch.cuda._sleep
         events = []
         for number in range(asked.calls):
             slot = self.slots[number]
-            seed_torch(asked.seed + number, self._device)
-            self._flush(asked.flush_bytes)
-            device_sleep(asked.cover_us * _CYCLES_PER_US)
-            start, end = event(enable_timing=True), event(enable_timing=True)
-            start.record()
-            output = model(*slot.arguments)
-            end.record()
-            events.append((start, end))
-            delivered = _deliver(output, slot)
+            delivered, marks = self._between_events(slot, asked, number)
+            events.append(marks)
+        self._move_on(asked)
         torch.cuda.synchronize(self._device)
-        elapsed = [int(start.elapsed_time(end) * 1e6) for start, end in events]
-        return elapsed, _described(delivered, slot)
+        return [_nanoseconds(*marks) for marks in events], _described(delivered, slot)
+
+    def _pass_gates(self, asked: Time, host: Arena) -> Ran:
+        """Queue it all; each call on the inputs that are there when its turn comes."""
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        turns = Turns(host)
+        for number in range(asked.calls):
+            if asked.gate == "each":
+                slot = self.slots[0]
+                stream_wait(stream, turns.given_at, number + 1)
+                slot.fetch_inputs(host)
+                delivered = self._delivered(slot, asked, number)
+                slot.store_outputs(host)
+                stream_write(stream, turns.done_at, number + 1)
+            else:
+                slot = self.slots[number]
+                if number == 0:
+                    stream_wait(stream, turns.given_at, 1)
+                delivered = self._delivered(slot, asked, number)
+        turns.queued.value = 1
+        torch.cuda.synchronize(self._device)
+        self._last = delivered
+        return _described(delivered, slot)
+
+    def _delivered(self, slot: Slot, asked: Time, number: int) -> _Delivered:
+        if asked.empty and self._last is not None:
+            _copy(self._last.tensors, slot.outputs)
+            return self._last
+        seed_torch(asked.seed + number, self._device)
+        return _deliver(self._model(*slot.arguments), slot)
+
+    def _move_on(self, asked: Time) -> None:
+        """A few readings of nothing, never looked at: the next release lies elsewhere in the
+        stream of commands than this one. Not before the calls, where they would give the
+        launches of some releases a longer start than those of others.
+
+        What an event reads depends on that place by up to half a microsecond, and releases
+        of the same length would have the same places for as long as the process lives: on an
+        H200 a 60 us kernel differed from itself, in another process, by 0.7 %. Now by 0.2 %.
+        """
+        for _ in range(1 + secrets.randbelow(_MOST_MOVES)):
+            start, end = self._prepared(asked)
+            start.record()
+            _device_sleep(1)
+            end.record()
+
+    def _between_events(self, slot: Slot, asked: Time, number: int) -> tuple[_Delivered, Marks]:
+        """One call on a cold cache, queued behind other work; nothing is waited for."""
+        seed_torch(asked.seed + number, self._device)
+        start, end = self._prepared(asked)
+        start.record()
+        output = self._model(*slot.arguments)
+        end.record()
+        return _deliver(output, slot), (start, end)
+
+    def _prepared(self, asked: Time) -> Marks:
+        event: Any = torch.cuda.Event
+        self._flush(asked.flush_bytes)
+        _device_sleep(asked.cover_us * _CYCLES_PER_US)
+        return event(enable_timing=True), event(enable_timing=True)
 
     def _flush(self, flush_bytes: int) -> None:
         if not flush_bytes:
@@ -123,14 +200,22 @@ class _Delivered(NamedTuple):
     tensors: list[torch.Tensor]
 
 
+def _nanoseconds(start: Any, end: Any) -> int:
+    return int(start.elapsed_time(end) * 1e6)
+
+
 def _deliver(output: Any, slot: Slot) -> _Delivered:
     """Copy each output tensor that fits to its place."""
     found: list[torch.Tensor] = []
     tree = pack(output, found, pickling=False)
-    for tensor, place in zip(found, slot.outputs, strict=False):
+    _copy(found, slot.outputs)
+    return _Delivered(tree, found)
+
+
+def _copy(tensors: list[torch.Tensor], places: list[torch.Tensor]) -> None:
+    for tensor, place in zip(tensors, places, strict=False):
         if _fits(tensor, place):
             place.copy_(tensor.detach())
-    return _Delivered(tree, found)
 
 
 def _fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:

@@ -52,6 +52,7 @@ class Peer:
     """One worker, and the arena that it shares with us. ``close`` gives that back.
 
     Its questions raise ``Ended``, or ``ReferenceEnded`` if the worker holds the reference.
+    ``queues``: its calls could be queued ahead when they were last asked to.
     """
 
     def __init__(
@@ -65,15 +66,18 @@ class Peer:
     ) -> None:
         self._channel: Channel[Reply] = Channel(sock, Reply)
         self._device = device
-        self._call_s = call_s
+        self.call_s = call_s
         self._arena: Arena | None = None
+        self._host: Arena | None = None
+        self.queues = True
         self._placed: dict[int, Place] = {}
         self.ended: Callable[[Finding], Exception] = ReferenceEnded if reference else Ended
         self._cpu_clock = (~pid << 3) | _CPUCLOCK_SCHED
 
     def close(self) -> None:
-        if self._arena is not None:
-            self._arena.close()
+        for arena in (self._arena, self._host):
+            if arena is not None:
+                arena.close()
 
     def cpu_ns(self) -> int:
         """Processor time that its process has used, all threads together, by the kernel's
@@ -98,8 +102,12 @@ class Peer:
         except PeerGone:
             raise self.ended(WorkerDied(stage=stage)) from None
 
+    def said_something(self) -> bool:
+        """Whether there is something to take, be it that it is gone."""
+        return self._channel.readable()
+
     def take(self, expected: type[R], stage: str, limit_s: float | None = None) -> R:
-        limit_s = limit_s or self._call_s
+        limit_s = limit_s or self.call_s
         try:
             reply = self._channel.receive(limit_s)
         except PeerSilent:
@@ -126,6 +134,17 @@ class Peer:
             self.send(ArenaShared(total_bytes=arena.size), "share", arena.descriptor)
             self.take(Done, "share")
         return self._arena
+
+    def share_host(self, total_bytes: int) -> Arena:
+        """Host memory of at least that size, which a CUDA worker has pinned."""
+        if self._host is None or total_bytes > self._host.size:
+            if self._host is not None:
+                self._host.close()
+            self._host = Arena.create(total_bytes, torch.device("cpu"))
+            shared = ArenaShared(total_bytes=self._host.size, host=True)
+            self.send(shared, "share", self._host.descriptor)
+            self.take(Done, "share")
+        return self._host
 
     def start_loading(
         self, task: Task, source: str, class_name: str, libraries: list[str], fds: list[int]

@@ -125,6 +125,8 @@ class Task:
                 _seed_all(seed, self._device)
                 with torch.device(self._device):
                     return self._module.get_inputs()
+            except torch.OutOfMemoryError:
+                raise
             except Exception:  # it mixes devices: let it draw as it was written
                 pass
         _seed_all(seed, self._device)

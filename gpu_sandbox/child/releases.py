@@ -7,8 +7,9 @@ verifier owns: a few, chosen only then, are copied before the clock stops.
 
 from __future__ import annotations
 
-import secrets
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import msgspec
 import torch
@@ -19,28 +20,28 @@ from gpu_sandbox.child.reference import Broken, Case, Task
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Ran, Time, Timed
 
-__all__ = ["Released", "Releases", "Settings"]
+__all__ = ["Batch", "Released", "Releases", "Settings", "believable"]
 
 _LONG_NS = 8_000_000
 _MOST_CALLS = 48
 _MOST_OF_FREE = 0.1
 _REDRAWS = 20
 _WANTED_RELEASES = 8
-_CHECKED = 2
 
 
 class Released(msgspec.Struct, frozen=True):
     """``claim_ns``: of the calls, as the worker says; ``wall_ns``: of all, as we saw;
-    ``cpu_ns``: what its process used of the processor meanwhile, by the kernel's account.
+    ``cpu_ns``: what its process used of the processor meanwhile, by the kernel's account;
+    ``own_ns``: what copying took us of ``wall_ns``.
 
-    ``chosen`` are calls, ``outputs`` their outputs; ``last`` is what the worker says of
-    the last call's.
+    ``outputs`` are those of the chosen calls; ``last`` is what the worker says of the last
+    call's.
     """
 
     claim_ns: int
     wall_ns: int
     cpu_ns: int
-    chosen: list[int]
+    own_ns: int
     outputs: list[list[torch.Tensor]]
     last: Ran
 
@@ -61,16 +62,53 @@ class Settings(msgspec.Struct, frozen=True):
     cover_us: int = 0
 
 
-class Releases:
-    """Inputs for ``calls`` calls at a time, all like those of ``first``."""
+class Releases(ABC):
+    """Releases of ``calls`` calls each, on inputs all like those of ``first``."""
 
     def __init__(self, task: Task, first: Case, device: torch.device, calls: int) -> None:
         self.calls = calls
-        self.layout = lay_out(first.tensors, [e.native for e in first.expected], calls)
         self.cases: list[Case] = []
         self._task = task
+        self._first = first
         self._device = device
         self._shapes = _shapes(first)
+
+    def draw(self, purpose: str, index: int) -> None:
+        """New inputs for every call of the next release of both sides."""
+        first = index * self.calls
+        self.cases = [self._drawn(purpose, first + number) for number in range(self.calls)]
+        if self._device.type == "cuda":  # or the first release would pay for the drawing
+            torch.cuda.synchronize(self._device)
+
+    def _drawn(self, purpose: str, index: int) -> Case:
+        """One like the first: tasks may draw shapes, too."""
+        for attempt in range(_REDRAWS):
+            case = self._task.draw(purpose, index * _REDRAWS + attempt)
+            if _shapes(case) == self._shapes:
+                return case
+        raise Broken("get_inputs() draws other shapes each time")
+
+    @abstractmethod
+    def release(
+        self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
+    ) -> Released:
+        """Of the inputs drawn last. Raises ``Ended`` for claims that can't be.
+
+        The clock starts before the worker can see the first of them: a head start is none.
+        ``chosen`` are the calls whose outputs are wanted, which nobody else knows.
+        """
+
+    @abstractmethod
+    def intact(self, peer: Peer, number: int) -> bool:
+        """Whether the inputs of that call, bit for bit, are what was drawn."""
+
+
+class Batch(Releases):
+    """All calls at once, each with its own place for inputs and outputs."""
+
+    def __init__(self, task: Task, first: Case, device: torch.device, calls: int) -> None:
+        super().__init__(task, first, device, calls)
+        self.layout = lay_out(first.tensors, [e.native for e in first.expected], calls)
 
     def long_enough(self, once_ns: int, draw_s: float, time_s: float) -> int:
         """How many calls make a release long enough to time from outside.
@@ -87,48 +125,39 @@ class Releases:
         most = min(_MOST_CALLS, held // each, affordable)
         return max(1, min(most, -(-_LONG_NS // max(once_ns, 1))))
 
-    def draw(self, purpose: str, index: int) -> None:
-        """New inputs for every call of the next release of both sides."""
-        first = index * self.calls
-        self.cases = [self._drawn(purpose, first + number) for number in range(self.calls)]
-
-    def _drawn(self, purpose: str, index: int) -> Case:
-        """One like the first: tasks may draw shapes, too."""
-        for attempt in range(_REDRAWS):
-            case = self._task.draw(purpose, index * _REDRAWS + attempt)
-            if _shapes(case) == self._shapes:
-                return case
-        raise Broken("get_inputs() draws other shapes each time")
-
-    def release(self, peer: Peer, settings: Settings, seed: int) -> Released:
-        """Of the inputs drawn last. Raises what ``peer`` does, for claims that can't be, too.
-
-        The clock starts before the worker can see the first of them: a head start is none.
-        """
+    def release(
+        self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
+    ) -> Released:
         request = Time(
             calls=self.calls,
             seed=seed,
             flush_bytes=settings.flush_bytes,
             cover_us=settings.cover_us,
         )
-        chosen = _choose(self.calls)
         peer.lay(self.layout, self.cases)
         used_ns = peer.cpu_ns()
         began = time.perf_counter_ns()
         peer.put(self.layout, self.cases)
+        given = time.perf_counter_ns()
         timed = peer.ask(request, Timed, "bench")
+        answered = time.perf_counter_ns()
         outputs = [peer.taken(self.layout.outputs[number]) for number in chosen]
-        wall_ns = time.perf_counter_ns() - began
+        ended = time.perf_counter_ns()
+        wall_ns, own_ns = ended - began, ended - answered + given - began
         cpu_ns = peer.cpu_ns() - used_ns
-        claims = timed.elapsed_ns
-        if len(claims) != self.calls or min(claims) < 0 or sum(claims) > wall_ns:
-            raise peer.ended(Forged(reason="it claims a time that can't be"))
-        return Released(max(sum(claims), 1), wall_ns, cpu_ns, chosen, outputs, timed.last)
+        claim_ns = believable(peer, timed, self.calls, wall_ns)
+        return Released(claim_ns, wall_ns, cpu_ns, own_ns, outputs, timed.last)
+
+    def intact(self, peer: Peer, number: int) -> bool:
+        return peer.intact(self.layout.inputs[number], self.cases[number].tensors)
 
 
-def _choose(calls: int) -> list[int]:
-    """Calls to check, by a generator that no seed of a task's leads to."""
-    return secrets.SystemRandom().sample(range(calls), min(_CHECKED, calls))
+def believable(peer: Peer, timed: Timed, calls: int, wall_ns: int) -> int:
+    """Its claim in nanoseconds, if it is one that can be; else that is its end."""
+    claims = timed.elapsed_ns
+    if len(claims) != calls or min(claims) < 0 or sum(claims) > wall_ns:
+        raise peer.ended(Forged(reason="it claims a time that can't be"))
+    return max(sum(claims), 1)
 
 
 def _shapes(case: Case) -> list[tuple[torch.Size, torch.dtype]]:

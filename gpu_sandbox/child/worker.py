@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -44,6 +45,7 @@ class Worker:
         self._channel = channel
         self._device = device
         self._arena: Arena | None = None
+        self._host: Arena | None = None
         self._clocked: Clocked | None = None
         self._path = str(Path.cwd() / "candidate.py")
         self._stage = "import"
@@ -71,11 +73,16 @@ class Worker:
             case Warm():
                 self._need_model().warm(request.calls, request.seconds)
             case Time():
-                return self._need_model().time(request)
+                return self._need_model().time(request, self._host)
         return Done()
 
     def _open(self, shared: ArenaShared) -> None:
         (fd,) = self._channel.take_fds()
+        if shared.host:
+            self._unpin()
+            self._host = Arena.open(shared, fd, torch.device("cpu"))
+            self._pin(self._host)
+            return
         if self._clocked is not None:
             self._clocked.slots.clear()
         if self._arena is not None and self._reference:  # a candidate may still look at its inputs
@@ -83,6 +90,19 @@ class Worker:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         self._arena = Arena.open(shared, fd, self._device)
+
+    def _pin(self, host: Arena) -> None:
+        """Or copies from it would be slow, and unevenly so."""
+        cudart: Any = torch.cuda.cudart
+        if int(cudart().cudaHostRegister(host.address, host.size, 0)):
+            raise RuntimeError("host memory could not be pinned")
+
+    def _unpin(self) -> None:
+        if self._host is not None:
+            cudart: Any = torch.cuda.cudart
+            cudart().cudaHostUnregister(self._host.address)
+            self._host.close()
+            self._host = None
 
     def _load(self, request: Load) -> Loaded:
         self._reference = request.class_name == "Model"
@@ -117,7 +137,7 @@ class Worker:
         arena = self._need_arena()
         inputs = arena.views(request.inputs)
         arguments = unpack(request.args, inputs, unpickling=True)
-        slot = Slot(arguments, inputs, arena.views(request.outputs))
+        slot = Slot(arguments, inputs, arena.views(request.outputs), arena, request)
         self._need_model().slots[request.slot] = slot
 
     def _need_arena(self) -> Arena:

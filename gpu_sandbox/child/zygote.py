@@ -18,12 +18,13 @@ import select
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import torch
 
 from gpu_sandbox.child import compiler, facts, verifier, worker
 from gpu_sandbox.confine import Status, Survey, Ward, spawn, survey
+from gpu_sandbox.confine.warden import KILL_S
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.spawns import Alive, Ended, Kill, Refused, Spawn, Spawned, ToZygote
 
@@ -43,31 +44,34 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class _Trusted:
     """A child of our own, as a ``Ward`` is one of the others: no walls, but surely ended."""
 
-    stuck = False
-
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.fd = os.pidfd_open(pid)
+        self.stuck = False
 
     def end(self) -> Status:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        _, status = os.waitpid(self.pid, 0)
         os.close(self.fd)
-        code = os.waitstatus_to_exitcode(status)
+        code = _reaped(self.pid)
+        if code is None:
+            self.stuck = True
+            return Status()
         return Status(code=code) if code >= 0 else Status(signal=-code)
 
 
 class Zygote:
     """Spawns on command, reports every end."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, without: Collection[str]) -> None:
         self._socket = sock
         self._channel: Channel[ToZygote] = Channel(sock, ToZygote, fds=MAX_FDS)
-        self._survey: Survey = survey()
+        self._survey: Survey = survey(without=without)
         self._living: dict[int, Ward | _Trusted] = {}
+        self._stuck: set[int] = set()
+        """Killed, and the kernel does not let go of them: nobody waits for them twice."""
 
     def serve(self) -> None:
         """Until the engine closes its end; then everything that lives is ended."""
@@ -104,6 +108,8 @@ class Zygote:
         living = self._living.pop(number)
         status = living.end()
         if isinstance(living, _Trusted):
+            if living.stuck:
+                self._stuck.add(living.pid)
             self._adopt_and_kill()
         told = Ended(
             id=number,
@@ -120,12 +126,13 @@ class Zygote:
             living.pid if isinstance(living, _Trusted) else living.warden
             for living in self._living.values()
         }
-        while strays := [pid for pid in _children() if pid not in ours]:
+        while strays := [pid for pid in _children() if pid not in ours | self._stuck]:
             for pid in strays:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, 0)
+                    if _reaped(pid) is None:
+                        self._stuck.add(pid)
 
     def _spawn(self, order: Spawn) -> None:
         fds = self._channel.take_fds()
@@ -199,12 +206,27 @@ def _close_all_but(kept: set[int]) -> None:
                 os.close(int(name))
 
 
+def _reaped(pid: int) -> int | None:
+    """The exit code of a child that was killed; None if the kernel does not let go of it."""
+    fd = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    try:
+        if not poll.poll(KILL_S * 1000):
+            return None
+    finally:
+        os.close(fd)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
 def _children() -> list[int]:
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         return [int(pid) for pid in file.read().split()]
 
 
-def main(*, control: int) -> None:
+def main(*, control: int, without: Collection[str] = ()) -> None:
+    """``without``: layers of isolation to do without."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     for name in _PRELOADED:
         importlib.import_module(name)
@@ -212,4 +234,4 @@ def main(*, control: int) -> None:
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=control) as sock, contextlib.suppress(PeerGone):
-        Zygote(sock).serve()
+        Zygote(sock, without).serve()

@@ -10,7 +10,8 @@ Standard library, ctypes and msgspec only. Use from a process with one thread::
 
 from __future__ import annotations
 
-from gpu_sandbox.confine.facts import Finding, Machine, Survey
+from gpu_sandbox.confine.facts import Finding, Survey
+from gpu_sandbox.confine.machine import Machine
 from gpu_sandbox.confine.policy import (
     LAYERS,
     LayerFailed,
@@ -19,8 +20,9 @@ from gpu_sandbox.confine.policy import (
     Status,
     Tier,
 )
-from gpu_sandbox.confine.spawn import Ward, spawn
+from gpu_sandbox.confine.spawn import spawn
 from gpu_sandbox.confine.survey import survey
+from gpu_sandbox.confine.ward import Ward
 
 __all__ = [
     "LAYERS",

@@ -32,6 +32,7 @@ from gpu_sandbox.confine.policy import (
     UID,
     USER,
     LayerFailed,
+    Policy,
 )
 from gpu_sandbox.confine.syscalls import (
     CLONE_NEWCGROUP,
@@ -78,14 +79,7 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
     _default_signals()
     os.setsid()
     _standard_streams(order)
-    with suppress(OSError):  # where there is no such file: the first to go when memory ends
-        _write("/proc/self/oom_score_adj", "1000")
-    with _as(CGROUP):
-        for group in order.groups:
-            group.enter()
-    if CGROUP_NAMESPACE in layers:
-        with _as(CGROUP_NAMESPACE):
-            unshare(CLONE_NEWCGROUP)
+    _enter_groups(order, layers)
     if policy.affinity:
         os.sched_setaffinity(0, policy.affinity)
     if policy.niceness:
@@ -97,11 +91,7 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
     os.environ.update(order.environment)
     os.umask(0o022)
     become(order.uid)
-    try:
-        os.chdir(policy.home)
-    except OSError as error:
-        layer = MOUNT if MOUNT in layers else UID if UID in layers else "start"
-        raise LayerFailed(layer, f"home {policy.home}: {error.strerror}") from error
+    _go_home(policy, layers)
     if NO_NEW_PRIVS in layers:
         with _as(NO_NEW_PRIVS):
             prctl(_PR_SET_NO_NEW_PRIVS, 1)
@@ -114,6 +104,25 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
     close_all_but({0, 1, 2, order.channel.fileno(), *order.keep_fds})
     ready(tuple(layer for layer in LAYERS if layer in layers))
     order.channel.close()
+
+
+def _enter_groups(order: Order, layers: frozenset[str]) -> None:
+    with suppress(OSError):  # where there is no such file: the first to go when memory ends
+        _write("/proc/self/oom_score_adj", "1000")
+    with _as(CGROUP):
+        for group in order.groups:
+            group.enter()
+    if CGROUP_NAMESPACE in layers:
+        with _as(CGROUP_NAMESPACE):
+            unshare(CLONE_NEWCGROUP)
+
+
+def _go_home(policy: Policy, layers: frozenset[str]) -> None:
+    try:
+        os.chdir(policy.home)
+    except OSError as error:
+        layer = MOUNT if MOUNT in layers else UID if UID in layers else "start"
+        raise LayerFailed(layer, f"home {policy.home}: {error.strerror}") from error
 
 
 @contextmanager

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gpu_sandbox.confine.cgroups import Hierarchy
-from gpu_sandbox.confine.identity import Uids
+from gpu_sandbox.confine.machine import Machine
 from gpu_sandbox.confine.policy import Tier
-from gpu_sandbox.confine.view import View
 
-__all__ = ["Finding", "Machine", "Survey"]
-
-
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What this process may use here; looked up, not yet tried."""
-
-    view: View
-    uids: Uids | None
-    landlock_abi: int
-    """0: none."""
-    hierarchies: tuple[Hierarchy, ...]
-    own_process_count: bool
-    """RLIMIT_NPROC counts per user namespace (Linux 5.14)."""
+__all__ = ["Finding", "Survey"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,6 +42,27 @@ def build(view: View, policy: Policy, *, uid: int, gid: int, own_pids: bool) -> 
 
 
 def _build(view: View, policy: Policy, uid: int, gid: int, own_pids: bool) -> None:
+    _stage(policy)
+    _fill(view, policy, uid, gid)
+    nodes = [f"/dev/{name}" for name in _NODES] + list(policy.devices)
+    for node in nodes:
+        _place_of(node, directory=False)
+    _lock(_NEW)
+    _proc(policy, own_pids)
+    for node in nodes:
+        _device(node)
+    places = {"home": policy.home, "shm": "/dev/shm"}
+    if not _uses_tmp(view, policy):
+        places["tmp"] = "/tmp"
+    for name, place in places.items():
+        os.mkdir(f"{_OWN}/{name}", 0o700)
+        os.chown(f"{_OWN}/{name}", uid, gid)
+        mount(f"{_OWN}/{name}", _NEW + place, "", _BIND)
+    _move_in()
+
+
+def _stage(policy: Policy) -> None:
+    """A root with three directories: the host's, the ward's, and its own to write to."""
     os.umask(0o022)
     mount("none", "/", "", _REC | _SLAVE)  # nothing that follows reaches the host's mounts
     staging = next(path for path in _STAGING if os.path.isdir(path))
@@ -53,7 +74,9 @@ def _build(view: View, policy: Policy, uid: int, gid: int, own_pids: bool) -> No
     mount("tmpfs", _NEW, "tmpfs", _NOSUID | _NODEV, "size=4m,nr_inodes=4096,mode=755")
     mount("tmpfs", _OWN, "tmpfs", _NOSUID | _NODEV, _size(policy))
 
-    private_tmp = not _uses_tmp(view, policy)
+
+def _fill(view: View, policy: Policy, uid: int, gid: int) -> None:
+    """All that is there to read, and directories for what is mounted later."""
     for tree in view.trees:
         _bind(tree)
     for path, target in view.links:
@@ -64,22 +87,12 @@ def _build(view: View, policy: Policy, uid: int, gid: int, own_pids: bool) -> No
         os.makedirs(_NEW + directory, exist_ok=True)
     for name, target in _DEV_LINKS.items():
         os.symlink(target, f"{_NEW}/dev/{name}")
-    nodes = [f"/dev/{name}" for name in _NODES] + list(policy.devices)
-    for node in nodes:
-        _place_of(node, directory=False)
     if os.path.isdir(_OLD + "/sys/devices"):
         mount(_OLD + "/sys", _NEW + "/sys", "", _BIND | _REC)
-    _lock(_NEW)
 
-    _proc(policy, own_pids)
-    for node in nodes:
-        _device(node)
-    places = {"home": policy.home, "shm": "/dev/shm"} | ({"tmp": "/tmp"} if private_tmp else {})
-    for name, place in places.items():
-        os.mkdir(f"{_OWN}/{name}", 0o700)
-        os.chown(f"{_OWN}/{name}", uid, gid)
-        mount(f"{_OWN}/{name}", _NEW + place, "", _BIND)
 
+def _move_in() -> None:
+    """The ward's directory becomes the root; no way is left to the others."""
     unmount(_OLD, _DETACH)
     os.chdir(_NEW)
     pivot_root(".", ".")  # the old root lies over the new one now, and is taken off

@@ -1,4 +1,4 @@
-"""Finding and killing processes where no PID namespace does it.
+"""Finding, killing and reaping processes where no PID namespace does it.
 
 Invariant: nothing here kills by a broad match: a tree is followed from a named root, a user
 is a ward's own.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-__all__ = ["children", "descendants", "kill", "kill_user"]
+__all__ = ["children", "descendants", "kill", "kill_user", "reap"]
 
 
 def children(root: int) -> list[int]:
@@ -65,3 +66,19 @@ def kill_user(uid: int) -> None:
             os._exit(0)
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)
+
+
+def reap(pid: int, timeout_s: float) -> bool:
+    """Whether a child of ours is dead, and taken, within the time."""
+    deadline = time.monotonic() + timeout_s
+    pause = 0.0002
+    while True:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0] == pid:
+                return True
+        except ChildProcessError:
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(pause)
+        pause = min(pause * 2, 0.02)

@@ -7,32 +7,16 @@ every other layer has a reason that says what to do. The survey leaves nothing b
 
 from __future__ import annotations
 
-import os
-import select
-import shutil
-import signal
-import socket
-import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack, suppress
 
-import msgspec
-
-from gpu_sandbox.confine import cgroups, landlock, seccomp
-from gpu_sandbox.confine.attacks import (
-    ATTACKS,
-    NAMESPACE_FILES,
-    Attack,
-    Result,
-    Targets,
-    attempt,
-    tight_policy,
-)
-from gpu_sandbox.confine.facts import Finding, Machine, Survey
-from gpu_sandbox.confine.identity import SYS_ADMIN, uid_range
+from gpu_sandbox.confine import cgroups
+from gpu_sandbox.confine.attacks import ATTACKS, Attack, Targets, targets
+from gpu_sandbox.confine.facts import Finding, Survey
+from gpu_sandbox.confine.identity import SYS_ADMIN
+from gpu_sandbox.confine.machine import Machine, look
 from gpu_sandbox.confine.policy import (
-    CGROUP,
     CGROUP_NAMESPACE,
     IPC,
     LANDLOCK,
@@ -49,17 +33,12 @@ from gpu_sandbox.confine.policy import (
     SpawnFailed,
     tier_of,
 )
-from gpu_sandbox.confine.spawn import Ward, spawn
-from gpu_sandbox.confine.syscalls import NUMBERS, call, lacks
-from gpu_sandbox.confine.view import base_view
+from gpu_sandbox.confine.syscalls import lacks
+from gpu_sandbox.confine.trial import Trial, trial
 
 __all__ = ["survey"]
 
 _NAMESPACES = (MOUNT, NET, IPC, PID, UTS, CGROUP_NAMESPACE)
-_ATTACK_S = 10.0
-_IPC_CREAT, _IPC_RMID = 0o1000, 0
-_DAEMON = "leave a daemon behind"
-_LONGEST_SOCKET_PATH = 100
 
 
 def survey(*, without: Collection[str] = ()) -> Survey:
@@ -69,16 +48,16 @@ def survey(*, without: Collection[str] = ()) -> Survey:
     environment. Raises ``SpawnFailed`` if not even an unconfined ward can be started.
     """
     began = time.monotonic()
-    machine, missing = _look()
+    machine, missing = look()
     missing |= dict.fromkeys(without, "turned off")
     wanted = [layer for layer in LAYERS if layer not in missing]
     if not lacks(SYS_ADMIN) and USER in wanted:
         wanted.remove(USER)  # a privileged process needs none
     cgroups.remove_stale(machine.hierarchies)
     findings: list[Finding] = []
-    with _targets() as targets:
-        layers = _settle(wanted, missing, machine, targets, findings)
-        _attack_each(layers, machine, targets, findings)
+    with targets() as aims:
+        layers = _settle(wanted, missing, machine, aims, findings)
+        _attack_each(layers, machine, aims, findings)
     for finding in findings:
         if not finding.held:
             for layer in _blamed(finding, layers):
@@ -101,62 +80,20 @@ def _blamed(finding: Finding, layers: Sequence[str]) -> list[str]:
     return [layer for layer in layers if attack is not None and layer in attack.layers]
 
 
-def _look() -> tuple[Machine, dict[str, str]]:
-    missing: dict[str, str] = {}
-    uids, reason = uid_range()
-    if uids is None:
-        missing[UID] = reason
-    abi = landlock.abi()
-    if abi == 0:
-        missing[LANDLOCK] = "not in this kernel: Linux 5.13 with lsm=landlock,… has it"
-    if not seccomp.supported() or _status("Seccomp") is None:
-        missing[SECCOMP] = "this kernel has no seccomp, or no filter for this architecture"
-    hierarchies, reason = cgroups.find()
-    if {"memory", "pids"} - {c for h in hierarchies for c in h.controllers}:
-        missing[CGROUP] = reason
-        hierarchies = ()
-    machine = Machine(
-        view=base_view(),
-        uids=uids,
-        landlock_abi=abi,
-        hierarchies=hierarchies,
-        own_process_count=_kernel() >= (5, 14),
-    )
-    return machine, missing
-
-
-def _kernel() -> tuple[int, int]:
-    words = os.uname().release.split(".")
-    try:
-        return int(words[0]), int(words[1].split("-")[0])
-    except (ValueError, IndexError):
-        return (0, 0)
-
-
-def _status(name: str) -> str | None:
-    with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        for line in file:
-            key, _, value = line.partition(":")
-            if key == name:
-                return value.strip()
-    return None
-
-
 def _settle(
     wanted: list[str],
     missing: dict[str, str],
     machine: Machine,
-    targets: Targets,
+    aims: Targets,
     findings: list[Finding],
 ) -> list[str]:
     """The layers with which a ward starts; attacks it while all of them stand."""
     layers = list(wanted)
     while True:
-        trial = _trial(layers, machine)
         attacks = [a for a in ATTACKS if not a.layers or _claims(a, layers, machine)]
         try:
-            with _scratch() as home, _attacked(trial, home, targets, attacks) as collect:
-                findings += collect("all")
+            with trial("all", layers, machine, aims, attacks) as begun:
+                findings += begun.findings()
             return layers
         except SpawnFailed as failure:
             if failure.layer not in layers:
@@ -219,28 +156,27 @@ def _claims_alone(attack: Attack, layer: str, layers: Sequence[str], machine: Ma
 
 
 def _attack_each(
-    layers: Sequence[str], machine: Machine, targets: Targets, findings: list[Finding]
+    layers: Sequence[str], machine: Machine, aims: Targets, findings: list[Finding]
 ) -> None:
     """All side by side: what they wait for is mostly the kernel."""
     with ExitStack() as stack:
-        collectors: list[tuple[str, Callable[[str], list[Finding]]]] = []
+        trials: list[Trial] = []
         for layer in layers:
             attacks = [a for a in ATTACKS if _claims_alone(a, layer, layers, machine)]
-            trial = _trial(_with_needs(layer, layers), machine)
             if not attacks:
                 continue
-            home = stack.enter_context(_scratch())
+            needed = _with_needs(layer, layers)
             try:
-                collect = stack.enter_context(_attacked(trial, home, targets, attacks))
+                begun = stack.enter_context(trial(layer, needed, machine, aims, attacks))
             except SpawnFailed as failure:
                 detail = f"could not be set up alone: {failure}"
                 findings.append(
                     Finding(attack="stand alone", layer=layer, held=False, detail=detail)
                 )
                 continue
-            collectors.append((layer, collect))
-        for layer, collect in collectors:
-            findings += collect(layer)
+            trials.append(begun)
+        for begun in trials:
+            findings += begun.findings()
 
 
 def _with_needs(layer: str, layers: Sequence[str]) -> list[str]:
@@ -255,181 +191,3 @@ def _with_needs(layer: str, layers: Sequence[str]) -> list[str]:
     if needed & set(_NAMESPACES):
         needed.add(USER)
     return [name for name in layers if name in needed]
-
-
-def _trial(layers: Sequence[str], machine: Machine) -> Survey:
-    return Survey(
-        layers=tuple(layers), missing={}, tier="C", findings=(), machine=machine, seconds=0.0
-    )
-
-
-@contextmanager
-def _attacked(
-    trial: Survey, home: str, targets: Targets, attacks: Sequence[Attack]
-) -> Iterator[Callable[[str], list[Finding]]]:
-    """A ward that is attacking itself; the function waits for what it found."""
-    policy = tight_policy(home)
-    results_read, results_write = os.pipe()
-    output_read, output_write = os.pipe()
-
-    def main() -> None:
-        results = [attempt(attack, targets, policy) for attack in attacks]
-        os.write(results_write, msgspec.json.encode(results))
-        os.close(results_write)
-        _leave_daemon()
-
-    def collect(layer: str) -> list[Finding]:
-        assert ward is not None
-        ended = ward.ended(_ATTACK_S)
-        ward.end()
-        found = [
-            Finding(attack=r.attack, layer=layer, held=r.held, detail=r.detail)
-            for r in _results(results_read)
-        ]
-        alive, printed = _drained(output_read)
-        silent = {attack.name for attack in attacks} - {finding.attack for finding in found}
-        why = (
-            f"no answer: {(printed.splitlines() or ['killed'])[-1]}" if ended else "did not finish"
-        )
-        found += [Finding(attack=a, layer=layer, held=False, detail=why) for a in sorted(silent)]
-        detail = "still there" if alive else "killed with the ward"
-        found.append(Finding(attack=_DAEMON, layer=layer, held=not alive, detail=detail))
-        return found
-
-    ward: Ward | None = None
-    try:
-        ward = spawn(
-            policy,
-            trial,
-            main,
-            output_fd=output_write,
-            keep_fds=(results_write,),
-            environment={"PATH": os.defpath},
-        )
-        os.close(results_write)
-        os.close(output_write)
-        results_write = output_write = -1
-        yield collect
-    finally:
-        if ward is not None:
-            ward.end()
-        for fd in (results_read, results_write, output_read, output_write):
-            if fd >= 0:
-                os.close(fd)
-
-
-def _leave_daemon() -> None:
-    """In a session of its own, its parent gone, holding the output open."""
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            time.sleep(3600)
-        os._exit(0)
-
-
-def _results(fd: int) -> list[Result]:
-    os.set_blocking(fd, False)
-    data = b""
-    with suppress(BlockingIOError):
-        while chunk := os.read(fd, 1 << 16):
-            data += chunk
-    try:
-        return msgspec.json.decode(data, type=list[Result])
-    except msgspec.DecodeError:
-        return []
-
-
-def _drained(fd: int) -> tuple[bool, str]:
-    """Whether somebody still holds the other end, and what was printed."""
-    printed = b""
-    while select.select([fd], [], [], 0.5)[0]:
-        chunk = os.read(fd, 1 << 16)
-        if not chunk:
-            return False, printed.decode(errors="replace")
-        printed += chunk
-    return True, printed.decode(errors="replace")
-
-
-@contextmanager
-def _scratch() -> Iterator[str]:
-    path = tempfile.mkdtemp(prefix="gpu-sandbox-survey-")
-    try:
-        yield os.path.realpath(path)
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-@contextmanager
-def _targets() -> Iterator[Targets]:
-    """A file, servers, a process and shared memory outside, for the length of the survey."""
-    with ExitStack() as stack:
-        directory = os.path.realpath(stack.enter_context(_scratch()))
-        os.chmod(directory, 0o1777)
-        canary, secret = os.path.join(directory, "canary"), os.path.join(directory, "secret")
-        for path, mode in ((canary, 0o644), (secret, 0o600)):
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, mode))
-        unix_path = os.path.join(directory, "socket")
-        if len(os.fsencode(unix_path)) > _LONGEST_SOCKET_PATH:  # else nobody could attack it
-            near = stack.enter_context(tempfile.TemporaryDirectory(prefix="survey-", dir="/tmp"))
-            os.chmod(near, 0o711)
-            unix_path = os.path.join(near, "socket")
-        unix_name = f"gpu-sandbox-survey-{os.getpid()}".encode()
-        servers = {
-            "path": (socket.AF_UNIX, unix_path),
-            "name": (socket.AF_UNIX, b"\0" + unix_name),
-            "tcp": (socket.AF_INET, ("127.0.0.1", 0)),
-        }
-        port = 1
-        for kind, (family, address) in servers.items():
-            # Where the host itself has no network, there is nothing to attack either.
-            with suppress(OSError):
-                server = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-                server.bind(address)  # type: ignore[arg-type]
-                server.listen(64)
-                if kind == "tcp":
-                    port = server.getsockname()[1]
-        with suppress(FileNotFoundError):
-            os.chmod(unix_path, 0o777)
-        victim = stack.enter_context(_victim())
-        key, shm = int.from_bytes(os.urandom(4), "big") & 0x7FFFFFFF | 1, -1
-        if "shmget" in NUMBERS:
-            with suppress(OSError):
-                shm = call("shmget", key, 4096, _IPC_CREAT | 0o666)
-                stack.callback(lambda: call("shmctl", shm, _IPC_RMID, 0))
-        yield Targets(
-            canary=canary,
-            secret=secret,
-            unix_path=unix_path,
-            unix_name=unix_name,
-            port=port,
-            victim=victim,
-            shm_key=key,
-            package=os.path.dirname(os.path.abspath(__file__)),
-            namespaces={
-                layer: os.readlink(f"/proc/self/ns/{name}")
-                for layer, name in NAMESPACE_FILES.items()
-                if os.path.lexists(f"/proc/self/ns/{name}")
-            },
-        )
-
-
-@contextmanager
-def _victim() -> Iterator[int]:
-    """A process of our own user that does nothing."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(write)
-            os.read(read, 1)  # until we are gone
-        finally:
-            os._exit(0)
-    os.close(read)
-    try:
-        yield pid
-    finally:
-        os.close(write)
-        with suppress(ChildProcessError, ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)

@@ -26,58 +26,19 @@ import msgspec
 
 from gpu_sandbox.confine import candidate, processes
 from gpu_sandbox.confine.cgroups import Group
-from gpu_sandbox.confine.facts import Machine
+from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, hear_stop, tell
 from gpu_sandbox.confine.filesystem import build
 from gpu_sandbox.confine.identity import enter_namespaces, weaken_warden
+from gpu_sandbox.confine.machine import Machine
 from gpu_sandbox.confine.policy import MOUNT, PID, UID, USER, LayerFailed, Policy, Status
 from gpu_sandbox.confine.syscalls import close_all_but, prctl
 
-__all__ = [
-    "KILL_S",
-    "Ended",
-    "Failed",
-    "MapUser",
-    "Message",
-    "Order",
-    "Ready",
-    "Stop",
-    "run",
-]
+__all__ = ["KILL_S", "Order", "run"]
 
 KILL_S = 10.0
 """How long to wait for a killed process before it counts as stuck in the kernel."""
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _RETRY_MS = 20
-
-
-class MapUser(msgspec.Struct, tag="map-user"):
-    """Asks the zygote for the user namespace's maps; answered with any message."""
-
-
-class Ready(msgspec.Struct, tag="ready"):
-    """From the candidate's process, just before it runs the candidate."""
-
-    held: tuple[str, ...]
-
-
-class Failed(msgspec.Struct, tag="failed"):
-    layer: str
-    reason: str
-
-
-class Ended(msgspec.Struct, tag="ended"):
-    status: Status
-    stuck: bool
-    """Processes are left that SIGKILL did not end within ``KILL_S``."""
-
-
-class Stop(msgspec.Struct, tag="stop"):
-    """From the zygote: SIGTERM for the candidate, and after ``grace_s`` SIGKILL for all."""
-
-    grace_s: float
-
-
-Message = MapUser | Ready | Failed | Ended | Stop
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,17 +63,12 @@ def run(order: Order) -> NoReturn:
         _Warden(order).run()
         code = 0
     except LayerFailed as failure:
-        _tell(order.channel, Failed(failure.layer, failure.reason))
+        tell(order.channel, Failed(failure.layer, failure.reason))
     except BaseException:
         lines = traceback.format_exc().splitlines()
-        _tell(order.channel, Failed("warden", " | ".join(line.strip() for line in lines[-3:])))
+        tell(order.channel, Failed("warden", " | ".join(line.strip() for line in lines[-3:])))
     finally:
         os._exit(code)
-
-
-def _tell(channel: socket.socket, message: Message) -> None:
-    with suppress(OSError):
-        channel.send(msgspec.msgpack.encode(message), socket.MSG_NOSIGNAL)
 
 
 class _Warden:
@@ -140,7 +96,7 @@ class _Warden:
             os.chown(order.policy.home, order.uid, order.uid, follow_symlinks=False)
         self._candidate = os.fork()
         if self._candidate == 0:
-            candidate.run(order, lambda held: _tell(order.channel, Ready(held)), self._failed)
+            candidate.run(order, lambda held: tell(order.channel, Ready(held)), self._failed)
         self._keep_fds(set())
         weaken_warden()
         stuck = self._watch()
@@ -154,10 +110,10 @@ class _Warden:
             out_of_memory=oom,
             remained=self._remained,
         )
-        _tell(order.channel, Ended(status, stuck))
+        tell(order.channel, Ended(status, stuck))
 
     def _failed(self, failure: LayerFailed) -> None:
-        _tell(self._order.channel, Failed(failure.layer, failure.reason))
+        tell(self._order.channel, Failed(failure.layer, failure.reason))
 
     def _become_a_warden(self) -> None:
         order = self._order
@@ -189,7 +145,7 @@ class _Warden:
 
     def _have_user_mapped(self) -> None:
         channel = self._order.channel
-        _tell(channel, MapUser())
+        tell(channel, MapUser())
         if not channel.recv(4096):
             os._exit(70)
 
@@ -206,7 +162,7 @@ class _Warden:
             ready = poller.poll(left)
             self._drain_wake()
             if channel.fileno() in (fd for fd, _ in ready):
-                stop = self._received()
+                stop = hear_stop(channel)
                 if stop is None:
                     break  # the zygote is dead
                 if deadline is None:
@@ -217,13 +173,6 @@ class _Warden:
             if deadline is not None and time.monotonic() >= deadline:
                 break
         return not self._kill_all()
-
-    def _received(self) -> Stop | None:
-        try:
-            frame = self._order.channel.recv(4096)
-            return msgspec.msgpack.decode(frame, type=Stop) if frame else None
-        except (OSError, msgspec.DecodeError):
-            return None
 
     def _drain_wake(self) -> None:
         with suppress(BlockingIOError):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,6 +12,7 @@ from gpu_sandbox.sandbox import LocalSandbox
 from tests.attacks.judging import Sandboxes, Twins
 from tests.attacks.table import ALL_LIMITS
 from tests.attacks.world import World
+from tests.conftest import own_temp
 
 HAS_CUDA = Path("/dev/nvidiactl").exists()
 
@@ -23,31 +22,20 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="session")
-def attacked_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``STARK_TEST_CACHE`` keeps builds between runs while one works on the tests."""
-    kept = os.environ.get("STARK_TEST_CACHE")
-    return Path(kept) if kept else tmp_path_factory.mktemp("attacked-cache")
-
-
 @pytest.fixture(scope="module")
 def private_temp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A temp directory, and so leases, of these tests alone: others share the real one."""
-    with pytest.MonkeyPatch.context() as patch:
-        temp = tmp_path_factory.mktemp("attacked-temp")
-        patch.setenv("TMPDIR", str(temp))
-        patch.setattr(tempfile, "tempdir", None)
+    with own_temp(tmp_path_factory.mktemp("attacked-temp")) as temp:
         yield temp
 
 
 @pytest.fixture(scope="module")
-async def sandboxes(private_temp: Path, attacked_cache: Path) -> AsyncIterator[Sandboxes]:
+async def sandboxes(private_temp: Path, sandbox_cache: Path) -> AsyncIterator[Sandboxes]:
     """Opened for a module, so that an attack meets what earlier ones may have left."""
     devices = ("cpu", "cuda:0") if HAS_CUDA else ("cpu",)
     async with AsyncExitStack() as stack:
         opened = {
             (device, limits): await stack.enter_async_context(
-                LocalSandbox((device,), limits=limits, cache=attacked_cache)
+                LocalSandbox((device,), limits=limits, cache=sandbox_cache)
             )
             for device in devices
             for limits in ALL_LIMITS
@@ -61,6 +49,6 @@ def twins(sandboxes: Sandboxes) -> Twins:
 
 
 @pytest.fixture
-def world(tmp_path: Path, private_temp: Path, attacked_cache: Path) -> Iterator[World]:
-    with World(tmp_path / "world", attacked_cache) as made:
+def world(tmp_path: Path, private_temp: Path, sandbox_cache: Path) -> Iterator[World]:
+    with World(tmp_path / "world", sandbox_cache) as made:
         yield made

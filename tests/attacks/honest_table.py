@@ -13,14 +13,14 @@ class Honest(msgspec.Struct, frozen=True):
     """``honest/NAME.py``; ``slow`` ones compile for so long that they run on request only."""
 
     name: str
-    task: str = "elementwise"
+    task: str = "small"
     device: Device = "both"
     compiles: bool = False
     slow: bool = False
 
 
 _ALL = (
-    Honest("plain_torch"),
+    Honest("plain_torch", task="elementwise"),
     Honest("scratch_in_place"),
     Honest("cached_workspace"),
     Honest("cpp_parallel_for", device="cpu", compiles=True),
@@ -49,7 +49,7 @@ _ALL = (
     Honest("torch_compile_inductor", compiles=True, slow=True),
     Honest("scripted"),
     Honest("graph_module"),
-    Honest("shape_dispatch"),
+    Honest("shape_dispatch", task="elementwise"),
     Honest("threads_that_are_joined", device="cpu"),
     Honest("constant_tables"),
     Honest("prints_a_lot"),

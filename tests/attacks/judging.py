@@ -58,7 +58,11 @@ class Twins:
 async def gains(
     attack: Attack, device: str, sandbox: LocalSandbox, world: World, twins: Twins
 ) -> list[str]:
-    """Everything that the attack got out of it; empty when the sandbox held."""
+    """Everything that the attack got out of it; empty when the sandbox held.
+
+    What it gains in speed has to be there again in a second evaluation, as for the search,
+    where the slower of two looks counts: on a busy machine one look alone may be luck.
+    """
     if attack.before is not None:
         first = ATTACKS[attack.before]
         await evaluate(sandbox, first.task, _source(first, world), device)
@@ -66,6 +70,8 @@ async def gains(
     verdict = None
     try:
         verdict = await evaluate(sandbox, attack.task, _source(attack, world), device)
+        if await _faster(attack, device, verdict, twins):
+            verdict = await evaluate(sandbox, attack.task, _source(attack, world), device)
     except SandboxFault as fault:
         told = " ".join(str(fault).split())[:300]
         if not (attack.degenerate and "degenerate" in told):
@@ -100,19 +106,30 @@ async def _passed(attack: Attack, device: str, verdict: Verdict, twins: Twins) -
         if any("degenerate" in note for note in verdict.notes):
             return []
         return [f"correct at {outcome.speedup:.2f}×, and no note calls the task degenerate"]
-    bound = _MARGIN * max(1.0, await twins.speedup(attack.task, device))
-    if 1 / outcome.ratio_high > bound:  # beyond it with its whole interval
+    if bound := await _faster(attack, device, verdict, twins):
         return [f"correct at {outcome.speedup:.2f}×, where its honest twin is below {bound:.2f}×"]
     return []
 
 
+async def _faster(attack: Attack, device: str, verdict: Verdict, twins: Twins) -> float:
+    """The speed that an honest twin may have, if this is beyond it with its whole interval."""
+    outcome = verdict.outcome
+    if attack.degenerate or not isinstance(outcome, Correct) or "correct" not in attack.outcomes:
+        return 0.0
+    bound = _MARGIN * max(1.0, await twins.speedup(attack.task, device))
+    return bound if 1 / outcome.ratio_high > bound else 0.0
+
+
 async def _aftermath(device: str, sandbox: LocalSandbox) -> list[str]:
-    try:
-        verdict = await evaluate(sandbox, "elementwise", twin_source("elementwise"), device)
-    except Exception as error:
-        return [f"after it, an honest candidate fails: {type(error).__name__}: {error}"[:300]]
-    if not isinstance(verdict.outcome, Correct):
-        return [f"after it, an honest candidate is {tag_of(verdict)}: {verdict.outcome.reason}"]
-    if verdict.outcome.speedup < _SLOWER:
-        return [f"after it, an honest candidate reads {verdict.outcome.speedup:.2f}×"]
-    return []
+    slowness = ""
+    for _ in range(2):
+        try:
+            verdict = await evaluate(sandbox, "elementwise", twin_source("elementwise"), device)
+        except Exception as error:
+            return [f"after it, an honest candidate fails: {type(error).__name__}: {error}"[:300]]
+        if not isinstance(verdict.outcome, Correct):
+            return [f"after it, an honest candidate is {tag_of(verdict)}: {verdict.outcome.reason}"]
+        if verdict.outcome.speedup >= _SLOWER:
+            return []
+        slowness = f"after it, an honest candidate reads {verdict.outcome.speedup:.2f}×"
+    return [slowness]

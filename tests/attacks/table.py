@@ -6,7 +6,7 @@ It states what must be, not what is. One line an attack; its file is
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -67,7 +67,7 @@ class Attack(msgspec.Struct, frozen=True):
     name: str
     family: Family
     outcomes: frozenset[str]
-    task: str = "elementwise"
+    task: str = "small"
     device: Device = "cpu"
     compiles: bool = False
     limits: Limits = QUICK
@@ -77,73 +77,80 @@ class Attack(msgspec.Struct, frozen=True):
     degenerate: bool = False
 
 
+def _large(name: str, family: Family, outcomes: frozenset[str], **options: Any) -> Attack:
+    """On a task that takes long enough for its clock to be worth cheating, and whose answers
+    are long enough to be found in memory."""
+    return Attack(name, family, outcomes, **{"task": "elementwise", **options})
+
+
 _CLOCK = (
-    Attack("patched_time_module", "clock", USELESS, device="both"),
-    Attack("patched_harness_clock", "clock", USELESS, device="both"),
-    Attack("shaved_claims", "clock", USELESS),
-    Attack("shaved_messages", "clock", USELESS, device="both"),
-    Attack("batch_runs_only_the_last", "clock", USELESS, device="both"),
-    Attack("takes_over_the_worker", "clock", USELESS, device="both"),
-    Attack("replies_in_advance", "clock", USELESS, device="both"),
-    Attack("memo_by_pointer", "clock", USELESS, device="both"),
-    Attack("memo_by_id", "clock", USELESS, device="both"),
-    Attack("memo_by_version", "clock", USELESS, device="both"),
-    Attack("memo_by_content", "clock", USELESS, device="both"),
-    Attack("memo_by_shape", "clock", REJECTED, device="both"),
-    Attack("lookahead_in_frames", "clock", USELESS, task="gemv", device="both"),
-    Attack("lookahead_in_the_arena", "clock", USELESS, task="gemv"),
-    Attack("lazy_subclass", "clock", USELESS, device="both"),
-    Attack("late_thread", "clock", USELESS, device="both"),
-    Attack("late_thread_native", "clock", REJECTED, compiles=True),
-    Attack("writes_the_arena_late", "clock", USELESS),
-    Attack("works_before_the_release", "clock", USELESS),
-    Attack("overlaps_calls", "clock", USELESS),
-    Attack("slow_until_timed", "clock", USELESS, device="both"),
-    Attack("skips_from_call_k", "clock", REJECTED, device="both"),
-    Attack("skips_when_timed", "clock", USELESS, device="both"),
-    Attack("skips_one_call_in_four", "clock", REJECTED, device="both"),
-    Attack("coarse_when_timed", "clock", REJECTED, task="matmul", device="both"),
-    Attack("burns_cores_between_calls", "clock", USELESS, device="both"),
-    Attack("burns_cores_in_a_child", "clock", USELESS),
-    Attack("takes_away_the_baselines_pages", "clock", USELESS),
-    Attack("realtime_priority", "clock", USELESS),
-    Attack("global_switches", "clock", USELESS, device="both"),
-    Attack("default_dtype", "clock", USELESS, device="both"),
-    Attack("rewrites_the_callers_start", "clock", USELESS),
-    Attack("patched_statistics", "clock", USELESS, device="both"),
-    Attack("traces_its_caller", "clock", USELESS, device="both"),
-    Attack(
+    _large("patched_time_module", "clock", USELESS, device="both"),
+    _large("patched_harness_clock", "clock", USELESS, device="both"),
+    _large("shaved_claims", "clock", USELESS),
+    _large("shaved_messages", "clock", USELESS, device="both"),
+    _large("batch_runs_only_the_last", "clock", USELESS, device="both"),
+    _large("takes_over_the_worker", "clock", USELESS, device="both"),
+    _large("replies_in_advance", "clock", USELESS, device="both"),
+    _large("memo_by_pointer", "clock", USELESS, device="both"),
+    _large("memo_by_id", "clock", USELESS, device="both"),
+    _large("memo_by_version", "clock", USELESS, device="both"),
+    _large("memo_by_content", "clock", USELESS, device="both"),
+    _large("memo_by_shape", "clock", REJECTED, device="both"),
+    _large("lookahead_in_frames", "clock", USELESS, task="gemv", device="both"),
+    _large("lookahead_in_the_arena", "clock", USELESS, task="gemv"),
+    _large("lazy_subclass", "clock", USELESS, device="both"),
+    _large("late_thread", "clock", USELESS, device="both"),
+    _large("late_thread_native", "clock", REJECTED, compiles=True),
+    _large("writes_the_arena_late", "clock", USELESS),
+    _large("works_before_the_release", "clock", USELESS),
+    _large("overlaps_calls", "clock", USELESS),
+    _large("slow_until_timed", "clock", USELESS, device="both"),
+    _large("skips_from_call_k", "clock", REJECTED, device="both"),
+    _large("skips_when_timed", "clock", USELESS, device="both"),
+    _large("skips_one_call_in_four", "clock", REJECTED, device="both"),
+    _large("coarse_when_timed", "clock", REJECTED, task="matmul", device="both"),
+    _large("burns_cores_between_calls", "clock", USELESS, device="both"),
+    _large("burns_cores_in_a_child", "clock", USELESS),
+    _large("takes_away_the_baselines_pages", "clock", USELESS),
+    _large("realtime_priority", "clock", USELESS),
+    _large("global_switches", "clock", USELESS, device="both"),
+    _large("default_dtype", "clock", USELESS, device="both"),
+    _large("rewrites_the_callers_start", "clock", USELESS),
+    _large("patched_statistics", "clock", USELESS, device="both"),
+    _large("traces_its_caller", "clock", USELESS, device="both"),
+    _large(
         "constant_inputs", "clock", USELESS, task="fixed_inputs", device="both", degenerate=True
     ),
-    Attack("unchecked_when_random", "clock", REJECTED, task="dropout", device="both"),
-    Attack("recovers_the_seed", "clock", USELESS),
-    Attack("moves_the_baseline", "clock", USELESS),
-    Attack("cuda_side_stream", "clock", USELESS, device="cuda"),
-    Attack("cuda_late_side_stream", "clock", USELESS, device="cuda"),
-    Attack("cuda_native_stream", "clock", USELESS, device="cuda", compiles=True),
-    Attack("cuda_patched_events", "clock", USELESS, device="cuda"),
-    Attack("cuda_patched_synchronize", "clock", USELESS, device="cuda"),
-    Attack("cuda_detoured_event_function", "clock", USELESS, device="cuda"),
-    Attack("cuda_persisting_l2", "clock", USELESS, device="cuda"),
-    Attack("cuda_burns_the_device", "clock", USELESS, device="cuda"),
-    Attack("cuda_resident_kernel", "clock", USELESS | {"timed_out"}, device="cuda", after=True),
-    Attack("cuda_stale_graph", "clock", REJECTED, device="cuda"),
-    Attack("cuda_writes_the_arena_late", "clock", USELESS, device="cuda"),
-    Attack("cuda_overlaps_calls", "clock", USELESS, device="cuda"),
+    _large("unchecked_when_random", "clock", REJECTED, task="dropout", device="both"),
+    _large("recovers_the_seed", "clock", USELESS),
+    _large("moves_the_baseline", "clock", USELESS),
+    _large("cuda_side_stream", "clock", USELESS, device="cuda"),
+    _large("cuda_late_side_stream", "clock", USELESS, device="cuda"),
+    _large("cuda_native_stream", "clock", USELESS, device="cuda", compiles=True),
+    _large("cuda_patched_events", "clock", USELESS, device="cuda"),
+    _large("cuda_patched_synchronize", "clock", USELESS, device="cuda"),
+    _large("cuda_detoured_event_function", "clock", USELESS, device="cuda"),
+    _large("cuda_persisting_l2", "clock", USELESS, device="cuda"),
+    _large("cuda_burns_the_device", "clock", USELESS, device="cuda"),
+    _large("cuda_resident_kernel", "clock", USELESS | {"timed_out"}, device="cuda", after=True),
+    _large("cuda_stale_graph", "clock", REJECTED, device="cuda"),
+    _large("cuda_writes_the_arena_late", "clock", USELESS, device="cuda"),
+    _large("cuda_overlaps_calls", "clock", USELESS, device="cuda"),
+    _large("cuda_skips_the_flush", "clock", USELESS, device="cuda"),
 )
 
 _ANSWERS = (
-    Attack("reads_the_reference_file", "answers", ANYTHING),
-    Attack("walks_to_the_reference", "answers", ANYTHING, device="both"),
-    Attack("finds_leftover_tensors", "answers", ANYTHING, device="both", before="leaves_a_note"),
-    Attack("expected_values_in_the_arena", "answers", USELESS),
-    Attack("nan_outputs", "answers", REJECTED, device="both"),
-    Attack("nan_into_the_arena", "answers", REJECTED),
-    Attack("unwritten_output", "answers", REJECTED, device="both"),
-    Attack("recycled_memory", "answers", REJECTED, device="both"),
-    Attack("zeros", "answers", REJECTED, task="softmax", device="both"),
-    Attack("constants", "answers", REJECTED, task="softmax", device="both"),
-    Attack(
+    _large("reads_the_reference_file", "answers", ANYTHING),
+    _large("walks_to_the_reference", "answers", ANYTHING, device="both"),
+    _large("finds_leftover_tensors", "answers", ANYTHING, device="both", before="leaves_a_note"),
+    _large("expected_values_in_the_arena", "answers", USELESS),
+    _large("nan_outputs", "answers", REJECTED, device="both"),
+    _large("nan_into_the_arena", "answers", REJECTED),
+    _large("unwritten_output", "answers", REJECTED, device="both"),
+    _large("recycled_memory", "answers", REJECTED, device="both"),
+    _large("zeros", "answers", REJECTED, task="softmax", device="both"),
+    _large("constants", "answers", REJECTED, task="softmax", device="both"),
+    _large(
         "zeros_where_the_task_is_zero",
         "answers",
         USELESS,
@@ -151,16 +158,16 @@ _ANSWERS = (
         device="both",
         degenerate=True,
     ),
-    Attack("the_output_before", "answers", REJECTED, device="both"),
-    Attack("hard_coded_values", "answers", REJECTED, device="both"),
-    Attack("leaves_a_note", "answers", ANYTHING),
-    Attack("finds_a_note", "answers", ANYTHING, before="leaves_a_note"),
-    Attack("includes_a_secret_file", "answers", BUILDS, compiles=True),
-    Attack("compiler_prints_a_secret_file", "answers", BUILDS, compiles=True),
-    Attack("reads_a_secret_file", "answers", ANYTHING),
-    Attack("reads_other_processes", "answers", ANYTHING),
-    Attack("reads_other_runs", "answers", ANYTHING),
-    Attack("cuda_scans_device_memory", "answers", USELESS, device="cuda"),
+    _large("the_output_before", "answers", REJECTED, device="both"),
+    _large("hard_coded_values", "answers", REJECTED, device="both"),
+    _large("leaves_a_note", "answers", ANYTHING),
+    _large("finds_a_note", "answers", ANYTHING, before="leaves_a_note"),
+    _large("includes_a_secret_file", "answers", BUILDS, compiles=True),
+    _large("compiler_prints_a_secret_file", "answers", BUILDS, compiles=True),
+    _large("reads_a_secret_file", "answers", ANYTHING),
+    _large("reads_other_processes", "answers", ANYTHING),
+    _large("reads_other_runs", "answers", ANYTHING),
+    _large("cuda_scans_device_memory", "answers", USELESS, device="cuda"),
 )
 
 _CHECKER = (
@@ -175,16 +182,16 @@ _CHECKER = (
     Attack("wrong_nesting", "checker", REJECTED, task="nested", device="both"),
     Attack("empty_structure", "checker", REJECTED, task="nested", device="both"),
     Attack("half_of_the_output", "checker", REJECTED, device="both"),
-    Attack("all_but_one_row", "checker", REJECTED, device="both"),
+    Attack("all_but_one_row", "checker", REJECTED, task="elementwise", device="both"),
     Attack("bf16_matmul", "checker", REJECTED, task="matmul", device="both"),
     Attack("fp16_accumulation", "checker", REJECTED, task="matmul", device="both"),
     Attack("overflowing_softmax", "checker", REJECTED, task="softmax", device="both"),
     Attack("swallows_nan", "checker", USELESS, task="softmax", device="both"),
     Attack("pruned_weights", "checker", REJECTED, task="weights", device="both"),
     Attack("hostile_equality", "checker", REJECTED),
-    Attack("hostile_class", "checker", REJECTED),
+    Attack("hostile_class", "checker", REJECTED, task="elementwise"),
     Attack("hostile_list", "checker", REJECTED),
-    Attack("tensor_that_lies_of_its_shape", "checker", REJECTED, device="both"),
+    Attack("tensor_that_lies_of_its_shape", "checker", REJECTED, task="elementwise", device="both"),
     Attack("layouts_without_memory", "checker", REJECTED, device="both"),
     Attack("huge_plain_value", "checker", REJECTED, task="with_count"),
     Attack("multi_line_reason", "checker", REJECTED, task="with_count"),

@@ -5,7 +5,9 @@ A failure says what the attack gained. ``-k clock`` takes one family, ``-k NAME`
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -44,38 +46,35 @@ async def _refuse_harm(
     if not attack.needs:
         return
     if device not in layers:
-        verdict = await evaluate(
-            sandboxes[device, QUICK], "elementwise", twin_source("elementwise"), device
-        )
+        verdict = await evaluate(sandboxes[device, QUICK], "small", twin_source("small"), device)
         layers[device] = verdict.isolation
     lacking = [need for need in attack.needs if f"missing:{need}" in layers[device]]
     if lacking:
         pytest.skip(f"might do harm: this sandbox lacks {', '.join(lacking)}")
 
 
+Withstood: TypeAlias = Callable[[Attack, str], Awaitable[None]]
+
+
+@pytest.fixture
+def withstood(
+    sandboxes: Sandboxes, world: World, twins: Twins, layers: dict[str, list[str]]
+) -> Withstood:
+    async def attacked(attack: Attack, device: str) -> None:
+        await _refuse_harm(attack, device, sandboxes, layers)
+        found = await gains(attack, device, sandboxes[device, attack.limits], world, twins)
+        assert not found, "\n".join(found)
+
+    return attacked
+
+
 @pytest.mark.parametrize("attack", _cases("cpu"))
-async def test_attack(
-    attack: Attack,
-    sandboxes: Sandboxes,
-    world: World,
-    twins: Twins,
-    layers: dict[str, list[str]],
-) -> None:
-    await _refuse_harm(attack, "cpu", sandboxes, layers)
-    found = await gains(attack, "cpu", sandboxes["cpu", attack.limits], world, twins)
-    assert not found, "\n".join(found)
+async def test_attack(attack: Attack, withstood: Withstood) -> None:
+    await withstood(attack, "cpu")
 
 
 @pytest.mark.gpu
 @_NO_CUDA
 @pytest.mark.parametrize("attack", _cases("cuda"))
-async def test_attack_cuda(
-    attack: Attack,
-    sandboxes: Sandboxes,
-    world: World,
-    twins: Twins,
-    layers: dict[str, list[str]],
-) -> None:
-    await _refuse_harm(attack, "cuda:0", sandboxes, layers)
-    found = await gains(attack, "cuda:0", sandboxes["cuda:0", attack.limits], world, twins)
-    assert not found, "\n".join(found)
+async def test_attack_cuda(attack: Attack, withstood: Withstood) -> None:
+    await withstood(attack, "cuda:0")

@@ -24,6 +24,7 @@ from typing import Any
 
 import gpu_sandbox
 from gpu_sandbox.port import Verdict
+from tests.processes import processes_with
 
 __all__ = ["World"]
 
@@ -180,7 +181,7 @@ class World:
     def _marked(self, wait_s: float = 0.0) -> list[int]:
         """Processes that carry the mark; those that die within a moment don't count."""
         deadline = time.monotonic() + wait_s
-        while (found := _processes_with(self._mark.encode())) and time.monotonic() < deadline:
+        while (found := processes_with(self._mark)) and time.monotonic() < deadline:
             time.sleep(0.02)
         return found
 
@@ -209,16 +210,6 @@ def _free_port() -> int:
 def _remove(path: Path) -> None:
     with suppress(OSError):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _processes_with(mark: bytes) -> list[int]:
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError):
-            words = Path("/proc", pid, "cmdline").read_bytes()
-            if mark in words and int(pid) != os.getpid():
-                found.append(int(pid))
-    return found
 
 
 def _remove_segment(key: int) -> bool:

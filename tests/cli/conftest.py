@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 SMALL = Path(__file__).parent / "small"
-
-Engine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 SEARCH = [
     "run", str(SMALL / "task.py"), "--model", f"playbook:{SMALL / 'playbook.toml'}",
@@ -23,15 +21,27 @@ def engine_command(*args: object) -> list[str]:
     return [sys.executable, "-m", "engine.cli.main", *map(str, args)]
 
 
-def run_engine(*args: object, cwd: Path | None = None, **environment: str):  # type: ignore[no-untyped-def]
-    """Run the command line with a clean environment; returns the finished process."""
-    import os
-
+def environment(**more: str) -> dict[str, str]:
+    """Ours, without what configures an engine."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ENGINE_", "ANTHROPIC_"))}
-    kept["PYTHONPATH"] = str(Path(__file__).parents[2])
+    return {**kept, "PYTHONPATH": str(Path(__file__).parents[2]), **more}
+
+
+def run_engine(
+    *args: object, cwd: Path | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line with a clean environment; returns the finished process."""
     return subprocess.run(
         engine_command(*args), capture_output=True, text=True, cwd=cwd, timeout=300,
-        env={**kept, **environment}, stdin=subprocess.DEVNULL, check=False,
+        env=environment(**more), stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+
+
+def start_engine(*args: object, **streams: int) -> subprocess.Popen[str]:
+    """What is not named in ``streams`` is thrown away."""
+    return subprocess.Popen(
+        engine_command(*args), env=environment(), text=True,
+        **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **streams},
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import anyio
@@ -12,9 +11,16 @@ import pytest
 from events.bodies import AgentFailed, AgentReplied
 from events.reader import LogReader
 from tests.agents.messages_server import Script, error, events, message, serve
-from tests.cli.conftest import SMALL, engine_command
+from tests.cli.conftest import SMALL, engine_command, environment
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """One, because what differs between them is the client's: tests/agents runs it on both."""
+    return "asyncio"
+
 
 TASK = (SMALL / "task.py").read_text()
 MARKED = TASK.replace(
@@ -41,10 +47,9 @@ async def test_a_search_over_the_wire(tmp_path: Path, anyio_backend: str) -> Non
                 "--backend", anyio_backend, "--set", "search.retry_wait_ms=10", "--json",
             ),
             check=False, stdin=None,
-            env={
-                **os.environ, "PYTHONPATH": str(Path(__file__).parents[2]),
-                "ANTHROPIC_API_KEY": "sk-secret-of-the-user", "ANTHROPIC_BASE_URL": server.url,
-            },
+            env=environment(
+                ANTHROPIC_API_KEY="sk-secret-of-the-user", ANTHROPIC_BASE_URL=server.url
+            ),
         )  # fmt: skip
     assert done.returncode in (0, 4), done.stderr.decode()
     assert b'"status":"finished"' in done.stdout

@@ -17,7 +17,14 @@ import pytest
 
 from events.bodies import AgentCalled, AgentReplied
 from events.reader import LogReader
-from tests.cli.conftest import SEARCH, SMALL, engine_command, run_engine
+from tests.cli.conftest import (
+    SEARCH,
+    SMALL,
+    engine_command,
+    environment,
+    run_engine,
+    start_engine,
+)
 
 
 def engine_json(*args: object) -> list[dict[str, Any]]:
@@ -28,6 +35,8 @@ def engine_json(*args: object) -> list[dict[str, Any]]:
 
 def test_status_ls_and_tree(finished: Path) -> None:
     (status,) = engine_json("status", finished)
+    assert status["pool"]["evaluations"] == status["attempts"] - status["abandoned"]
+    assert 0 < status["pool"]["device_busy"] <= 1
     assert (status["status"], status["attempts"], status["canned"]) == ("finished", 5, True)
     (row,) = engine_json("ls", finished.parent)
     assert row == {**status, "log": row["log"]}
@@ -123,8 +132,7 @@ def test_replay_needs_no_torch_network_clock_or_chance(finished: Path) -> None:
     for hash_seed in ("0", "7"):
         done = subprocess.run(
             [*engine_command()[:1], "-c", program], capture_output=True, text=True, check=False,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed,
-                 "PYTHONPATH": str(Path(__file__).parents[2])},
+            env=environment(PYTHONHASHSEED=hash_seed),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
 
@@ -133,10 +141,7 @@ def test_replay_needs_no_torch_network_clock_or_chance(finished: Path) -> None:
 def test_killed_and_resumed_it_finishes_and_verifies(tmp_path: Path, workers: int) -> None:
     log = tmp_path / "log.db"
     args = [*SEARCH, "--attempts", 4, "--workers", workers, "--log", log]
-    process = subprocess.Popen(
-        engine_command(*args), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+    process = start_engine(*args)
     deadline = time.monotonic() + 120
     while _events(log) < 25 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -169,10 +174,9 @@ def _events(log: Path) -> int:
 
 def test_interrupt_prints_the_resume_line(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
-    process = subprocess.Popen(
-        engine_command(*SEARCH, "--attempts", 50, "--log", log, "--json"), text=True,
+    process = start_engine(
+        *SEARCH, "--attempts", 50, "--log", log, "--json",
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     while _events(log) < 8 and process.poll() is None:
         time.sleep(0.02)
@@ -180,7 +184,7 @@ def test_interrupt_prints_the_resume_line(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30  # fifty attempts take minutes
     assert f"engine resume {log}" in err
     assert json.loads(out)["status"] == "interrupted"
     second = run_engine(*SEARCH, "--attempts", 1, "--log", log)  # another run in the same file
@@ -188,11 +192,7 @@ def test_interrupt_prints_the_resume_line(tmp_path: Path) -> None:
     several = run_engine("status", log)
     assert (several.returncode, "holds 2 runs" in several.stderr) == (2, True)
     assert engine_json("status", f"{log}#1")[0]["status"] == "interrupted"
-    process = subprocess.Popen(
-        engine_command("resume", f"{log}#1"), text=True, stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+    process = start_engine("resume", f"{log}#1", stderr=subprocess.PIPE)
     before = _events(log)
     while _events(log) == before and process.poll() is None:
         time.sleep(0.02)
@@ -218,7 +218,7 @@ def test_nobody_reading_stderr_is_no_reason_to_stop(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         ["bash", "-c", f"{args} 2>&1 >{tmp_path}/out | head -1"], check=False, timeout=120,
-        capture_output=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True, env=environment(),
     )  # fmt: skip
     assert done.stdout
     assert json.loads((tmp_path / "out").read_text())["attempts"] == 2
@@ -243,13 +243,13 @@ def test_a_playbook_with_nothing_to_say_pauses_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("no_color", [False, True])
 def test_no_color_is_honoured(finished: Path, no_color: bool) -> None:
     leader, follower = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"}
-    environment.pop("NO_COLOR", None)
+    told = environment(TERM="xterm")
+    told.pop("NO_COLOR", None)
     if no_color:
-        environment["NO_COLOR"] = "1"
+        told["NO_COLOR"] = "1"
     subprocess.run(
         engine_command("tree", finished), stdout=follower, stderr=subprocess.DEVNULL, check=True,
-        env=environment,
+        env=told,
     )  # fmt: skip
     os.close(follower)
     output = os.read(leader, 65536)
@@ -259,11 +259,7 @@ def test_no_color_is_honoured(finished: Path, no_color: bool) -> None:
 
 def test_a_second_writer_is_refused_with_the_pid(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
-    process = subprocess.Popen(
-        engine_command(*SEARCH, "--attempts", 50, "--log", log),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+    process = start_engine(*SEARCH, "--attempts", 50, "--log", log)
     try:
         while _events(log) < 5 and process.poll() is None:
             time.sleep(0.02)

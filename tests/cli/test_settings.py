@@ -57,6 +57,17 @@ def test_the_logged_configuration_comes_back() -> None:
     assert config_from_log(msgspec.json.decode(msgspec.json.encode(resolved))) == resolved
 
 
+def test_baselines_are_a_list_however_they_are_written(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('[sandbox]\nbaselines = ["compile"]\n')
+    assert config().sandbox.baselines == ["eager"]
+    assert config(file=file).sandbox.baselines == ["compile"]
+    both = config(file=file, ENGINE_SANDBOX_BASELINES="eager, compile").sandbox.baselines
+    assert both == ["eager", "compile"]
+    with pytest.raises(SettingsError, match=r"sandbox\.baselines"):
+        config(flags={"sandbox.baselines": "eager,fast"})
+
+
 @pytest.mark.parametrize("path", ["search", "search.epsilon.more", "roles.plan.tmperature"])
 def test_a_wrong_path_is_named(path: str) -> None:
     with pytest.raises(SettingsError, match=path.split(".")[0]):

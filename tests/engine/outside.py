@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import anyio
+import msgspec
 
 from agents.clients.port import CallFailed, Reply, Request
 from events.bodies import Usage
@@ -16,6 +17,7 @@ from gpu_sandbox.port import (
     BaselineRequest,
     DeviceLoad,
     EvaluationRequest,
+    NoDeviceLeft,
     SandboxFault,
     Verdict,
 )
@@ -96,14 +98,29 @@ def _anchor(request: Request) -> str:
 class ScriptedEvaluator:
     """Judges a candidate by its first line; ``faults`` sandbox faults come first."""
 
-    def __init__(self, *, faults: int = 0) -> None:
+    def __init__(self, *, faults: int = 0, lost: str = "") -> None:
         self.faults = faults
+        self.lost = lost
+        """Why its only device is quarantined, if it is."""
         self.judged: list[str] = []
+        self.baselines: list[str] = []
         self.busy = 0
         self.most_busy = 0
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
-        return Baseline(runtime_ms=10, spread=0.01, repetitions=5, timings_s={}, isolation=[])
+        self.baselines.append(request.kind)
+        measured = Baseline(
+            runtime_ms=10, spread=0.01, repetitions=5, timings_s={}, isolation=[],
+            kind=request.kind, cached=self.baselines.count(request.kind) > 1,
+        )  # fmt: skip
+        if request.kind == "eager":
+            return measured
+        await anyio.sleep(0.002)
+        if request.kind == "max-autotune" and self.baselines.count("max-autotune") == 1:
+            raise SandboxFault("too little shared memory")
+        return msgspec.structs.replace(
+            measured, runtime_ms=5.0, spread=None, outcome=_outcome("ok", 1)
+        )
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
         self.busy += 1
@@ -113,6 +130,8 @@ class ScriptedEvaluator:
         if self.faults > 0:
             self.faults -= 1
             raise SandboxFault("the device went away")
+        if self.lost:
+            raise NoDeviceLeft(f"no device is left: cpu: {self.lost}")
         self.judged.append(request.candidate_source)
         _, kind, number, *_ = request.candidate_source.split()
         return Verdict(
@@ -122,8 +141,9 @@ class ScriptedEvaluator:
 
     def load(self) -> DeviceLoad:
         return DeviceLoad(
-            compiling=0, waiting_to_compile=0, waiting_for_device=0, on_device=self.busy
-        )
+            compiling=0, waiting_to_compile=0, waiting_for_device=0, on_device=self.busy,
+            quarantined={"cpu": self.lost} if self.lost else {},
+        )  # fmt: skip
 
     async def fingerprint(self, device: str) -> dict[str, Any]:
         return {"kind": "cpu", "name": "scripted"}

@@ -25,8 +25,11 @@ from events.bodies import (
     AgentFailed,
     AgentReplied,
     AttemptAbandoned,
+    BaselineMeasured,
     Body,
     CapabilityLearned,
+    DeviceQuarantined,
+    EvaluationFaulted,
     PromptRendered,
     ReplyRejected,
     RunPaused,
@@ -35,14 +38,12 @@ from events.bodies import (
 from events.envelope import Blob, Event
 from events.outcomes import WrongResult
 from events.reader import LogReader
-from events.verify import verify_log
 from events.writer import LogWriter
 from gpu_sandbox.port import EvaluationRequest, Verdict
 from projections.overview import overview_of
-from replay.prompts import PromptCheck
-from replay.verify import replay
 from tests.engine.outside import TASK, ScriptedClient, ScriptedEvaluator
 from tests.engine.world import config_of
+from tests.replayed import replayed
 
 pytestmark = pytest.mark.anyio
 
@@ -128,19 +129,12 @@ def _no_text(sha256: str) -> str:
 
 def check(path: Path) -> list[Body]:
     """The log is intact and replays, prompts included; its bodies."""
-    with LogReader(path) as reader:
-        assert verify_log(reader).problems == []
-        events = list(reader.events(1))
-        templates = events[0].body.templates  # type: ignore[attr-defined]
-        prompts = PromptCheck(
-            Texts(reader.text),
-            Templates(texts={name: reader.text(sha) for name, sha in templates.items()}),
-        )
-        report = replay(events, team_of, watch=prompts.watch)
-        assert report.difference is None
-        assert prompts.different == []
-        assert prompts.rendered == sum(isinstance(e.body, PromptRendered) for e in events)
-        return [event.body for event in events]
+    events, verified, report, prompts = replayed(path)
+    assert verified.problems == []
+    assert report.difference is None
+    assert prompts.different == []
+    assert prompts.rendered == sum(isinstance(e.body, PromptRendered) for e in events)
+    return [event.body for event in events]
 
 
 def of_type(bodies: list[Body], type_: type[Body]) -> list[Any]:
@@ -164,7 +158,7 @@ async def test_a_run_uses_its_budget_and_replays(tmp_path: Path, workers: int) -
 async def test_killed_at_any_event_and_resumed_it_finishes_and_pays_nothing_twice(
     tmp_path: Path, workers: int
 ) -> None:
-    config = config_of(attempts=4, workers=workers)
+    config = config_of(attempts=4, workers=workers, baselines=["eager", "compile"])
     whole = await _length(tmp_path / "whole.db", config)
     for kill_at in range(1, whole - 8, 3):
         path = tmp_path / f"{kill_at}.db"
@@ -187,6 +181,26 @@ async def test_killed_at_any_event_and_resumed_it_finishes_and_pays_nothing_twic
 async def _length(path: Path, config: Config) -> int:
     await start(path, config, ScriptedClient(), ScriptedEvaluator())
     return len(check(path))
+
+
+async def test_other_baselines_are_measured_beside_the_search(tmp_path: Path) -> None:
+    path, client, evaluator = tmp_path / "log.db", ScriptedClient(), ScriptedEvaluator()
+    config = config_of(attempts=3, baselines=["compile", "max-autotune"])
+    await start(path, config, client, evaluator)
+    bodies = check(path)
+    assert [b.baseline for b in of_type(bodies, BaselineMeasured)] == ["eager", "compile"]
+    assert isinstance(bodies[-1], RunStopped), "one that the sandbox failed at holds nothing up"
+    with LogReader(path) as reader:
+        best = overview_of(reader.events(1)).best
+    assert best is not None
+    assert best.speedups == {"eager": best.speedup, "compile": best.speedup / 2}
+
+    await go_on(path, client, evaluator, attempts=1)
+    # (Which of two is asked for first is the event loop's choice.)
+    asked = Counter(evaluator.baselines)
+    assert asked == {"eager": 1, "compile": 1, "max-autotune": 2}
+    last = of_type(check(path), BaselineMeasured)[-1]
+    assert (last.baseline, last.runtime_ms, last.cached) == ("max-autotune", 5.0, True)
 
 
 async def test_resume_with_more_attempts(tmp_path: Path) -> None:
@@ -244,6 +258,23 @@ async def test_sandbox_faults_are_retried_and_then_pause(tmp_path: Path) -> None
     state = await go_on(other, client, ScriptedEvaluator())
     assert state.attempts_ended == 2
     check(other)
+
+
+async def test_without_a_device_the_run_pauses_at_once_and_says_why(tmp_path: Path) -> None:
+    path, client = tmp_path / "log.db", ScriptedClient()
+    state = await start(path, config_of(attempts=2), client, ScriptedEvaluator(lost="it burns"))
+    assert state.paused == "no device is left: cpu: it burns"
+    bodies = check(path)
+    assert [(q.device, q.reason) for q in of_type(bodies, DeviceQuarantined)] == [
+        ("cpu", "it burns")
+    ]
+    assert len(of_type(bodies, EvaluationFaulted)) == 1
+    with LogReader(path) as reader:
+        overview = overview_of(reader.events(1))
+    assert overview.summary(run="", log="").quarantined == {"cpu": "it burns"}
+    state = await go_on(path, client, ScriptedEvaluator())
+    assert state.attempts_ended == 2
+    check(path)
 
 
 async def test_stop_request_ends_at_once_and_resumes(tmp_path: Path) -> None:

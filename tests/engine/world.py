@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agents.team import WindowedTeam, stark_team
-from engine.config import Budget, Config, Prompts, Search
+from engine.config import Budget, Config, Prompts, Sandbox, Search
 from engine.core.decide import decide
 from engine.core.evolve import evolve
 from engine.core.state import State
@@ -58,11 +58,13 @@ def started(config: Config) -> RunStarted:
 def config_of(**search: Any) -> Config:
     attempts = search.pop("attempts", 30)
     usd = search.pop("usd", None)
+    sandbox = Sandbox(baselines=search.pop("baselines", ["eager"]))
     return Config(
         model="fake:m",
         search=Search(**search),
         budget=Budget(attempts=attempts, usd=usd),
         prompts=Prompts(system="rotate", language="cpp"),
+        sandbox=sandbox,
     )
 
 

@@ -1,10 +1,8 @@
-"""A real sandbox with short timings, and one cache for the whole session."""
+"""Real sandboxes with short timings: one for a module, or one for a test."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,15 +10,9 @@ import pytest
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import BaselineRequest, EvaluationRequest
 from gpu_sandbox.sandbox import LocalSandbox
+from tests.conftest import own_temp
 
 QUICK = Limits(bench_s=0.15, call_s=20.0)
-
-
-@pytest.fixture(scope="session")
-def sandbox_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``STARK_TEST_CACHE`` keeps builds between runs while one works on the tests."""
-    kept = os.environ.get("STARK_TEST_CACHE")
-    return Path(kept) if kept else tmp_path_factory.mktemp("sandbox-cache")
 
 
 @pytest.fixture
@@ -33,8 +25,19 @@ def make_sandbox(sandbox_cache: Path) -> Callable[..., LocalSandbox]:
 
 @pytest.fixture
 async def sandbox(make_sandbox: Callable[..., LocalSandbox]) -> AsyncIterator[LocalSandbox]:
+    """Of this test alone: for those that look at what it leaves."""
     async with make_sandbox() as entered:
         yield entered
+
+
+@pytest.fixture(scope="module")
+async def shared_sandbox(
+    sandbox_cache: Path, tmp_path_factory: pytest.TempPathFactory, anyio_backend: str
+) -> AsyncIterator[LocalSandbox]:
+    """For tests that look at verdicts only. Starting one costs more than most verdicts do."""
+    with own_temp(tmp_path_factory.mktemp("shared")):
+        async with LocalSandbox(limits=QUICK, cache=sandbox_cache) as entered:
+            yield entered
 
 
 def evaluation(task: str, source: str, **options: object) -> EvaluationRequest:
@@ -48,11 +51,9 @@ def baseline(task: str, **options: object) -> BaselineRequest:
 
 
 @pytest.fixture(autouse=True)
-def private_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temp directory, and so leases, of this test alone: others share the real one."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return tmp_path
+def private_temp(tmp_path: Path) -> Iterator[Path]:
+    with own_temp(tmp_path):
+        yield tmp_path
 
 
 def left_behind(tmp_path: Path) -> list[Path]:
@@ -62,17 +63,3 @@ def left_behind(tmp_path: Path) -> list[Path]:
 
 
 _THEIRS = ("worker", "compile")
-
-
-def processes_with(mark: str) -> list[int]:
-    """Other processes that have ``mark`` among their variables or words."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            environment = Path("/proc", pid, "environ").read_bytes()
-            words = Path("/proc", pid, "cmdline").read_bytes()
-        except OSError:
-            continue
-        if mark.encode() in environment or mark.encode() in words:
-            found.append(int(pid))
-    return [pid for pid in found if pid != os.getpid()]

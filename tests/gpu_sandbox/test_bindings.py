@@ -17,7 +17,7 @@ from tests.gpu_sandbox.sources import ADD_RELU, candidate
 pytestmark = [pytest.mark.anyio, pytest.mark.compiles]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
 
@@ -118,7 +118,7 @@ def _loading(own: str) -> str:
     )
 
 
-async def test_arguments_results_and_errors_cross_as_ever(sandbox: LocalSandbox) -> None:
+async def test_arguments_results_and_errors_cross_as_ever(shared_sandbox: LocalSandbox) -> None:
     checks = """
 assert HEARD[10][0] == repr(torch.ones(2, 3).mul(2).cumsum(0)), HEARD[10]
 assert HEARD[11][0][0] == "RuntimeError", HEARD[11]
@@ -132,13 +132,13 @@ assert HEARD[20][1] == ["careful"], HEARD[20]
 assert HEARD[26][0] == repr(torch.full((2, 3), 2.0))
 """
     source = candidate("return torch.relu(a + b)", before=_loading(OWN_MODULE) + checks)
-    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(verdict.outcome, Correct), (verdict.outcome, verdict.compile_log)
     assert FULL not in verdict.notes
 
 
 async def test_what_only_pybind11_proper_binds_needs_no_full_headers(
-    sandbox: LocalSandbox,
+    shared_sandbox: LocalSandbox,
 ) -> None:
     cpp = r"""
 #include <torch/extension.h>
@@ -152,12 +152,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         f'EXT = load_inline(name="scale", cpp_sources=r"""{cpp}""")'
     )
     source = candidate("return torch.relu(EXT.Scale(1.0).of(a) + b)", before=before)
-    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(verdict.outcome, Correct), (verdict.outcome, verdict.compile_log)
     assert FULL not in verdict.notes
 
 
-async def test_a_library_without_torch_is_loaded_by_its_path(sandbox: LocalSandbox) -> None:
+async def test_a_library_without_torch_is_loaded_by_its_path(shared_sandbox: LocalSandbox) -> None:
     cpp = r"""
 extern "C" void add_relu(const float* a, const float* b, float* c, long n) {
   for (long i = 0; i < n; ++i) c[i] = a[i] + b[i] > 0 ? a[i] + b[i] : 0;
@@ -175,13 +175,13 @@ extern "C" void add_relu(const float* a, const float* b, float* c, long n) {
         "LIB.add_relu(*p, ctypes.c_long(a.numel()))\n"
         "return c"
     )
-    verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate(forward, before=before)))
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, candidate(forward, before=before)))
     assert isinstance(verdict.outcome, Correct), (verdict.outcome, verdict.run_log)
 
 
 @pytest.mark.slow
 async def test_every_call_answers_as_with_torchs_own_build(
-    sandbox: LocalSandbox, tmp_path: Path
+    shared_sandbox: LocalSandbox, tmp_path: Path
 ) -> None:
     theirs = tmp_path / "theirs.txt"
     script = f"{_loading(OWN_MODULE)}\nopen({str(theirs)!r}, 'w').write(repr(HEARD))\n"
@@ -195,6 +195,6 @@ async def test_every_call_answers_as_with_torchs_own_build(
         "assert not differing, differing\n"
     )
     source = candidate("return torch.relu(a + b)", before=before)
-    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(verdict.outcome, Correct), (verdict.outcome, verdict.compile_log)
     assert FULL not in verdict.notes

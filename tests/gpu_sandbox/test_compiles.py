@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sysconfig
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,31 +22,30 @@ REUSED = "compiled before: build reused"
 pytestmark = [pytest.mark.anyio, pytest.mark.compiles]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
 
 
 async def test_an_extension_is_built_once_and_reused(
-    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
+    shared_sandbox: LocalSandbox, make_sandbox: Callable[..., LocalSandbox], sandbox_cache: Path
 ) -> None:
-    source = inline(CPP, late=True)
-    async with make_sandbox(cache=tmp_path) as sandbox:
-        first = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    source = inline(f"// {time.time_ns()}: never built before\n{CPP}", late=True)
+    first = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(first.outcome, Correct), (first.outcome, first.compile_log)
     assert REUSED not in first.notes
-    assert not list((tmp_path / "builds").rglob("*.o"))
+    assert not list((sandbox_cache / "builds").rglob("*.o"))
 
-    async with make_sandbox(cache=tmp_path) as another:
+    async with make_sandbox() as another:
         again = await another.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(again.outcome, Correct)
-    assert again.timings_s["compile"] < min(0.5, first.timings_s["compile"])
+    assert again.timings_s["compile"] < first.timings_s["compile"]
     assert REUSED in again.notes
 
 
-async def test_a_compiler_error_names_the_candidates_line(sandbox: LocalSandbox) -> None:
+async def test_a_compiler_error_names_the_candidates_line(shared_sandbox: LocalSandbox) -> None:
     source = inline(CPP.replace("return out;", "return outt;"))
-    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(verdict.outcome, CompileFailed)
     line = source.splitlines().index("  return outt;") + 1
     assert f"(candidate.py:{line}): error: ‘outt’ was not declared" in verdict.outcome.reason
@@ -55,7 +55,7 @@ async def test_a_compiler_error_names_the_candidates_line(sandbox: LocalSandbox)
 
 
 async def test_what_the_slim_headers_lack_builds_with_the_real_ones(
-    sandbox: LocalSandbox,
+    shared_sandbox: LocalSandbox,
 ) -> None:
     """``globalContext`` is in torch/types.h but not in its slim stand-in."""
     cpp = """
@@ -71,7 +71,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("size", &size); }
             f'EXT = load_inline(name="sizes", cpp_sources="""{cpp}""", no_implicit_headers=True)'
         ),
     )
-    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(verdict.outcome, Correct), (verdict.outcome, verdict.compile_log)
     assert "1 extensions needed the full torch headers" in verdict.notes
 
@@ -86,21 +86,23 @@ async def test_a_compile_that_takes_too_long_is_cut_off(
     assert (verdict.outcome.stage, verdict.outcome.limit_s) == ("compile", 3.0)
 
 
-async def test_a_compile_child_that_dies_is_a_crash(sandbox: LocalSandbox) -> None:
+async def test_a_compile_child_that_dies_is_a_crash(shared_sandbox: LocalSandbox) -> None:
     before = "import os, ctypes\nos.kill(os.getpid(), 11)"
-    verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate("return a", before=before)))
+    verdict = await shared_sandbox.evaluate(
+        evaluation(ADD_RELU, candidate("return a", before=before))
+    )
     assert isinstance(verdict.outcome, Crashed)
     assert verdict.outcome.signal == 11
 
 
 async def test_a_missing_compiler_is_a_missing_prerequisite(
-    sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch
+    shared_sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = evaluation(ADD_RELU, inline(CPP.replace("sizes differ", "never built")))
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(PrerequisiteMissing, match=r"apt install g\+\+"):
-        await sandbox.evaluate(request)
+        await shared_sandbox.evaluate(request)
     monkeypatch.undo()
     monkeypatch.setattr(sysconfig, "get_path", lambda name: "/nonexistent")
     with pytest.raises(PrerequisiteMissing, match=r"apt install python3\.\d+-dev"):
-        await sandbox.evaluate(request)
+        await shared_sandbox.evaluate(request)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from events.outcomes import CompileFailed, Correct, NoCandidate, WrongResult
 from gpu_sandbox.port import DeviceLoad, Evaluator, PrerequisiteMissing, TaskUnusable
 from gpu_sandbox.sandbox import LocalSandbox
-from tests.gpu_sandbox.conftest import baseline, evaluation
+from tests.conftest import own_temp
+from tests.gpu_sandbox.conftest import QUICK, baseline, evaluation
 from tests.gpu_sandbox.fake import FakeSandbox
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 
@@ -23,13 +25,19 @@ UNUSABLE = "def get_inputs():\n    return []\n"
 IDLE = DeviceLoad(compiling=0, waiting_to_compile=0, waiting_for_device=0, on_device=0)
 
 
-@pytest.fixture(params=["fake", "local"])
+@pytest.fixture(scope="module", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module", params=["fake", "local"])
 async def evaluator(
-    request: pytest.FixtureRequest, make_sandbox: Callable[..., LocalSandbox]
+    request: pytest.FixtureRequest, sandbox_cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Evaluator]:
     if request.param == "local":
-        async with make_sandbox() as sandbox:
-            yield sandbox
+        with own_temp(tmp_path_factory.mktemp("local")):
+            async with LocalSandbox(limits=QUICK, cache=sandbox_cache) as sandbox:
+                yield sandbox
         return
     correct = Correct(
         runtime_ms=1.0,

@@ -17,8 +17,9 @@ from events.outcomes import Correct, Crashed, TimedOut
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.workdir import remove_stale
-from tests.gpu_sandbox.conftest import evaluation, left_behind, processes_with
+from tests.gpu_sandbox.conftest import evaluation, left_behind
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
+from tests.processes import processes_with
 
 pytestmark = pytest.mark.anyio
 
@@ -111,7 +112,7 @@ def test_killing_the_engine_kills_its_children(
         f"""
         import anyio, pathlib
         from gpu_sandbox.sandbox import LocalSandbox
-        from tests.gpu_sandbox.conftest import evaluation, left_behind, processes_with
+        from tests.gpu_sandbox.conftest import evaluation, left_behind
         async def main():
             async with LocalSandbox(cache=pathlib.Path({str(sandbox_cache)!r})) as sandbox:
                 await sandbox.evaluate(evaluation({ADD_RELU!r}, {source!r}))
@@ -129,7 +130,7 @@ def test_killing_the_engine_kills_its_children(
     finally:
         engine.send_signal(signal.SIGKILL)
         engine.wait()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while processes_with(str(tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert processes_with(str(tmp_path)) == []
@@ -141,9 +142,9 @@ def test_killing_the_engine_kills_its_children(
 def test_importing_the_sandbox_is_cheap_and_without_torch() -> None:
     script = (
         "import anyio, anyio.to_thread, msgspec, time, sys\n"
-        "t = time.perf_counter(); import gpu_sandbox.sandbox\n"
+        "t = time.process_time(); import gpu_sandbox.sandbox\n"
         "assert 'torch' not in sys.modules\n"
-        "print(time.perf_counter() - t)\n"
+        "print(time.process_time() - t)\n"
     )
     run = [sys.executable, "-c", script]
     spent = min(

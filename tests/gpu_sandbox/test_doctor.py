@@ -21,6 +21,7 @@ async def test_the_doctor_evaluates_on_each_device_and_says_what_is_missing(
     checks = {c.name: c for c in await examine(("cpu", "cuda:63"), cache=sandbox_cache)}
     assert checks["device cpu"].ok
     assert checks["torch"].ok
+    assert "of at most 10 GB" in checks["build cache"].detail
     assert checks["torch"].detail[0].isdigit()
     assert not checks["device cuda:63"].ok
     assert checks["device cuda:63"].fix

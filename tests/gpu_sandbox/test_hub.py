@@ -32,7 +32,7 @@ VARIABLES = (
 )  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "trio"
 
@@ -167,40 +167,42 @@ async def refusal(sandbox: LocalSandbox, task: str) -> str:
 
 
 async def test_a_library_that_is_not_there(
-    sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch
+    shared_sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     for line in ("import transformers", "from transformers.models import gpt2 as g"):
-        assert "pip install transformers" in await refusal(sandbox, f"{line}\n{ADD_RELU}")
+        assert "pip install transformers" in await refusal(shared_sandbox, f"{line}\n{ADD_RELU}")
 
 
-async def test_a_model_that_is_not_there(sandbox: LocalSandbox, tmp_path: Path) -> None:
-    told = await refusal(sandbox, TASK)
+async def test_a_model_that_is_not_there(shared_sandbox: LocalSandbox, tmp_path: Path) -> None:
+    told = await refusal(shared_sandbox, TASK)
     assert f"{NAME!r}, which is not in the hub cache {tmp_path}/home/.cache" in told
     assert f"hf download {NAME}" in told
     model = fill(hub_cache(), tmp_path)
     (hub_cache() / "blobs" / "ab" / "ab1").unlink()
-    assert "the weights of 'some-org/tiny' are not in" in await refusal(sandbox, TASK)
+    assert "the weights of 'some-org/tiny' are not in" in await refusal(shared_sandbox, TASK)
     (model / "blobs" / "c0ffee0").unlink()
-    assert "is not in the hub cache" in await refusal(sandbox, TASK)
+    assert "is not in the hub cache" in await refusal(shared_sandbox, TASK)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="candidates are of another user for root only")
-async def test_a_model_that_only_root_may_read(sandbox: LocalSandbox, tmp_path: Path) -> None:
+async def test_a_model_that_only_root_may_read(
+    shared_sandbox: LocalSandbox, tmp_path: Path
+) -> None:
     model = fill(hub_cache(), tmp_path)
     (model / "snapshots").chmod(0o711)
     (model / "blobs" / "c0ffee0").chmod(0o600)
-    assert f"chmod -R o+rX {model}" in await refusal(sandbox, TASK)
+    assert f"chmod -R o+rX {model}" in await refusal(shared_sandbox, TASK)
 
 
-async def test_a_model_is_found_however_it_is_named(sandbox: LocalSandbox) -> None:
+async def test_a_model_is_found_however_it_is_named(shared_sandbox: LocalSandbox) -> None:
     for loads in (
         'Model.from_pretrained("a-model")',
         'transformers.GPT2Model.from_pretrained("org/a.model-2", torch_dtype="auto")',
         'NAME = "org/named"\nModel.from_pretrained(NAME)',
         'AutoTokenizer.from_pretrained("only/words")',
     ):
-        assert "is not in the hub cache" in await refusal(sandbox, ADD_RELU + loads)
+        assert "is not in the hub cache" in await refusal(shared_sandbox, ADD_RELU + loads)
 
 
 NOTHING = """
@@ -211,8 +213,8 @@ def by_path(): return Model.from_pretrained('/a/folder/of/mine'), Model.from_pre
 """
 
 
-async def test_what_loads_nothing_from_the_hub_needs_no_cache(sandbox: LocalSandbox) -> None:
-    assert (await sandbox.baseline(baseline(LINEAR + NOTHING))).runtime_ms > 0
+async def test_what_loads_nothing_from_the_hub_needs_no_cache(shared_sandbox: LocalSandbox) -> None:
+    assert (await shared_sandbox.baseline(baseline(LINEAR + NOTHING))).runtime_ms > 0
 
 
 # --- with the real library, where it is installed

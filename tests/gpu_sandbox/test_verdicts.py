@@ -31,7 +31,7 @@ from tests.gpu_sandbox.sources import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
 
@@ -41,13 +41,13 @@ async def judge(sandbox: LocalSandbox, source: str, task: str = ADD_RELU) -> Out
 
 
 @pytest.mark.parametrize("task", [LINEAR, ODD_TYPES], ids=["weights", "types"])
-async def test_the_reference_itself_is_correct(sandbox: LocalSandbox, task: str) -> None:
-    outcome = await judge(sandbox, as_candidate(task), task)
+async def test_the_reference_itself_is_correct(shared_sandbox: LocalSandbox, task: str) -> None:
+    outcome = await judge(shared_sandbox, as_candidate(task), task)
     assert isinstance(outcome, Correct), outcome
 
 
-async def test_a_slower_candidate_is_correct_and_slower(sandbox: LocalSandbox) -> None:
-    outcome = await judge(sandbox, SLOWER)
+async def test_a_slower_candidate_is_correct_and_slower(shared_sandbox: LocalSandbox) -> None:
+    outcome = await judge(shared_sandbox, SLOWER)
     assert isinstance(outcome, Correct)
     assert outcome.ratio > 1.5
 
@@ -66,16 +66,16 @@ async def test_a_slower_candidate_is_correct_and_slower(sandbox: LocalSandbox) -
         ("return torch.relu(a.half() + b.half()).float()", "relative L2 error"),
     ],
 )
-async def test_wrong_results(sandbox: LocalSandbox, forward: str, reason: str) -> None:
-    outcome = await judge(sandbox, candidate(forward))
+async def test_wrong_results(shared_sandbox: LocalSandbox, forward: str, reason: str) -> None:
+    outcome = await judge(shared_sandbox, candidate(forward))
     assert isinstance(outcome, WrongResult), outcome
     assert reason in outcome.reason
     assert outcome.trial == 1
 
 
-async def test_a_difference_is_shown_with_its_place(sandbox: LocalSandbox) -> None:
+async def test_a_difference_is_shown_with_its_place(shared_sandbox: LocalSandbox) -> None:
     forward = "print('hello from forward')\nout = torch.relu(a + b)\nout[3, 5] = -7\nreturn out"
-    verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
     assert isinstance(verdict.outcome, WrongResult)
     assert "1 of 8192 elements" in verdict.outcome.reason
     assert "at (3, 5): expected" in verdict.run_log
@@ -85,9 +85,9 @@ async def test_a_difference_is_shown_with_its_place(sandbox: LocalSandbox) -> No
     assert verdict.outcome.max_abs_error > 6.9
 
 
-async def test_right_in_the_trials_and_wrong_when_timed(sandbox: LocalSandbox) -> None:
+async def test_right_in_the_trials_and_wrong_when_timed(shared_sandbox: LocalSandbox) -> None:
     forward = "self.n += 1\nreturn torch.relu(a + b) if self.n < 6 else torch.zeros_like(a)"
-    outcome = await judge(sandbox, candidate(forward, init="self.n = 0"))
+    outcome = await judge(shared_sandbox, candidate(forward, init="self.n = 0"))
     assert isinstance(outcome, WrongResult)
 
 
@@ -100,14 +100,16 @@ async def test_right_in_the_trials_and_wrong_when_timed(sandbox: LocalSandbox) -
         ("return object()", "", "a value of type builtins.object"),
     ],
 )
-async def test_crashes(sandbox: LocalSandbox, forward: str, before: str, reason: str) -> None:
-    outcome = await judge(sandbox, candidate(forward, before=before))
+async def test_crashes(
+    shared_sandbox: LocalSandbox, forward: str, before: str, reason: str
+) -> None:
+    outcome = await judge(shared_sandbox, candidate(forward, before=before))
     assert isinstance(outcome, Crashed), outcome
     assert reason in outcome.reason
 
 
-async def test_a_segfault_is_a_crash_with_its_signal(sandbox: LocalSandbox) -> None:
-    verdict = await sandbox.evaluate(
+async def test_a_segfault_is_a_crash_with_its_signal(shared_sandbox: LocalSandbox) -> None:
+    verdict = await shared_sandbox.evaluate(
         evaluation(ADD_RELU, candidate("import ctypes\nctypes.string_at(0)"))
     )
     assert isinstance(verdict.outcome, Crashed)
@@ -116,16 +118,16 @@ async def test_a_segfault_is_a_crash_with_its_signal(sandbox: LocalSandbox) -> N
     assert "candidate.py" in verdict.run_log
 
 
-async def test_a_raise_shows_the_candidates_own_lines(sandbox: LocalSandbox) -> None:
+async def test_a_raise_shows_the_candidates_own_lines(shared_sandbox: LocalSandbox) -> None:
     source = candidate("return torch.relu(a @ b)")
-    verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(verdict.outcome, Crashed)
     assert "candidate.py:8 in forward: return torch.relu(a @ b)" in verdict.run_log
     assert "site-packages" not in verdict.run_log
 
 
-async def test_what_does_not_import_did_not_compile(sandbox: LocalSandbox) -> None:
-    outcome = await judge(sandbox, candidate("return a", before="import no_such_module"))
+async def test_what_does_not_import_did_not_compile(shared_sandbox: LocalSandbox) -> None:
+    outcome = await judge(shared_sandbox, candidate("return a", before="import no_such_module"))
     assert isinstance(outcome, CompileFailed)
     assert "no_such_module" in outcome.reason
 
@@ -157,28 +159,28 @@ clock.Clocked.time = time
 
 @pytest.mark.parametrize("before", [SLOW_CLOCK, SMALL_CLAIMS])
 async def test_a_claim_that_the_outer_clock_does_not_bear_out_is_no_score(
-    sandbox: LocalSandbox, before: str
+    shared_sandbox: LocalSandbox, before: str
 ) -> None:
     task = ADD_RELU.replace("(64, 128)", "(1024, 1024)")
     source = candidate("return torch.relu(a + b)", before=before)
-    verdict = await sandbox.evaluate(evaluation(task, source))
+    verdict = await shared_sandbox.evaluate(evaluation(task, source))
     assert isinstance(verdict.outcome, Correct)
     assert verdict.outcome.speedup < 3
     assert any("outer clock" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize("protocol", ["kernelbench", "paper"])
-async def test_the_other_protocols(sandbox: LocalSandbox, protocol: str) -> None:
+async def test_the_other_protocols(shared_sandbox: LocalSandbox, protocol: str) -> None:
     close = candidate("return torch.relu(a + b) + 5e-5")
-    verdict = await sandbox.evaluate(evaluation(ADD_RELU, close, protocol=protocol))
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, close, protocol=protocol))
     assert isinstance(verdict.outcome, Correct), verdict.outcome
     assert verdict.protocol == protocol
     if protocol == "kernelbench":
-        strict = await sandbox.evaluate(evaluation(ADD_RELU, close))
+        strict = await shared_sandbox.evaluate(evaluation(ADD_RELU, close))
         assert isinstance(strict.outcome, WrongResult)
 
 
-async def test_a_broken_task_is_not_the_candidates_fault(sandbox: LocalSandbox) -> None:
+async def test_a_broken_task_is_not_the_candidates_fault(shared_sandbox: LocalSandbox) -> None:
     task = ADD_RELU.replace("return torch.relu(a + b)", "raise RuntimeError('task')")
     with pytest.raises(SandboxFault, match="task"):
-        await judge(sandbox, candidate("return a"), task)
+        await judge(shared_sandbox, candidate("return a"), task)

@@ -11,14 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.templates import Templates
-from engine.loop.methods import team_of
-from engine.loop.texts import Texts
-from events.reader import LogReader
-from events.verify import verify_log
 from projections.overview import overview_of
-from replay.prompts import PromptCheck
-from replay.verify import replay
+from tests.replayed import replayed
 
 HISTORIES = sorted(Path(__file__).parent.glob("*.db"))
 HEADS = {
@@ -29,21 +23,13 @@ HEADS = {
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 def test_a_history_is_intact_and_replays(path: Path) -> None:
-    with LogReader(path) as reader:
-        check = verify_log(reader)
-        assert check.problems == []
-        assert list(check.head.values()) == [HEADS[path.stem]]
-        events = list(reader.events(1))
-        templates = events[0].body.templates  # type: ignore[attr-defined]
-        prompts = PromptCheck(
-            Texts(reader.text),
-            Templates(texts={name: reader.text(sha) for name, sha in templates.items()}),
-        )
-        report = replay(events, team_of, watch=prompts.watch)
-        assert report.difference is None
-        assert report.decisions > 50
-        assert prompts.rendered > 0
-        overview = overview_of(events)
+    events, check, report, prompts = replayed(path)
+    assert check.problems == []
+    assert list(check.head.values()) == [HEADS[path.stem]]
+    assert report.difference is None
+    assert report.decisions > 50
+    assert prompts.rendered > 0
+    overview = overview_of(events)
     assert overview.status == "finished"
     assert overview.best is not None
 

@@ -1,0 +1,138 @@
+"""Pairs: one release of the candidate and one of the baseline, in random order, checked.
+
+What the two say of the candidate's time, if it is believed, and if it is not.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import torch
+
+from gpu_sandbox.child.gates import Gated
+from gpu_sandbox.child.judge import check_shape, check_values
+from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.releases import Released, Releases, Settings
+from gpu_sandbox.jobs import Differs
+from gpu_sandbox.paired import Estimate, estimate_bound, estimate_mean, estimate_median
+from gpu_sandbox.protocols import Protocol
+
+__all__ = ["Pair", "Pairing", "bounded", "claimed", "unbelieved"]
+
+_CHECKED = 2
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """One release of each side, on the same inputs."""
+
+    candidate: Released
+    baseline: Released
+
+    @property
+    def wall_bound_ns(self) -> float:
+        """The candidate's time if nothing that it says is believed, but that messages,
+        copies and flushes cost it what they cost the baseline."""
+        return float(self.candidate.wall_ns - self.baseline.rest_ns)
+
+    def cpu_bound_ns(self, threads: int) -> float:
+        """The same from the processor time, were it spread evenly over ``threads``: less
+        than the truth for whatever waits, but a busy machine does not add to it."""
+        rest = self.baseline.cpu_ns - self.baseline.claim_ns * threads
+        return (self.candidate.cpu_ns - max(rest, 0)) / threads
+
+
+class Walls(NamedTuple):
+    """Nanoseconds."""
+
+    candidate: int
+    baseline: int
+    empty: int
+
+
+class Pairing:
+    """Makes pairs. ``checkable``: the reference repeats itself, so outputs can be compared."""
+
+    def __init__(
+        self, task: Task, reference: Peer, peer: Peer, protocol: Protocol, first: Case
+    ) -> None:
+        self._task = task
+        self._reference = reference
+        self._peer = peer
+        self._protocol = protocol
+        self._first = first
+        self._checkable = not task.again(first, other_seed=False)
+
+    def pair(self, releases: Releases, settings: Settings, purpose: str, index: int) -> Pair:
+        """The ``index``-th for ``purpose``. Raises ``Ended`` for outputs that differ."""
+        releases.draw(purpose, index)
+        chosen = _choose(releases.calls)
+        pair = self._released(releases, settings, chosen)
+        self._check(releases, pair, chosen)
+        return Pair(pair.candidate.bare(), pair.baseline.bare())
+
+    def _released(self, releases: Releases, settings: Settings, chosen: list[int]) -> Pair:
+        seed = secrets.randbits(48)
+        if secrets.randbits(1):
+            candidate = releases.release(self._peer, settings, seed, chosen)
+            baseline = releases.release(self._reference, settings, seed, chosen)
+        else:
+            baseline = releases.release(self._reference, settings, seed, chosen)
+            candidate = releases.release(self._peer, settings, seed, chosen)
+        return Pair(candidate, baseline)
+
+    def walls(self, gated: Gated, index: int) -> Walls:
+        """What a release behind a gate takes the candidate, the baseline and nobody. Raises
+        ``Ended`` for outputs that differ."""
+        gated.draw("gated", index)
+        chosen = _choose(gated.calls)
+        seed = secrets.randbits(48)
+        found: dict[int, Released] = {}
+        for side in secrets.SystemRandom().sample(range(3), 3):
+            peer = self._peer if side == 0 else self._reference
+            found[side] = gated.passed(peer, seed, chosen, empty=side == 2)
+        self._check(gated, Pair(found[0], found[1]), chosen)
+        return Walls(*(found[side].wall_ns for side in range(3)))
+
+    def _check(self, releases: Releases, pair: Pair, chosen: list[int]) -> None:
+        """What the candidate made of some inputs against what the baseline did."""
+        check_shape(self._first, pair.candidate.last, None)
+        for number in chosen:
+            if not self._task.mutates and not releases.intact(self._peer, number):
+                raise Ended(Differs(reason="it changed its inputs"))
+        if not self._checkable:
+            return
+        for got, truth in zip(pair.candidate.outputs, pair.baseline.outputs, strict=True):
+            both = zip(self._first.expected, truth, strict=True)
+            check_values([e.of_another(t) for e, t in both], got, self._protocol, None)
+
+
+def _choose(calls: int) -> list[int]:
+    """Calls to check, by a generator that no seed of a task's leads to."""
+    return secrets.SystemRandom().sample(range(calls), min(_CHECKED, calls))
+
+
+def claimed(pairs: Sequence[Pair], *, mean: bool) -> Estimate:
+    """Candidate / baseline, as both say."""
+    estimate = estimate_mean if mean else estimate_median
+    return estimate([p.candidate.claim_ns for p in pairs], [p.baseline.claim_ns for p in pairs])
+
+
+def unbelieved(pairs: Sequence[Pair]) -> Estimate:
+    """All that the candidate's worker took, whatever for, against what the baseline says."""
+    walls = [float(p.candidate.wall_ns - p.candidate.own_ns) for p in pairs]
+    return estimate_bound(walls, [float(p.baseline.claim_ns) for p in pairs])
+
+
+def bounded(pairs: Sequence[Pair], device: torch.device) -> Estimate:
+    """By the verifier's clock, or on the CPU by the kernel's account, if that is more."""
+    baseline = [float(p.baseline.claim_ns) for p in pairs]
+    wall = estimate_bound([p.wall_bound_ns for p in pairs], baseline)
+    if device.type != "cpu":
+        return wall
+    threads = torch.get_num_threads()
+    cpu = estimate_bound([p.cpu_bound_ns(threads) for p in pairs], baseline)
+    return max(wall, cpu, key=lambda estimate: estimate.ratio)

@@ -1,0 +1,70 @@
+"""Two processes taking turns over shared memory: no message, and no system call that waits.
+
+At the start of host memory that both have mapped lie three counters: how many calls the
+verifier has given inputs for, how many the worker's device has done, and whether all of
+them are queued. The worker's device waits for the first and writes the second by itself
+(CUDA driver API, stream memory operations): its processor has no part in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any
+
+from gpu_sandbox.child.arena import ALIGN, Arena
+
+__all__ = ["TURNS_BYTES", "Turns", "stream_wait", "stream_write"]
+
+TURNS_BYTES = 3 * ALIGN
+_LOOKS = 1000
+"""Between two checks whether the other side is still there: well below a millisecond."""
+_AT_LEAST = 0
+
+
+class Turns:
+    """The counters, each in a cache line of its own."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena  # the counters are only addresses: it must outlive them
+        self.given_at, self.done_at, queued_at = (arena.address + i * ALIGN for i in range(3))
+        self.given = ctypes.c_int32.from_address(self.given_at)
+        self.done = ctypes.c_int32.from_address(self.done_at)
+        self.queued = ctypes.c_int32.from_address(queued_at)
+
+    def reset(self) -> None:
+        self.given.value = self.done.value = self.queued.value = 0
+
+    @staticmethod
+    def wait(counter: ctypes.c_int32, number: int, go_on: Callable[[], bool]) -> bool:
+        """Whether it has reached ``number``; ``go_on``, asked now and then, ends the wait."""
+        while True:
+            for _ in range(_LOOKS):
+                if counter.value >= number:
+                    return True
+                os.sched_yield()  # the other may have to share our core
+            if not go_on():
+                return False
+
+
+def stream_wait(stream: int, address: int, number: int) -> None:
+    """What is queued after this begins when the counter at ``address`` has reached it."""
+    _do("cuStreamWaitValue32_v2", stream, address, number, _AT_LEAST)
+
+
+def stream_write(stream: int, address: int, number: int) -> None:
+    """Count when everything that was queued before is done."""
+    _do("cuStreamWriteValue32_v2", stream, address, number, 0)
+
+
+def _do(name: str, stream: int, address: int, number: int, flags: int) -> None:
+    call: Any = getattr(ctypes.CDLL("libcuda.so.1"), name)
+    code = call(
+        ctypes.c_void_p(stream),
+        ctypes.c_uint64(address),
+        ctypes.c_uint32(number),
+        ctypes.c_uint(flags),
+    )
+    if code:
+        raise RuntimeError(f"{name} failed with CUDA driver error {code}")

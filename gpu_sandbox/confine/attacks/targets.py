@@ -1,0 +1,153 @@
+"""What attacks aim at: made by the survey outside of the ward, and gone with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from gpu_sandbox.confine.policy import (
+    CGROUP_NAMESPACE,
+    IPC,
+    MOUNT,
+    NET,
+    PID,
+    USER,
+    UTS,
+)
+from gpu_sandbox.confine.syscalls import NUMBERS, call
+
+__all__ = ["NAMESPACE_FILES", "Targets", "scratch", "targets"]
+
+NAMESPACE_FILES = {
+    USER: "user",
+    MOUNT: "mnt",
+    NET: "net",
+    IPC: "ipc",
+    PID: "pid",
+    UTS: "uts",
+    CGROUP_NAMESPACE: "cgroup",
+}
+
+_IPC_CREAT, _IPC_RMID = 0o1000, 0
+_LONGEST_SOCKET_PATH = 100
+
+
+class Targets(msgspec.Struct, frozen=True, kw_only=True):
+    """Things outside of the ward that a candidate must not reach."""
+
+    canary: str
+    """A file that everybody may read, in a directory that everybody may write to."""
+    secret: str
+    """A file of the zygote's user alone."""
+    unix_path: str
+    unix_name: bytes
+    """Of a listening socket in the abstract namespace."""
+    port: int
+    """A listening TCP port of 127.0.0.1."""
+    victim: int
+    """A process of the zygote's user."""
+    shm_key: int
+    package: str
+    namespaces: Mapping[str, str]
+    """Layer to the zygote's own, as ``/proc/self/ns`` names it."""
+
+
+@contextmanager
+def targets() -> Iterator[Targets]:
+    """A file, servers, a process and shared memory outside, for the length of the survey."""
+    with ExitStack() as stack:
+        directory = stack.enter_context(scratch())
+        os.chmod(directory, 0o1777)
+        canary, secret = os.path.join(directory, "canary"), os.path.join(directory, "secret")
+        for path, mode in ((canary, 0o644), (secret, 0o600)):
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, mode))
+        unix_path = _reachable(os.path.join(directory, "socket"), stack)
+        unix_name = f"gpu-sandbox-survey-{os.getpid()}".encode()
+        _serve(socket.AF_UNIX, unix_path, stack)
+        with suppress(FileNotFoundError):
+            os.chmod(unix_path, 0o777)
+        _serve(socket.AF_UNIX, b"\0" + unix_name, stack)
+        tcp = _serve(socket.AF_INET, ("127.0.0.1", 0), stack)
+        yield Targets(
+            canary=canary,
+            secret=secret,
+            unix_path=unix_path,
+            unix_name=unix_name,
+            port=tcp.getsockname()[1] if tcp is not None else 1,
+            victim=stack.enter_context(_victim()),
+            shm_key=_share_memory(stack),
+            package=str(Path(__file__).resolve().parents[1]),
+            namespaces={
+                layer: os.readlink(f"/proc/self/ns/{name}")
+                for layer, name in NAMESPACE_FILES.items()
+                if os.path.lexists(f"/proc/self/ns/{name}")
+            },
+        )
+
+
+def _reachable(path: str, stack: ExitStack) -> str:
+    """A shorter one, if nobody could attack a socket of that name for its length."""
+    if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+        return path
+    near = stack.enter_context(tempfile.TemporaryDirectory(prefix="survey-", dir="/tmp"))
+    os.chmod(near, 0o711)
+    return os.path.join(near, os.path.basename(path))
+
+
+def _serve(family: int, address: object, stack: ExitStack) -> socket.socket | None:
+    """Where the host itself has no network, there is nothing to attack either."""
+    with suppress(OSError):
+        server = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        server.bind(address)  # type: ignore[arg-type]
+        server.listen(64)
+        return server
+    return None
+
+
+def _share_memory(stack: ExitStack) -> int:
+    """The key of a segment, or of nothing where the kernel has no such memory."""
+    key = int.from_bytes(os.urandom(4), "big") & 0x7FFFFFFF | 1
+    if "shmget" in NUMBERS:
+        with suppress(OSError):
+            segment = call("shmget", key, 4096, _IPC_CREAT | 0o666)
+            stack.callback(call, "shmctl", segment, _IPC_RMID, 0)
+    return key
+
+
+@contextmanager
+def _victim() -> Iterator[int]:
+    """A process of our own user that does nothing."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(write)
+            os.read(read, 1)  # until we are gone
+        finally:
+            os._exit(0)
+    os.close(read)
+    try:
+        yield pid
+    finally:
+        os.close(write)
+        with suppress(ChildProcessError, ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+@contextmanager
+def scratch() -> Iterator[str]:
+    """A directory, gone afterwards."""
+    path = tempfile.mkdtemp(prefix="gpu-sandbox-survey-")
+    try:
+        yield os.path.realpath(path)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,188 @@
+"""A running ward, as its zygote sees it: watched, stopped, and surely ended.
+
+Invariants: ``Ward.end`` returns within ``grace_s`` and some twenty seconds, and says so if
+something could not be killed; it leaves no process and no control group otherwise, even if
+the warden was killed from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from contextlib import suppress
+from types import TracebackType
+
+from gpu_sandbox.confine import cgroups, processes
+from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, Stop, hear, tell
+from gpu_sandbox.confine.facts import Survey
+from gpu_sandbox.confine.identity import map_user
+from gpu_sandbox.confine.policy import CGROUP, PID, LayerFailed, SpawnFailed, Status
+from gpu_sandbox.confine.warden import KILL_S
+
+__all__ = ["Ward"]
+
+_START_S = 30.0
+
+_wardens: set[int] = set()
+"""Of this process, not yet reaped."""
+
+
+class Ward:
+    """A running ward. Not for threads; may be used as a context, which ends it.
+
+    Keep it: when it is dropped, its channel closes, and the ward is killed.
+    """
+
+    def __init__(
+        self, channel: socket.socket, pid: int, uid: int | None, number: int, survey: Survey
+    ) -> None:
+        self.warden = pid
+        """The warden's pid, as the zygote numbers it."""
+        self.pid = 0
+        """The candidate's, likewise."""
+        self.layers: tuple[str, ...] = ()
+        """What held when the candidate began."""
+        self.status: Status | None = None
+        """None while it runs; looked up by ``ended`` and ``end``."""
+        self.stuck = False
+        """Something did not die within ten seconds of SIGKILL: quarantine the device."""
+        self._channel = channel
+        self._uid = uid
+        self._number = number
+        self._survey = survey
+        self._others = frozenset(() if PID in survey.layers else processes.children(os.getpid()))
+        """Of the zygote, before: not this ward's, whatever happens."""
+        self._lost = False
+        self._reaped = False
+        _wardens.add(pid)
+
+    def begin(self) -> None:
+        """Wait until the candidate is about to run. Raises ``SpawnFailed``."""
+        deadline = time.monotonic() + _START_S
+        while True:
+            message, pid = hear(self._channel, max(deadline - time.monotonic(), 0))
+            match message:
+                case Ready(held):
+                    self.layers, self.pid = held, pid
+                    return
+                case MapUser():
+                    try:
+                        map_user(self.warden, self._uid)
+                    except LayerFailed as failure:
+                        raise SpawnFailed(failure.layer, failure.reason) from failure
+                    tell(self._channel, Stop(0.0))
+                case Failed(layer, reason):
+                    raise SpawnFailed(layer, reason)
+                case None:
+                    raise SpawnFailed("start", f"not ready within {_START_S:g} s")
+                case _:
+                    raise SpawnFailed("start", "its process died before it was ready")
+
+    @property
+    def fd(self) -> int:
+        """Readable once the ward has ended, by itself or not. -1 after ``end``."""
+        return self._channel.fileno()
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def ended(self, timeout_s: float = 0.0) -> bool:
+        """Whether everything in it is dead; waits for that up to ``timeout_s``."""
+        if self.status is not None:
+            return True
+        message, _ = hear(self._channel, timeout_s)
+        if isinstance(message, Ended):
+            self.status, self.stuck = message.status, message.stuck
+        elif message is not None:
+            self.status, self._lost = Status(), True
+        return self.status is not None
+
+    def stop(self, grace_s: float = 0.2) -> None:
+        """Begin to end it, without waiting: SIGTERM, and SIGKILL for all after ``grace_s``."""
+        if self.status is None:
+            tell(self._channel, Stop(grace_s))
+
+    def end(self, grace_s: float = 0.2) -> Status:
+        """Kill whoever is left, reap, clean up. Safe to call twice; never raises for the dead.
+
+        If ``stuck`` is set afterwards, a process is left, and perhaps its warden, which the
+        kernel holds back: call again later to reap it.
+        """
+        if not self.ended():
+            self.stop(grace_s)
+            self.ended(grace_s + KILL_S + 2)
+        if self.status is None:  # not even the warden answers
+            self.status, self._lost = Status(), True
+        if not self._reap(0.0 if self._lost or self.stuck else 1.0):
+            with suppress(ProcessLookupError):
+                os.kill(self.warden, signal.SIGKILL)
+            if not self._reap(0.0 if self.stuck else KILL_S):
+                self.stuck = True
+        if self._lost:
+            self._sweep()
+        self._lost = False
+        self._channel.close()
+        return self.status
+
+    @property
+    def code(self) -> int | None:
+        """The candidate's exit code, once it has ended by itself."""
+        return self.status.code if self.status is not None else None
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that killed the candidate."""
+        return self.status.signal if self.status is not None else None
+
+    def _reap(self, timeout_s: float) -> bool:
+        if not self._reaped and processes.reap(self.warden, timeout_s):
+            self._reaped = True
+            _wardens.discard(self.warden)
+        return self._reaped
+
+    def _sweep(self) -> None:
+        """After a warden that was killed from outside: what did not die with it."""
+        groups = []
+        if CGROUP in self._survey.layers:
+            groups = cgroups.reopen(self._survey.machine.hierarchies, self._number)
+        # Before the candidate began, nothing untrusted was there to get away.
+        escapable = PID not in self._survey.layers and bool(self.layers)
+        deadline = time.monotonic() + KILL_S
+        while True:
+            for group in groups:
+                group.kill()
+            if escapable:
+                if self._uid is not None:
+                    processes.kill_user(self._uid)
+                strays = self._strays()
+                processes.kill(strays)
+                for pid in strays:
+                    processes.reap(pid, 0.0)
+            removed = [group.remove() for group in groups]
+            if all(removed) and not (escapable and self._strays()):
+                break
+            if time.monotonic() > deadline:
+                self.stuck = True
+                break
+            time.sleep(0.005)
+        for group in groups:
+            group.close()
+
+    def _strays(self) -> list[int]:
+        """Who came to the zygote, its sub-reaper, when the warden died."""
+        kept = _wardens | self._others
+        heads = [pid for pid in processes.children(os.getpid()) if pid not in kept]
+        return heads + [pid for head in heads for pid in processes.descendants(head)]
+
+    def __enter__(self) -> Ward:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()

@@ -1,0 +1,289 @@
+"""The device stage: one job at a time on each device, under its exclusive lease.
+
+A device that is of no more use is quarantined for as long as the sandbox lives: it gets no
+more jobs, and the others go on. A verifier that dies, or in which the reference fails, costs
+its own candidate only: after the second time the reference itself is judged as a
+candidate. If that works, the candidate is to blame, else the device or the task.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import msgspec
+from anyio.abc import TaskGroup
+
+from gpu_sandbox.builds import BuildFiles
+from gpu_sandbox.cores import split_cores
+from gpu_sandbox.devices import Device, DeviceFacts, device_named, devices_named
+from gpu_sandbox.jobs import Agreed, Job, TaskBroken
+from gpu_sandbox.leases import Leases
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import (
+    BaselineRequest,
+    EvaluationRequest,
+    NoDeviceLeft,
+    PrerequisiteMissing,
+    SandboxFault,
+)
+from gpu_sandbox.protocols import Protocol, protocol_named
+from gpu_sandbox.station import Concluded, Station
+from gpu_sandbox.verdicts import beats
+from gpu_sandbox.verifier import VerifierDied, VerifierSilent
+from gpu_sandbox.workdir import RunDirectory
+from gpu_sandbox.zygote import Zygote
+
+__all__ = ["DevicePool", "Judged", "cores_of", "job_for"]
+
+_CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
+_TRIES = 2
+_PROOF_BENCH_S = 0.5
+_ITSELF = "\n\nclass ModelNew(Model):\n    pass\n"
+
+
+class Looks(msgspec.Struct, frozen=True):
+    """What each look found, and how the verifier broke down meanwhile. Two breakdowns that
+    are the candidate's doing leave no look."""
+
+    concluded: list[Concluded]
+    breakdowns: list[str]
+
+
+class ReferenceFailed(Exception):
+    """In the verifier, beside a candidate: which may have left it no memory."""
+
+
+_BREAKDOWNS = (VerifierDied, VerifierSilent, ReferenceFailed)
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A device stage's end: where, what was seen, how long it waited for the lease, how
+    long it held it."""
+
+    device: Device
+    looks: Looks
+    queue_s: float
+    lease_s: float
+
+
+class DevicePool:
+    """The devices of one sandbox, named ``names``. Safe for concurrent calls of one loop."""
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        facts: DeviceFacts,
+        limits: Limits,
+        zygote: Zygote,
+        run: RunDirectory,
+        group: TaskGroup,
+    ) -> None:
+        self._names = names
+        self._facts = facts
+        self._limits = limits
+        self._zygote = zygote
+        self._run = run
+        self._group = group
+        self._stations: dict[str, Station] = {}
+        self._asked_for: set[str] = set()
+        self.leases = Leases()
+        self.quarantined: dict[str, str] = {}
+        """Device → why it is used no more."""
+
+    def __len__(self) -> int:
+        """How many there has been work for, quarantined ones too."""
+        return len(self._asked_for)
+
+    def of(self, names: str) -> list[Device]:
+        """The devices of a request: one, or several that it may run on.
+
+        Raises ``PrerequisiteMissing`` for one that is not this sandbox's.
+        """
+        devices = [device_named(name) for name in names.split(",")]
+        ours = [name for listed in self._names for name in devices_named(listed)]
+        for device in devices:
+            if device.name not in ours:
+                listed = ", ".join(ours)
+                raise PrerequisiteMissing(
+                    f"device {device.name!r} is not one of this sandbox's: {listed}"
+                )
+        return devices
+
+    async def facts_of(self, devices: list[Device]) -> list[dict[str, Any]]:
+        """In the same order. Devices of one request must be of one kind: a runtime means
+        nothing beside another device's. Raises ``PrerequisiteMissing``, ``SandboxFault``."""
+        found = [
+            await self._facts.of(device, self._timing(device), self._zygote, self._run)
+            for device in devices
+        ]
+        if len({facts["name"] for facts in found}) > 1:
+            names = ", ".join(
+                f"{d.name} is {f['name']}" for d, f in zip(devices, found, strict=True)
+            )
+            raise PrerequisiteMissing(f"devices used together must be alike: {names}")
+        return found
+
+    async def judge(
+        self,
+        devices: list[Device],
+        facts: list[dict[str, Any]],
+        job: Job,
+        files: BuildFiles,
+        to_beat: float | None,
+    ) -> Judged:
+        """One job under the lease of one of ``devices``, and a second look by a fresh
+        process on new inputs at what would beat ``to_beat``, a ratio to the root's
+        runtime.
+
+        Raises ``SandboxFault``, and for a baseline ``VerifierDied`` and ``VerifierSilent``.
+        """
+        waiting = time.monotonic()
+        self._asked_for.update(device.name for device in devices)
+        by_identity = {_identity(d, f): d for d, f in zip(devices, facts, strict=True)}
+        while True:
+            fit = [i for i, d in by_identity.items() if d.name not in self.quarantined]
+            if not fit:
+                raise NoDeviceLeft(self._nothing_left(devices))
+            async with self.leases.hold(*fit) as identity:
+                leased = time.monotonic()
+                device = by_identity[identity]
+                if device.name in self.quarantined:
+                    continue  # while this one waited
+                looks = await self._looked(self._station(device), job, files, to_beat)
+            ended = time.monotonic()
+            return Judged(device, looks, queue_s=leased - waiting, lease_s=ended - leased)
+
+    async def close(self) -> None:
+        """Nothing is left of any station."""
+        for station in self._stations.values():
+            await station.close()
+
+    async def _looked(
+        self, station: Station, job: Job, files: BuildFiles, to_beat: float | None
+    ) -> Looks:
+        """Looks, once more if the verifier breaks down, and finds out whose fault that was."""
+        job = msgspec.structs.replace(
+            job, device=station.device.inside, libraries=files.names, threads=station.threads
+        )
+        breakdowns: list[str] = []
+        try:
+            while len(breakdowns) < _TRIES:
+                try:
+                    return Looks(await self._look(station, job, files, to_beat), breakdowns)
+                except _BREAKDOWNS as breakdown:
+                    if job.mode == "baseline" or station.unfit:
+                        raise
+                    breakdowns.append(str(breakdown))
+            await self._prove(station, job)
+            return Looks([], breakdowns)
+        except (*_BREAKDOWNS, SandboxFault) as fault:
+            if station.unfit:
+                raise SandboxFault(f"{station.device.name}: {station.unfit}") from fault
+            raise
+        finally:
+            if station.unfit:
+                self.quarantined.setdefault(station.device.name, station.unfit)
+
+    async def _look(
+        self, station: Station, job: Job, files: BuildFiles, to_beat: float | None
+    ) -> list[Concluded]:
+        limit_s = max(self._limits.device_s, 4 * job.call_s)
+        if job.mode == "baseline":  # no worker: nothing but the reference can be slow
+            limit_s = 4 * job.call_s
+        first = await self._concluded(station, job, files.fds, limit_s)
+        if to_beat is None or not job.protocol.second_look or not beats(first, to_beat):
+            return [first]
+        return [first, await self._concluded(station, job, files.fds, limit_s)]
+
+    async def _concluded(
+        self, station: Station, job: Job, libraries: list[int], limit_s: float
+    ) -> Concluded:
+        concluded = await station.conclude(job, libraries, limit_s)
+        finding = concluded.report.finding
+        if isinstance(finding, TaskBroken) and job.mode == "evaluate":
+            raise ReferenceFailed(f"{finding.reason}\n{finding.detail}".strip())
+        if isinstance(finding, Agreed) and station.unfit:
+            # What a candidate failed in stands; a good figure needs a device to trust.
+            raise SandboxFault(f"{station.device.name} became unfit: {station.unfit}")
+        return concluded
+
+    async def _prove(self, station: Station, job: Job) -> None:
+        """The reference as its own candidate. If it fails, the task is to blame; if the
+        verifier dies of it as well, the station is unfit."""
+        job = msgspec.structs.replace(
+            job,
+            candidate_source=job.task_source + _ITSELF,
+            libraries=[],
+            bench_s=min(job.bench_s, _PROOF_BENCH_S),
+        )
+        try:
+            await self._concluded(station, job, [], self._limits.device_s)
+        except ReferenceFailed as failure:
+            raise SandboxFault(f"the task itself failed: {failure}") from None
+        except (VerifierDied, VerifierSilent, SandboxFault) as fault:
+            said = str(fault).splitlines()[0]
+            station.unfit = station.unfit or f"the reference can't be judged on it: {said}"
+            raise
+
+    def _nothing_left(self, devices: list[Device]) -> str:
+        told = "; ".join(f"{d.name}: {self.quarantined[d.name]}" for d in devices)
+        return f"no device is left: {told}. See: engine doctor"
+
+    def _timing(self, device: Device) -> tuple[int, ...]:
+        return cores_of(device, self._names)[0]
+
+    def _station(self, device: Device) -> Station:
+        if device.name not in self._stations:
+            self._stations[device.name] = Station(
+                device,
+                self._zygote,
+                self._run,
+                self._group,
+                self._limits,
+                self._timing(device),
+            )
+        return self._stations[device.name]
+
+
+def cores_of(device: Device, names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The cores that time ``device``, one of those named, and those that compile for it."""
+    available = sorted(os.sched_getaffinity(0))
+    if not device.is_cuda:
+        cores = split_cores(available, 0)
+        return cores.timing[0], cores.compiling
+    ours = [name for listed in names for name in devices_named(listed)]
+    gpus = [d for d in map(device_named, ours) if d.is_cuda]
+    cores = split_cores(available, len(gpus))
+    return cores.timing[gpus.index(device)], cores.compiling
+
+
+def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits: Limits) -> Job:
+    """What to do on ``device`` or one like it. Raises ``PrerequisiteMissing``."""
+    source = request.candidate_source if isinstance(request, EvaluationRequest) else None
+    default_s = _CUDA_BENCH_S if device.is_cuda else _CPU_BENCH_S
+    return Job(
+        mode="baseline" if source is None else "evaluate",
+        task_source=request.task_source,
+        candidate_source=source or "",
+        libraries=[],
+        device=device.inside,
+        protocol=_protocol(request.protocol),
+        seed=request.seed,
+        threads=1,
+        load_s=max(limits.call_s, limits.start_s),
+        call_s=limits.call_s,
+        bench_s=default_s if limits.bench_s is None else limits.bench_s,
+    )
+
+
+def _protocol(name: str) -> Protocol:
+    try:
+        return protocol_named(name)
+    except ValueError as error:
+        raise PrerequisiteMissing(str(error)) from None
+
+
+def _identity(device: Device, facts: dict[str, Any]) -> str:
+    return str(facts.get("uuid") or device.name)

@@ -1,0 +1,110 @@
+"""What exists between entering a sandbox and leaving it: zygote, devices, compilers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import msgspec
+from anyio.abc import TaskGroup
+
+from events.outcomes import PoolUsage
+from gpu_sandbox.builds import BuildCache
+from gpu_sandbox.compile_stage import CompilePool
+from gpu_sandbox.confine import Tier
+from gpu_sandbox.confinement import require_tier
+from gpu_sandbox.device_stage import DevicePool, cores_of
+from gpu_sandbox.devices import Device, DeviceFacts
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import DeviceLoad
+from gpu_sandbox.workdir import RunDirectory
+from gpu_sandbox.zygote import Zygote
+
+__all__ = ["Opened", "Settings"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ``LocalSandbox`` was told."""
+
+    devices: tuple[str, ...]
+    limits: Limits
+    cache: Path
+    cache_bytes: int
+    compile_jobs: int | None
+    require_isolation: Tier
+    without_layers: tuple[str, ...]
+
+
+class Opened:
+    """Made when a sandbox is entered; processes start when they are first needed."""
+
+    def __init__(self, settings: Settings, run: RunDirectory, group: TaskGroup) -> None:
+        self._settings = settings
+        self._since = time.monotonic()
+        self._run = run
+        self._builds = BuildCache(settings.cache / "builds", settings.cache_bytes)
+        self._compilers: dict[bool, CompilePool] = {}
+        self.zygote = Zygote(group, run, settings.limits, settings.without_layers)
+        self.devices = DevicePool(
+            settings.devices,
+            DeviceFacts(settings.cache / "facts", settings.limits),
+            settings.limits,
+            self.zygote,
+            run,
+            group,
+        )
+
+    async def isolation(self) -> list[str]:
+        """The layers that hold, and those that are missing, as a verdict names them.
+
+        Raises ``PrerequisiteMissing`` where that is less than required.
+        """
+        survey = await self.zygote.survey()
+        require_tier(survey, self._settings.require_isolation)
+        return [*survey.layers, *(f"missing:{name}" for name in survey.missing)]
+
+    def compilers(self, device: Device) -> CompilePool:
+        """One for all CUDA devices, one for the CPU."""
+        if device.is_cuda not in self._compilers:
+            _, cores = cores_of(device, self._settings.devices)
+            self._compilers[device.is_cuda] = CompilePool(
+                self._builds,
+                self._settings.cache / "prebuilt",
+                self._settings.limits,
+                self.zygote,
+                self._run,
+                jobs=self._settings.compile_jobs or len(cores),
+                cores=cores,
+            )
+        return self._compilers[device.is_cuda]
+
+    def load(self) -> DeviceLoad:
+        pools, leases = self._compilers.values(), self.devices.leases
+        return DeviceLoad(
+            compiling=sum(pool.running for pool in pools),
+            waiting_to_compile=sum(pool.waiting for pool in pools),
+            waiting_for_device=leases.waiting,
+            on_device=leases.holding,
+            quarantined=dict(self.devices.quarantined),
+        )
+
+    def usage(self) -> PoolUsage:
+        pools, load = self._compilers.values(), self.load()
+        return PoolUsage(
+            up_s=time.monotonic() - self._since,
+            devices=len(self.devices),
+            device_busy_s=self.devices.leases.held_s,
+            device_queue=load.waiting_for_device,
+            compile_places=sum(pool.jobs for pool in pools),
+            compile_busy_s=sum(pool.busy_s for pool in pools),
+            compile_queue=load.waiting_to_compile,
+        )
+
+    async def close(self) -> None:
+        """Nothing is timed any more: the stations end, and the cache is brought to size."""
+        await self.devices.close()
+        if self._builds.grown:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._builds.prune)

@@ -1,0 +1,141 @@
+"""The engine's side of a verifier: asks it, hears what it finds, and ends it.
+
+With it lives the worker that holds the reference, for as long as it does.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from gpu_sandbox.devices import Device
+from gpu_sandbox.frames import BadFrame, Line, PeerGone
+from gpu_sandbox.jobs import FromVerifier, Go, Job, Ready, Report, Stage
+from gpu_sandbox.port import SandboxFault
+from gpu_sandbox.process import child_environment
+from gpu_sandbox.workdir import RunDirectory
+from gpu_sandbox.workers import DeviceNotReady, Worker, Workers, child_variables
+from gpu_sandbox.zygote import Ward, Zygote
+
+__all__ = ["Verifier", "VerifierDied", "VerifierSilent", "start_verifier"]
+
+_DEATH_S = 2.0
+_SAID_LINES = 5
+
+
+class VerifierDied(Exception):
+    """It ended without a report. ``stage`` is where it was, ``signal`` what killed it."""
+
+    def __init__(self, stage: str, signal: int | None, output: str) -> None:
+        how = "it exited" if signal is None else f"signal {signal}"
+        said = "\n".join(output.strip().splitlines()[-_SAID_LINES:])
+        super().__init__(f"{how} in stage {stage!r}\n{said}".strip())
+        self.stage = stage
+        self.signal = signal
+        self.output = output
+
+
+class VerifierSilent(Exception):
+    """No report within the limit: the reference hangs, or the trusted side does."""
+
+
+class Verifier:
+    """A running one. It does one job at a time; after a failure it is of no further use."""
+
+    def __init__(
+        self, device: Device, ward: Ward, line: Line[FromVerifier], reference: Worker
+    ) -> None:
+        self._device = device
+        self._line = line
+        self.ward = ward
+        self.reference = reference
+
+    async def ready(self, within_s: float) -> None:
+        """Returns when it has said that its device works. Raises ``DeviceNotReady``."""
+        try:
+            with anyio.fail_after(within_s):
+                frame = await self._line.receive()
+        except (PeerGone, BadFrame, TimeoutError) as error:
+            said = self.ward.output()[-2000:]
+            raise DeviceNotReady(f"{self._device.name} is not ready: {error!r}\n{said}") from None
+        if not isinstance(frame, Ready):
+            raise DeviceNotReady("the verifier is out of step")
+
+    async def give(self, job: Job, *fds: int) -> None:
+        """Raises ``VerifierDied``."""
+        try:
+            await self._line.send(job, *fds)
+        except PeerGone:
+            raise VerifierDied("start", None, self.ward.output()) from None
+
+    async def report(self, limit_s: float, quiet: Callable[[str], Awaitable[None]]) -> Report:
+        """What it finds. ``quiet`` is awaited when it waits in the named stage, and returns
+        when nothing of ours disturbs the device.
+
+        Raises ``VerifierDied``, ``VerifierSilent``, ``SandboxFault``.
+        """
+        stage = "start"
+        try:
+            with anyio.fail_after(limit_s):
+                while True:
+                    match await self._line.receive():
+                        case Stage(name=name, waits=waits):
+                            stage = name
+                            if waits:
+                                await quiet(name)
+                                await self._line.send(Go())
+                        case Report() as report:
+                            return report
+                        case Ready():
+                            raise SandboxFault("the verifier said ready twice")
+        except BadFrame as error:
+            raise SandboxFault(f"the verifier sent a malformed frame: {error}") from None
+        except PeerGone:
+            await self.ward.ended_within(_DEATH_S)
+            await self.ward.end()
+            raise VerifierDied(stage, self.ward.signal, self.ward.output()) from None
+        except TimeoutError:
+            raise VerifierSilent(f"nothing within {limit_s:g} s, in stage {stage!r}") from None
+
+    @property
+    def stuck(self) -> bool:
+        """Something of it was killed, and the kernel does not let go of it."""
+        return self.ward.stuck or self.reference.ward.stuck
+
+    async def end(self) -> None:
+        with anyio.CancelScope(shield=True):
+            self._line.close()
+            await self.ward.end()
+            await self.reference.end()
+
+
+async def start_verifier(
+    device: Device,
+    zygote: Zygote,
+    run: RunDirectory,
+    workers: Workers,
+    cores: tuple[int, ...],
+) -> Verifier:
+    """One that has yet to say that it is ready. Raises ``SandboxFault``."""
+    reference = await workers.new("reference")
+    ours, theirs = socket.socketpair()
+    home = run.home(f"verifier-{device.name}")
+    line: Line[FromVerifier] = Line(ours, FromVerifier)
+    try:
+        with theirs:
+            ward = await zygote.spawn(
+                "verifier",
+                {"device": device.inside, "cores": list(cores), "pid": reference.ward.pid},
+                {"control": theirs, "reference": reference.peer},
+                environment=child_environment(home, **child_variables(device)),
+                directory=home,
+                policy=None,
+            )
+    except BaseException:
+        line.close()
+        await reference.end()
+        raise
+    reference.peer.close()
+    return Verifier(device, ward, line, reference)

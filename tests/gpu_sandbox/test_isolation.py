@@ -1,0 +1,93 @@
+"""What a sandbox does where its candidates can't be isolated as they should be."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from events.outcomes import Correct
+from gpu_sandbox.confine import Survey, Tier
+from gpu_sandbox.confinement import require_tier
+from gpu_sandbox.port import PrerequisiteMissing
+from gpu_sandbox.sandbox import LocalSandbox
+from tests.gpu_sandbox.conftest import baseline, evaluation
+from tests.gpu_sandbox.sources import ADD_RELU, HONEST
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+async def test_resource_limits_alone_are_not_enough(
+    make_sandbox: Callable[..., LocalSandbox],
+) -> None:
+    async with make_sandbox(without_layers=("seccomp",)) as sandbox:
+        for work in (
+            lambda: sandbox.evaluate(evaluation(ADD_RELU, HONEST)),
+            lambda: sandbox.baseline(baseline(ADD_RELU)),
+            lambda: sandbox.fingerprint("cpu"),
+        ):
+            with pytest.raises(PrerequisiteMissing, match="tier C here, and tier B") as refused:
+                await work()
+        assert "seccomp: turned off" in str(refused.value)
+        assert "--allow-weak-isolation" in str(refused.value)
+
+
+async def test_unless_that_was_allowed_and_then_the_verdict_says_so(
+    make_sandbox: Callable[..., LocalSandbox],
+) -> None:
+    weak = make_sandbox(without_layers=("seccomp",), require_isolation="C")
+    async with weak as sandbox:
+        verdict = await sandbox.evaluate(evaluation(ADD_RELU, HONEST))
+    assert isinstance(verdict.outcome, Correct)
+    assert "missing:seccomp" in verdict.isolation
+
+
+@pytest.mark.parametrize(("tier", "weakest"), [("A", "A"), ("A", "C"), ("B", "B"), ("C", "C")])
+def test_a_tier_that_is_enough(tier: Tier, weakest: Tier) -> None:
+    require_tier(surveyed(tier), weakest)
+
+
+def test_more_can_be_demanded() -> None:
+    with pytest.raises(PrerequisiteMissing, match="tier B here, and tier A") as refused:
+        require_tier(surveyed("B"), "A")
+    assert "namespaces:mount: no CAP_SYS_ADMIN" in str(refused.value)
+    assert "--require-isolation B" in str(refused.value)
+
+
+def surveyed(tier: Tier) -> Survey:
+    return Survey(
+        layers=("seccomp", "uid"), missing={"namespaces:mount": "no CAP_SYS_ADMIN"}, tier=tier,
+        findings=(), machine=None, seconds=0.0,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+WEAK_MACHINE = """
+from functools import partial
+import engine.cli.session as session
+session.LocalSandbox = partial(session.LocalSandbox, without_layers=("seccomp",))
+from engine.cli.main import main
+main()
+"""
+
+
+async def test_the_command_line_refuses_with_a_prerequisites_exit_code(tmp_path: Path) -> None:
+    small = ROOT / "tests" / "cli" / "small"
+    playbook = f"playbook:{small / 'playbook.toml'}"
+    log = tmp_path / "log.db"
+    words = ["run", small / "task.py", "--device", "cpu", "--model", playbook, "--log", log]
+    command = [sys.executable, "-c", WEAK_MACHINE, *map(str, words)]
+    done = await anyio.run_process(command, cwd=ROOT, check=False)
+    assert done.returncode == 3, done.stderr
+    assert b"seccomp: turned off" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert not log.exists()

@@ -1,0 +1,141 @@
+"""Devices that wear out, and candidates that kill whoever judges them: who pays for it.
+
+There are several devices of the CPU here, each a station of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from events.outcomes import Correct, Crashed, WrongResult
+from gpu_sandbox import device_stage, devices
+from gpu_sandbox.devices import Device, device_named
+from gpu_sandbox.port import NoDeviceLeft, SandboxFault
+from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.verifier import Verifier
+from gpu_sandbox.workers import DeviceNotReady
+from gpu_sandbox.zygote import Ward, Zygote
+from tests.gpu_sandbox.conftest import evaluation
+from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
+
+pytestmark = pytest.mark.anyio
+
+THREE = "cpu:0,cpu:1,cpu:2"
+
+
+@pytest.fixture
+def three_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    def named(name: str) -> Device:
+        return Device(name=name, inside="cpu", visible="") if ":" in name else device_named(name)
+
+    for module in (devices, device_stage):
+        monkeypatch.setattr(module, "device_named", named)
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Roles whose processes, when they end, count as held by the kernel."""
+    roles: set[str] = set()
+    spawn, gone = Zygote.spawn, Ward.gone
+    role_of: dict[Ward, str] = {}
+
+    async def spawned(self: Zygote, role: str, *args: object, **options: object) -> Ward:
+        ward = await spawn(self, role, *args, **options)  # type: ignore[arg-type]
+        role_of[ward] = role
+        return ward
+
+    def went(self: Ward, *how: int | None, stuck: bool = False) -> None:
+        gone(self, *how, stuck=stuck or role_of.get(self) in roles)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Zygote, "spawn", spawned)
+    monkeypatch.setattr(Ward, "gone", went)
+    return roles
+
+
+@pytest.fixture
+def unready(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Devices on which every verifier's probe fails."""
+    names: set[str] = set()
+    ready = Verifier.ready
+
+    async def proved(self: Verifier, within_s: float) -> None:
+        await ready(self, within_s)
+        if self._device.name in names:
+            raise DeviceNotReady(f"{self._device.name} is not ready: it can't add one")
+
+    monkeypatch.setattr(Verifier, "ready", proved)
+    return names
+
+
+@pytest.mark.usefixtures("three_devices")
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_device_that_is_of_no_more_use_leaves_the_pool_and_the_others_go_on(
+    make_sandbox: Callable[..., LocalSandbox], stuck: set[str], unready: set[str]
+) -> None:
+    honest = evaluation(ADD_RELU, HONEST, device=THREE)
+    async with make_sandbox(devices=(THREE,)) as sandbox:
+        unready.add("cpu:0")
+        with pytest.raises(SandboxFault, match="cpu:0 is not ready"):
+            await sandbox.evaluate(honest)
+        assert sandbox.load().quarantined == {}
+        with pytest.raises(SandboxFault, match="cpu:0: its probe failed 2 times in a row"):
+            await sandbox.evaluate(honest)
+        assert list(sandbox.load().quarantined) == ["cpu:0"]
+
+        stuck.add("worker")
+        with pytest.raises(SandboxFault, match="cpu:1: a process on it was killed"):
+            await sandbox.evaluate(honest)
+        stuck.clear()
+        verdict = await sandbox.evaluate(honest)
+        assert isinstance(verdict.outcome, Correct)
+        assert verdict.device == "cpu:2"
+        stuck.add("worker")
+        wrong = await sandbox.evaluate(evaluation(ADD_RELU, candidate("return a"), device=THREE))
+        assert isinstance(wrong.outcome, WrongResult), "what it failed in stands"
+        with pytest.raises(NoDeviceLeft, match=r"cpu:0: .*; cpu:1: .*; cpu:2: .*engine doctor"):
+            await sandbox.evaluate(honest)
+
+
+def deadly(deaths: int, left: Path, how: str = "os.kill(os.getpid(), 9)") -> str:
+    """A task whose reference kills the verifier so many times, and works from then on. (It
+    is trusted there; in the reference's own worker it finds no such file.)"""
+    left.write_text(str(deaths))
+    return ADD_RELU.replace(
+        "        return torch.relu",
+        f"""        import os, pathlib
+        left = pathlib.Path({str(left)!r})
+        if left.exists() and int(left.read_text()):
+            left.write_text(str(int(left.read_text()) - 1))
+            {how}
+        return torch.relu""",
+    )
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_who_kills_every_verifier_has_crashed_unless_the_reference_does_so_too(
+    sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    left = tmp_path / "left"
+    verdict = await sandbox.evaluate(evaluation(deadly(1, left), HONEST))
+    assert isinstance(verdict.outcome, Correct), "once may be chance"
+    assert any(
+        "judged anew after the verifier broke down: signal 9" in note for note in verdict.notes
+    )
+
+    verdict = await sandbox.evaluate(evaluation(deadly(2, left), HONEST))
+    assert isinstance(verdict.outcome, Crashed)
+    assert "broke down while judging this candidate, 2 times" in verdict.outcome.reason
+    assert "signal 9" in verdict.outcome.reason
+    no_memory = "raise MemoryError('eaten by the candidate')"
+    verdict = await sandbox.evaluate(evaluation(deadly(2, left, no_memory), HONEST))
+    assert isinstance(verdict.outcome, Crashed)
+    assert "eaten by the candidate" in verdict.outcome.reason
+    assert sandbox.load().quarantined == {}
+
+    with pytest.raises(SandboxFault, match="cpu: the reference can't be judged on it: signal 9"):
+        await sandbox.evaluate(evaluation(deadly(9, left), HONEST))
+    with pytest.raises(NoDeviceLeft):
+        await sandbox.evaluate(evaluation(ADD_RELU, HONEST))

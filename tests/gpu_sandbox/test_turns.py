@@ -1,0 +1,45 @@
+"""Turns over memory that two real processes share."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+import torch
+
+from gpu_sandbox.child.arena import Arena
+from gpu_sandbox.child.turns import TURNS_BYTES, Turns
+from gpu_sandbox.messages import ArenaShared
+
+
+def test_a_hundred_turns_between_two_processes() -> None:
+    cpu = torch.device("cpu")
+    ours = Arena.create(TURNS_BYTES, cpu)
+    turns = Turns(ours)
+    turns.reset()
+    pid = os.fork()
+    if pid == 0:
+        shared = ArenaShared(total_bytes=ours.size, host=True)
+        theirs = Turns(Arena.open(shared, os.dup(ours.descriptor), cpu))
+        deadline = time.monotonic() + 20
+        for number in range(1, 101):
+            if not Turns.wait(theirs.given, number, lambda: time.monotonic() < deadline):
+                os._exit(1)
+            theirs.done.value = number
+        os._exit(0)
+    deadline = time.monotonic() + 20
+    for number in range(1, 101):
+        assert turns.done.value == number - 1
+        turns.given.value = number
+        assert Turns.wait(turns.done, number, lambda: time.monotonic() < deadline)
+    assert os.waitpid(pid, 0)[1] == 0
+    ours.close()
+
+
+def test_a_wait_ends_when_it_is_told_to() -> None:
+    turns = Turns(Arena.create(TURNS_BYTES, torch.device("cpu")))
+    turns.reset()
+    assert not Turns.wait(turns.done, 1, lambda: False)
+    turns.done.value = 3
+    assert Turns.wait(turns.done, 2, lambda: pytest.fail("it was asked for nothing"))
