@@ -94,6 +94,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One extra run, in a sanitizer, of a candidate that crashed; 0: none."""
     sanitize: bool = False
     """Such a run also of what would be the best so far."""
+    memory_gb: int = 16
+    """Of a candidate's processes; on the CPU it bounds addresses, with files mapped in."""
     cache_gb: float = 10.0
     """Bound of all kept builds together, in units of 2**30 bytes."""
     compile_jobs: int | None = None

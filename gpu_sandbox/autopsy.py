@@ -26,10 +26,11 @@ from gpu_sandbox.confinement import policy_for
 from gpu_sandbox.devices import Device
 from gpu_sandbox.findings import address_findings, memory_findings
 from gpu_sandbox.frames import Line, PeerGone
+from gpu_sandbox.hub import hub_readable, hub_variables
 from gpu_sandbox.jobs import Built, Examine
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import SandboxFault
-from gpu_sandbox.prerequisites import cuda_home, hub_readable
+from gpu_sandbox.prerequisites import cuda_home
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory, remove
 from gpu_sandbox.zygote import Zygote
@@ -58,7 +59,6 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     candidate_source: str
     device: Device
     files: BuildFiles
-    environment: dict[str, str]
     cores: tuple[int, ...]
     prebuilt: Path | None = None
 
@@ -98,7 +98,7 @@ class Autopsy:
         )
         # Shadow memory takes terabytes of addresses, as CUDA does.
         policy = msgspec.structs.replace(policy, address_space=False)
-        variables = {"CUDA_VISIBLE_DEVICES": body.device.visible, **body.environment}
+        variables = {**hub_variables(), "CUDA_VISIBLE_DEVICES": body.device.visible}
         if body.prebuilt is not None:
             variables["GPU_SANDBOX_PREBUILT"] = str(body.prebuilt)
         order = Examine(

@@ -26,10 +26,11 @@ from gpu_sandbox.devices import Device, torch_identity
 from gpu_sandbox.flags import flag_sets
 from gpu_sandbox.frames import MAX_FDS, BadFrame, Line, PeerGone
 from gpu_sandbox.guard import Inspected
+from gpu_sandbox.hub import hub_readable, hub_variables
 from gpu_sandbox.jobs import Built, Compile
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.prebuilt import Prebuilt
-from gpu_sandbox.prerequisites import cuda_home, hub_readable, require_compiler
+from gpu_sandbox.prerequisites import cuda_home, require_compiler
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.toolchain import toolchain
 from gpu_sandbox.traces import printed, without_places
@@ -66,7 +67,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     device: Device
     facts: dict[str, Any]
     inspected: Inspected
-    environment: dict[str, str]
 
 
 class CompilePool:
@@ -157,7 +157,7 @@ class CompilePool:
                     "compiler",
                     {"pretend": candidate.facts if device.is_cuda else None},
                     {"control": theirs},
-                    environment=child_environment(home, **variables, **candidate.environment),
+                    environment=child_environment(home, **variables),
                     directory=home,
                     policy=policy_for(self._limits, home, self._cores, readable=readable),
                 )
@@ -263,6 +263,7 @@ def _compile_variables(
     device: Device, facts: dict[str, Any], cores: int, jobs: int
 ) -> dict[str, str]:
     variables = {
+        **hub_variables(),
         "CUDA_VISIBLE_DEVICES": "",
         "MAX_JOBS": str(max(2, cores // jobs)),
         "OMP_NUM_THREADS": "1",

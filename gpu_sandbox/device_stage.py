@@ -29,7 +29,6 @@ from gpu_sandbox.port import (
     PrerequisiteMissing,
     SandboxFault,
 )
-from gpu_sandbox.prerequisites import hub_environment
 from gpu_sandbox.protocols import Protocol, protocol_named
 from gpu_sandbox.station import STUCK, Concluded, Station
 from gpu_sandbox.verdicts import beats
@@ -283,7 +282,6 @@ def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits
         load_s=max(limits.call_s, limits.start_s),
         call_s=limits.call_s,
         bench_s=default_s if limits.bench_s is None else limits.bench_s,
-        environment=hub_environment(request.task_source),
     )
 
 

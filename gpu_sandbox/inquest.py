@@ -55,7 +55,6 @@ async def examined(
             candidate_source=candidate.source,
             device=device,
             files=files,
-            environment=candidate.environment,
             cores=cores,
             prebuilt=pool.prebuilt,
         )

@@ -65,7 +65,6 @@ class Job(_Message, frozen=True):
     load_s: float
     call_s: float
     bench_s: float
-    environment: dict[str, str] = {}
     worker_pid: int = 0
 
 

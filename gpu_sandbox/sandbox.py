@@ -34,6 +34,7 @@ from gpu_sandbox.confine import Survey, Tier
 from gpu_sandbox.device_stage import job_for
 from gpu_sandbox.devices import Device
 from gpu_sandbox.guard import inspect_candidate
+from gpu_sandbox.hub import require_models
 from gpu_sandbox.inquest import examined
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.opened import Opened, Settings
@@ -135,6 +136,7 @@ class LocalSandbox:
         return {key: value for key, value in facts[0].items() if key != "uuid"}
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
+        require_models(request.task_source)
         devices = self._open.devices.of(request.device)
         await self._open.isolation()
         facts = await self._open.devices.facts_of(devices)
@@ -149,6 +151,7 @@ class LocalSandbox:
         return found
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
+        require_models(request.task_source)
         return await self._evaluate(request, self._settings.limits)
 
     # --- steps
@@ -203,7 +206,6 @@ class LocalSandbox:
             device=devices[0],
             facts=facts[0],
             inspected=inspected,
-            environment=job.environment,
         )
         built = await self._open.compilers(devices[0]).build(candidate)
         try:

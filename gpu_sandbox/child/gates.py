@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from gpu_sandbox.child.arena import Arena, lay_out, reach_of
-from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
 from gpu_sandbox.child.turns import TURNS_BYTES, Turns
@@ -106,12 +106,12 @@ class Gated(Releases):
             if peer.said_something():  # an error, or its end: the answer comes after the last
                 return False
             if time.monotonic() > deadline:
-                raise Ended(WorkerSilent(stage="bench", limit_s=peer.call_s))
+                raise peer.ended(WorkerSilent(stage="bench", limit_s=peer.call_s))
             return True
 
         if not turns.wait(turns.done, number, go_on) and turns.done.value < number:
             peer.take(Timed, "bench")
-            raise Ended(Forged(reason="the worker answered before its turn"))
+            raise peer.ended(Forged(reason="the worker answered before its turn"))
 
     @abstractmethod
     def _lay(self, peer: Peer) -> None: ...

@@ -15,7 +15,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.arena import lay_out
-from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Broken, Case, Task
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Ran, Time, Timed
@@ -145,18 +145,18 @@ class Batch(Releases):
         ended = time.perf_counter_ns()
         wall_ns, own_ns = ended - began, ended - answered + given - began
         cpu_ns = peer.cpu_ns() - used_ns
-        claim_ns = believable(timed, self.calls, wall_ns)
+        claim_ns = believable(peer, timed, self.calls, wall_ns)
         return Released(claim_ns, wall_ns, cpu_ns, own_ns, outputs, timed.last)
 
     def intact(self, peer: Peer, number: int) -> bool:
         return peer.intact(self.layout.inputs[number], self.cases[number].tensors)
 
 
-def believable(timed: Timed, calls: int, wall_ns: int) -> int:
-    """The claim in nanoseconds, if it is one that can be; else raises ``Ended``."""
+def believable(peer: Peer, timed: Timed, calls: int, wall_ns: int) -> int:
+    """Its claim in nanoseconds, if it is one that can be; else that is its end."""
     claims = timed.elapsed_ns
     if len(claims) != calls or min(claims) < 0 or sum(claims) > wall_ns:
-        raise Ended(Forged(reason="it claims a time that can't be"))
+        raise peer.ended(Forged(reason="it claims a time that can't be"))
     return max(sum(claims), 1)
 
 
