@@ -172,7 +172,6 @@ async def test_compute_sanitizer_is_started_confined_and_heard(
         candidate_source=HONEST,
         device=CUDA,
         files=BuildFiles([], [], BuildRecord(lines=LINES)),
-        environment={},
         cores=(),
     )
     async with make_sandbox(Limits(autopsy_s=20.0)) as sandbox:
