@@ -175,19 +175,20 @@ def _serve(
             raise RuntimeError("leave to go on without a job")
         reference = Peer(sock, pid, device, job.call_s, reference=True)
         try:
-            engine.send(_done(job, engine, reference))
+            _do(job, engine, reference)
         finally:
             reference.close()
 
 
-def _done(job: Job, engine: Channel[ToVerifier], reference: Peer) -> Report:
+def _do(job: Job, engine: Channel[ToVerifier], reference: Peer) -> None:
+    """Reports first, and clears up while the engine ends the worker."""
     fds = engine.take_fds()
     settle(job.threads)
     descriptor, path = tempfile.mkstemp(prefix="task-", suffix=".py")
     try:
         os.close(descriptor)
         Path(path).write_text(job.task_source, encoding="utf-8", errors="surrogatepass")
-        return Assignment(job, engine, reference, fds).report(path)
+        engine.send(Assignment(job, engine, reference, fds).report(path))
     finally:
         os.unlink(path)
         for fd in fds:
