@@ -19,6 +19,7 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -75,6 +76,8 @@ class BuildCache:
                 return files
         except OSError:
             pass  # pruned meanwhile, if it was there at all
+        except msgspec.MsgspecError:
+            self._discard(entry)  # damaged: it is built anew
         if files is not None:
             files.close()
         return None
@@ -100,7 +103,7 @@ class BuildCache:
                 left -= _copy(fd, target, left)
                 if left < 0:
                     return None
-            left -= (fresh / _RECORD).write_bytes(msgspec.json.encode(record))
+            left -= _written(fresh / _RECORD, msgspec.json.encode(record))
             with suppress(OSError):
                 fresh.rename(self._root / key)
                 self._stored_bytes += _MAX_ENTRY_BYTES - left
@@ -130,14 +133,20 @@ class BuildCache:
             for _, size, entry in entries:
                 if total <= _PRUNED * self._most_bytes:
                     break
-                gone = self._root / f".{entry.name}.gone.{os.urandom(4).hex()}"
-                with suppress(OSError):  # another engine was faster
-                    entry.rename(gone)
-                    dropped += 1
-                shutil.rmtree(gone, ignore_errors=True)
+                dropped += self._discard(entry)
                 total -= size
         self._drop_leftovers()
         return dropped
+
+    def _discard(self, entry: Path) -> bool:
+        """Whether it was there: another engine may have been faster."""
+        gone = self._root / f".{entry.name}.gone.{os.urandom(4).hex()}"
+        try:
+            entry.rename(gone)
+        except OSError:
+            return False
+        shutil.rmtree(gone, ignore_errors=True)
+        return True
 
     def _entries(self) -> list[tuple[float, int, Path]]:
         """When each was used last, how large it is, where."""
@@ -191,4 +200,18 @@ def _copy(fd: int, target: Path, most: int) -> int:
         while copied <= most and (chunk := os.pread(fd, 1 << 20, copied)):
             writer.write(chunk)
             copied += len(chunk)
+        _settled(writer)
     return copied
+
+
+def _written(target: Path, data: bytes) -> int:
+    with open(target, "wb") as writer:
+        writer.write(data)
+        _settled(writer)
+    return len(data)
+
+
+def _settled(writer: BinaryIO) -> None:
+    """On the disk, before the entry has its name: a torn library would be a candidate's fault."""
+    writer.flush()
+    os.fsync(writer.fileno())

@@ -51,6 +51,16 @@ def test_what_is_known_of_a_build_is_kept_beside_its_files(tmp_path: Path) -> No
     assert files.record == RECORD
 
 
+def test_a_damaged_entry_is_none_and_makes_room_for_a_new_one(tmp_path: Path) -> None:
+    root = tmp_path / "builds"
+    cache = BuildCache(root)
+    store(cache, "a", tmp_path)
+    (root / "a" / "record.json").write_bytes(b"\0" * 40)
+    assert cache.fetch("a") is None
+    store(cache, "a", tmp_path)
+    assert known(cache, "a") == b"a"
+
+
 def test_the_least_recently_used_go_when_there_are_too_many(tmp_path: Path) -> None:
     root = tmp_path / "builds"
     cache = BuildCache(root, 10 * SIZE)
