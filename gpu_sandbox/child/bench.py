@@ -10,8 +10,7 @@ not, the bound is the score: on a busy machine it is noisy, but it cannot be for
 On a GPU that bound is loose: a worker that leaves out the flushes and covers of the cold
 cache can hide its calls in their time. And calls that are released together can be worked
 on together, which is not what a module is called for. So on a GPU some are queued behind
-gates afterwards (``gates.py``), one by one where they are small: what the outer clock makes
-of these bounds the claim, too.
+gates afterwards (``passages.py``): what the outer clock makes of these bounds the claim, too.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from collections.abc import Callable
 import torch
 
 from gpu_sandbox.child.baseline import Baseline, warm
-from gpu_sandbox.child.gates import Chain, Gated, GatedBatch
 from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed, unbelieved
+from gpu_sandbox.child.passages import Judgement, Passages
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
 from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.messages import Done
-from gpu_sandbox.paired import Estimate, estimate_bound, quantile
+from gpu_sandbox.paired import Estimate, quantile
 
 __all__ = ["Bench"]
 
@@ -44,9 +43,6 @@ _DISTURBED = 1.15
 _RESOLUTION_NS = 300.0
 """Of CUDA events: waiting longer does not tell kernels of a few microseconds apart."""
 _ATTEMPTS = 3
-_FEWEST_GATED = 10
-_TELLABLE_NS = 20_000.0
-"""Of a release: what is shorter is lost in the outer clock's noise."""
 
 
 class Bench:
@@ -70,6 +66,10 @@ class Bench:
         self._baseline = Baseline(task, reference, job, device, first)
         self._releases = self._baseline.releases
         self._alone_ns = self._measured_alone("alone")
+        self._passages: Passages | None = None
+        if device.type == "cuda" and not self._baseline.slow:
+            each_ns = self._alone_ns / self._releases.calls
+            self._passages = Passages(task, reference, self._releases, first, each_ns)
 
     def run(self, peer: Peer, worst: float, *, alone: Callable[[], None]) -> Agreed:
         """Pairs until the interval is narrow, or the time is up. Raises ``Ended``.
@@ -82,14 +82,15 @@ class Bench:
             pairs = self._pairs(pairing, attempt)
             if self._disturbance(pairs) < _DISTURBED:
                 break
-        found, at_most = self._believed(pairs), unbelieved(pairs).ratio
-        if self._device.type == "cuda" and not self._baseline.slow:
-            found, at_most = self._behind_gates(pairing, found, at_most)
+        judgement = Judgement(self._believed(pairs), unbelieved(pairs).ratio)
+        if self._passages is not None:
+            judgement = self._passages.judge(pairing, peer, judgement, self._job.bench_s)
+            self._notes += [judgement.note] if judgement.note else []
         if self._disturbance(pairs) >= _DISTURBED:
             alone()
             self._alone_ns = max(self._alone_ns, self._measured_alone("after"))
         self._note_load()
-        return self._agreed(pairs, found, at_most, worst)
+        return self._agreed(pairs, judgement, worst)
 
     def _measured_alone(self, purpose: str) -> float:
         """Median claim of a release while no candidate is there. Slow models: one."""
@@ -161,50 +162,15 @@ class Bench:
         )
         return bound
 
-    def _behind_gates(
-        self, pairing: Pairing, found: Estimate, at_most: float
-    ) -> tuple[Estimate, float]:
-        """``found``, and the most that the ratio can be, by our clock alone where nothing but
-        calls is in it.
-
-        Looks thrice as long where the first look does not clear the candidate. Only what
-        is surely slower by a quarter is scored so: the cache is not as cold there.
-        """
-        gated, walls = self._gated(), []
-        for number in range(3 * _FEWEST_GATED):
-            walls.append(pairing.walls(gated, number))
-            if len(walls) < _FEWEST_GATED:
-                continue
-            own_ns = quantile([float(w.baseline - w.empty) for w in walls], 0.5)
-            if own_ns < _TELLABLE_NS:
-                return found, at_most
-            tops = [float(w.candidate - w.empty) for w in walls]
-            gate = estimate_bound(tops, [own_ns] * len(tops))
-            limit = found.ratio * _BELIEVED_DOUBT + gated.cold_ns * gated.calls / own_ns
-            if gate.ratio <= limit:
-                break
-        at_most = gate.ratio + gated.copy_ns() * gated.calls / own_ns
-        if gate.low <= limit:
-            return found, at_most
-        self._notes.append(
-            f"scored by the outer clock: {1 / gate.ratio:.2f}x where calls are let in by a "
-            f"gate, not the {1 / found.ratio:.2f}x that its own process claims"
-        )
-        return gate, at_most
-
-    def _gated(self) -> Gated:
-        if Chain.possible(self._task, self._first):
-            return Chain(self._task, self._first, self._device)
-        return GatedBatch(self._task, self._first, self._device, self._releases.calls)
-
-    def _agreed(self, pairs: list[Pair], found: Estimate, at_most: float, worst: float) -> Agreed:
+    def _agreed(self, pairs: list[Pair], judgement: Judgement, worst: float) -> Agreed:
         calls, allowance = self._releases.calls, self._allowance(pairs)
         baseline_ms = self._baseline_ns(pairs) / 1e6
+        found = judgement.found
         return Agreed(
             ratio=found.ratio * allowance,
             ratio_low=found.low * allowance,
             ratio_high=found.high * allowance,
-            bounded_ratio=max(at_most, found.ratio) * allowance,
+            bounded_ratio=max(judgement.at_most, found.ratio) * allowance,
             pairs=len(pairs),
             candidate_ms=self._typical([p.candidate.claim_ns for p in pairs]) / calls / 1e6,
             baseline_ms=baseline_ms,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 import torch
@@ -45,14 +44,6 @@ class Pair(msgspec.Struct, frozen=True):
         return (self.candidate.cpu_ns - max(rest, 0)) / threads
 
 
-class Walls(NamedTuple):
-    """Nanoseconds."""
-
-    candidate: int
-    baseline: int
-    empty: int
-
-
 class Pairing:
     """Makes pairs. ``checkable``: the reference repeats itself, so outputs can be compared."""
 
@@ -84,18 +75,14 @@ class Pairing:
             candidate = releases.release(self._peer, settings, seed, chosen)
         return Pair(candidate, baseline)
 
-    def walls(self, gated: Gated, index: int) -> Walls:
-        """What a release behind a gate takes the candidate, the baseline and nobody. Raises
-        ``Ended`` for outputs that differ."""
+    def gated_wall_ns(self, gated: Gated, index: int) -> int:
+        """What a release behind a gate takes the candidate, by our clock. Raises ``Ended``
+        for outputs that differ."""
         gated.draw("gated", index)
         chosen = _choose(gated.calls)
-        seed = secrets.randbits(48)
-        found: dict[int, Released] = {}
-        for side in secrets.SystemRandom().sample(range(3), 3):
-            peer = self._peer if side == 0 else self._reference
-            found[side] = gated.passed(peer, seed, chosen, empty=side == 2)
-        self._check(gated, Pair(found[0], found[1]), chosen)
-        return Walls(*(found[side].wall_ns for side in range(3)))
+        pair = self._released(gated, Settings(), chosen)
+        self._check(gated, pair, chosen)
+        return pair.candidate.wall_ns
 
     def _check(self, releases: Releases, pair: Pair, chosen: list[int]) -> None:
         """What the candidate made of some inputs against what the baseline did."""

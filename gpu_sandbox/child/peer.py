@@ -69,10 +69,15 @@ class Peer:
         self.call_s = call_s
         self._arena: Arena | None = None
         self._host: Arena | None = None
-        self.queues = True
+        self.unqueued = 0
         self._placed: dict[int, Place] = {}
         self.ended: Callable[[Finding], Exception] = ReferenceEnded if reference else Ended
         self._cpu_clock = (~pid << 3) | _CPUCLOCK_SCHED
+
+    @property
+    def queues(self) -> bool:
+        """Whether its calls were queued ahead when they were last asked to be."""
+        return self.unqueued == 0
 
     def close(self) -> None:
         for arena in (self._arena, self._host):

@@ -70,15 +70,15 @@ class Releases(ABC):
         self.cases: list[Case] = []
         self._task = task
         self._first = first
-        self._device = device
+        self.device = device
         self._shapes = _shapes(first)
 
     def draw(self, purpose: str, index: int) -> None:
         """New inputs for every call of the next release of both sides."""
         first = index * self.calls
         self.cases = [self._drawn(purpose, first + number) for number in range(self.calls)]
-        if self._device.type == "cuda":  # or the first release would pay for the drawing
-            torch.cuda.synchronize(self._device)
+        if self.device.type == "cuda":  # or the first release would pay for the drawing
+            torch.cuda.synchronize(self.device)
 
     def _drawn(self, purpose: str, index: int) -> Case:
         """One like the first: tasks may draw shapes, too."""
@@ -117,11 +117,11 @@ class Batch(Releases):
         GPU, where each release costs a change of context, more; but not more than memory
         holds, or than would take too much of ``time_s`` to draw (``draw_s`` each).
         """
-        if self._device.type == "cpu":
+        if self.device.type == "cpu":
             return 1
         each = max(self.layout.total_bytes // self.calls, 1)
         affordable = int(time_s / _WANTED_RELEASES / max(draw_s, 1e-6))
-        held = int(torch.cuda.mem_get_info(self._device)[0] * _MOST_OF_FREE)
+        held = int(torch.cuda.mem_get_info(self.device)[0] * _MOST_OF_FREE)
         most = min(_MOST_CALLS, held // each, affordable)
         return max(1, min(most, -(-_LONG_NS // max(once_ns, 1))))
 
