@@ -40,6 +40,9 @@ _BELIEVED_EXCESS = 1.05
 _BELIEVED_DOUBT = 1.25
 _ENOUGH = 2
 _DISTURBED = 1.15
+_REST_GROWS = 2.0
+"""What a release takes besides its calls may grow so much while a candidate is there: who
+makes the baseline's grow further hides nothing in it."""
 _RESOLUTION_NS = 300.0
 """Of CUDA events: waiting longer does not tell kernels of a few microseconds apart."""
 _ATTEMPTS = 3
@@ -65,7 +68,8 @@ class Bench:
         self._notes = notes
         self._baseline = Baseline(task, reference, job, device, first)
         self._releases = self._baseline.releases
-        self._alone_ns = self._measured_alone("alone")
+        self._alone_ns, rest_ns = self._measured_alone("alone")
+        self._most_rest_ns = _REST_GROWS * rest_ns
         self._passages: Passages | None = None
         if device.type == "cuda" and not self._baseline.slow:
             each_ns = self._alone_ns / self._releases.calls
@@ -88,14 +92,16 @@ class Bench:
             self._notes += [judgement.note] if judgement.note else []
         if self._disturbance(pairs) >= _DISTURBED:
             alone()
-            self._alone_ns = max(self._alone_ns, self._measured_alone("after"))
+            self._alone_ns = max(self._alone_ns, self._measured_alone("after")[0])
         self._note_load()
         return self._agreed(pairs, judgement, worst)
 
-    def _measured_alone(self, purpose: str) -> float:
-        """Median claim of a release while no candidate is there. Slow models: one."""
-        releases = 1 if self._baseline.slow else _ALONE_RELEASES
-        return quantile(self._baseline.alone_ns(releases, purpose), 0.5)
+    def _measured_alone(self, purpose: str) -> tuple[float, float]:
+        """Median claim of a release, and of what it takes besides, while no candidate is
+        there. Slow models: one."""
+        seen = self._baseline.alone(1 if self._baseline.slow else _ALONE_RELEASES, purpose)
+        claims, rests = [float(r.claim_ns) for r in seen], [float(r.rest_ns) for r in seen]
+        return quantile(claims, 0.5), quantile(rests, 0.5)
 
     # --- pairs
 
@@ -143,16 +149,19 @@ class Bench:
             return False
         if len(pairs) >= _ENOUGH * self._job.protocol.min_pairs:
             return True
-        return bounded(pairs, self._device).ratio <= claim.ratio * _BELIEVED_EXCESS
+        return self._bounded(pairs).ratio <= claim.ratio * _BELIEVED_EXCESS
 
     # --- what the pairs say
+
+    def _bounded(self, pairs: list[Pair]) -> Estimate:
+        return bounded(pairs, self._device, self._most_rest_ns)
 
     def _claimed(self, pairs: list[Pair]) -> Estimate:
         return claimed(pairs, mean=self._job.protocol.mean)
 
     def _believed(self, pairs: list[Pair]) -> Estimate:
         """The claim, or the outer clock's bound where that does not bear it out."""
-        claim, bound = self._claimed(pairs), bounded(pairs, self._device)
+        claim, bound = self._claimed(pairs), self._bounded(pairs)
         surely = bound.low > claim.ratio * _BELIEVED_EXCESS
         if not surely and bound.ratio <= claim.ratio * _BELIEVED_DOUBT:
             return claim

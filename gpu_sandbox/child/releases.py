@@ -7,6 +7,7 @@ verifier owns: a few, chosen only then, are copied before the clock stops.
 
 from __future__ import annotations
 
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,13 +21,14 @@ from gpu_sandbox.child.reference import Broken, Case, Task
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Ran, Time, Timed
 
-__all__ = ["Batch", "Released", "Releases", "Settings", "believable"]
+__all__ = ["Batch", "Released", "Releases", "Settings", "believable", "choose"]
 
 _LONG_NS = 8_000_000
 _MOST_CALLS = 48
 _MOST_OF_FREE = 0.1
 _REDRAWS = 20
 _WANTED_RELEASES = 8
+_CHECKED = 2
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -150,6 +152,11 @@ class Batch(Releases):
 
     def intact(self, peer: Peer, number: int) -> bool:
         return peer.intact(self.layout.inputs[number], self.cases[number].tensors)
+
+
+def choose(calls: int) -> list[int]:
+    """Calls to check, by a generator that no seed of a task's leads to."""
+    return secrets.SystemRandom().sample(range(calls), min(_CHECKED, calls))
 
 
 def believable(peer: Peer, timed: Timed, calls: int, wall_ns: int) -> int:
