@@ -92,6 +92,31 @@ class LogReader:
         ):
             yield self._event(*row)
 
+    def since(self, seq: int, *, run_id: int | None = None, most: int = 1000) -> list[Event]:
+        """The next events of the file after ``seq``, or of one run's own, in file order.
+
+        A list, not an iterator: a slow consumer must not hold a snapshot, because the
+        writer's WAL grows for as long as there is one.
+        """
+        # The plus keeps SQLite on the primary key: the index by run would be read from its start.
+        where, values = ("", ()) if run_id is None else (" AND +run_id = ?", (run_id,))
+        rows = list(
+            self._rows(
+                "SELECT seq, run_id, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
+                f" WHERE seq > ?{where} ORDER BY seq LIMIT ?",
+                (seq, *values, most),
+            )
+        )
+        return [self._event(*row) for row in rows]
+
+    def newest_seq(self, *, run_id: int | None = None, before: int = 0) -> int:
+        """The file position of the newest event, or of the one ``before`` events earlier."""
+        where, values = ("", ()) if run_id is None else (" WHERE run_id = ?", (run_id,))
+        order = "seq" if run_id is None else "run_seq"
+        sql = f"SELECT seq FROM events{where} ORDER BY {order} DESC LIMIT 1 OFFSET ?"
+        row = next(self._rows(sql, (*values, before)), None)
+        return 0 if row is None else int(row[0])
+
     def blob(self, sha256: str) -> bytes:
         """The content of a blob. Raises ``LogDamaged`` when it is missing or altered."""
         rows = list(self._rows("SELECT codec, data FROM blobs WHERE sha256 = ?", (sha256,)))

@@ -6,18 +6,9 @@ import click
 import msgspec
 
 from engine.cli.address import log_errors, open_run, split
-from engine.cli.draw import baseline_words
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit, json_option
-from events.bodies import (
-    AgentCalled,
-    AttemptAbandoned,
-    BaselineMeasured,
-    Body,
-    EvaluationFinished,
-    NodeSelected,
-    RunStopped,
-)
+from engine.cli.story import story
 from events.reader import LogReader
 
 __all__ = ["doctor", "replay", "verify"]
@@ -79,7 +70,7 @@ def replay(log: str, verifying: bool, as_json: bool) -> None:
 
         def watch(state: object, event: object) -> None:
             prompts.watch(state, event)  # type: ignore[arg-type]
-            line = _story(event.body)  # type: ignore[attr-defined]
+            line = story(event.body)  # type: ignore[attr-defined]
             if line and not verifying and not as_json:
                 click.echo(f"{event.run_seq:>5}  {line}")  # type: ignore[attr-defined]
 
@@ -113,28 +104,6 @@ def replay(log: str, verifying: bool, as_json: bool) -> None:
         )
     if difference is not None:
         raise click.exceptions.Exit(Exit.DIFFERENT)
-
-
-def _story(body: Body) -> str:
-    match body:
-        case BaselineMeasured():
-            return f"the reference takes {baseline_words(body)}"
-        case NodeSelected():
-            path = "debug" if body.repair else "plan and code"
-            return f"attempt {body.attempt} from node {body.node} ({body.rule}): {path}"
-        case AgentCalled():
-            again = f", asking {body.ask + 1}" if body.ask else ""
-            again += f", try {body.try_}" if body.try_ > 1 else ""
-            return f"attempt {body.attempt}: {body.role} sees {body.window}{again}"
-        case EvaluationFinished():
-            tag = str(body.outcome.__struct_config__.tag).replace("_", " ")
-            runtime = getattr(body.outcome, "runtime_ms", None)
-            return f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
-        case AttemptAbandoned():
-            return f"attempt {body.attempt}: abandoned, {body.reason}"
-        case RunStopped():
-            return f"{body.status}: {body.reason}, best {body.best}"
-    return ""
 
 
 def _tell(difference: object) -> str:

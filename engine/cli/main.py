@@ -26,6 +26,7 @@ _COMMANDS = {
     "show": ("engine.cli.inspect", "Show one attempt: plan, source, observations, outcome."),
     "prompt": ("engine.cli.inspect", "Show the prompt that a role got in an attempt."),
     "best": ("engine.cli.inspect", "Print or save the best kernel."),
+    "tail": ("engine.cli.tail", "A log's newest events, also while it is written."),
     "sql": ("engine.cli.sql", "Ask a log in SQL; read-only."),
     "replay": ("engine.cli.check", "Recompute a run's decisions from its log."),
     "verify": ("engine.cli.check", "Check a log's chains, sequence and blobs."),
