@@ -28,6 +28,7 @@ _COMMANDS = {
     "best": ("engine.cli.inspect", "Print or save the best kernel."),
     "tail": ("engine.cli.tail", "A log's newest events, also while it is written."),
     "sql": ("engine.cli.sql", "Ask a log in SQL; read-only."),
+    "report": ("engine.cli.report", "What became of runs: funnel, leaderboard, spend, failures."),
     "replay": ("engine.cli.check", "Recompute a run's decisions from its log."),
     "verify": ("engine.cli.check", "Check a log's chains, sequence and blobs."),
     "doctor": ("engine.cli.check", "Check this machine: compilers, devices, isolation."),

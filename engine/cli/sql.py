@@ -12,16 +12,15 @@ from typing import Any
 import click
 
 from engine.cli.address import log_errors, split
-from engine.cli.draw import printable
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit
+from engine.cli.table import table_lines
 from events.connect import connect_read_only
 from events.errors import LogError
 from events.reader import LogReader
 
 __all__ = ["sql"]
 
-_CELL = 60
 _STEPS = 100_000
 """Virtual machine steps between two looks for Ctrl-C: some milliseconds."""
 
@@ -78,7 +77,8 @@ def sql(
             elif as_csv:
                 _print_csv(names, _first(rows, limit or 0))
             else:
-                _print_table(names, _first(rows, 200 if limit is None else limit))
+                shown = _first(rows, 200 if limit is None else limit)
+                click.echo("\n".join(table_lines(names, shown)))
         except sqlite3.OperationalError as error:
             if str(error) == "interrupted":
                 raise click.Abort from error
@@ -130,23 +130,8 @@ def _print_csv(names: list[str], rows: Iterator[Sequence[Any]]) -> None:
     writer.writerows([_plain(cell) for cell in row] for row in rows)
 
 
-def _print_table(names: list[str], rows: Iterator[Sequence[Any]]) -> None:
-    cells = [[_short(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
-    for line in (names, ["─" * width for width in widths], *cells):
-        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(padded).rstrip())
-
-
 def _plain(cell: Any) -> Any:
     return cell.hex() if isinstance(cell, bytes) else cell
-
-
-def _short(cell: Any) -> str:
-    if isinstance(cell, float):
-        return f"{cell:.6g}"
-    text = "" if cell is None else printable(str(_plain(cell))).replace("\n", "⏎")
-    return text if len(text) <= _CELL else text[: _CELL - 1] + "…"
 
 
 def _list(connection: sqlite3.Connection) -> None:
