@@ -54,8 +54,12 @@ def open_run(address: str) -> Iterator[Opened]:
 
 
 def open_runs(addresses: Iterable[str]) -> Iterator[Opened]:
-    """Each run that is named, one after the other; a file without ``#RUN`` is all of its runs."""
+    """Each run that is named, one after the other. A file without ``#RUN`` is all of its
+    runs, a folder all of its ``*.db``."""
     for address in addresses:
+        if Path(address).is_dir():
+            yield from open_runs(str(path) for path in sorted(Path(address).rglob("*.db")))
+            continue
         path, name = split(address)
         with log_errors(), LogReader(path) as reader:
             rows = reader.runs() if name is None else [reader.find_run(name)]
