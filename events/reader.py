@@ -14,9 +14,12 @@ from events.bodies import Kind
 from events.codec import decode_body
 from events.connect import connect_read_only
 from events.envelope import Event, sha256_hex
-from events.errors import LogDamaged, LogUnreadable, RunUnknown
+from events.errors import BlobRedacted, LogDamaged, LogUnreadable, RunUnknown
 
-__all__ = ["LogReader", "RunRow", "read_blob"]
+__all__ = ["REDACTED", "LogReader", "RunRow", "read_blob"]
+
+REDACTED = "redacted"
+"""The codec of a tombstone: a blob whose content was left out (``events.redact``)."""
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +121,8 @@ class LogReader:
         return 0 if row is None else int(row[0])
 
     def blob(self, sha256: str) -> bytes:
-        """The content of a blob. Raises ``LogDamaged`` when it is missing or altered."""
+        """The content of a blob. Raises ``LogDamaged`` when it is missing or altered, and
+        ``BlobRedacted``."""
         rows = list(self._rows("SELECT codec, data FROM blobs WHERE sha256 = ?", (sha256,)))
         if not rows:
             raise LogDamaged(f"{self.path}: blob {sha256[:12]} is missing")
@@ -166,7 +170,10 @@ class LogReader:
 
 
 def read_blob(sha256: str, codec: str, data: bytes) -> bytes:
-    """Unpack a stored blob and check it against its name. Raises ``LogDamaged``."""
+    """Unpack a stored blob and check it against its name. Raises ``LogDamaged``, or
+    ``BlobRedacted`` for a tombstone."""
+    if codec == REDACTED:
+        raise BlobRedacted(f"blob {sha256[:12]} is redacted: this copy of the log has no texts")
     try:
         content = zlib.decompress(data) if codec == "zlib" else data
     except zlib.error as error:

@@ -29,7 +29,7 @@ _COMMANDS = {
     "tail": ("engine.cli.tail", "A log's newest events, also while it is written."),
     "sql": ("engine.cli.sql", "Ask a log in SQL; read-only."),
     "report": ("engine.cli.report", "What became of runs: funnel, leaderboard, spend, failures."),
-    "export": ("engine.cli.export", "Write logs as tables for other programs."),
+    "export": ("engine.cli.export", "Tables for other programs, training pairs, a redacted copy."),
     "replay": ("engine.cli.check", "Recompute a run's decisions from its log."),
     "verify": ("engine.cli.check", "Check a log's chains, sequence and blobs."),
     "doctor": ("engine.cli.check", "Check this machine: compilers, devices, isolation."),
