@@ -28,6 +28,7 @@ _COMMANDS = {
     "best": ("engine.cli.inspect", "Print or save the best kernel."),
     "tail": ("engine.cli.tail", "A log's newest events, also while it is written."),
     "sql": ("engine.cli.sql", "Ask a log in SQL; read-only."),
+    "search": ("engine.cli.search", "Find words in prompts, replies, sources and logs."),
     "report": ("engine.cli.report", "What became of runs: funnel, leaderboard, spend, failures."),
     "export": ("engine.cli.export", "Tables for other programs, training pairs, a redacted copy."),
     "replay": ("engine.cli.check", "Recompute a run's decisions from its log."),
