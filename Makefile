@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 .PHONY: demo test test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log lint types check clean prerequisites
 
 demo: $(VENV)/.installed
-	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO)_best.py
+	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO).db.fts $(DEMO)_best.py
 	@mkdir -p runs
 	$(BIN)/engine run examples/elementwise_chain.py --device cpu \
 	  --model playbook:examples/playbooks/elementwise_chain_cpp.toml --attempts 14 --seed 0 \

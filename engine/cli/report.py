@@ -142,6 +142,7 @@ def _failures(classes: list[FailureClass]) -> Iterator[str]:
                  known.pattern)
                 for known in classes
             ],
+            longest=120,
         )  # fmt: skip
 
 
