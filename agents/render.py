@@ -35,8 +35,9 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A node as agents see it.
 
     ``outcome`` is a line such as ``correct`` or ``wrong_result: output 0 differs``.
-    ``runtime_ms`` and ``speedup`` (over the root's eager runtime) are set when it is
-    correct; the root's ``runtime_ms`` is its eager one, once it has been measured.
+    ``resources`` is a table of what its kernels take. ``runtime_ms`` and ``speedup`` (over
+    the root's eager runtime) are set when it is correct; the root's ``runtime_ms`` is its
+    eager one, once it has been measured.
     """
 
     id: int
@@ -46,6 +47,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     compile_log: str = ""
     run_log: str = ""
+    resources: str = ""
     runtime_ms: float | None = None
     speedup: float | None = None
 
@@ -190,7 +192,7 @@ def _observations(node: NodeView, chars: int) -> str:
     sections: list[str] = []
     if node.advice:
         sections.append(f"**Instruction**\n\n{node.advice.strip()}")
-    compiler = clip(node.compile_log, chars)
+    compiler = "\n\n".join(part for part in (clip(node.compile_log, chars), node.resources) if part)
     sections.append("**Compiler observation**\n\n" + (fenced(compiler, "") or "(no messages)"))
     result = node.outcome
     if node.runtime_ms is not None:

@@ -124,7 +124,6 @@ class Stage:
             device=self.device,
             facts=self.facts,
             inspected=inspect_candidate(source),
-            environment={},
         )
         compiled = await self.pool.build(candidate)
         compiled.files.close()

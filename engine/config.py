@@ -90,6 +90,12 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What the reference is timed as. Eager always is: every score is relative to it."""
     compile_timeout_s: float = 300.0
     run_timeout_s: float = 120.0
+    autopsy_timeout_s: float = 20.0
+    """One extra run, in a sanitizer, of a candidate that crashed; 0: none."""
+    sanitize: bool = False
+    """Such a run also of what would be the best so far."""
+    memory_gb: int = 16
+    """Of a candidate's processes; on the CPU it bounds addresses, with files mapped in."""
     cache_gb: float = 10.0
     """Bound of all kept builds together, in units of 2**30 bytes."""
     compile_jobs: int | None = None

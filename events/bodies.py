@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
-from events.outcomes import BaselineKind, Outcome, PoolUsage
+from events.outcomes import BaselineKind, KernelResources, Outcome, PoolUsage
 
 Kind = Literal["in", "decision", "meta"]
 Role = str
@@ -374,6 +374,7 @@ class EvaluationFinished(Body, frozen=True, kw_only=True):
     run_log_sha256: str | None = None
     notes: list[str] = []
     usage: PoolUsage | None = None
+    resources: list[KernelResources] = []
 
 
 @_event("EvaluationFaulted", "in")

@@ -16,6 +16,7 @@ __all__ = [
     "CompileFailed",
     "Correct",
     "Crashed",
+    "KernelResources",
     "NoCandidate",
     "Outcome",
     "PoolUsage",
@@ -104,6 +105,27 @@ class PoolUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     compile_places: int
     compile_busy_s: float
     compile_queue: int
+
+
+class KernelResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the assembler says that one CUDA kernel takes, as built for this evaluation.
+
+    Registers, stack and spills are per thread, shared memory is what is declared static,
+    per block. The name is the plain one, without its arguments.
+    """
+
+    kernel: str
+    registers: int
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    shared_bytes: int = 0
+    constant_bytes: int = 0
+    stack_bytes: int = 0
+
+    @property
+    def spill_bytes(self) -> int:
+        """Stored and loaded together."""
+        return self.spill_store_bytes + self.spill_load_bytes
 
 
 Outcome: TypeAlias = (

@@ -19,16 +19,30 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["CACHE_BYTES", "BuildCache", "BuildFiles"]
+import msgspec
+
+from events.outcomes import KernelResources
+
+__all__ = ["CACHE_BYTES", "BuildCache", "BuildFiles", "BuildRecord"]
 
 CACHE_BYTES = 10 << 30
 
 _MAX_ENTRY_BYTES = 512 << 20
+_RECORD = "record.json"
 _FULL, _PRUNED = 0.05, 0.9
 """Of the bound: what may be stored before a look at the whole, and what a look leaves."""
 _LEFTOVER_S = 3600.0
 _NAME = re.compile(r"manifest\.json|[0-9a-f]{24}/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,200}\.so")
+
+
+class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a build besides its files: what its kernels take, and for each line of
+    a generated file (``DIGEST/main.cpp``) the candidate's, or 0. The compile child's word."""
+
+    resources: list[KernelResources] = []
+    lines: dict[str, list[int]] = {}
 
 
 class BuildCache:
@@ -62,11 +76,19 @@ class BuildCache:
                 return files
         except OSError:
             pass  # pruned meanwhile, if it was there at all
+        except msgspec.MsgspecError:
+            self._discard(entry)  # damaged: it is built anew
         if files is not None:
             files.close()
         return None
 
-    def store(self, key: str, names: list[str], fds: list[int]) -> BuildFiles | None:
+    def store(
+        self,
+        key: str,
+        names: list[str],
+        fds: list[int],
+        record: BuildRecord,
+    ) -> BuildFiles | None:
         """Keep a build. The names and the files are the candidate's word: names that would
         lead elsewhere, or more bytes than a build has, and nothing is kept: then None."""
         fresh = self._root / f".{key}.{os.getpid()}.{os.urandom(4).hex()}"
@@ -81,6 +103,7 @@ class BuildCache:
                 left -= _copy(fd, target, left)
                 if left < 0:
                     return None
+            left -= _written(fresh / _RECORD, msgspec.json.encode(record))
             with suppress(OSError):
                 fresh.rename(self._root / key)
                 self._stored_bytes += _MAX_ENTRY_BYTES - left
@@ -110,14 +133,20 @@ class BuildCache:
             for _, size, entry in entries:
                 if total <= _PRUNED * self._most_bytes:
                     break
-                gone = self._root / f".{entry.name}.gone.{os.urandom(4).hex()}"
-                with suppress(OSError):  # another engine was faster
-                    entry.rename(gone)
-                    dropped += 1
-                shutil.rmtree(gone, ignore_errors=True)
+                dropped += self._discard(entry)
                 total -= size
         self._drop_leftovers()
         return dropped
+
+    def _discard(self, entry: Path) -> bool:
+        """Whether it was there: another engine may have been faster."""
+        gone = self._root / f".{entry.name}.gone.{os.urandom(4).hex()}"
+        try:
+            entry.rename(gone)
+        except OSError:
+            return False
+        shutil.rmtree(gone, ignore_errors=True)
+        return True
 
     def _entries(self) -> list[tuple[float, int, Path]]:
         """When each was used last, how large it is, where."""
@@ -139,14 +168,16 @@ class BuildCache:
 class BuildFiles:
     """Open files of one build, as ``names`` relative to the extensions directory."""
 
-    def __init__(self, names: list[str], fds: list[int]) -> None:
+    def __init__(self, names: list[str], fds: list[int], record: BuildRecord | None = None) -> None:
         self.names = names
         self.fds = fds
+        self.record = record or BuildRecord()
 
     @classmethod
     def of(cls, entry: Path) -> BuildFiles:
-        paths = sorted(p for p in entry.rglob("*") if p.is_file())
-        files = cls([], [])
+        beside = entry / _RECORD
+        paths = sorted(p for p in entry.rglob("*") if p.is_file() and p != beside)
+        files = cls([], [], msgspec.json.decode(beside.read_bytes(), type=BuildRecord))
         try:
             for path in paths:
                 files.fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
@@ -169,4 +200,18 @@ def _copy(fd: int, target: Path, most: int) -> int:
         while copied <= most and (chunk := os.pread(fd, 1 << 20, copied)):
             writer.write(chunk)
             copied += len(chunk)
+        _settled(writer)
     return copied
+
+
+def _written(target: Path, data: bytes) -> int:
+    with open(target, "wb") as writer:
+        writer.write(data)
+        _settled(writer)
+    return len(data)
+
+
+def _settled(writer: BinaryIO) -> None:
+    """On the disk, before the entry has its name: a torn library would be a candidate's fault."""
+    writer.flush()
+    os.fsync(writer.fileno())

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +19,32 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from events.outcomes import CompileFailed, Crashed, Outcome, TimedOut
-from gpu_sandbox.builds import BuildCache, BuildFiles
+from events.outcomes import CompileFailed, Crashed, KernelResources, Outcome, TimedOut
+from gpu_sandbox.builds import BuildCache, BuildFiles, BuildRecord
 from gpu_sandbox.confinement import policy_for
 from gpu_sandbox.devices import Device, torch_identity
 from gpu_sandbox.flags import flag_sets
 from gpu_sandbox.frames import MAX_FDS, BadFrame, Line, PeerGone
 from gpu_sandbox.guard import Inspected
+from gpu_sandbox.hub import hub_readable, hub_variables
 from gpu_sandbox.jobs import Built, Compile
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.prebuilt import Prebuilt
-from gpu_sandbox.prerequisites import cuda_home, hub_readable, require_compiler
+from gpu_sandbox.prerequisites import cuda_home, require_compiler
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.toolchain import toolchain
+from gpu_sandbox.traces import printed, without_places
 from gpu_sandbox.workdir import RunDirectory, remove
 from gpu_sandbox.zygote import Ward, Zygote
 
 __all__ = ["Candidate", "CompilePool", "Compiled"]
 
+_FORMAT = "2"
+"""Of what is kept of a build: with what its kernels take, and the lines of their code."""
 _MAX_LOG = 32_000
+_MAX_KERNELS = 16
+_MAX_LINES = 50_000
+_MAX_NAME = 200
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +67,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     device: Device
     facts: dict[str, Any]
     inspected: Inspected
-    environment: dict[str, str]
 
 
 class CompilePool:
@@ -86,7 +94,24 @@ class CompilePool:
         self._homes = 0
         self.running = 0
         self.busy_s = 0.0
-        """Of all places together, finished compiles only."""
+        """Of all places together, what is finished only."""
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[tuple[int, ...]]:
+        """One of its places, and the cores: for whatever must not disturb the timing."""
+        async with self._places:
+            self.running += 1
+            began = time.monotonic()
+            try:
+                yield self._cores
+            finally:
+                self.running -= 1
+                self.busy_s += time.monotonic() - began
+
+    @property
+    def prebuilt(self) -> Path | None:
+        """What every extension needs alike, if it has been built."""
+        return self._prebuilt.place()
 
     @property
     def waiting(self) -> int:
@@ -105,19 +130,14 @@ class CompilePool:
             notes = ["compiled before: build reused"]
             return Compiled(files=known, seconds=spent, notes=notes)
         require_compiler(cuda=candidate.device.is_cuda)
-        async with self._places:
+        async with self.place():
             queued = time.monotonic() - began
-            self.running += 1
-            try:
-                prebuilt = await self._prebuilt.for_flags(self._run, flag_sets(candidate.source))
-                compiled = await self._compile(candidate, key, prebuilt)
-                if prebuilt is None:
-                    notes = [*compiled.notes, "the slim binding can't be built here"]
-                    compiled = msgspec.structs.replace(compiled, notes=notes)
-            finally:
-                self.running -= 1
+            prebuilt = await self._prebuilt.for_flags(self._run, flag_sets(candidate.source))
+            compiled = await self._compile(candidate, key, prebuilt)
+            if prebuilt is None:
+                notes = [*compiled.notes, "the slim binding can't be built here"]
+                compiled = msgspec.structs.replace(compiled, notes=notes)
         spent = time.monotonic() - began - queued
-        self.busy_s += spent
         return msgspec.structs.replace(compiled, seconds=spent, queue_s=queued)
 
     async def _compile(self, candidate: Candidate, key: str, prebuilt: Path | None) -> Compiled:
@@ -137,7 +157,7 @@ class CompilePool:
                     "compiler",
                     {"pretend": candidate.facts if device.is_cuda else None},
                     {"control": theirs},
-                    environment=child_environment(home, **variables, **candidate.environment),
+                    environment=child_environment(home, **variables),
                     directory=home,
                     policy=policy_for(self._limits, home, self._cores, readable=readable),
                 )
@@ -185,9 +205,11 @@ class CompilePool:
         nothing = BuildFiles([], [])
         if built is None:
             outcome = _ended(late, ward, self._limits.compile_s)
-            return Compiled(outcome=outcome, files=nothing, log=ward.output())
-        printed = ward.output().strip()
-        log = "\n".join(part for part in (built.log[:_MAX_LOG], printed) if part)
+            return Compiled(
+                outcome=outcome, files=nothing, log=printed(ward.output(), stopped=late)
+            )
+        parts = (without_places(built.log[:_MAX_LOG]), printed(ward.output()))
+        log = "\n".join(part for part in parts if part)
         if built.failure:
             failed = CompileFailed(reason=built.failure)
             return Compiled(outcome=failed, files=nothing, log=log)
@@ -196,13 +218,28 @@ class CompilePool:
             notes.append(f"{built.full_header} extensions needed the full torch headers")
         files: BuildFiles | None = None
         if len(built.files) == len(fds):
-            files = await anyio.to_thread.run_sync(self._builds.store, key, built.files, fds)
+            told = BuildRecord(resources=_bounded(built.resources), lines=_modest(built.lines))
+            files = await anyio.to_thread.run_sync(self._builds.store, key, built.files, fds, told)
         return Compiled(files=files or nothing, log=log, notes=notes)
 
 
 def _close(fds: list[int]) -> None:
     while fds:
         os.close(fds.pop())
+
+
+def _bounded(told: list[KernelResources]) -> list[KernelResources]:
+    """A compile child's word: few of them, on one printable line each."""
+    return [
+        msgspec.structs.replace(
+            one, kernel="".join(c if c.isprintable() else " " for c in one.kernel[:_MAX_NAME])
+        )
+        for one in told[:_MAX_KERNELS]
+    ]
+
+
+def _modest(lines: dict[str, list[int]]) -> dict[str, list[int]]:
+    return lines if sum(map(len, lines.values())) < _MAX_LINES else {}
 
 
 def _ended(late: bool, ward: Ward, limit_s: float) -> Outcome:
@@ -218,13 +255,15 @@ def _key(candidate: Candidate) -> str:
     facts, device = candidate.facts, candidate.device
     arch = str(facts.get("compute_capability") or facts.get("isa"))
     late = str(candidate.inspected.builds_late)
-    return BuildCache.key(candidate.source, torch_identity(), toolchain(device.is_cuda), arch, late)
+    tools = toolchain(device.is_cuda)
+    return BuildCache.key(_FORMAT, candidate.source, torch_identity(), tools, arch, late)
 
 
 def _compile_variables(
     device: Device, facts: dict[str, Any], cores: int, jobs: int
 ) -> dict[str, str]:
     variables = {
+        **hub_variables(),
         "CUDA_VISIBLE_DEVICES": "",
         "MAX_JOBS": str(max(2, cores // jobs)),
         "OMP_NUM_THREADS": "1",

@@ -6,11 +6,14 @@ device keeps most of them. With one core there is nothing to keep apart.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["Cores", "split_cores"]
+from gpu_sandbox.devices import Device, device_named, devices_named
+
+__all__ = ["Cores", "cores_of", "split_cores"]
 
 _PER_GPU = 2
 
@@ -35,3 +38,15 @@ def split_cores(available: Sequence[int], gpus: int) -> Cores:
     first = len(cores) - each * gpus
     timing = tuple(cores[first + i * each : first + (i + 1) * each] for i in range(gpus))
     return Cores(timing, cores[:first], apart=True)
+
+
+def cores_of(device: Device, names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The cores that time ``device``, one of those named, and those that compile for it."""
+    available = sorted(os.sched_getaffinity(0))
+    if not device.is_cuda:
+        cores = split_cores(available, 0)
+        return cores.timing[0], cores.compiling
+    ours = [name for listed in names for name in devices_named(listed)]
+    gpus = [d for d in map(device_named, ours) if d.is_cuda]
+    cores = split_cores(available, len(gpus))
+    return cores.timing[gpus.index(device)], cores.compiling

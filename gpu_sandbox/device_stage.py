@@ -8,15 +8,16 @@ candidate. If that works, the candidate is to blame, else the device or the task
 
 from __future__ import annotations
 
-import os
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 from anyio.abc import TaskGroup
 
 from gpu_sandbox.builds import BuildFiles
-from gpu_sandbox.cores import split_cores
+from gpu_sandbox.cores import cores_of
 from gpu_sandbox.devices import Device, DeviceFacts, device_named, devices_named
 from gpu_sandbox.jobs import Agreed, Job, TaskBroken
 from gpu_sandbox.leases import Leases
@@ -28,17 +29,18 @@ from gpu_sandbox.port import (
     PrerequisiteMissing,
     SandboxFault,
 )
-from gpu_sandbox.prerequisites import hub_environment
 from gpu_sandbox.protocols import Protocol, protocol_named
-from gpu_sandbox.station import Concluded, Station
+from gpu_sandbox.station import STUCK, Concluded, Station
 from gpu_sandbox.verdicts import beats
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.zygote import Zygote
 
-__all__ = ["DevicePool", "Judged", "cores_of", "job_for"]
+__all__ = ["DevicePool", "Judged", "job_for"]
 
 _CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
+_BUSY = 1
+"""When more wait for a device, nobody gets it once more."""
 _TRIES = 2
 _PROOF_BENCH_S = 0.5
 _ITSELF = "\n\nclass ModelNew(Model):\n    pass\n"
@@ -60,10 +62,11 @@ _BREAKDOWNS = (VerifierDied, VerifierSilent, ReferenceFailed)
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A device stage's end: where, what was seen, how long it waited for the lease, how
-    long it held it."""
+    """A device stage's end: where (``identity`` is the lease's), what was seen, how long it
+    waited for the lease, how long it held it."""
 
     device: Device
+    identity: str
     looks: Looks
     queue_s: float
     lease_s: float
@@ -154,7 +157,22 @@ class DevicePool:
                     continue  # while this one waited
                 looks = await self._looked(self._station(device), job, files, to_beat)
             ended = time.monotonic()
-            return Judged(device, looks, queue_s=leased - waiting, lease_s=ended - leased)
+            return Judged(device, identity, looks, leased - waiting, ended - leased)
+
+    @asynccontextmanager
+    async def once_more(self, judged: Judged) -> AsyncIterator[tuple[int, ...] | None]:
+        """The lease of the device that ``judged`` is from, for what can be left undone: the
+        cores to do it on, or None where others wait or the device is quarantined."""
+        if self.leases.waiting > _BUSY:
+            yield None
+            return
+        async with self.leases.hold(judged.identity):
+            fit = judged.device.name not in self.quarantined
+            yield self._timing(judged.device) if fit else None
+
+    def stuck(self, device: Device) -> None:
+        """Quarantine it: a process of somebody else's on it can't be ended."""
+        self.quarantined.setdefault(device.name, STUCK)
 
     async def close(self) -> None:
         """Nothing is left of any station."""
@@ -248,18 +266,6 @@ class DevicePool:
         return self._stations[device.name]
 
 
-def cores_of(device: Device, names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The cores that time ``device``, one of those named, and those that compile for it."""
-    available = sorted(os.sched_getaffinity(0))
-    if not device.is_cuda:
-        cores = split_cores(available, 0)
-        return cores.timing[0], cores.compiling
-    ours = [name for listed in names for name in devices_named(listed)]
-    gpus = [d for d in map(device_named, ours) if d.is_cuda]
-    cores = split_cores(available, len(gpus))
-    return cores.timing[gpus.index(device)], cores.compiling
-
-
 def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits: Limits) -> Job:
     """What to do on ``device`` or one like it. Raises ``PrerequisiteMissing``."""
     source = request.candidate_source if isinstance(request, EvaluationRequest) else None
@@ -276,7 +282,6 @@ def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits
         load_s=max(limits.call_s, limits.start_s),
         call_s=limits.call_s,
         bench_s=default_s if limits.bench_s is None else limits.bench_s,
-        environment=hub_environment(request.task_source),
     )
 
 

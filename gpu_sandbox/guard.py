@@ -15,19 +15,22 @@ from events.outcomes import CompileFailed, NoCandidate
 __all__ = ["Inspected", "inspect_candidate"]
 
 MAX_SOURCE_BYTES = 2 << 20
+_MAX_SHOWN = 200
 
 _BUILDERS = frozenset({"load_inline", "load", "CppExtension", "CUDAExtension"})
 _BUILD_HINTS = ("cpp_extension", "load_inline", "ctypes", "subprocess", "nvrtc", "cffi")
 
 
 class Inspected(msgspec.Struct, frozen=True, kw_only=True):
-    """``outcome`` ends the evaluation; otherwise the two flags steer the compile stage.
+    """``outcome`` ends the evaluation, and ``log`` shows the place; otherwise the two flags
+    steer the compile stage.
 
     ``builds``: it may compile something, so the compile stage is worth its second.
     ``builds_late``: some of it inside a function, so that importing alone is not enough.
     """
 
     outcome: CompileFailed | NoCandidate | None = None
+    log: str = ""
     builds: bool = False
     builds_late: bool = False
 
@@ -39,13 +42,25 @@ def inspect_candidate(source: str) -> Inspected:
         tree = ast.parse(source)
     except SyntaxError as error:
         where = f"candidate.py:{error.lineno}: " if error.lineno else ""
-        return Inspected(outcome=CompileFailed(reason=f"{where}syntax error: {error.msg}"))
+        outcome = CompileFailed(reason=f"{where}syntax error: {error.msg}")
+        return Inspected(outcome=outcome, log=_shown(source, error))
     except (ValueError, RecursionError, MemoryError) as error:
         return Inspected(outcome=CompileFailed(reason=f"the source can't be parsed: {error}"))
     if not _binds_model_new(tree):
         return Inspected(outcome=NoCandidate(reason="the file defines no class ModelNew"))
     builds = any(hint in source for hint in _BUILD_HINTS)
     return Inspected(builds=builds, builds_late=builds and _calls_builder_inside(tree))
+
+
+def _shown(source: str, error: SyntaxError) -> str:
+    """The line of a syntax error with the one before it, and a caret."""
+    lines, last = source.splitlines(), error.lineno or 0
+    if not 0 < last <= len(lines):
+        return ""
+    shown = [f"{n:5} | {lines[n - 1][:_MAX_SHOWN]}" for n in (last - 1, last) if n > 0]
+    column = min(max(error.offset or 1, 1), _MAX_SHOWN)
+    caret = f"{'':5} | {' ' * (column - 1)}^"
+    return "\n".join([f"candidate.py:{last}:{column}: {error.msg}", *shown, caret])
 
 
 def _binds_model_new(tree: ast.Module) -> bool:

@@ -3,6 +3,7 @@
 engine → verifier: ``Job``, ``Go``.        verifier → engine: ``Ready``, then for each job
                                            ``Stage``…, ``Report``.
 engine → compile child: ``Compile``.       compile child → engine: ``Built``, once or twice.
+engine → autopsy child: ``Examine``.
                                            facts child → engine: ``Facts``.
 """
 
@@ -12,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from events.outcomes import KernelResources
 from gpu_sandbox.protocols import Protocol
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "Built",
     "Compile",
     "Differs",
+    "Examine",
     "Facts",
     "Finding",
     "Forged",
@@ -62,7 +65,6 @@ class Job(_Message, frozen=True):
     load_s: float
     call_s: float
     bench_s: float
-    environment: dict[str, str] = {}
     worker_pid: int = 0
 
 
@@ -175,11 +177,26 @@ class Compile(_Message, frozen=True):
     late: bool
 
 
+class Examine(_Message, frozen=True):
+    """Call ``candidate`` once on ``device``, on inputs of ``task``'s, in a fresh interpreter
+    that ``tool`` starts with ``environment`` added. The files of ``libraries`` come as
+    descriptors with the frame."""
+
+    task: str
+    candidate: str
+    device: str
+    tool: list[str]
+    environment: dict[str, str]
+    libraries: list[str]
+
+
 class Built(_Message, frozen=True):
     """``failure`` is the one-line reason of a ``CompileFailed``, or empty.
 
     ``deferred`` is an exception that may be due to the missing device: the worker
     imports again and decides. ``full_header`` counts builds that needed the real one.
+    ``resources`` are of the kernels of all extensions, the worst first; ``lines`` are for
+    each line of a generated file the candidate's own, or 0.
     The contents of ``files`` (relative to the extensions directory) come as descriptors
     with the frame.
     """
@@ -189,6 +206,8 @@ class Built(_Message, frozen=True):
     deferred: str = ""
     extensions: int = 0
     full_header: int = 0
+    resources: list[KernelResources] = []
+    lines: dict[str, list[int]] = {}
     files: list[str] = []
 
 

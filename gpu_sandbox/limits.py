@@ -18,6 +18,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Cap on taking pairs; by default 3 s on the CPU and 5 s on CUDA."""
     device_s: float = 600.0
     """Everything under the lease. Reached only when the trusted side is stuck."""
+    autopsy_s: float = 20.0
+    """One extra run of a candidate that crashed, in a sanitizer; 0: none."""
+    sanitize: bool = False
+    """Such a run also of what would be the best so far; what it finds is noted."""
     start_s: float = 120.0
     """A child's interpreter and torch import."""
     memory_bytes: int = 16 << 30

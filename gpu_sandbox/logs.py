@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from gpu_sandbox.lines import Origin
 
 __all__ = ["Unexplained", "cut_compiler_output", "first_error", "unexplained"]
 
@@ -11,6 +14,24 @@ _ERROR = re.compile(
     r"(?P<file>[^\s:()]+)[:(](?P<line>\d+)\)?(?::(?P<column>\d+))?\s*:?\s*"
     r"(?:fatal )?error\s*:?\s*(?P<what>.*)"
 )
+_TOOL = re.compile(
+    r"undefined reference to .*|multiple definition of .*|cannot find -l\S+"
+    r"|(?:ptxas|nvlink) (?:fatal|error).*|nvcc fatal.*"
+    r"|ptxas \S+, line \d+; (?:error|fatal).*"
+    r"|(?:c\+\+|g\+\+|clang\+\+|cc1plus)\S*: (?:fatal )?error: .*"
+)
+"""Errors of those that see no source: linker, assembler, drivers."""
+_AFTERMATH = re.compile(r"Ptx assembly aborted|collect2:|ld returned")
+_REQUIRED = re.compile(
+    r"(?P<file>[^\s:()]+):(?P<line>\d+):(?P<column>\d+):\s+(?:recursively )?required from"
+)
+_WITHIN = re.compile(r"at line (\d+)(?! of)")
+_REASON = re.compile(
+    r"note:\s+(?P<why>.*(?:deduced conflicting|no known conversion|candidate expects"
+    r"|couldn.t deduce|mismatched types).*)"
+)
+_NUMBERED = re.compile(r"^\s*(\d+) \|")
+_PTX = re.compile(r"ptxas \S+, line (\d+); (?:error|fatal)\s*: (.*)")
 _UNDECLARED = re.compile(
     r"[‘'](?P<a>\w+)[’'] (?:was not declared in this scope|has not been declared)"
     r"|identifier \"(?P<b>\w+)\" is undefined"
@@ -32,41 +53,48 @@ _MISMATCH = re.compile(
 _TYPES = re.compile(r"[‘\"'(]\w+|(?:operand|argument) types are")
 _OF_TORCH = re.compile(r"\b(?:at|c10|torch|caffe2|slim_binding)::|incomplete")
 _MACRO_OF_TORCH = re.compile(r"\b(?:C10|AT|TORCH|TH|THC|CUDA)_[A-Z]\w*")
-_LINK_ERROR = re.compile(
-    r"undefined reference to .*|multiple definition of .*|ptxas (?:fatal|error).*"
-)
 _SYNTAX = re.compile(
     r"^(?:expected (?:(?:a )?[‘'\"]|initializer|primary-expression|declaration)"
     r"|stray |missing terminating|unterminated|extra text|invalid suffix)"
 )
+_OF_CUDA = re.compile(r"calling a __(?:host|device|global)__ |is undefined in device code")
+_ARGUMENTS = re.compile(r"too (?:few|many) arguments in function call")
+_OWN_DOING = re.compile(r"static assertion failed|redefinition of")
+_GENERATED = ("main.cpp", "cuda.cu")
 _MAX_ERRORS = 8
+_MAX_CHARS = 6000
 _CONTEXT_LINES = 3
+_MAX_LINE = 300
+
+
+class _Error(NamedTuple):
+    """``told`` is one line; ``below`` what goes with it: excerpt, reasons, instantiations."""
+
+    told: str
+    below: tuple[str, ...] = ()
 
 
 def cut_compiler_output(output: str, generated: dict[str, str], candidate: str) -> str:
-    """The first errors with their excerpts; ninja's and the drivers' noise dropped.
+    """The first errors, each at the candidate's own line and with its excerpt; the commands,
+    warnings and repetitions dropped.
 
-    ``generated`` holds the files that torch wrote out of the candidate's strings: where
-    a line of theirs occurs once in ``candidate``, its place there is named as well.
+    ``generated`` holds the files that torch wrote out of the candidate's strings. An error
+    in somebody else's header is told at the candidate's line that needed it.
     """
-    lines = output.splitlines()
-    kept: list[str] = []
-    errors = 0
-    for number, line in enumerate(lines):
-        found = _ERROR.search(line)
-        if found:
-            errors += 1
-            if errors > _MAX_ERRORS:
-                continue
-            kept.append(_located(found, generated, candidate))
-            kept += _excerpt(lines[number + 1 :])
-        elif _LINK_ERROR.search(line):
-            errors += 1
-            if errors <= _MAX_ERRORS:
-                kept.append(_LINK_ERROR.search(line)[0])  # type: ignore[index]
-    if errors > _MAX_ERRORS:
-        kept.append(f"… {errors - _MAX_ERRORS} more errors")
-    return "\n".join(kept) if kept else "\n".join(lines[-20:])
+    errors = _errors(output.splitlines(), Origin(generated, candidate))
+    found = list(
+        {error.told.partition(" (in ")[0]: error for error in reversed([*errors])}.values()
+    )
+    found.reverse()
+    if len(found) > 1:
+        found = [error for error in found if not _AFTERMATH.search(error.told)] or found[:1]
+    if not found:
+        lines = [line for line in output.splitlines() if line and "FAILED: " not in line]
+        return "\n".join(line[:_MAX_LINE] for line in lines[-20:])
+    lines = [line for error in found[:_MAX_ERRORS] for line in (error.told, *error.below)]
+    if len(found) > _MAX_ERRORS:
+        lines.append(f"… {len(found) - _MAX_ERRORS} more errors")
+    return "\n".join(line[:_MAX_LINE] for line in lines)[:_MAX_CHARS]
 
 
 def first_error(cut: str) -> str:
@@ -74,32 +102,73 @@ def first_error(cut: str) -> str:
     return next((line for line in cut.splitlines() if line.strip()), "")[:300]
 
 
-def _located(found: re.Match[str], generated: dict[str, str], candidate: str) -> str:
-    name = found["file"].rsplit("/", 1)[-1]
-    own = _own_line(generated.get(name, ""), int(found["line"]), candidate)
-    column = f":{found['column']}" if found["column"] else ""
-    where = f"{name}:{found['line']}{column}"
-    return f"{where}{f' (candidate.py:{own})' if own else ''}: error: {found['what']}"
+def _errors(lines: list[str], origin: Origin) -> Iterator[_Error]:
+    needed: list[tuple[str, int]] = []
+    for number, line in enumerate(lines):
+        if found := _ERROR.search(line):
+            yield _source_error(found, lines[number + 1 :], needed, origin)
+            needed = []
+        elif found := _REQUIRED.match(line):
+            needed.append((_name(found["file"]), int(found["line"])))
+        elif found := _TOOL.search(line):
+            yield _tool_error(found[0], origin)
 
 
-def _own_line(generated: str, line: int, candidate: str) -> int | None:
-    """The candidate's line with the same text, if there is exactly one."""
-    texts = generated.splitlines()
-    if not 0 < line <= len(texts) or not texts[line - 1].strip():
-        return None
-    wanted = texts[line - 1].strip()
-    found = [n for n, text in enumerate(candidate.splitlines(), 1) if text.strip() == wanted]
-    return found[0] if len(found) == 1 else None
+def _source_error(
+    found: re.Match[str], following: list[str], needed: list[tuple[str, int]], origin: Origin
+) -> _Error:
+    name, line, what = _name(found["file"]), int(found["line"]), found["what"]
+    where = f"{name}:{line}" + (f":{found['column']}" if found["column"] else "")
+    own = origin.line(name, line)
+    if own is not None:
+        where = f"candidate.py:{own}" + (f":{found['column']}" if found["column"] else "")
+    else:
+        for user in needed:
+            if (needs := origin.line(*user)) is not None:
+                where, what = f"candidate.py:{needs}", f"{what} (in {where}, needed here)"
+                break
+        else:
+            if (named := origin.naming(what)) is not None:
+                where += f" (see candidate.py:{named})"
+    below = [*_excerpt(following, name, own, origin), *_reasons(following)]
+    return _Error(f"{where}: error: {what}", tuple(below))
 
 
-def _excerpt(following: list[str]) -> list[str]:
-    """g++ and nvcc show the line and a caret below an error."""
-    kept = []
-    for line in following[:_CONTEXT_LINES]:
+def _tool_error(told: str, origin: Origin) -> _Error:
+    if found := _PTX.match(told):
+        told = f"ptxas error: {found[2]} (line {found[1]} of the PTX)"
+    named = origin.naming(told)
+    return _Error(f"candidate.py:{named}: {told}" if named is not None else told)
+
+
+def _excerpt(following: list[str], name: str, own: int | None, origin: Origin) -> list[str]:
+    """g++ and nvcc show the line and a caret below an error, and what instantiated it."""
+    kept: list[str] = []
+    for line in following[: 2 * _CONTEXT_LINES]:
         if not line.startswith((" ", "\t")) or "note:" in line:
             break
-        kept.append(line[:200])
+        if found := _WITHIN.search(line):
+            user = origin.line(name, int(found[1]))
+            line = line.replace(found[0], f"at candidate.py:{user}" if user else found[0])
+        elif len(kept) == _CONTEXT_LINES:
+            break
+        kept.append(line if own is None else _NUMBERED.sub(f"{own:5} |", line))
     return kept
+
+
+def _reasons(following: list[str]) -> list[str]:
+    """Why the nearest candidates of an overload did not fit."""
+    why: dict[str, None] = {}
+    for line in following[:60]:
+        if _ERROR.search(line):
+            break
+        if found := _REASON.search(line):
+            why[f"      note: {found['why'].strip()}"] = None
+    return list(why)[:2]
+
+
+def _name(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
 
 
 class Unexplained(NamedTuple):
@@ -127,7 +196,8 @@ def unexplained(output: str) -> Unexplained:
     for number, whole in enumerate(lines):
         found = _ERROR.search(whole)
         what = found["what"] if found else ""
-        if not found or _certain(what, lines[number + 1 : number + 6]):
+        following = lines[number + 1 : number + 6]
+        if not found or _certain(what, following) or _kernels_own(found, following):
             continue
         if unknown := _UNDECLARED.search(what):
             macros.add(unknown["a"] or unknown["b"])
@@ -135,9 +205,19 @@ def unexplained(output: str) -> Unexplained:
             members.add(missing["a"] or missing["b"] or missing["c"])
         else:
             anyway = True
-    linking = any(_LINK_ERROR.search(line) for line in output.splitlines())
+    linking = any(_TOOL.search(line) for line in output.splitlines())
     nothing = not macros and not members and not _ERROR.search(output)
     return Unexplained(frozenset(macros), frozenset(members), anyway or (nothing and not linking))
+
+
+def _kernels_own(found: re.Match[str], following: list[str]) -> bool:
+    """Whether it is about device code, a launch, or something said twice or asserted."""
+    what = found["what"]
+    if _ARGUMENTS.search(what):
+        return "<<<" in "".join(following[:1])
+    if _OWN_DOING.search(what):
+        return found["file"].endswith(_GENERATED)
+    return _OF_CUDA.search(what) is not None
 
 
 def _certain(what: str, following: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What exists between entering a sandbox and leaving it: zygote, devices, compilers."""
+"""What exists between entering a sandbox and leaving it: zygote, devices, compilers, autopsy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from events.outcomes import PoolUsage
+from gpu_sandbox.autopsy import Autopsy
 from gpu_sandbox.builds import BuildCache
 from gpu_sandbox.compile_stage import CompilePool
 from gpu_sandbox.confine import Tier
 from gpu_sandbox.confinement import require_tier
-from gpu_sandbox.device_stage import DevicePool, cores_of
+from gpu_sandbox.cores import cores_of
+from gpu_sandbox.device_stage import DevicePool
 from gpu_sandbox.devices import Device, DeviceFacts
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import DeviceLoad
@@ -55,6 +57,7 @@ class Opened:
             run,
             group,
         )
+        self.autopsy = Autopsy(self.zygote, run, settings.limits)
 
     async def isolation(self) -> list[str]:
         """The layers that hold, and those that are missing, as a verdict names them.

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from events.outcomes import BaselineKind, Outcome, PoolUsage
+from events.outcomes import BaselineKind, KernelResources, Outcome, PoolUsage
 
 __all__ = [
     "Baseline",
@@ -114,9 +114,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the candidate, and how it was found.
 
     ``timings_s`` has ``guard``, ``compile``, ``check``, ``bench`` (seconds; a stage that
-    was not reached is absent) and ``lease`` (how long the device was held); ``queue_s``
-    is time spent waiting for a place in the pool or for the device. The logs are cut
+    was not reached is absent), ``lease`` (how long the device was held) and ``autopsy``
+    (with its own wait, if there was one); ``queue_s`` is time spent waiting for a place
+    in the pool or for the device. The logs are cut
     to the sandbox's output limit and name the candidate's own file and lines.
+    ``resources`` are of the CUDA kernels that were built for it, at most 16.
     ``isolation`` lists the layers that held, and ``missing:NAME`` for those that could not.
     """
 
@@ -130,6 +132,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     run_log: str = ""
     notes: list[str] = []
     usage: PoolUsage | None = None
+    resources: list[KernelResources] = []
 
 
 class DeviceLoad(msgspec.Struct, frozen=True, kw_only=True):

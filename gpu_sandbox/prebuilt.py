@@ -46,7 +46,7 @@ class Prebuilt:
 
     async def for_flags(self, run: RunDirectory, flag_sets: list[tuple[str, ...]]) -> Path | None:
         """The directory to read from, with what is worth having in it; None without any."""
-        place = self._root / BuildCache.key(torch_identity(), toolchain(False))
+        place = self._place()
         if not await self._there(place / "binding.o", None, run):
             return None
         for flags in flag_sets:
@@ -55,6 +55,14 @@ class Prebuilt:
             if self._asked[flags] >= _WORTH_IT or _present(header):
                 await self._there(header, flags, run)
         return place
+
+    def place(self) -> Path | None:
+        """The directory, if there is the least in it. Builds nothing."""
+        place = self._place()
+        return place if (place / "binding.o").is_file() else None
+
+    def _place(self) -> Path:
+        return self._root / BuildCache.key(torch_identity(), toolchain(False))
 
     async def _there(
         self,

@@ -20,7 +20,7 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from events.outcomes import Outcome
+from events.outcomes import Correct, Outcome
 from gpu_sandbox.baselines import (
     COMPILE_S,
     KnownBaselines,
@@ -34,6 +34,8 @@ from gpu_sandbox.confine import Survey, Tier
 from gpu_sandbox.device_stage import job_for
 from gpu_sandbox.devices import Device
 from gpu_sandbox.guard import inspect_candidate
+from gpu_sandbox.hub import require_models
+from gpu_sandbox.inquest import examined
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.opened import Opened, Settings
 from gpu_sandbox.port import (
@@ -44,15 +46,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.verdicts import (
-    breaker_of,
-    cleaned,
-    looks_of,
-    outcome_of,
-    run_log_of,
-    seconds_of,
-    worst_of,
-)
+from gpu_sandbox.verdicts import cleaned, ended_as, seconds_of
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import remove_stale, run_directory
 
@@ -142,6 +136,7 @@ class LocalSandbox:
         return {key: value for key, value in facts[0].items() if key != "uuid"}
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
+        require_models(request.task_source)
         devices = self._open.devices.of(request.device)
         await self._open.isolation()
         facts = await self._open.devices.facts_of(devices)
@@ -156,6 +151,7 @@ class LocalSandbox:
         return found
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
+        require_models(request.task_source)
         return await self._evaluate(request, self._settings.limits)
 
     # --- steps
@@ -176,7 +172,9 @@ class LocalSandbox:
     async def _compiled(self, request: BaselineRequest) -> Baseline:
         eager = await self.baseline(msgspec.structs.replace(request, kind="eager", reuse=True))
         limits = self._settings.limits
-        patient = msgspec.structs.replace(limits, call_s=max(limits.call_s, COMPILE_S))
+        patient = msgspec.structs.replace(
+            limits, call_s=max(limits.call_s, COMPILE_S), autopsy_s=0.0
+        )
         verdict = await self._evaluate(as_candidate(request, eager), patient)
         return compiled_baseline(request.kind, verdict, eager)
 
@@ -200,7 +198,7 @@ class LocalSandbox:
             )
 
         if inspected.outcome is not None:
-            return verdict(inspected.outcome)
+            return verdict(inspected.outcome, compile_log=inspected.log)
         facts = await pool.facts_of(devices)
         candidate = Candidate(
             source=request.candidate_source,
@@ -208,35 +206,38 @@ class LocalSandbox:
             device=devices[0],
             facts=facts[0],
             inspected=inspected,
-            environment=job.environment,
         )
         built = await self._open.compilers(devices[0]).build(candidate)
         try:
             timings["compile"] = built.seconds
             if built.outcome is not None:
                 return verdict(built.outcome, queue_s=built.queue_s, compile_log=built.log)
+            resources = built.files.record.resources
             to_beat = None
             if request.root_ms is not None:
                 to_beat = (request.incumbent_ms or request.root_ms) / request.root_ms
             judged = await pool.judge(devices, facts, job, built.files, to_beat)
+            looks, broke = judged.looks.concluded, judged.looks.breakdowns
+            timings.update(seconds_of(looks), lease=judged.lease_s)
+            outcome, run_log, notes = ended_as(looks, broke, request.root_ms)
+            began = time.monotonic()
+            found = await examined(
+                self._open, limits, candidate, built.files, judged, outcome, to_beat
+            )
+            if found is not None:
+                timings["autopsy"] = time.monotonic() - began
         finally:
             built.files.close()
-        timings["lease"] = judged.lease_s
-        found: dict[str, Any] = {
-            "device": judged.device,
-            "queue_s": built.queue_s + judged.queue_s,
-            "compile_log": built.log,
-        }
-        looks, broke = judged.looks.concluded, judged.looks.breakdowns
-        if not looks:
-            return verdict(breaker_of(broke), run_log=broke[-1], notes=built.notes, **found)
-        concluded = worst_of(looks)
-        timings.update(seconds_of(looks))
+        if found and isinstance(outcome, Correct):
+            notes = [*notes, f"not sound: {' '.join(found[:2])}"]
         return verdict(
-            outcome_of(concluded, request.root_ms),
-            run_log=run_log_of(concluded),
-            notes=[*built.notes, *concluded.report.notes, *looks_of(looks, broke)],
-            **found,
+            outcome,
+            device=judged.device,
+            queue_s=built.queue_s + judged.queue_s,
+            compile_log=built.log,
+            run_log="\n".join(part for part in (*(found or ()), run_log) if part),
+            resources=resources,
+            notes=[*built.notes, *notes],
         )
 
     @property

@@ -24,12 +24,12 @@ from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.workers import DeviceNotReady, Worker, Workers
 from gpu_sandbox.zygote import Zygote
 
-__all__ = ["Concluded", "Station"]
+__all__ = ["STUCK", "Concluded", "Station"]
 
 _DEATH_S = 2.0
 _PROBES = 2
 """Failed ones in a row, and the device is unfit."""
-_STUCK = "a process on it was killed, and the kernel does not let go of it"
+STUCK = "a process on it was killed, and the kernel does not let go of it"
 
 
 class Concluded(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ class Station:
 
     def _judge_end(self, *, stuck: bool) -> None:
         if stuck:
-            self.unfit = self.unfit or _STUCK
+            self.unfit = self.unfit or STUCK
 
     def _count_failure(self, failure: DeviceNotReady) -> None:
         self._failed_probes += 1

@@ -26,16 +26,13 @@ from gpu_sandbox.jobs import (
 )
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.station import Concluded
+from gpu_sandbox.traces import printed, without_places
 
 __all__ = [
     "beats",
-    "breaker_of",
     "cleaned",
-    "looks_of",
-    "outcome_of",
-    "run_log_of",
+    "ended_as",
     "seconds_of",
-    "worst_of",
 ]
 
 _MAX_REASON = 500
@@ -56,7 +53,19 @@ def beats(concluded: Concluded, to_beat: float) -> bool:
     return isinstance(finding, Agreed) and finding.ratio < to_beat
 
 
-def worst_of(looks: list[Concluded]) -> Concluded:
+def ended_as(
+    looks: list[Concluded], breakdowns: list[str], root_ms: float | None
+) -> tuple[Outcome, str, list[str]]:
+    """Outcome, run log and notes of a device stage. Raises ``SandboxFault`` for a finding
+    that is about neither candidate nor task."""
+    if not looks:
+        return _breaker_of(breakdowns), without_places(breakdowns[-1]), []
+    concluded = _worst_of(looks)
+    notes = [*concluded.report.notes, *_looks_of(looks, breakdowns)]
+    return _outcome_of(concluded, root_ms), _run_log_of(concluded), notes
+
+
+def _worst_of(looks: list[Concluded]) -> Concluded:
     """The look that decides: one that did not agree, else the slower of the two."""
     return max(looks, key=_slowness)
 
@@ -75,7 +84,7 @@ def seconds_of(looks: list[Concluded]) -> dict[str, float]:
     return total
 
 
-def looks_of(looks: list[Concluded], breakdowns: list[str]) -> list[str]:
+def _looks_of(looks: list[Concluded], breakdowns: list[str]) -> list[str]:
     """What to say of a second look, and of a verifier that broke down before these."""
     notes = [f"judged anew after the verifier broke down: {_first_line(b)}" for b in breakdowns]
     if len(looks) < 2:
@@ -86,7 +95,7 @@ def looks_of(looks: list[Concluded], breakdowns: list[str]) -> list[str]:
     return [*notes, "it agreed at first, and not in the second look, by a fresh process"]
 
 
-def breaker_of(breakdowns: list[str]) -> Crashed:
+def _breaker_of(breakdowns: list[str]) -> Crashed:
     """The outcome of a candidate that no verifier survives, though it survives others."""
     reason = f"the evaluator broke down while judging this candidate, {len(breakdowns)} times"
     return Crashed(reason=f"{reason}, and not over the reference: {_first_line(breakdowns[-1])}")
@@ -98,12 +107,12 @@ def _first_line(text: str) -> str:
 
 def cleaned(outcome: Outcome) -> Outcome:
     """Its reason as one line of bounded length: a candidate may have written it."""
-    text = "".join(c if c.isprintable() else " " for c in outcome.reason[: 4 * _MAX_REASON])
+    reason = without_places(outcome.reason[: 4 * _MAX_REASON])
+    text = "".join(c if c.isprintable() else " " for c in reason)
     return msgspec.structs.replace(outcome, reason=" ".join(text.split())[:_MAX_REASON])
 
 
-def outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
-    """Raises ``SandboxFault`` for a finding that is about neither candidate nor task."""
+def _outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
     match concluded.report.finding:
         case Agreed() as agreed:
             return _correct(agreed, root_ms)
@@ -120,6 +129,8 @@ def outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
             )
         case WorkerFailed(stage="import", message=message):
             return CompileFailed(reason=message)
+        case WorkerFailed(kind="BuildFailed", message=message):  # not before it was constructed
+            return CompileFailed(reason=message.removeprefix("BuildFailed: "))
         case WorkerFailed(stage=stage, message=message):
             return Crashed(reason=f"{_WHERE.get(stage, stage)}: {message}")
         case WorkerDied(stage=stage):
@@ -161,7 +172,7 @@ def _death(concluded: Concluded, stage: str) -> Crashed:
     return Crashed(reason=f"it closed its channel {where}")
 
 
-def run_log_of(concluded: Concluded) -> str:
+def _run_log_of(concluded: Concluded) -> str:
     """What differs or where it raised, then what it printed."""
     match concluded.report.finding:
         case Differs(detail=detail):
@@ -170,5 +181,6 @@ def run_log_of(concluded: Concluded) -> str:
             found = traceback
         case _:
             found = ""
-    printed = concluded.worker_output.strip()
-    return "\n".join(part for part in (found, printed) if part)
+    stopped = isinstance(concluded.report.finding, WorkerSilent)
+    output = printed(concluded.worker_output, stopped=stopped)
+    return "\n".join(part for part in (without_places(found), output) if part)

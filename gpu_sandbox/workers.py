@@ -19,10 +19,10 @@ from gpu_sandbox.confine import Policy
 from gpu_sandbox.confinement import policy_for
 from gpu_sandbox.devices import Device
 from gpu_sandbox.frames import BadFrame, Line, PeerGone
+from gpu_sandbox.hub import hub_readable, hub_variables
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.messages import Reply
 from gpu_sandbox.port import SandboxFault
-from gpu_sandbox.prerequisites import hub_readable, hub_variables
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory, remove
 from gpu_sandbox.zygote import Ward, Zygote

@@ -25,7 +25,7 @@ from events.bodies import (
     ReplyParsed,
     RunStarted,
 )
-from events.outcomes import Correct, Outcome
+from events.outcomes import Correct, KernelResources, Outcome
 
 __all__ = ["ROOT", "Node", "Tree", "fold_tree"]
 
@@ -49,6 +49,7 @@ class Node(msgspec.Struct, kw_only=True):
     explanation_sha256: str | None = None
     compile_log_sha256: str | None = None
     run_log_sha256: str | None = None
+    resources: list[KernelResources] = []
     outcome: Outcome | None = None
     runtime_ms: float | None = None
     """The score, lower is better; None while unknown and for every failure."""
@@ -162,6 +163,7 @@ class Tree:
         node.status, node.outcome = "evaluated", body.outcome
         node.compile_log_sha256 = body.compile_log_sha256
         node.run_log_sha256 = body.run_log_sha256
+        node.resources = body.resources
         if isinstance(body.outcome, Correct):
             node.runtime_ms = body.outcome.runtime_ms
             insort(self._ranking, (node.runtime_ms, node.id))

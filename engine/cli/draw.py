@@ -202,7 +202,8 @@ def pool_lines(pool: PoolSummary) -> Iterator[str]:
         shares = {stage: _percent(share) for stage, share in pool.shares.items()}
         yield (
             f"time       compile {shares['compile']}, queue {shares['queue']},"
-            f" lease {shares['lease']} (check {shares['check']}, bench {shares['bench']})"
+            f" lease {shares['lease']} (check {shares['check']}, bench {shares['bench']}),"
+            f" autopsy {shares['autopsy']}"
         )
 
 

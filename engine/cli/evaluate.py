@@ -18,7 +18,7 @@ from engine.cli.isolation import isolation_options
 from engine.cli.run import read_task
 from engine.cli.settings import SettingsError, resolve
 from engine.config import Config
-from events.outcomes import Correct
+from events.outcomes import Correct, KernelResources
 from gpu_sandbox.port import (
     BaselineRequest,
     EvaluationRequest,
@@ -27,6 +27,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
+from projections.resources import resources_table
 
 __all__ = ["Row", "eval_"]
 
@@ -48,6 +49,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     compile_log: str
     run_log: str
     notes: list[str]
+    resources: list[KernelResources]
 
 
 @click.command(name="eval")
@@ -55,6 +57,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("candidates", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
+@click.option("--sanitize", is_flag=True, default=None,
+              help="Run what is faster than the reference in a sanitizer as well.")  # fmt: skip
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
               help="Any configuration key, such as sandbox.run_timeout_s=30.")  # fmt: skip
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
@@ -63,7 +67,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a candidate.")
 def eval_(
     task: Path, candidates: tuple[Path, ...], device: str | None, protocol: str | None,
-    assignments: tuple[str, ...], backend: str, as_json: bool, require_isolation: str | None,
+    sanitize: bool | None, assignments: tuple[str, ...], backend: str, as_json: bool,
+    require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Judge each of CANDIDATES against the reference in TASK.
 
@@ -74,7 +79,7 @@ def eval_(
             preset=None, file=None, environment=os.environ, assignments=list(assignments),
             flags={
                 "sandbox.device": device, "sandbox.protocol": protocol,
-                "sandbox.require_isolation": require_isolation,
+                "sandbox.sanitize": sanitize, "sandbox.require_isolation": require_isolation,
             },
         )  # fmt: skip
     except SettingsError as error:
@@ -173,6 +178,7 @@ def _row(path: Path, verdict: Verdict) -> Row:
         compile_log=verdict.compile_log,
         run_log=verdict.run_log,
         notes=verdict.notes,
+        resources=verdict.resources,
     )
 
 
@@ -189,5 +195,7 @@ def _print(row: Row, as_json: bool) -> None:
     for text in (row.compile_log, row.run_log):
         if text and row.outcome != "correct":
             click.echo("  " + printable(text).rstrip().replace("\n", "\n  "), err=True)
+    if table := resources_table(row.resources):
+        click.echo("  " + printable(table).replace("\n", "\n  "), err=True)
     for note in row.notes:
         click.echo(f"  note: {printable(note)}", err=True)

@@ -24,6 +24,7 @@ from events.errors import LogError
 from events.lock import holder
 from events.reader import LogReader
 from projections.overview import Overview, Summary, overview_of
+from projections.resources import resources_table
 from projections.tree import ROOT, Node
 
 __all__ = ["best", "ls", "prompt", "show", "status", "tree"]
@@ -162,6 +163,7 @@ def show(log: str, node: int, as_json: bool) -> None:
         click.echo(f"isolation {', '.join(evaluation.isolation) or 'none'}")
         for note in evaluation.notes:
             click.echo(f"note {printable(note)}")
+    texts["resources"] = resources_table(found.resources)
     for name, text in texts.items():
         if text:
             click.echo(f"\n--- {name.replace('_', ' ')} ---\n{printable(text).rstrip()}")

@@ -56,6 +56,8 @@ def _shared(command: Command) -> Command:
 @click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
+@click.option("--sanitize", is_flag=True, default=None,
+              help="Run what would be the best in a sanitizer as well.")  # fmt: skip
 @click.option("--baselines", metavar="KINDS",
               help="What to time the reference as: eager,compile,max-autotune.")  # fmt: skip
 @click.option("--attempts", type=int, help="How many candidates to try (B).")
@@ -71,10 +73,10 @@ def _shared(command: Command) -> Command:
 def run(
     task: Path, file: Path | None, assignments: tuple[str, ...], preset: str | None,
     method: str | None, model: str | None, language: str | None, device: str | None,
-    protocol: str | None, baselines: str | None, attempts: int | None, workers: int | None,
-    budget_usd: float | None, target_speedup: float | None, patience: int | None,
-    seed: int | None, log: Path | None, yes: bool, backend: str, display: str, as_json: bool,
-    require_isolation: str | None,
+    protocol: str | None, sanitize: bool | None, baselines: str | None, attempts: int | None,
+    workers: int | None, budget_usd: float | None, target_speedup: float | None,
+    patience: int | None, seed: int | None, log: Path | None, yes: bool, backend: str,
+    display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Search for a faster version of the module in TASK (KernelBench form)."""
     from engine.cli.session import Start, search
@@ -88,7 +90,8 @@ def run(
             flags={
                 "search.method": method, "model": model, "prompts.language": language,
                 "sandbox.device": device, "sandbox.protocol": protocol,
-                "sandbox.require_isolation": require_isolation, "sandbox.baselines": baselines,
+                "sandbox.sanitize": sanitize, "sandbox.baselines": baselines,
+                "sandbox.require_isolation": require_isolation,
                 "budget.attempts": attempts, "search.workers": workers,
                 "budget.usd": budget_usd, "budget.target_speedup": target_speedup,
                 "budget.patience": patience, "search.seed": seed,

@@ -32,9 +32,10 @@ from events.envelope import Blob
 from events.errors import LogError, WriterFailed
 from events.reader import LogReader
 from events.writer import LogWriter
+from gpu_sandbox.hub import require_models
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import Evaluator, PrerequisiteMissing
-from gpu_sandbox.prerequisites import hub_environment, require_compiler
+from gpu_sandbox.prerequisites import require_compiler
 from gpu_sandbox.sandbox import LocalSandbox
 from projections.overview import Overview
 
@@ -135,7 +136,7 @@ def _isolated(config: Config, require: str) -> Config:
 def _check_prerequisites(task_source: str, config: Config) -> None:
     """What would fail at the first evaluation is better said before anything is paid."""
     try:
-        hub_environment(task_source)
+        require_models(task_source)
         require_compiler(cuda=config.sandbox.device != "cpu")
     except PrerequisiteMissing as missing:
         raise Failure(str(missing), Exit.MISSING) from missing
@@ -209,7 +210,11 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
     sandbox = LocalSandbox(
         devices=("cuda:0", "cpu") if name == "auto" else (name,),
         limits=Limits(
-            compile_s=config.sandbox.compile_timeout_s, call_s=config.sandbox.run_timeout_s
+            compile_s=config.sandbox.compile_timeout_s,
+            call_s=config.sandbox.run_timeout_s,
+            autopsy_s=config.sandbox.autopsy_timeout_s,
+            sanitize=config.sandbox.sanitize,
+            memory_bytes=config.sandbox.memory_gb << 30,
         ),
         cache_bytes=round(config.sandbox.cache_gb * 2**30),
         compile_jobs=config.sandbox.compile_jobs,

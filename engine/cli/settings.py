@@ -226,7 +226,9 @@ def _check_ranges(config: Config) -> None:
         ),
         "sandbox.cache_gb": (config.sandbox.cache_gb >= 0, "at least 0"),
         "sandbox.compile_timeout_s": (config.sandbox.compile_timeout_s > 0, "above 0"),
+        "sandbox.autopsy_timeout_s": (config.sandbox.autopsy_timeout_s >= 0, "at least 0"),
         "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
+        "sandbox.memory_gb": (config.sandbox.memory_gb >= 1, "at least 1"),
     }
     for role in ("plan", "code", "debug"):
         settings = config.role(role)

@@ -133,6 +133,7 @@ class Evaluations:
                 run_log_sha256=blobs["run_log"].sha256 if "run_log" in blobs else None,
                 notes=verdict.notes,
                 usage=verdict.usage,
+                resources=verdict.resources,
             ),
             blobs.values(),
         )

@@ -16,6 +16,7 @@ from engine.loop.texts import Texts
 from events.bodies import AgentCalled
 from events.envelope import sha256_hex
 from events.outcomes import Outcome
+from projections.resources import resources_table
 from projections.tree import Node
 
 __all__ = ["describe", "model_name", "node_view", "request_digest", "request_for"]
@@ -67,6 +68,7 @@ def node_view(state: State, node: Node, texts: Texts) -> NodeView:
         outcome="" if node.outcome is None else describe(node.outcome),
         compile_log=texts.get(node.compile_log_sha256),
         run_log=texts.get(node.run_log_sha256),
+        resources=resources_table(node.resources),
         runtime_ms=node.runtime_ms,
         speedup=speedup,
     )

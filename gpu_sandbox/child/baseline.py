@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 import torch
 
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
-from gpu_sandbox.child.releases import Batch, Released, Settings
+from gpu_sandbox.child.releases import Batch, Released, Settings, choose
 from gpu_sandbox.jobs import Job, Measured
 from gpu_sandbox.messages import Done, Warm
 from gpu_sandbox.paired import quantile
@@ -46,16 +47,16 @@ class Baseline:
             self.releases.draw("alone", 0)
             self._release()
 
-    def alone_ns(self, releases: int, purpose: str) -> list[float]:
-        """Claims of so many releases, each on inputs of its own: as cold as in the pairs."""
+    def alone(self, releases: int, purpose: str) -> list[Released]:
+        """So many releases, each on inputs of its own, with outputs taken: as in the pairs."""
         seen = []
         for number in range(releases):
             self.releases.draw(purpose, number)
-            seen.append(float(self._release().claim_ns))
+            seen.append(self._release(choose(self.releases.calls)).bare())
         return seen
 
-    def _release(self) -> Released:
-        return self.releases.release(self._peer, self.settings, self._seed)
+    def _release(self, chosen: Sequence[int] = ()) -> Released:
+        return self.releases.release(self._peer, self.settings, self._seed, chosen)
 
 
 def measure_alone(
@@ -67,8 +68,8 @@ def measure_alone(
     deadline = time.monotonic() + job.bench_s
     samples: list[float] = []
     while len(samples) < max(protocol.min_pairs, 50):
-        (claim_ns,) = baseline.alone_ns(1, f"baseline/{len(samples)}")
-        samples.append(claim_ns / baseline.releases.calls / 1e6)
+        (released,) = baseline.alone(1, f"baseline/{len(samples)}")
+        samples.append(released.claim_ns / baseline.releases.calls / 1e6)
         if time.monotonic() > deadline:
             break
     middle = quantile(samples, 0.5)

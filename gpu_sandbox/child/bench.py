@@ -10,8 +10,7 @@ not, the bound is the score: on a busy machine it is noisy, but it cannot be for
 On a GPU that bound is loose: a worker that leaves out the flushes and covers of the cold
 cache can hide its calls in their time. And calls that are released together can be worked
 on together, which is not what a module is called for. So on a GPU some are queued behind
-gates afterwards (``gates.py``), one by one where they are small: what the outer clock makes
-of these bounds the claim, too.
+gates afterwards (``passages.py``): what the outer clock makes of these bounds the claim, too.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from collections.abc import Callable
 import torch
 
 from gpu_sandbox.child.baseline import Baseline, warm
-from gpu_sandbox.child.gates import Chain, Gated, GatedBatch
 from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed, unbelieved
+from gpu_sandbox.child.passages import Judgement, Passages
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
 from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.messages import Done
-from gpu_sandbox.paired import Estimate, estimate_bound, quantile
+from gpu_sandbox.paired import Estimate, quantile
 
 __all__ = ["Bench"]
 
@@ -41,12 +40,12 @@ _BELIEVED_EXCESS = 1.05
 _BELIEVED_DOUBT = 1.25
 _ENOUGH = 2
 _DISTURBED = 1.15
+_REST_GROWS = 2.0
+"""What a release takes besides its calls may grow so much while a candidate is there: who
+makes the baseline's grow further hides nothing in it."""
 _RESOLUTION_NS = 300.0
 """Of CUDA events: waiting longer does not tell kernels of a few microseconds apart."""
 _ATTEMPTS = 3
-_FEWEST_GATED = 10
-_TELLABLE_NS = 20_000.0
-"""Of a release: what is shorter is lost in the outer clock's noise."""
 
 
 class Bench:
@@ -69,7 +68,12 @@ class Bench:
         self._notes = notes
         self._baseline = Baseline(task, reference, job, device, first)
         self._releases = self._baseline.releases
-        self._alone_ns = self._measured_alone("alone")
+        self._alone_ns, rest_ns = self._measured_alone("alone")
+        self._most_rest_ns = _REST_GROWS * rest_ns
+        self._passages: Passages | None = None
+        if device.type == "cuda" and not self._baseline.slow:
+            each_ns = self._alone_ns / self._releases.calls
+            self._passages = Passages(task, reference, self._releases, first, each_ns)
 
     def run(self, peer: Peer, worst: float, *, alone: Callable[[], None]) -> Agreed:
         """Pairs until the interval is narrow, or the time is up. Raises ``Ended``.
@@ -82,19 +86,22 @@ class Bench:
             pairs = self._pairs(pairing, attempt)
             if self._disturbance(pairs) < _DISTURBED:
                 break
-        found, at_most = self._believed(pairs), unbelieved(pairs).ratio
-        if self._device.type == "cuda" and not self._baseline.slow:
-            found, at_most = self._behind_gates(pairing, found, at_most)
+        judgement = Judgement(self._believed(pairs), unbelieved(pairs).ratio)
+        if self._passages is not None:
+            judgement = self._passages.judge(pairing, peer, judgement, self._job.bench_s)
+            self._notes += [judgement.note] if judgement.note else []
         if self._disturbance(pairs) >= _DISTURBED:
             alone()
-            self._alone_ns = max(self._alone_ns, self._measured_alone("after"))
+            self._alone_ns = max(self._alone_ns, self._measured_alone("after")[0])
         self._note_load()
-        return self._agreed(pairs, found, at_most, worst)
+        return self._agreed(pairs, judgement, worst)
 
-    def _measured_alone(self, purpose: str) -> float:
-        """Median claim of a release while no candidate is there. Slow models: one."""
-        releases = 1 if self._baseline.slow else _ALONE_RELEASES
-        return quantile(self._baseline.alone_ns(releases, purpose), 0.5)
+    def _measured_alone(self, purpose: str) -> tuple[float, float]:
+        """Median claim of a release, and of what it takes besides, while no candidate is
+        there. Slow models: one."""
+        seen = self._baseline.alone(1 if self._baseline.slow else _ALONE_RELEASES, purpose)
+        claims, rests = [float(r.claim_ns) for r in seen], [float(r.rest_ns) for r in seen]
+        return quantile(claims, 0.5), quantile(rests, 0.5)
 
     # --- pairs
 
@@ -142,16 +149,19 @@ class Bench:
             return False
         if len(pairs) >= _ENOUGH * self._job.protocol.min_pairs:
             return True
-        return bounded(pairs, self._device).ratio <= claim.ratio * _BELIEVED_EXCESS
+        return self._bounded(pairs).ratio <= claim.ratio * _BELIEVED_EXCESS
 
     # --- what the pairs say
+
+    def _bounded(self, pairs: list[Pair]) -> Estimate:
+        return bounded(pairs, self._device, self._most_rest_ns)
 
     def _claimed(self, pairs: list[Pair]) -> Estimate:
         return claimed(pairs, mean=self._job.protocol.mean)
 
     def _believed(self, pairs: list[Pair]) -> Estimate:
         """The claim, or the outer clock's bound where that does not bear it out."""
-        claim, bound = self._claimed(pairs), bounded(pairs, self._device)
+        claim, bound = self._claimed(pairs), self._bounded(pairs)
         surely = bound.low > claim.ratio * _BELIEVED_EXCESS
         if not surely and bound.ratio <= claim.ratio * _BELIEVED_DOUBT:
             return claim
@@ -161,50 +171,15 @@ class Bench:
         )
         return bound
 
-    def _behind_gates(
-        self, pairing: Pairing, found: Estimate, at_most: float
-    ) -> tuple[Estimate, float]:
-        """``found``, and the most that the ratio can be, by our clock alone where nothing but
-        calls is in it.
-
-        Looks thrice as long where the first look does not clear the candidate. Only what
-        is surely slower by a quarter is scored so: the cache is not as cold there.
-        """
-        gated, walls = self._gated(), []
-        for number in range(3 * _FEWEST_GATED):
-            walls.append(pairing.walls(gated, number))
-            if len(walls) < _FEWEST_GATED:
-                continue
-            own_ns = quantile([float(w.baseline - w.empty) for w in walls], 0.5)
-            if own_ns < _TELLABLE_NS:
-                return found, at_most
-            tops = [float(w.candidate - w.empty) for w in walls]
-            gate = estimate_bound(tops, [own_ns] * len(tops))
-            limit = found.ratio * _BELIEVED_DOUBT + gated.cold_ns * gated.calls / own_ns
-            if gate.ratio <= limit:
-                break
-        at_most = gate.ratio + gated.copy_ns() * gated.calls / own_ns
-        if gate.low <= limit:
-            return found, at_most
-        self._notes.append(
-            f"scored by the outer clock: {1 / gate.ratio:.2f}x where calls are let in by a "
-            f"gate, not the {1 / found.ratio:.2f}x that its own process claims"
-        )
-        return gate, at_most
-
-    def _gated(self) -> Gated:
-        if Chain.possible(self._task, self._first):
-            return Chain(self._task, self._first, self._device)
-        return GatedBatch(self._task, self._first, self._device, self._releases.calls)
-
-    def _agreed(self, pairs: list[Pair], found: Estimate, at_most: float, worst: float) -> Agreed:
+    def _agreed(self, pairs: list[Pair], judgement: Judgement, worst: float) -> Agreed:
         calls, allowance = self._releases.calls, self._allowance(pairs)
         baseline_ms = self._baseline_ns(pairs) / 1e6
+        found = judgement.found
         return Agreed(
             ratio=found.ratio * allowance,
             ratio_low=found.low * allowance,
             ratio_high=found.high * allowance,
-            bounded_ratio=max(at_most, found.ratio) * allowance,
+            bounded_ratio=max(judgement.at_most, found.ratio) * allowance,
             pairs=len(pairs),
             candidate_ms=self._typical([p.candidate.claim_ns for p in pairs]) / calls / 1e6,
             baseline_ms=baseline_ms,

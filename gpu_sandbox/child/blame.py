@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from pathlib import Path
 
+from gpu_sandbox.child.names import demangled
 from gpu_sandbox.messages import Failed
 
 __all__ = ["failed", "one_line", "own_traceback"]
 
 _MAX_FRAMES = 12
 _MAX_CHARS = 6000
+_PRINTED_TENSOR = re.compile(r"tensor\(\[.*?\](?:,\s*\w+=[^,()]+)*\)", re.DOTALL)
 
 
 def own_traceback(error: BaseException, path: str) -> str:
@@ -44,6 +47,7 @@ def _message(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = "(its message could not be made)"
+    text = demangled(_PRINTED_TENSOR.sub("tensor(…)", text[: 16 * _MAX_CHARS]))
     head, tail = text[: _MAX_CHARS // 2], text[_MAX_CHARS // 2 :][-_MAX_CHARS // 2 :]
     cut = "\n…\n" if len(text) > _MAX_CHARS else ""
     return f"{type(error).__name__}: {head}{cut}{tail}"

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 import torch
 
+from gpu_sandbox.child.pattern import Differences
 from gpu_sandbox.protocols import Protocol
 
 __all__ = ["Difference", "Expected", "compare", "expect"]
@@ -40,7 +41,6 @@ _RULES = {
 _WIDE = (torch.float32, torch.float64)
 _HALF = (torch.float16, torch.bfloat16)
 _ELEMENT = 50.0
-_SHOWN = 4
 _PIECE = 1 << 26
 """Elements compared at a time: half a gigabyte in float64."""
 
@@ -135,19 +135,21 @@ def _strict(expected: Expected, got: torch.Tensor) -> Difference:
     relative, worst = _distance(got, expected.truth)
 
     def off(_: torch.Tensor, truth: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
-        """Elements beyond the bound of their row (the last dimension)."""
+        """Elements beyond ``times`` the tolerance of their row (the last dimension)."""
         finite = truth.double().nan_to_num(0.0, 0.0, 0.0)
         error = (got.double() - truth.double()).nan_to_num(0.0, 0.0, 0.0).abs()
         rms = finite.square().mean(dim=-1, keepdim=True).sqrt()
-        bound = _ELEMENT * expected.tolerance * (rms + finite.abs())
-        return error > bound.clamp(min=expected.slack)
+        bound = times * expected.tolerance * (rms + finite.abs())
+        return error > bound.clamp(min=expected.slack * times / _ELEMENT)
 
+    times = 1.0  # what of a tensor that is wrong as a whole to show
     if relative > expected.tolerance:
         reason = f"relative L2 error {relative:.2e}, allowed {expected.tolerance:.2e}"
         found = _verdict(expected, got, off, reason)
         if not found.ok:
             return found
         return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
+    times = _ELEMENT
     return _verdict(expected, got, off, "single elements are off")
 
 
@@ -189,24 +191,26 @@ def _allclose(protocol: Protocol, dtype: torch.dtype) -> float:
 
 def _verdict(expected: Expected, got: torch.Tensor, wrong: Wrong, reason: str) -> Difference:
     """Apply ``wrong(native, truth, got)`` piece by piece; say how many, how far, and where."""
-    count, worst, relative, shown, before = 0, 0.0, 0.0, list[str](), 0
+    count, worst, relative, before = 0, 0.0, 0.0, 0
+    shown = Differences(got)
     for native, truth, mine in _pieces(expected.native, expected.truth, got):
         bad = wrong(native, truth, mine)
         here = int(bad.sum())
         error, scaled = _errors(truth, mine)
         worst, relative = max(worst, error), max(relative, scaled)
-        if here and len(shown) < _SHOWN:
-            shown += _first(native, mine, bad, before, tuple(got.shape))
+        if here:
+            shown.add(native, mine, bad, before)
         count += here
         before += native.numel()
     if count == 0:
         return Difference(ok=True, max_abs_error=_or_none(worst))
+    share = 100 * count / got.numel()
     return Difference(
         ok=False,
-        reason=f"{reason} ({count} of {got.numel()} elements)",
+        reason=f"{reason} ({count} of {got.numel()} elements, {share:.2g} %)",
         max_abs_error=_or_none(worst),
         max_rel_error=_or_none(relative),
-        detail="\n".join(shown[:_SHOWN]),
+        detail=shown.told(),
     )
 
 
@@ -223,24 +227,3 @@ def _errors(truth: torch.Tensor, got: torch.Tensor) -> tuple[float, float]:
 
 def _or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _first(
-    native: torch.Tensor, got: torch.Tensor, bad: torch.Tensor, before: int, shape: tuple[int, ...]
-) -> list[str]:
-    """The first few wrong places of a piece, with both values."""
-    lines = []
-    for position in bad.reshape(-1).nonzero()[:_SHOWN, 0].tolist():
-        index = _unravel(before + position, shape)
-        expected = native.reshape(-1)[position].item()
-        found = got.reshape(-1)[position].item()
-        lines.append(f"at {index}: expected {expected}, got {found}")
-    return lines
-
-
-def _unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    index: list[int] = []
-    for size in reversed(shape):
-        index.append(position % size)
-        position //= size
-    return tuple(reversed(index))

@@ -24,10 +24,10 @@ from gpu_sandbox.child.loading import construct, import_file
 from gpu_sandbox.child.pretend import pretend_cuda
 from gpu_sandbox.frames import MAX_FDS, Channel
 from gpu_sandbox.jobs import Built, Compile
-from gpu_sandbox.logs import cut_compiler_output, first_error
 
 __all__ = ["main"]
 
+_MAX_KERNELS = 100
 _BLAMELESS = (ImportError, SyntaxError, NameError, AttributeError, TypeError, BuildFailed)
 """With a device pretended, only these are surely the candidate's own fault."""
 
@@ -37,23 +37,23 @@ def main(*, control: int, pretend: dict[str, Any] | None) -> None:
     root = Path.cwd() / "extensions"
     root.mkdir(exist_ok=True)
     os.environ[extensions.DIRECTORY_VARIABLE] = str(root)
-    builds = extensions.install()
     if pretend is not None:
         pretend_cuda(pretend)
     with socket.socket(fileno=control) as sock:
         channel: Channel[Compile] = Channel(sock, Compile)
         order = channel.receive()
         path = str(_written("candidate.py", order.candidate))
+        builds = extensions.install(order.candidate)
         try:
             module = import_file("candidate", path)
         except (Exception, SystemExit) as error:
-            failed = _failed(error, builds, path, order.candidate, sure=pretend is None)
+            failed = _failed(error, builds, path, sure=pretend is None)
             _send(channel, failed, root)
             return
-        _send(channel, _built(builds, order.candidate), root)
+        _send(channel, _built(builds), root)
         if order.late:
             _try_to_construct(module, str(_written("task.py", order.task)))
-            _send(channel, _built(builds, order.candidate), root)
+            _send(channel, _built(builds), root)
 
 
 def _written(name: str, source: str) -> Path:
@@ -74,26 +74,26 @@ def _send(channel: Channel[Compile], built: Built, root: Path) -> None:
         channel.send(msgspec.structs.replace(built, files=names), *(f.fileno() for f in files))
 
 
-def _built(builds: Builds, source: str) -> Built:
+def _built(builds: Builds) -> Built:
     """Builds that failed and were got over by the candidate are in the log."""
-    log = "\n".join(_compiler_log(failure, source) for failure in builds.failures)
-    return Built(extensions=builds.built, full_header=builds.full_header, log=log)
+    log = "\n".join([*(failure.log for failure in builds.failures), *builds.notices])
+    return Built(
+        extensions=builds.built,
+        full_header=builds.full_header,
+        log=log,
+        resources=builds.resources[:_MAX_KERNELS],
+        lines=builds.lines,
+    )
 
 
-def _failed(error: BaseException, builds: Builds, path: str, source: str, *, sure: bool) -> Built:
+def _failed(error: BaseException, builds: Builds, path: str, *, sure: bool) -> Built:
     if builds.failures:
         failure = builds.failures[-1]
-        log = _compiler_log(failure, source)
-        reason = f"extension {failure.name!r} did not build: {first_error(log)}"
-        return Built(failure=reason[:500], log=log)
+        return Built(failure=str(failure)[:500], log=failure.log)
     told = own_traceback(error, path)
     if sure or isinstance(error, _BLAMELESS):
         return Built(failure=one_line(error), log=told)
     return Built(deferred=one_line(error), log=told)
-
-
-def _compiler_log(failure: BuildFailed, source: str) -> str:
-    return cut_compiler_output(failure.output, failure.generated, source)
 
 
 def _try_to_construct(module: Any, task: str) -> None:

@@ -24,9 +24,10 @@ import torch
 from gpu_sandbox.child.recipe import Recipe, Step
 from gpu_sandbox.flags import header_name, relevant
 
-__all__ = ["BINDING", "PREBUILT_VARIABLE", "Driver"]
+__all__ = ["BINDING", "PREBUILT_VARIABLE", "SANITIZE_VARIABLE", "Driver"]
 
 PREBUILT_VARIABLE = "GPU_SANDBOX_PREBUILT"
+SANITIZE_VARIABLE = "GPU_SANDBOX_SANITIZE"
 BINDING = "slim_binding"
 """Occurs in every compiler message about what the slim binding lacks."""
 
@@ -43,19 +44,23 @@ _BEYOND_SLIM = re.compile(
     r"|#\s*include\s*[<\"](?:pybind11/|torch/csrc/|torch/python\.h)"
     r"|\bPYBIND11_(?!MODULE\b)\w|\bTHP\w"
 )
+_DEBUGS = re.compile(r"(?:^|\s)(?:-G|--device-debug|-lineinfo|--generate-line-info)(?=\s|$)")
 _LINKERS = ("mold", "lld", "gold")
 
 
 class Driver:
-    """One attempt's way of building. ``bound`` tells afterwards if the slim binding served."""
+    """One attempt's way of building. ``bound`` tells afterwards if the slim binding served,
+    ``output`` is what the compilers said."""
 
     def __init__(self, extra_cflags: list[str], *, slim: bool, slim_binding: bool) -> None:
         self._slim = slim
+        self._sanitizes = os.environ.get(SANITIZE_VARIABLE) == "address"
         place = os.environ.get(PREBUILT_VARIABLE)
         binding = Path(place) / "binding.o" if place and slim_binding else None
         self._binding = binding if binding is not None and binding.is_file() else None
         self._flags = relevant(extra_cflags)
         self.bound = False
+        self.output = ""
 
     def replacing(self, ninja: Callable[..., None]) -> Callable[..., None]:
         """Stands in for torch's ``_run_ninja_build``; ``ninja`` is for unusual files."""
@@ -67,6 +72,7 @@ class Driver:
                 ninja(build_directory, verbose, error_prefix)
                 return
             output, good = self._build(recipe, directory)
+            self.output = output
             if not good:
                 raise RuntimeError(f"{error_prefix}: {output}")
             if verbose:
@@ -87,18 +93,21 @@ class Driver:
         return "\n".join(d.stdout for d in (*done, linked)), linked.returncode == 0
 
     def _compile_command(self, step: Step, directory: Path) -> str:
-        if not self._slim:
-            return step.command()
-        text = (directory / step.inputs[0]).read_text(errors="replace")
         cuda = step.rule != "compile"
+        flags = "cuda_cflags" if cuda else "cflags"
+        given = _telling(step.variables[flags]) if cuda else step.variables[flags]
+        if self._sanitizes and not cuda:
+            given += " -fsanitize=address -fno-omit-frame-pointer -g -O1"
+        if not self._slim:
+            return step.command(**{flags: given})
+        text = (directory / step.inputs[0]).read_text(errors="replace")
         added = ["-DSLIM_BINDS"] if cuda and _BINDS.search(text) else []
         if self._slim_binding_will_do(text) and (added or not cuda):
             self.bound = True
             added += ["-DSLIM_BINDING", *([] if cuda else self._precompiled(text))]
         added += [word for name in _named_headers(text) for word in ("-include", name)]
-        flags = "cuda_cflags" if cuda else "cflags"
         # Before the -I that torch gives, so that a precompiled header is found first.
-        return step.command(**{flags: " ".join([*added, step.variables[flags]])})
+        return step.command(**{flags: " ".join([*added, given])})
 
     def _slim_binding_will_do(self, text: str) -> bool:
         return (
@@ -111,7 +120,7 @@ class Driver:
     def _precompiled(self, text: str) -> list[str]:
         """Flags that have the header found precompiled, if it is there for these flags."""
         found = _EXTENSION.search(text)
-        if self._binding is None or self._flags is None or found is None:
+        if self._binding is None or self._flags is None or found is None or self._sanitizes:
             return []
         header = self._binding.parent / "headers" / header_name(self._flags)
         if not header.is_dir() or _DEFINED.search(text, 0, found.start()):
@@ -119,7 +128,7 @@ class Driver:
         return ["-I", shlex.quote(str(header)), "-include", "torch/extension.h"]
 
     def _link(self, step: Step, directory: Path) -> Any:
-        flags = step.variables["ldflags"]
+        flags = step.variables["ldflags"] + (" -fsanitize=address" if self._sanitizes else "")
         if self.bound:
             flags = f"{shlex.quote(str(self._binding))} {flags}"
         linker = next((name for name in _LINKERS if shutil.which(f"ld.{name}")), None)
@@ -128,6 +137,13 @@ class Driver:
             if linked.returncode == 0:
                 return linked
         return _run(step.command(ldflags=flags), directory)
+
+
+def _telling(flags: str) -> str:
+    """With what makes nvcc's work observable and leaves the machine code as it is: what each
+    kernel takes, and which line an instruction is from (a debugger's build has both)."""
+    lines = "" if _DEBUGS.search(flags) else " -lineinfo"
+    return f"{flags} -Xptxas=-v{lines}"
 
 
 def _named_headers(text: str) -> list[str]:
@@ -145,10 +161,12 @@ def _named_headers(text: str) -> list[str]:
 
 
 def _run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}  # a sanitizer's
     return subprocess.run(
         command,
         shell=True,
         cwd=directory,
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

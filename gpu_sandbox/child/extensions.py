@@ -17,59 +17,79 @@ import importlib.util
 import inspect
 import json
 import os
-import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from events.outcomes import KernelResources
+from gpu_sandbox.child.attempt import (
+    MODULE,
+    Refused,
+    attempt,
+    generated_files,
+    listed,
+    real_headers_may_help,
+    start_over,
+)
 from gpu_sandbox.child.driver import BINDING, Driver
-from gpu_sandbox.logs import unexplained
+from gpu_sandbox.child.names import demangled
+from gpu_sandbox.child.ptxas import notices, resources
+from gpu_sandbox.lines import Origin
+from gpu_sandbox.logs import cut_compiler_output, first_error
 from gpu_sandbox.toolchain import HEADERS
 
 __all__ = ["DIRECTORY_VARIABLE", "BuildFailed", "Builds", "install"]
 
 DIRECTORY_VARIABLE = "GPU_SANDBOX_EXTENSIONS"
-_MODULE = "torch.utils.cpp_extension"
 
 
 class BuildFailed(RuntimeError):
-    """An extension did not build; carries the compiler's output and what it read."""
+    """An extension did not build. ``log`` is what the compiler said, cut and located."""
 
-    def __init__(self, name: str, output: str, generated: dict[str, str]) -> None:
-        super().__init__(f"Error building extension {name!r}: {output}")
+    def __init__(self, name: str, log: str) -> None:
+        super().__init__(f"extension {name!r} did not build: {first_error(log)}")
         self.name = name
-        self.output = output
-        self.generated = generated
+        self.log = log
 
 
 class Builds:
-    """The extensions directory: ``manifest.json`` and one directory per call."""
+    """The extensions directory: ``manifest.json`` and one directory per call.
 
-    def __init__(self, root: Path) -> None:
+    ``candidate`` is the source, to name its lines.
+    """
+
+    def __init__(self, root: Path, candidate: str = "") -> None:
         self.root = root
+        self.candidate = candidate
         self.built = 0
         self.full_header = 0
         self.failures: list[BuildFailed] = []
+        self.resources: list[KernelResources] = []
+        self.notices: list[str] = []
+        self.lines: dict[str, list[int]] = {}
+        """Of each generated file, ``DIGEST/NAME``, the candidate's line of each, or 0."""
 
     def call(self, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Do what ``original(**arguments)`` does, from the directory if it is there."""
         key = _digest(original.__name__, arguments)
         known = self._manifest().get(key)
         if known is not None and "failed" in known:
-            raise BuildFailed(arguments["name"], known["failed"], {})
+            raise BuildFailed(arguments["name"], known["failed"])
         if known is not None and (self.root / known["file"]).is_file():
             return _load(known["module"], self.root / known["file"], arguments)
         directory = self.root / key
         try:
             result = self._build(original, arguments, directory)
-        except BuildFailed as failure:
+        except Refused as refused:
+            output = demangled(refused.output)
+            log = cut_compiler_output(output, refused.generated, self.candidate)
+            failure = BuildFailed(arguments["name"], log)
             self.failures.append(failure)
-            self._record(key, {"failed": failure.output[-20_000:]})
-            raise
+            self._record(key, {"failed": log})
+            raise failure from None
         library = next(directory.glob("*.so"), None)
         if library is not None:
             self.built += 1
@@ -81,25 +101,44 @@ class Builds:
         self, original: Callable[..., Any], arguments: dict[str, Any], directory: Path
     ) -> Any:
         slim = [str(HEADERS)]
-        flags = _listed(arguments.get("extra_cflags"))
+        flags = listed(arguments.get("extra_cflags"))
         driver = Driver(flags, slim=True, slim_binding=True)
         try:
-            return _attempt(original, arguments, directory, slim, driver)
-        except BuildFailed as failure:
+            return self._attempt(original, arguments, directory, slim, driver)
+        except Refused as failure:
             missing = failure
         if driver.bound and BINDING in missing.output:
             driver = Driver(flags, slim=True, slim_binding=False)
-            _start_over(arguments["name"], directory)
+            start_over(arguments["name"], directory)
             try:
-                return _attempt(original, arguments, directory, slim, driver)
-            except BuildFailed as failure:
+                return self._attempt(original, arguments, directory, slim, driver)
+            except Refused as failure:
                 missing = failure
-        if not _real_headers_may_help(missing.output):
+        if not real_headers_may_help(missing.output):
             raise missing
-        _start_over(arguments["name"], directory)
+        start_over(arguments["name"], directory)
         driver = Driver(flags, slim=False, slim_binding=False)
-        result = _attempt(original, arguments, directory, [], driver)
+        result = self._attempt(original, arguments, directory, [], driver)
         self.full_header += 1
+        return result
+
+    def _attempt(
+        self,
+        original: Callable[..., Any],
+        arguments: dict[str, Any],
+        directory: Path,
+        first: list[str],
+        driver: Driver,
+    ) -> Any:
+        result = attempt(original, arguments, directory, first, driver)
+        self.resources += resources(driver.output)
+        self.notices += notices(driver.output)
+        generated = generated_files(directory, arguments)
+        origin = Origin(generated, self.candidate)
+        for name, text in generated.items():
+            count = len(text.splitlines())
+            own = [origin.line(name, number) or 0 for number in range(1, count + 1)]
+            self.lines[f"{directory.name}/{name}"] = own
         return result
 
     def _manifest(self) -> dict[str, dict[str, str]]:
@@ -115,82 +154,15 @@ class Builds:
         os.replace(fresh, self.root / "manifest.json")
 
 
-def _attempt(
-    original: Callable[..., Any],
-    arguments: dict[str, Any],
-    directory: Path,
-    first: list[str],
-    driver: Driver,
-) -> Any:
-    """One build. ``first`` goes before all other include directories."""
-    directory.mkdir(parents=True, exist_ok=True)
-    call = {k: list(v) if isinstance(v, list) else v for k, v in arguments.items()}
-    call["build_directory"] = str(directory)
-    call["extra_include_paths"] = [*first, *_listed(call.get("extra_include_paths"))]
-    call["use_pch"] = False
-    if "use_pch" not in inspect.signature(original).parameters:
-        del call["use_pch"]
-    try:
-        with _driven_by(driver):
-            return original(**call)
-    except RuntimeError as error:
-        if not str(error).startswith("Error building extension"):
-            raise
-        generated = {p.name: p.read_text(errors="replace") for p in _generated(directory)}
-        raise BuildFailed(arguments["name"], str(error), generated) from None
-
-
-@contextmanager
-def _driven_by(driver: Driver) -> Iterator[None]:
-    """Torch's driver up to its last step, which is to run ninja."""
-    module: Any = sys.modules[_MODULE]
-    ninja = getattr(module, "_run_ninja_build", None)
-    if ninja is None:
-        yield
-        return
-    module._run_ninja_build = driver.replacing(ninja)
-    try:
-        yield
-    finally:
-        module._run_ninja_build = ninja
-
-
-def _real_headers_may_help(output: str) -> bool:
-    """Whether torch's own headers know a name that the slim ones did not."""
-    missing = unexplained(output)
-    if missing.anyway:
-        return True
-    defined = [rf"#define {name}\b" for name in missing.macros]
-    spelled = [rf"\b{name}\b" for name in missing.members]
-    if not defined and not spelled:
-        return False
-    include = Path(sys.modules["torch"].__path__[0]) / "include"
-    command = ["grep", "-rqE", "--include=*.h", "|".join([*defined, *spelled]), str(include)]
-    try:
-        return subprocess.run(command, check=False).returncode != 1
-    except OSError:
-        return True
-
-
-def _generated(directory: Path) -> list[Path]:
-    return [p for p in directory.iterdir() if p.name in ("main.cpp", "cuda.cu")]
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return [value] if isinstance(value, str | os.PathLike) else list(value)
-
-
 def _digest(kind: str, arguments: dict[str, Any]) -> str:
     """Of everything that reaches the compiler, contents of source files included."""
     plain = {k: v for k, v in arguments.items() if k not in ("verbose", "build_directory")}
     texts = []
-    for source in _listed(arguments.get("sources")):
+    for source in listed(arguments.get("sources")):
         with suppress(OSError):
             texts.append(Path(source).read_text(errors="replace"))
     if texts:
-        plain["sources"] = [Path(s).name for s in _listed(arguments.get("sources"))]
+        plain["sources"] = [Path(s).name for s in listed(arguments.get("sources"))]
     told = json.dumps([kind, plain, texts], sort_keys=True, default=str)
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
@@ -208,14 +180,6 @@ def _load(module: str, library: Path, arguments: dict[str, Any]) -> Any:
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded
-
-
-def _start_over(name: str, directory: Path) -> None:
-    """Torch renames an extension when it is built again with other flags: forget the name."""
-    shutil.rmtree(directory, ignore_errors=True)
-    versioner = getattr(sys.modules[_MODULE], "JIT_EXTENSION_VERSIONER", None)
-    with suppress(AttributeError):
-        versioner.entries.pop(name, None)  # type: ignore[union-attr]
 
 
 def _wrapped(builds: Builds, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -242,7 +206,7 @@ class _Catcher(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Any, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != _MODULE:
+        if name != MODULE:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or spec.loader is None:
@@ -262,10 +226,10 @@ def _wrap(builds: Builds, module: ModuleType) -> None:
         setattr(module, name, _wrapped(builds, getattr(module, name)))
 
 
-def install() -> Builds:
+def install(candidate: str = "") -> Builds:
     """Catch builds in this process; the directory comes from the environment."""
-    builds = Builds(Path(os.environ[DIRECTORY_VARIABLE]))
-    loaded = sys.modules.get(_MODULE)
+    builds = Builds(Path(os.environ[DIRECTORY_VARIABLE]), candidate)
+    loaded = sys.modules.get(MODULE)
     if loaded is not None:
         _wrap(builds, loaded)
     else:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from gpu_sandbox.child.arena import Arena, lay_out, reach_of
-from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
 from gpu_sandbox.child.turns import TURNS_BYTES, Turns
@@ -29,10 +29,9 @@ __all__ = ["Chain", "Gated", "GatedBatch"]
 
 _CHAIN_CALLS = 16
 _CHAIN_BYTES = 16 << 20
-_QUEUED_S = 0.25
+_QUEUE_S = (1.0, 0.25, 0.0)
+"""How long calls may take to be queued, after so many releases in a row that were not."""
 _COPIES = 3
-_CACHE_BYTES, _BYTES_PER_NS, _COLD_NS = 64e6, 3000.0, 1000.0
-"""Of large GPUs: the size of the L2 cache, and how fast it is filled from memory."""
 
 
 class Gated(Releases):
@@ -41,20 +40,13 @@ class Gated(Releases):
     _gate: Gate
     _host_bytes: int
 
-    @property
-    def cold_ns(self) -> float:
-        """What a call may save by finding its inputs and outputs in the cache, at most."""
-        each = sum(t.numel() * t.element_size() for t in self.cases[0].tensors)
-        each += sum(e.native.numel() * e.native.element_size() for e in self._first.expected)
-        return min(each, _CACHE_BYTES) / _BYTES_PER_NS + _COLD_NS
-
     def copy_ns(self) -> float:
         """What copying a call's outputs takes, which a call need not leave to be done."""
         outputs = [e.native for e in self._first.expected]
         event: Any = torch.cuda.Event
         took: list[float] = []
         for _ in range(_COPIES):
-            torch.cuda.synchronize(self._device)
+            torch.cuda.synchronize(self.device)
             start, end = event(enable_timing=True), event(enable_timing=True)
             start.record()
             for tensor in outputs:
@@ -87,17 +79,20 @@ class Gated(Releases):
         taken, timed = self._let_in(peer, shared, turns, chosen)
         wall_ns = time.perf_counter_ns() - began
         cpu_ns = peer.cpu_ns() - used_ns
-        outputs = [[tensor.to(self._device) for tensor in tensors] for tensors in taken]
+        outputs = [[tensor.to(self.device) for tensor in tensors] for tensors in taken]
         return Released(0, wall_ns, cpu_ns, 0, outputs, timed.last)
 
     def _let_queue(self, peer: Peer, turns: Turns) -> None:
         """Not for long: a forward that waits for the device waits for us."""
-        deadline = time.monotonic() + (_QUEUED_S if peer.queues else 0.0)
+        deadline = time.monotonic() + _QUEUE_S[min(peer.unqueued, len(_QUEUE_S) - 1)]
 
         def go_on() -> bool:
             return not peer.said_something() and time.monotonic() < deadline
 
-        peer.queues = turns.wait(turns.queued, 1, go_on)
+        peer.unqueued = 0 if turns.wait(turns.queued, 1, go_on) else peer.unqueued + 1
+        if peer.said_something():
+            peer.take(Timed, "bench")
+            raise peer.ended(Forged(reason="the worker answered before its turn"))
 
     def _await_turn(self, peer: Peer, turns: Turns, number: int) -> None:
         deadline = time.monotonic() + peer.call_s
@@ -106,12 +101,12 @@ class Gated(Releases):
             if peer.said_something():  # an error, or its end: the answer comes after the last
                 return False
             if time.monotonic() > deadline:
-                raise Ended(WorkerSilent(stage="bench", limit_s=peer.call_s))
+                raise peer.ended(WorkerSilent(stage="bench", limit_s=peer.call_s))
             return True
 
         if not turns.wait(turns.done, number, go_on) and turns.done.value < number:
             peer.take(Timed, "bench")
-            raise Ended(Forged(reason="the worker answered before its turn"))
+            raise peer.ended(Forged(reason="the worker answered before its turn"))
 
     @abstractmethod
     def _lay(self, peer: Peer) -> None: ...

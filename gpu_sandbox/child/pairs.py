@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 import torch
@@ -16,14 +15,12 @@ from gpu_sandbox.child.gates import Gated
 from gpu_sandbox.child.judge import check_shape, check_values
 from gpu_sandbox.child.peer import Ended, Peer
 from gpu_sandbox.child.reference import Case, Task
-from gpu_sandbox.child.releases import Released, Releases, Settings
+from gpu_sandbox.child.releases import Released, Releases, Settings, choose
 from gpu_sandbox.jobs import Differs
 from gpu_sandbox.paired import Estimate, estimate_bound, estimate_mean, estimate_median
 from gpu_sandbox.protocols import Protocol
 
 __all__ = ["Pair", "Pairing", "bounded", "claimed", "unbelieved"]
-
-_CHECKED = 2
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -32,25 +29,16 @@ class Pair(msgspec.Struct, frozen=True):
     candidate: Released
     baseline: Released
 
-    @property
-    def wall_bound_ns(self) -> float:
+    def wall_bound_ns(self, most_rest_ns: float) -> float:
         """The candidate's time if nothing that it says is believed, but that messages,
-        copies and flushes cost it what they cost the baseline."""
-        return float(self.candidate.wall_ns - self.baseline.rest_ns)
+        copies and flushes cost it what they cost the baseline, or ``most_rest_ns``."""
+        return self.candidate.wall_ns - min(self.baseline.rest_ns, most_rest_ns)
 
     def cpu_bound_ns(self, threads: int) -> float:
         """The same from the processor time, were it spread evenly over ``threads``: less
         than the truth for whatever waits, but a busy machine does not add to it."""
         rest = self.baseline.cpu_ns - self.baseline.claim_ns * threads
         return (self.candidate.cpu_ns - max(rest, 0)) / threads
-
-
-class Walls(NamedTuple):
-    """Nanoseconds."""
-
-    candidate: int
-    baseline: int
-    empty: int
 
 
 class Pairing:
@@ -69,7 +57,7 @@ class Pairing:
     def pair(self, releases: Releases, settings: Settings, purpose: str, index: int) -> Pair:
         """The ``index``-th for ``purpose``. Raises ``Ended`` for outputs that differ."""
         releases.draw(purpose, index)
-        chosen = _choose(releases.calls)
+        chosen = choose(releases.calls)
         pair = self._released(releases, settings, chosen)
         self._check(releases, pair, chosen)
         return Pair(pair.candidate.bare(), pair.baseline.bare())
@@ -84,18 +72,14 @@ class Pairing:
             candidate = releases.release(self._peer, settings, seed, chosen)
         return Pair(candidate, baseline)
 
-    def walls(self, gated: Gated, index: int) -> Walls:
-        """What a release behind a gate takes the candidate, the baseline and nobody. Raises
-        ``Ended`` for outputs that differ."""
+    def gated_wall_ns(self, gated: Gated, index: int) -> int:
+        """What a release behind a gate takes the candidate, by our clock. Raises ``Ended``
+        for outputs that differ."""
         gated.draw("gated", index)
-        chosen = _choose(gated.calls)
-        seed = secrets.randbits(48)
-        found: dict[int, Released] = {}
-        for side in secrets.SystemRandom().sample(range(3), 3):
-            peer = self._peer if side == 0 else self._reference
-            found[side] = gated.passed(peer, seed, chosen, empty=side == 2)
-        self._check(gated, Pair(found[0], found[1]), chosen)
-        return Walls(*(found[side].wall_ns for side in range(3)))
+        chosen = choose(gated.calls)
+        pair = self._released(gated, Settings(), chosen)
+        self._check(gated, pair, chosen)
+        return pair.candidate.wall_ns
 
     def _check(self, releases: Releases, pair: Pair, chosen: list[int]) -> None:
         """What the candidate made of some inputs against what the baseline did."""
@@ -110,11 +94,6 @@ class Pairing:
             check_values([e.of_another(t) for e, t in both], got, self._protocol, None)
 
 
-def _choose(calls: int) -> list[int]:
-    """Calls to check, by a generator that no seed of a task's leads to."""
-    return secrets.SystemRandom().sample(range(calls), min(_CHECKED, calls))
-
-
 def claimed(pairs: Sequence[Pair], *, mean: bool) -> Estimate:
     """Candidate / baseline, as both say."""
     estimate = estimate_mean if mean else estimate_median
@@ -127,10 +106,10 @@ def unbelieved(pairs: Sequence[Pair]) -> Estimate:
     return estimate_bound(walls, [float(p.baseline.claim_ns) for p in pairs])
 
 
-def bounded(pairs: Sequence[Pair], device: torch.device) -> Estimate:
+def bounded(pairs: Sequence[Pair], device: torch.device, most_rest_ns: float) -> Estimate:
     """By the verifier's clock, or on the CPU by the kernel's account, if that is more."""
     baseline = [float(p.baseline.claim_ns) for p in pairs]
-    wall = estimate_bound([p.wall_bound_ns for p in pairs], baseline)
+    wall = estimate_bound([p.wall_bound_ns(most_rest_ns) for p in pairs], baseline)
     if device.type != "cpu":
         return wall
     threads = torch.get_num_threads()

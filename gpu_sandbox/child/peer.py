@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -26,7 +26,7 @@ from gpu_sandbox.messages import (
     Spot,
 )
 
-__all__ = ["Ended", "Peer"]
+__all__ = ["Ended", "Peer", "ReferenceEnded"]
 
 R = TypeVar("R")
 _CPUCLOCK_SCHED = 2
@@ -40,21 +40,44 @@ class Ended(Exception):
         self.finding = finding
 
 
+class ReferenceEnded(Exception):
+    """The same of the worker that holds the reference: no candidate is to blame."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"the reference's worker: {finding}")
+        self.finding = finding
+
+
 class Peer:
     """One worker, and the arena that it shares with us. ``close`` gives that back.
 
+    Its questions raise ``Ended``, or ``ReferenceEnded`` if the worker holds the reference.
     ``queues``: its calls could be queued ahead when they were last asked to.
     """
 
-    def __init__(self, sock: socket.socket, pid: int, device: torch.device, call_s: float) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        pid: int,
+        device: torch.device,
+        call_s: float,
+        *,
+        reference: bool = False,
+    ) -> None:
         self._channel: Channel[Reply] = Channel(sock, Reply)
         self._device = device
         self.call_s = call_s
         self._arena: Arena | None = None
         self._host: Arena | None = None
-        self.queues = True
+        self.unqueued = 0
         self._placed: dict[int, Place] = {}
+        self.ended: Callable[[Finding], Exception] = ReferenceEnded if reference else Ended
         self._cpu_clock = (~pid << 3) | _CPUCLOCK_SCHED
+
+    @property
+    def queues(self) -> bool:
+        """Whether its calls were queued ahead when they were last asked to be."""
+        return self.unqueued == 0
 
     def close(self) -> None:
         for arena in (self._arena, self._host):
@@ -78,11 +101,11 @@ class Peer:
     def send(self, request: Request, stage: str, *fds: int) -> None:
         """A reply that is there before its question is a forgery."""
         if self._channel.pending():
-            raise Ended(Forged(reason="the worker answered before it was asked"))
+            raise self.ended(Forged(reason="the worker answered before it was asked"))
         try:
             self._channel.send(request, *fds)
         except PeerGone:
-            raise Ended(WorkerDied(stage=stage)) from None
+            raise self.ended(WorkerDied(stage=stage)) from None
 
     def said_something(self) -> bool:
         """Whether there is something to take, be it that it is gone."""
@@ -93,15 +116,15 @@ class Peer:
         try:
             reply = self._channel.receive(limit_s)
         except PeerSilent:
-            raise Ended(WorkerSilent(stage=stage, limit_s=limit_s)) from None
+            raise self.ended(WorkerSilent(stage=stage, limit_s=limit_s)) from None
         except PeerGone:
-            raise Ended(WorkerDied(stage=stage)) from None
+            raise self.ended(WorkerDied(stage=stage)) from None
         except BadFrame:
-            raise Ended(Forged(reason="the worker sent a malformed reply")) from None
+            raise self.ended(Forged(reason="the worker sent a malformed reply")) from None
         if isinstance(reply, Failed):
-            raise Ended(_failure(reply))
+            raise self.ended(_failure(reply))
         if not isinstance(reply, expected):
-            raise Ended(Forged(reason="the worker answered what it was not asked"))
+            raise self.ended(Forged(reason="the worker answered what it was not asked"))
         return reply
 
     # --- the arena

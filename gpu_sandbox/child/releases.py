@@ -7,6 +7,7 @@ verifier owns: a few, chosen only then, are copied before the clock stops.
 
 from __future__ import annotations
 
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,18 +16,19 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.arena import lay_out
-from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Broken, Case, Task
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Ran, Time, Timed
 
-__all__ = ["Batch", "Released", "Releases", "Settings", "believable"]
+__all__ = ["Batch", "Released", "Releases", "Settings", "believable", "choose"]
 
 _LONG_NS = 8_000_000
 _MOST_CALLS = 48
 _MOST_OF_FREE = 0.1
 _REDRAWS = 20
 _WANTED_RELEASES = 8
+_CHECKED = 2
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -70,15 +72,15 @@ class Releases(ABC):
         self.cases: list[Case] = []
         self._task = task
         self._first = first
-        self._device = device
+        self.device = device
         self._shapes = _shapes(first)
 
     def draw(self, purpose: str, index: int) -> None:
         """New inputs for every call of the next release of both sides."""
         first = index * self.calls
         self.cases = [self._drawn(purpose, first + number) for number in range(self.calls)]
-        if self._device.type == "cuda":  # or the first release would pay for the drawing
-            torch.cuda.synchronize(self._device)
+        if self.device.type == "cuda":  # or the first release would pay for the drawing
+            torch.cuda.synchronize(self.device)
 
     def _drawn(self, purpose: str, index: int) -> Case:
         """One like the first: tasks may draw shapes, too."""
@@ -117,11 +119,11 @@ class Batch(Releases):
         GPU, where each release costs a change of context, more; but not more than memory
         holds, or than would take too much of ``time_s`` to draw (``draw_s`` each).
         """
-        if self._device.type == "cpu":
+        if self.device.type == "cpu":
             return 1
         each = max(self.layout.total_bytes // self.calls, 1)
         affordable = int(time_s / _WANTED_RELEASES / max(draw_s, 1e-6))
-        held = int(torch.cuda.mem_get_info(self._device)[0] * _MOST_OF_FREE)
+        held = int(torch.cuda.mem_get_info(self.device)[0] * _MOST_OF_FREE)
         most = min(_MOST_CALLS, held // each, affordable)
         return max(1, min(most, -(-_LONG_NS // max(once_ns, 1))))
 
@@ -145,18 +147,23 @@ class Batch(Releases):
         ended = time.perf_counter_ns()
         wall_ns, own_ns = ended - began, ended - answered + given - began
         cpu_ns = peer.cpu_ns() - used_ns
-        claim_ns = believable(timed, self.calls, wall_ns)
+        claim_ns = believable(peer, timed, self.calls, wall_ns)
         return Released(claim_ns, wall_ns, cpu_ns, own_ns, outputs, timed.last)
 
     def intact(self, peer: Peer, number: int) -> bool:
         return peer.intact(self.layout.inputs[number], self.cases[number].tensors)
 
 
-def believable(timed: Timed, calls: int, wall_ns: int) -> int:
-    """The claim in nanoseconds, if it is one that can be; else raises ``Ended``."""
+def choose(calls: int) -> list[int]:
+    """Calls to check, by a generator that no seed of a task's leads to."""
+    return secrets.SystemRandom().sample(range(calls), min(_CHECKED, calls))
+
+
+def believable(peer: Peer, timed: Timed, calls: int, wall_ns: int) -> int:
+    """Its claim in nanoseconds, if it is one that can be; else that is its end."""
     claims = timed.elapsed_ns
     if len(claims) != calls or min(claims) < 0 or sum(claims) > wall_ns:
-        raise Ended(Forged(reason="it claims a time that can't be"))
+        raise peer.ended(Forged(reason="it claims a time that can't be"))
     return max(sum(claims), 1)
 
 

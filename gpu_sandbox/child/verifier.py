@@ -22,7 +22,7 @@ from gpu_sandbox.child.baseline import measure_alone
 from gpu_sandbox.child.bench import Bench
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.loading import settle
-from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Broken, Case, Seeds, Task
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
@@ -36,6 +36,7 @@ from gpu_sandbox.jobs import (
     Stage,
     TaskBroken,
     ToVerifier,
+    WorkerFailed,
 )
 
 __all__ = ["main"]
@@ -63,6 +64,12 @@ class Assignment:
             finding = self._find(task_path)
         except Broken as broken:
             finding = TaskBroken(reason=broken.reason, detail=broken.detail)
+        except ReferenceEnded as ended:
+            if not isinstance(ended.finding, WorkerFailed):
+                raise  # its worker is lost, and we are of no use without
+            # It works unconfined: it misses a file, or memory.
+            reason = f"the reference fails where it is confined: {ended.finding.message}"
+            finding = TaskBroken(reason=reason, detail=ended.finding.traceback)
         except Ended as ended:
             finding = ended.finding
         return Report(finding=finding, timings_s=self._timings, notes=self._notes)
@@ -87,12 +94,9 @@ class Assignment:
                 peer.close()
 
     def _load_reference(self, task: Task) -> None:
-        """Into its worker, which times it. What fails there is the task's fault."""
-        try:
-            self._reference.start_loading(task, self._job.task_source, "Model", [], [])
-            self._reference.finish_loading(self._job.load_s)
-        except Ended as ended:
-            raise RuntimeError(f"the reference's worker: {ended.finding}") from None
+        """Into its worker, which times it."""
+        self._reference.start_loading(task, self._job.task_source, "Model", [], [])
+        self._reference.finish_loading(self._job.load_s)
 
     def _baseline(self, task: Task, first: Case) -> Measured:
         with _Span(self._timings, "bench"):
@@ -169,29 +173,26 @@ def _serve(
         job = engine.receive()
         if not isinstance(job, Job):
             raise RuntimeError("leave to go on without a job")
-        reference = Peer(sock, pid, device, job.call_s)
+        reference = Peer(sock, pid, device, job.call_s, reference=True)
         try:
-            engine.send(_done(job, engine, reference))
+            _do(job, engine, reference)
         finally:
             reference.close()
 
 
-def _done(job: Job, engine: Channel[ToVerifier], reference: Peer) -> Report:
+def _do(job: Job, engine: Channel[ToVerifier], reference: Peer) -> None:
+    """Reports first, and clears up while the engine ends the worker."""
     fds = engine.take_fds()
-    added = {k: v for k, v in job.environment.items() if os.environ.get(k) != v}
-    os.environ.update(added)
     settle(job.threads)
     descriptor, path = tempfile.mkstemp(prefix="task-", suffix=".py")
     try:
         os.close(descriptor)
         Path(path).write_text(job.task_source, encoding="utf-8", errors="surrogatepass")
-        return Assignment(job, engine, reference, fds).report(path)
+        engine.send(Assignment(job, engine, reference, fds).report(path))
     finally:
         os.unlink(path)
         for fd in fds:
             os.close(fd)
-        for name in added:
-            del os.environ[name]
         gc.collect()
         if job.device != "cpu":
             torch.cuda.empty_cache()

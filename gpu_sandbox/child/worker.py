@@ -106,10 +106,11 @@ class Worker:
 
     def _load(self, request: Load) -> Loaded:
         self._reference = request.class_name == "Model"
+        self._clocked = None  # not two of its models at once: they may fill the memory
         self._take_libraries(request.libraries)
         Path(self._path).write_text(request.source, encoding="utf-8", errors="surrogatepass")
         settle(request.threads)
-        built = extensions.install()
+        built = extensions.install(request.source)
         tensors = [t.clone() for t in self._need_arena().views(request.init_spots)]
         init = unpack(request.init, tensors, unpickling=True)
         module = import_file("candidate", self._path)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import torch
 
-from gpu_sandbox.child import compiler, facts, verifier, worker
+from gpu_sandbox.child import autopsy, compiler, facts, verifier, worker
 from gpu_sandbox.confine import Status, Survey, Ward, spawn, survey
 from gpu_sandbox.confine.warden import KILL_S
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
@@ -31,6 +31,7 @@ from gpu_sandbox.spawns import Alive, Ended, Kill, Refused, Spawn, Spawned, ToZy
 __all__ = ["main"]
 
 _ROLES: Mapping[str, Callable[..., None]] = {
+    "autopsy": autopsy.main,
     "compiler": compiler.main,
     "facts": facts.main,
     "verifier": verifier.main,
@@ -194,6 +195,8 @@ def _entry(order: Spawn, sockets: dict[str, int]) -> Callable[[], None]:
             os.makedirs(os.environ[name], exist_ok=True)
         faulthandler.disable()  # it believes that its handlers are still there
         faulthandler.enable()
+        # What is stopped in the middle of something says where it was.
+        faulthandler.register(signal.SIGTERM, all_threads=False, chain=True)
         _ROLES[order.role](**order.arguments, **sockets)
 
     return enter

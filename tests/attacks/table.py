@@ -43,7 +43,7 @@ BUILDS = ANYTHING | {"compile_failed"}
 _CUT_OFF = frozenset({"timed_out", "crashed"})
 _DIES = frozenset({"crashed"})
 
-QUICK = Limits(bench_s=0.15, call_s=20.0, compile_s=60.0)
+QUICK = Limits(bench_s=0.15, call_s=20.0, compile_s=60.0, autopsy_s=0.0)
 BUILDS_IN_FORWARD = Limits(bench_s=0.15, call_s=180.0)
 HANGS = Limits(bench_s=0.15, call_s=1.0)
 COMPILE_HANGS = Limits(bench_s=0.15, call_s=20.0, compile_s=3.0)

@@ -50,6 +50,22 @@ def test_a_reference_that_cannot_serve(
     assert "failed" in status.stdout
 
 
+def test_a_pretrained_model_that_is_not_here(tmp_path: Path) -> None:
+    task, log = tmp_path / "task.py", tmp_path / "log.db"
+    task.write_text(TASK + '\ndef later(): return AutoModel.from_pretrained("some-org/absent")\n')
+    commands = (
+        ("run", task, *SEARCH[2:], "--log", log),
+        ("eval", task, SMALL / "fused.py", "--device", "cpu"),
+        ("baseline", task, "--device", "cpu", "--kinds", "eager"),
+    )
+    for command in commands:
+        done = run_engine(*command, HF_HUB_CACHE=str(tmp_path))
+        assert done.returncode == 3, (command, done.stderr)
+        assert "hf download some-org/absent" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not log.exists()
+
+
 def test_files_that_are_no_logs(tmp_path: Path) -> None:
     text, other = tmp_path / "text.db", tmp_path / "other.db"
     text.write_text("hello")

@@ -54,7 +54,7 @@ worlds = st.builds(
     st.sampled_from([0.0, 0.0, 0.1, 0.3]),
     st.sampled_from([0.1, 0.5, 0.9, 1.0]),
 )
-GOLDEN_DIGEST = "v1:48f272aaeebc7c52cb5d9b041a3ab5b2"
+GOLDEN_DIGEST = "v1:14f5206f2e28a52a47b30ff8d06fa039"
 GOLDEN_COINS = [642251086, 3278941295, 1643654804]
 GOLDEN_SAMPLE = [2, 7, 11, 13, 16]
 deep = settings(max_examples=150, deadline=None)

@@ -12,7 +12,7 @@ from gpu_sandbox.port import BaselineRequest, EvaluationRequest
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.conftest import own_temp
 
-QUICK = Limits(bench_s=0.15, call_s=20.0)
+QUICK = Limits(bench_s=0.15, call_s=20.0, autopsy_s=0.0)
 
 
 @pytest.fixture
@@ -62,4 +62,4 @@ def left_behind(tmp_path: Path) -> list[Path]:
     return [home for run in runs for home in run.iterdir() if home.name.startswith(_THEIRS)]
 
 
-_THEIRS = ("worker", "compile")
+_THEIRS = ("worker", "compile", "autopsy")

@@ -8,10 +8,10 @@ import pytest
 
 from events.outcomes import Correct
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import PrerequisiteMissing, TaskUnusable
+from gpu_sandbox.port import SandboxFault, TaskUnusable
 from gpu_sandbox.sandbox import LocalSandbox
-from tests.gpu_sandbox.conftest import baseline
-from tests.gpu_sandbox.sources import ADD_RELU, LINEAR
+from tests.gpu_sandbox.conftest import baseline, evaluation
+from tests.gpu_sandbox.sources import ADD_RELU, HONEST, LINEAR
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +96,31 @@ async def test_dropout_is_deterministic_under_its_seed(shared_sandbox: LocalSand
     assert (await shared_sandbox.baseline(baseline(task))).runtime_ms > 0
 
 
-async def test_pretrained_models_need_their_library(shared_sandbox: LocalSandbox) -> None:
-    task = "from transformers import AutoConfig\n" + ADD_RELU
-    with pytest.raises(PrerequisiteMissing, match="transformers"):
+def confined(what: str) -> str:
+    """A task that behaves otherwise where it is timed, in a confined worker: files, memory and
+    processor time can end there, and not in the verifier."""
+    inside = f"if __name__ != 'task': {what}"
+    return forward(f"import os\n        {inside}\n        return torch.relu(a + b)")
+
+
+async def test_a_reference_that_fails_where_it_is_confined_is_unusable(
+    shared_sandbox: LocalSandbox,
+) -> None:
+    task = confined("raise MemoryError('no room')")
+    with pytest.raises(TaskUnusable, match="fails where it is confined: MemoryError: no room"):
         await shared_sandbox.baseline(baseline(task))
+    with pytest.raises(SandboxFault, match="no room"):
+        await shared_sandbox.evaluate(evaluation(task, HONEST))
+
+
+async def test_a_death_of_the_references_worker_is_no_crash_of_the_candidate(
+    shared_sandbox: LocalSandbox,
+) -> None:
+    """It lives, and uses up processor time, from one verdict to the next."""
+    task = "import sys\nsys.loads = getattr(sys, 'loads', 0) + 1\n" + confined(
+        "sys.loads == 2 and os._exit(0)"
+    )
+    for _ in range(2):
+        verdict = await shared_sandbox.evaluate(evaluation(task, HONEST))
+        assert isinstance(verdict.outcome, Correct), verdict
+    assert "judged anew after the verifier broke down" in str(verdict.notes), verdict

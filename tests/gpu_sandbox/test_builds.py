@@ -6,16 +6,24 @@ import os
 import threading
 from pathlib import Path
 
-from gpu_sandbox.builds import BuildCache
+import msgspec
 
+from events.outcomes import KernelResources
+from gpu_sandbox.builds import BuildCache, BuildRecord
+
+RECORD = BuildRecord(
+    resources=[KernelResources(kernel="add", registers=12)], lines={"0/main.cpp": [0, 3]}
+)
 SIZE = 10_000
+"""Of an entry: a library, and the record."""
+LIBRARY = SIZE - len(msgspec.json.encode(RECORD))
 
 
 def store(cache: BuildCache, key: str, tmp_path: Path) -> None:
     library = tmp_path / "library.so"
-    library.write_bytes(key[:1].encode() * SIZE)
+    library.write_bytes(key[:1].encode() * LIBRARY)
     with open(library, "rb") as file:
-        files = cache.store(key, [f"{'0' * 24}/ext.so"], [file.fileno()])
+        files = cache.store(key, [f"{'0' * 24}/ext.so"], [file.fileno()], RECORD)
     if files is not None:
         files.close()
 
@@ -32,6 +40,25 @@ def known(cache: BuildCache, key: str) -> bytes | None:
 
 def used_at(root: Path, key: str, when: float) -> None:
     os.utime(root / key, (when, when))
+
+
+def test_what_is_known_of_a_build_is_kept_beside_its_files(tmp_path: Path) -> None:
+    cache = BuildCache(tmp_path / "builds")
+    store(cache, "a", tmp_path)
+    files = cache.fetch("a")
+    assert files is not None
+    files.close()
+    assert files.record == RECORD
+
+
+def test_a_damaged_entry_is_none_and_makes_room_for_a_new_one(tmp_path: Path) -> None:
+    root = tmp_path / "builds"
+    cache = BuildCache(root)
+    store(cache, "a", tmp_path)
+    (root / "a" / "record.json").write_bytes(b"\0" * 40)
+    assert cache.fetch("a") is None
+    store(cache, "a", tmp_path)
+    assert known(cache, "a") == b"a"
 
 
 def test_the_least_recently_used_go_when_there_are_too_many(tmp_path: Path) -> None:
@@ -61,7 +88,7 @@ def test_who_has_a_build_open_keeps_it(tmp_path: Path) -> None:
     library = tmp_path / "library.so"
     library.write_bytes(b"x" * SIZE)
     with open(library, "rb") as file:
-        files = cache.store("key", [f"{'0' * 24}/ext.so"], [file.fileno()])
+        files = cache.store("key", [f"{'0' * 24}/ext.so"], [file.fileno()], RECORD)
     assert files is not None, "even where there is room for nothing"
     assert cache.size() == (0, 0)
     assert os.pread(files.fds[0], 1, 0) == b"x"

@@ -48,10 +48,30 @@ async def test_a_compiler_error_names_the_candidates_line(shared_sandbox: LocalS
     verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(verdict.outcome, CompileFailed)
     line = source.splitlines().index("  return outt;") + 1
-    assert f"(candidate.py:{line}): error: ‘outt’ was not declared" in verdict.outcome.reason
+    assert f"candidate.py:{line}:10: error: ‘outt’ was not declared" in verdict.outcome.reason
+    assert f"{line:5} |   return outt;" in verdict.compile_log
     assert "return outt;" in verdict.compile_log
     assert "ninja" not in verdict.compile_log
     assert "check" not in verdict.timings_s
+
+
+async def test_a_failed_build_under_the_lease_reads_the_same(shared_sandbox: LocalSandbox) -> None:
+    source = inline(CPP.replace("return out;", "return outt;"), late=True)
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(verdict.outcome, CompileFailed)
+    assert verdict.outcome.reason.startswith("extension 'add_relu' did not build: candidate.py:")
+    assert "FAILED" not in verdict.compile_log + verdict.run_log
+
+
+async def test_an_undefined_symbol_is_told_by_its_plain_name(shared_sandbox: LocalSandbox) -> None:
+    declared = "torch::Tensor help(torch::Tensor a);\ntorch::Tensor add_relu("
+    cpp = CPP.replace("torch::Tensor add_relu(", declared)
+    source = inline(cpp.replace("return out;", "return help(out);"))
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(verdict.outcome, CompileFailed)
+    told = "ImportError: add_relu.so: undefined symbol: help(at::Tensor)"
+    assert verdict.outcome.reason == told
+    assert "/tmp/" not in verdict.compile_log
 
 
 async def test_what_the_slim_headers_lack_builds_with_the_real_ones(

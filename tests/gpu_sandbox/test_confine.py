@@ -19,7 +19,6 @@ import shutil
 import signal
 import socket
 import stat
-import struct
 import subprocess
 import sys
 import sysconfig
@@ -52,9 +51,10 @@ from gpu_sandbox.confine import (
 )
 from gpu_sandbox.confine.cgroups import Hierarchy
 from gpu_sandbox.confine.policy import tier_of
+from tests.gpu_sandbox.users import UNABLE, become_nobody, blocked, forbid_namespaces
 
 ROOT = Path(__file__).resolve().parents[2]
-SKIPPED = 77
+SKIPPED = UNABLE
 WARNINGS = ("-W", "error", "-W", "ignore::DeprecationWarning")  # torch has its own
 MIB = 1 << 20
 
@@ -885,8 +885,7 @@ def test_cuda_works_inside() -> None:
 
 
 def _as_ordinary_user(body: str, *, namespaces: bool) -> None:
-    """Run a scenario as another user: in a mount namespace of our own, where the interpreter
-    can be reached by others; nothing outside of it changes. Ours, if we are no root."""
+    """Run a scenario as another user: ours, if we are no root."""
     pid = os.fork()
     if pid:
         _, word = os.waitpid(pid, 0)
@@ -897,67 +896,17 @@ def _as_ordinary_user(body: str, *, namespaces: bool) -> None:
         return
     try:
         if os.geteuid() == 0:
-            _open_the_way()
-            os.setgroups([])
-            os.setresgid(65534, 65534, 65534)
-            os.setresuid(65534, 65534, 65534)
+            try:
+                become_nobody(str(ROOT))
+            except OSError as error:
+                skip(f"needs a mount namespace: {error}")
         if not namespaces:
-            syscalls.prctl(38, 1)
-            seccomp.apply(_no_namespaces())
+            forbid_namespaces()
         os.environ["TMPDIR"] = "/tmp"
         words = [sys.executable, "-B", *WARNINGS, __file__, body]
         os.execv(words[0], words)
     finally:
         os._exit(99)
-
-
-def _open_the_way() -> None:
-    try:
-        syscalls.unshare(syscalls.CLONE_NEWNS)
-    except OSError as error:
-        skip(f"needs a mount namespace: {error}")
-    syscalls.mount("none", "/", "", 16384 | 1 << 19)
-    needed = {sys.prefix, sys.base_prefix, str(ROOT)}
-    for blocked in {b for path in needed if (b := _blocked(path))}:
-        inside = [path for path in needed if path.startswith(f"{blocked}/")]
-        stages = []
-        for path in inside:
-            stage = tempfile.mkdtemp(dir="/dev/shm")
-            syscalls.mount(path, stage, "", 4096 | 16384)
-            stages.append(stage)
-        syscalls.mount("tmpfs", blocked, "tmpfs", 0, "mode=755")
-        for path, stage in zip(inside, stages, strict=True):
-            os.makedirs(path)
-            syscalls.mount(stage, path, "", 4096 | 16384)
-            syscalls.unmount(stage, 2)
-            os.rmdir(stage)
-
-
-def _blocked(path: str) -> str | None:
-    for parent in reversed(Path(path).parents):
-        if not parent.stat().st_mode & stat.S_IXOTH:
-            return str(parent)
-    return None
-
-
-def _no_namespaces() -> bytes:
-    """As a container's profile: no new namespaces, and the rest as ever."""
-    number = syscalls.NUMBERS
-    refuse = (0x06, 0, 0, 0x00050000 | 1)
-    absent = (0x06, 0, 0, 0x00050000 | 38)
-    steps = [
-        (0x20, 0, 0, 0),
-        (0x15, 0, 1, number["unshare"]),
-        refuse,
-        (0x15, 0, 1, number["clone3"]),
-        absent,
-        (0x15, 0, 3, number["clone"]),
-        (0x20, 0, 0, 16),
-        (0x45, 0, 1, 0x7E020000),
-        refuse,
-        (0x06, 0, 0, 0x7FFF0000),
-    ]
-    return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
 def scenario_user_with_namespaces() -> None:
@@ -1029,7 +978,7 @@ def test_root_without_namespaces_has_the_rest() -> None:
     assert [f for f in result.findings if not f.held] == []
     if "landlock" in result.layers:
         assert result.tier == "B"
-    if os.geteuid() == 0 and _blocked(sys.base_prefix) is not None:
+    if os.geteuid() == 0 and blocked(sys.base_prefix) is not None:
         assert "other users can't read" in result.missing["uid"]
 
 

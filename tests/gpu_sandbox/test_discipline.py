@@ -18,7 +18,7 @@ from gpu_sandbox.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.workdir import remove_stale
 from tests.gpu_sandbox.conftest import evaluation, left_behind
-from tests.gpu_sandbox.sources import ADD_RELU, candidate
+from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 from tests.processes import processes_with
 
 pytestmark = pytest.mark.anyio
@@ -152,3 +152,19 @@ def test_importing_the_sandbox_is_cheap_and_without_torch() -> None:
         for _ in range(3)
     )
     assert spent < 0.3
+
+
+async def test_memory_that_holds_a_model_once_holds_it_for_every_verdict(
+    make_sandbox: Callable[..., LocalSandbox],
+) -> None:
+    """The reference's worker lives from one to the next, and must let go of the last model."""
+    large = "self.weights = nn.Parameter(torch.empty(1 << 28))  # a gigabyte, never touched"
+    task = ADD_RELU.replace(
+        "    def forward",
+        f"    def __init__(self):\n        super().__init__()\n        {large}\n\n    def forward",
+    )
+    limits = Limits(bench_s=0.1, memory_bytes=5 << 29)
+    async with make_sandbox(limits) as sandbox:
+        for _ in range(2):
+            verdict = await sandbox.evaluate(evaluation(task, HONEST))
+            assert isinstance(verdict.outcome, Correct), verdict

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from gpu_sandbox.logs import cut_compiler_output, first_error, unexplained
 
 GPP = """Error building extension 'x': [1/2] c++ -MMD -MF main.o.d -c /r/x/main.cpp
@@ -26,18 +28,78 @@ def test_gpp_errors_keep_their_excerpt_and_lose_the_noise() -> None:
     generated = {"main.cpp": "#include <torch/extension.h>\nint x;\n  return outt;\n"}
     cut = cut_compiler_output(GPP, generated, "A = 1\nS = '''\n  return outt;\n'''\n")
     assert cut.splitlines() == [
-        "main.cpp:3:10 (candidate.py:3): error: ‘outt’ was not declared in this scope; "
-        "did you mean ‘out’?",
+        "candidate.py:3:10: error: ‘outt’ was not declared in this scope; did you mean ‘out’?",
         "    3 |   return outt;",
         "      |          ^~~~",
     ]
-    assert first_error(cut).startswith("main.cpp:3:10")
+    assert first_error(cut).startswith("candidate.py:3:10")
 
 
-def test_a_line_that_occurs_twice_is_not_located() -> None:
-    generated = {"main.cpp": "\n\n  return outt;\n"}
-    cut = cut_compiler_output(GPP, generated, "return outt;\nreturn outt;\n")
+def test_a_line_that_occurs_twice_is_told_apart_by_its_neighbours() -> None:
+    generated = {"main.cpp": "int g() {\n  int a;\n  return outt;\n}\n"}
+    twice = "S = '''int f() {\n  return outt;\n}\nint g() {\n  int a;\n  return outt;\n}\n'''"
+    assert cut_compiler_output(GPP, generated, twice).startswith("candidate.py:6:10: error:")
+    alone = {"main.cpp": "\n\n  return outt;\n"}
+    cut = cut_compiler_output(GPP, alone, "return outt;\nreturn outt;\n")
     assert cut.startswith("main.cpp:3:10: error:")
+
+
+def test_a_line_that_was_filled_in_is_where_its_neighbours_are() -> None:
+    generated = {"main.cpp": "int f() {\n  int a;\n  return outt;\n}  // f\n"}
+    source = "\nS = f'''int f() {{\n  int a;\n  return {NAME};\n}  // f'''"
+    assert cut_compiler_output(GPP, generated, source).startswith("candidate.py:4:10: error:")
+
+
+def test_an_error_in_a_header_is_told_where_it_was_needed() -> None:
+    output = """In file included from /r/main.cpp:1:
+/usr/include/c++/12/bits/ops.h: In instantiation of ‘bool less(A, A) [with A = S]’:
+/usr/include/c++/12/bits/algo.h:1938:5:   required from ‘void std::sort(S*, S*)’
+/r/main.cpp:2:12:   required from here
+/usr/include/c++/12/bits/ops.h:45:26: error: no match for ‘operator<’
+   45 |       { return *__it1 < *__it2; }
+      |                ~~~~~~~^~~~~~~~
+/r/main.cpp:2:12:   required from here
+/usr/include/c++/12/bits/ops.h:98:26: error: no match for ‘operator<’
+"""
+    generated = {"main.cpp": "#include <algorithm>\nstd::sort(v, w);\n"}
+    cut = cut_compiler_output(output, generated, "S = '''\nstd::sort(v, w);\n'''")
+    assert cut.splitlines() == [
+        "candidate.py:2: error: no match for ‘operator<’ (in ops.h:45:26, needed here)",
+        "   45 |       { return *__it1 < *__it2; }",
+        "      |                ~~~~~~~^~~~~~~~",
+    ]
+
+
+def test_why_no_overload_fits_is_kept() -> None:
+    output = """/r/main.cpp:1:12: error: no matching function for call to ‘max(float, double)’
+    1 |   std::max(x, 0.0);
+/usr/include/bits/algo.h:254:5: note: candidate: ‘const T& max(const T&, const T&)’
+/r/main.cpp:1:12: note:   deduced conflicting types for parameter ‘const T’
+"""
+    cut = cut_compiler_output(output, {}, "").splitlines()
+    assert cut[2] == "      note: deduced conflicting types for parameter ‘const T’"
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("FAILED: nvcc -o x\nnvcc fatal   : Unknown option '--frob'", "candidate.py:2: nvcc fatal"),
+        (
+            "ptxas /tmp/t.ptx, line 6; error   : Unknown modifier '.frob'\n"
+            "ptxas fatal   : Ptx assembly aborted due to errors",
+            "candidate.py:2: ptxas error: Unknown modifier '.frob' (line 6 of the PTX)",
+        ),
+        (
+            "ptxas error   : Entry function 'f(float*)' uses too much shared data",
+            "ptxas error   : Entry function",
+        ),
+        ("/r/main.cpp:18:4: error: ‘frob’ was not declared", "main.cpp:18:4 (see candidate.py:2)"),
+    ],
+)
+def test_errors_of_what_is_not_the_candidates_text(output: str, told: str) -> None:
+    cut = cut_compiler_output(output, {}, "A = 1\nB = 'add.frob x'\n")
+    assert cut.startswith(told)
+    assert "\n" not in cut
 
 
 def test_nvcc_errors_are_found() -> None:
@@ -72,6 +134,11 @@ def test_which_failures_the_real_headers_may_cure() -> None:
         'c.cu(3): error: class "at::Tensor" has no member "foo"',
         'c.cu(3): error: expected a ";"',
         "undefined reference to `f()'",
+        "/usr/bin/ld: cannot find -lfoo: No such file or directory",
+        "nvcc fatal   : Unsupported gpu architecture 'sm_12'",
+        "/r/cuda.cu(3): error: too few arguments in function call\n  f<<<1, 2>>>(a);",
+        '/r/cuda.cu(3): error: static assertion failed with "N"',
+        '/r/cuda.cu(3): error: calling a __host__ function("f") from a __global__ function("g")',
         "m.cpp:1:2: error: cannot convert ‘float’ to ‘vec’ {aka ‘__vector(8) float’}",
         "m.cpp:1:2: error: no matching function for call to ‘max(float&, const double&)’",
         "m.cpp:1:2: error: no matching function for call to ‘at::Tensor::accessor<float>()’",

@@ -12,6 +12,7 @@ import pytest
 
 from events.outcomes import Correct, Crashed, WrongResult
 from gpu_sandbox import device_stage, devices
+from gpu_sandbox.device_stage import Judged, Looks
 from gpu_sandbox.devices import Device, device_named
 from gpu_sandbox.port import NoDeviceLeft, SandboxFault
 from gpu_sandbox.sandbox import LocalSandbox
@@ -97,6 +98,28 @@ async def test_a_device_that_is_of_no_more_use_leaves_the_pool_and_the_others_go
         assert isinstance(wrong.outcome, WrongResult), "what it failed in stands"
         with pytest.raises(NoDeviceLeft, match=r"cpu:0: .*; cpu:1: .*; cpu:2: .*engine doctor"):
             await sandbox.evaluate(honest)
+
+
+@pytest.mark.usefixtures("three_devices")
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_a_device_is_had_once_more_unless_others_wait_or_it_is_quarantined(
+    make_sandbox: Callable[..., LocalSandbox],
+) -> None:
+    device = Device(name="cpu:0", inside="cpu", visible="")
+    judged = Judged(device, "cpu:0", Looks([], []), queue_s=0.0, lease_s=0.0)
+    async with make_sandbox(devices=(THREE,)) as sandbox:
+        pool = sandbox._open.devices
+        async with pool.once_more(judged) as cores:
+            assert cores
+            assert sandbox.load().on_device == 1
+        pool.leases.waiting = 2
+        async with pool.once_more(judged) as cores:
+            assert cores is None
+        pool.leases.waiting = 0
+        pool.stuck(device)
+        async with pool.once_more(judged) as cores:
+            assert cores is None
+        assert "the kernel does not let go of it" in sandbox.load().quarantined["cpu:0"]
 
 
 def deadly(deaths: int, left: Path, how: str = "os.kill(os.getpid(), 9)") -> str:

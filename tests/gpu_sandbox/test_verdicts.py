@@ -79,10 +79,43 @@ async def test_a_difference_is_shown_with_its_place(shared_sandbox: LocalSandbox
     assert isinstance(verdict.outcome, WrongResult)
     assert "1 of 8192 elements" in verdict.outcome.reason
     assert "at (3, 5): expected" in verdict.run_log
-    assert "got -7.0" in verdict.run_log
+    assert "got -7 (off by" in verdict.run_log
     assert "hello from forward" in verdict.run_log
     assert verdict.outcome.max_abs_error is not None
     assert verdict.outcome.max_abs_error > 6.9
+
+
+@pytest.mark.parametrize(
+    ("forward", "told"),
+    [
+        (
+            "out[:, 121:] = 0",
+            ["dim 1: 121..127 (the last 7 of 128)", "every wrong element is 0", "relative 1)"],
+        ),
+        ("out[60:] = float('nan')", ["dim 0: 60..63 (the last 4 of 64) (all of", "is NaN"]),
+        ("out[1::4, 8:24] += 1", ["dim 0: every 4th index from 1 to 61, of 64; dim 1: 8..23 (16"]),
+        ("out *= 0.5", ["got is expected times 0.5 nearly everywhere", "the worst at ("]),
+        ("out = a + b", ["every wrong element should be 0"]),
+    ],
+)
+async def test_where_and_how_an_output_is_wrong(
+    shared_sandbox: LocalSandbox, forward: str, told: list[str]
+) -> None:
+    source = candidate(f"out = torch.relu(a + b)\n{forward}\nreturn out")
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(verdict.outcome, WrongResult)
+    assert "(trial 1: random inputs)" in verdict.outcome.reason
+    assert all(part in verdict.run_log for part in told), verdict.run_log
+    assert len(verdict.run_log) < 1000
+
+
+async def test_a_result_that_is_imprecise_everywhere_says_so(shared_sandbox: LocalSandbox) -> None:
+    forward = "return torch.relu(a.half() + b.half()).float()"
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
+    assert isinstance(verdict.outcome, WrongResult)
+    share = int(verdict.outcome.reason.partition("(")[2].partition(" of 8192")[0])
+    assert share > 1000
+    assert "all wrong elements" not in verdict.run_log
 
 
 async def test_right_in_the_trials_and_wrong_when_timed(shared_sandbox: LocalSandbox) -> None:
@@ -115,7 +148,7 @@ async def test_a_segfault_is_a_crash_with_its_signal(shared_sandbox: LocalSandbo
     assert isinstance(verdict.outcome, Crashed)
     assert verdict.outcome.signal == signal.SIGSEGV
     assert "SIGSEGV in forward" in verdict.outcome.reason
-    assert "candidate.py" in verdict.run_log
+    assert verdict.run_log.endswith("in string_at\ncandidate.py:9 in forward")
 
 
 async def test_a_raise_shows_the_candidates_own_lines(shared_sandbox: LocalSandbox) -> None:
@@ -124,6 +157,13 @@ async def test_a_raise_shows_the_candidates_own_lines(shared_sandbox: LocalSandb
     assert isinstance(verdict.outcome, Crashed)
     assert "candidate.py:8 in forward: return torch.relu(a @ b)" in verdict.run_log
     assert "site-packages" not in verdict.run_log
+
+
+async def test_a_syntax_error_shows_its_line(shared_sandbox: LocalSandbox) -> None:
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, candidate("return a +")))
+    assert isinstance(verdict.outcome, CompileFailed)
+    assert verdict.compile_log.splitlines()[0].startswith("candidate.py:8:")
+    assert "    8 |         return a +" in verdict.compile_log
 
 
 async def test_what_does_not_import_did_not_compile(shared_sandbox: LocalSandbox) -> None:
@@ -137,9 +177,14 @@ async def test_what_does_not_import_did_not_compile(shared_sandbox: LocalSandbox
 )
 async def test_a_hang_is_cut_off(make_sandbox: Callable[..., LocalSandbox], forward: str) -> None:
     async with make_sandbox(Limits(call_s=0.5, bench_s=0.1)) as sandbox:
-        outcome = await judge(sandbox, candidate(forward))
+        verdict = await sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
+    outcome = verdict.outcome
     assert isinstance(outcome, TimedOut), outcome
     assert (outcome.stage, outcome.limit_s) == ("run", 0.5)
+    assert verdict.run_log.splitlines() == [
+        "when it was stopped, innermost call first:",
+        "candidate.py:8 in forward",
+    ]
 
 
 SLOW_CLOCK = """

@@ -51,7 +51,9 @@ def test_sums_of_each_process_add_up() -> None:
     assert pool.compile_busy == pytest.approx((20 + 100) / (4 * 100))
     assert pool.device_queue == Queue(now=0, mean=4 / 3, most=3)
     assert pool.compile_queue == Queue(now=0, mean=1 / 3, most=1)
-    assert pool.seconds == {"compile": 6.0, "queue": 1.0, "lease": 3.0, "check": 0.75, "bench": 1.5}
+    assert pool.seconds == {
+        "compile": 6.0, "queue": 1.0, "lease": 3.0, "autopsy": 0.0, "check": 0.75, "bench": 1.5,
+    }  # fmt: skip
     assert pool.shares["compile"] == pytest.approx(0.6)
     assert pool.shares["bench"] == pytest.approx(0.15)
     assert pool.median_lease_s == 1.5

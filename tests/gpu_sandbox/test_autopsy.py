@@ -1,0 +1,186 @@
+"""Why a candidate crashed: real sanitizer on the CPU, a fake one for CUDA."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from events.outcomes import Correct, Crashed, Outcome, TimedOut, WrongResult
+from gpu_sandbox.autopsy import Body, StillThere
+from gpu_sandbox.builds import BuildFiles, BuildRecord
+from gpu_sandbox.devices import Device
+from gpu_sandbox.findings import address_findings, memory_findings
+from gpu_sandbox.inquest import tools_for
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.traces import printed
+from gpu_sandbox.zygote import Ward
+from tests.gpu_sandbox.conftest import evaluation
+from tests.gpu_sandbox.sources import ADD_RELU, CPP, HONEST, inline
+
+pytestmark = pytest.mark.anyio
+
+CPU = Device(name="cpu", inside="cpu", visible="")
+CUDA = Device(name="cuda:0", inside="cuda:0", visible="0")
+BUILD = "0123456789abcdef01234567"
+LINES = {f"{BUILD}/cuda.cu": [0, 0, 11, 12], f"{BUILD}/main.cpp": [0, 7]}
+
+MEMCHECK = f"""========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at add_relu_kernel(const float *, int)+0x90 in /h/extensions/{BUILD}/cuda.cu:4
+=========     by thread (0,0,0) in block (256,0,0)
+=========     Access at 0x7f3b4be00000 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7f3b4bdff000 of size 4096 bytes
+=========     Saved host backtrace up to driver entry point at kernel launch time
+=========         Host Frame: cuLaunchKernel in libcuda.so.1
+=========
+========= Invalid __global__ write of size 4 bytes
+=========     at add_relu_kernel(const float *, int)+0x90 in /h/extensions/{BUILD}/cuda.cu:4
+=========     by thread (1,0,0) in block (256,0,0)
+=========     Access at 0x7f3b4be00004 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7f3b4bdff000 of size 4096 bytes
+=========
+========= Program hit cudaErrorLaunchFailure (error 719) on CUDA API call to cudaFree.
+=========
+========= ERROR SUMMARY: 3 errors
+"""
+FOUND = (
+    "Invalid __global__ write of size 4 bytes; at add_relu_kernel(const float *, int)+0x90 in "
+    "candidate.py:12; Access at 0x… is out of bounds; and is 1 bytes after the nearest "
+    "allocation at 0x… of size 4096 bytes (2 times)"
+)
+ASAN = f"""==2==ERROR: AddressSanitizer: heap-use-after-free on address 0x604 at pc 0x7f
+WRITE of size 4 at 0x604 thread T0
+    #0 0x7f83 in memcpy ../../src/libsanitizer/asan.cpp:1
+    #1 0x7f83 in f(float*) /h/extensions/{BUILD}/main.cpp:2
+0x604 is located 8 bytes inside of 40-byte region [0x600,0x628)
+allocated by thread T0 here:
+    #0 0x7f83 in operator new(unsigned long) ../asan_new_delete.cpp:95
+    #1 0x7f83 in f(float*) /h/extensions/{BUILD}/main.cpp:2
+SUMMARY: AddressSanitizer: heap-use-after-free /h/main.cpp:2 in f(float*)
+"""
+
+
+def test_what_sanitizers_print_is_told_at_the_candidates_lines() -> None:
+    assert memory_findings(MEMCHECK, LINES)[0] == FOUND
+    assert memory_findings(MEMCHECK, {})[0] == FOUND.replace("candidate.py:12", "cuda.cu:4")
+    assert address_findings(ASAN, LINES) == [
+        "heap-use-after-free: WRITE of size 4 at candidate.py:7 in f(float*), 8 bytes inside a "
+        "40-byte region allocated at candidate.py:7"
+    ]
+    for nothing in ("", "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors"):
+        assert memory_findings(nothing, LINES) == address_findings(nothing, LINES) == []
+
+
+@pytest.mark.parametrize("text", ["x" * 64_000, "/a" * 32_000, "========= " + "a/" * 32_000])
+def test_a_long_line_takes_no_time(text: str) -> None:
+    began = time.monotonic()
+    for read in (memory_findings, address_findings):
+        assert len(read(text + "\n" * 1000 + text, LINES)) <= 1
+    printed(text, stopped=True)
+    assert time.monotonic() - began < 1
+
+
+def test_a_flood_is_cut_and_made_printable() -> None:
+    flood = "".join(f"========= \x1b[2J{n} {'x' * 9999}\n=========\n" for n in range(99))
+    found = memory_findings(flood, {})
+    assert len(found) == 5
+    assert all(len(one) <= 400 and one.isprintable() for one in found)
+
+
+CORRECT = Correct(
+    runtime_ms=1, speedup=1, ratio=1, ratio_low=1, ratio_high=1, pairs=1, candidate_ms=1,
+    baseline_ms=1,
+)  # fmt: skip
+ILLEGAL = Crashed(reason="in forward: CUDA error: an illegal memory access was encountered")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "device", "tools"),
+    [
+        (Crashed(signal=signal.SIGSEGV), CPU, ("address",)),
+        (Crashed(signal=signal.SIGKILL), CPU, ()),
+        (Crashed(reason="ValueError"), CPU, ()),
+        (ILLEGAL, CUDA, ("memcheck",)),
+        (Crashed(reason="in forward: RuntimeError: sizes differ"), CUDA, ()),
+        (WrongResult(trial=1, reason="(trial 1: random inputs)"), CUDA, ()),
+        (WrongResult(trial=3, reason="(trial 3: random inputs)"), CUDA, ("racecheck",)),
+        (WrongResult(trial=6, reason="(trial 6: inputs times 64)"), CUDA, ()),
+        (WrongResult(), CUDA, ("racecheck",)),
+        (WrongResult(), CPU, ()),
+        (TimedOut(stage="run", limit_s=1), CUDA, ()),
+        (CORRECT, CUDA, ()),
+    ],
+)
+def test_which_outcomes_are_examined(
+    outcome: Outcome, device: Device, tools: tuple[str, ...]
+) -> None:
+    assert tools_for(outcome, device, built=True, looks=1, suspect=False) == tools
+
+
+def test_a_suspected_winner_is_examined_too() -> None:
+    assert tools_for(CORRECT, CPU, built=True, looks=2, suspect=True) == ("address",)
+    both = ("memcheck", "racecheck")
+    assert tools_for(CORRECT, CUDA, built=True, looks=2, suspect=True) == both
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_crash_in_cpp_is_explained(make_sandbox: Callable[..., LocalSandbox]) -> None:
+    source = inline(CPP.replace("i < a.numel()", "i < a.numel() + (1 << 28)"))
+    async with make_sandbox(Limits(bench_s=0.15, autopsy_s=60.0)) as sandbox:
+        verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(verdict.outcome, Crashed)
+    assert verdict.outcome.signal in (signal.SIGSEGV, signal.SIGABRT)
+    line = next(n for n, text in enumerate(source.splitlines(), 1) if "z[i] =" in text)
+    head, found, *_ = verdict.run_log.splitlines()
+    assert head == "AddressSanitizer, in an extra run of the candidate alone:"
+    assert found == (
+        f"heap-buffer-overflow: READ of size 4 at candidate.py:{line} in "
+        "add_relu(at::Tensor, at::Tensor), 0 bytes after a 32768-byte region"
+    )
+    assert verdict.timings_s["autopsy"] < 60
+
+
+FAKE = """#!/bin/sh
+while [ "$1" != --tool ]; do shift; done
+[ "$2" = memcheck ] || exit 0
+id -u; env
+cat "$(dirname "$0")/told"
+"""
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_compute_sanitizer_is_started_confined_and_heard(
+    make_sandbox: Callable[..., LocalSandbox],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "compute-sanitizer").write_text(FAKE)
+    (tools / "compute-sanitizer").chmod(0o755)
+    (tools / "told").write_text(MEMCHECK)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    body = Body(
+        task_source=ADD_RELU,
+        candidate_source=HONEST,
+        device=CUDA,
+        files=BuildFiles([], [], BuildRecord(lines=LINES)),
+        cores=(),
+    )
+    async with make_sandbox(Limits(autopsy_s=20.0)) as sandbox:
+        await sandbox.survey()
+        autopsy = sandbox._open.autopsy
+        found = await autopsy.findings(body, "memcheck")
+        assert found[:2] == ["memcheck, in an extra run of the candidate alone:", FOUND]
+        assert await autopsy.findings(body, "racecheck") == []
+        gone = Ward.gone
+        monkeypatch.setattr(Ward, "gone", lambda self, *how, **_: gone(self, *how, stuck=True))
+        with pytest.raises(StillThere):
+            await autopsy.findings(body, "memcheck")

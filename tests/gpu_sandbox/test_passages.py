@@ -1,0 +1,85 @@
+"""What walls behind gates say of a claim. Pure: no device is needed to decide."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_sandbox.child.gates import Chain, GatedBatch
+from gpu_sandbox.child.passages import Judgement, Passage, judged
+from gpu_sandbox.paired import Estimate
+
+OWN_NS, EMPTY_NS, CALLS = 1_000_000.0, 400_000.0, 20
+
+
+def passage(kind: type[Chain] | type[GatedBatch] = GatedBatch) -> Passage:
+    return Passage(
+        gated=object.__new__(kind),
+        calls=CALLS,
+        empty_ns=EMPTY_NS,
+        own_ns=OWN_NS,
+        cold_ns=2000.0,
+        least_ns=1000.0,
+        copy_ns=1500.0,
+    )
+
+
+def claim(ratio: float) -> Judgement:
+    return Judgement(Estimate(ratio, ratio * 0.99, ratio * 1.01), at_most=50.0)
+
+
+def walls(ratio: float) -> list[float]:
+    noise = (-9000.0, 4000.0, 0.0, 12_000.0, -3000.0, 1000.0, 7000.0, -6000.0, 2000.0, -1000.0)
+    return [EMPTY_NS + ratio * OWN_NS + n for n in noise]
+
+
+@pytest.mark.parametrize("kind", [Chain, GatedBatch])
+@pytest.mark.parametrize("ratio", [0.05, 0.5, 1.0])
+def test_a_claim_that_the_walls_bear_out_stands(
+    kind: type[Chain] | type[GatedBatch], ratio: float
+) -> None:
+    before = claim(ratio)
+    after = judged(passage(kind), walls(ratio), before)
+    assert after.found == before.found
+    assert not after.note
+
+
+@pytest.mark.parametrize("kind", [Chain, GatedBatch])
+def test_a_claim_far_below_the_walls_is_replaced_by_them(
+    kind: type[Chain] | type[GatedBatch],
+) -> None:
+    after = judged(passage(kind), walls(0.8), claim(0.1))
+    assert after.found.ratio == pytest.approx(0.8, abs=0.01)
+    assert "outer clock" in after.note
+
+
+def test_nothing_is_faster_than_writing_its_outputs() -> None:
+    after = judged(passage(), walls(0.03), claim(0.0001))
+    assert after.found.ratio == pytest.approx(1000.0 * CALLS / OWN_NS)
+    assert "writing its outputs" in after.note
+
+
+def test_walls_below_nothing_vouch_for_nothing() -> None:
+    """As when a worker does its work in the time that the empty release has for copies."""
+    after = judged(passage(), [EMPTY_NS * 0.5] * 10, claim(0.0001))
+    assert after.found.ratio >= 1000.0 * CALLS / OWN_NS
+    assert after.at_most >= EMPTY_NS * 0.5 / OWN_NS
+
+
+def test_calls_together_bound_more_tightly_than_a_release_with_flushes() -> None:
+    after = judged(passage(), walls(0.5), claim(0.5))
+    assert after.at_most == pytest.approx((EMPTY_NS + 0.5 * OWN_NS) / OWN_NS, rel=0.02)
+    chained = judged(passage(Chain), walls(0.5), claim(0.5))
+    assert chained.at_most == 50.0
+
+
+@given(st.floats(0.001, 2.0), st.floats(0.0, 3.0), st.sampled_from([Chain, GatedBatch]))
+def test_a_claim_is_never_improved(
+    ratio: float, true: float, kind: type[Chain] | type[GatedBatch]
+) -> None:
+    before = claim(ratio)
+    after = judged(passage(kind), walls(true), before)
+    assert after.found.ratio >= before.found.ratio
+    assert after.found.low <= after.found.ratio <= after.found.high
+    assert (after.note != "") == (after.found != before.found)
