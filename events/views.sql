@@ -1,6 +1,7 @@
 -- Views over the log, for anything that speaks SQL. A new log holds them; readers bring
 -- their own as TEMP views, so that older logs have today's. They only derive: dropping or
--- altering them changes nothing that was logged.
+-- altering them changes nothing that was logged. No ``->>``: SQLite has it since 3.38 only,
+-- and a log has to be made where STRICT tables can be, since 3.37.
 
 -- Every run's events in order, with what a fork shares with its parent.
 CREATE VIEW history AS
@@ -16,29 +17,34 @@ FROM lineage AS l JOIN events AS e ON e.run_id = l.source_run_id AND e.run_seq <
 
 -- What the reference takes, eager and compiled.
 CREATE VIEW baselines AS
-SELECT run_id, run_seq, coalesce(body ->> 'baseline', 'eager') AS baseline,
-  body ->> 'runtime_ms' AS runtime_ms, body ->> 'spread' AS spread,
-  coalesce(body ->> 'cached', 0) AS cached
+SELECT run_id, run_seq, coalesce(json_extract(body, '$.baseline'), 'eager') AS baseline,
+  json_extract(body, '$.runtime_ms') AS runtime_ms, json_extract(body, '$.spread') AS spread,
+  coalesce(json_extract(body, '$.cached'), 0) AS cached
 FROM history WHERE type = 'BaselineMeasured';
 
 -- One row an evaluated candidate. Columns that only correct ones have are null for others.
 CREATE VIEW evaluations AS
-SELECT run_id, body ->> 'attempt' AS node, run_seq, ts_us,
-  body ->> '$.outcome.type' AS outcome,
-  coalesce(body ->> '$.outcome.reason', '') AS reason,
-  body ->> '$.outcome.runtime_ms' AS runtime_ms, body ->> '$.outcome.speedup' AS speedup,
-  body ->> '$.outcome.ratio' AS ratio, body ->> '$.outcome.ratio_low' AS ratio_low,
-  body ->> '$.outcome.ratio_high' AS ratio_high, body ->> '$.outcome.pairs' AS pairs,
-  body ->> '$.outcome.candidate_ms' AS candidate_ms,
-  body ->> '$.outcome.baseline_ms' AS baseline_ms,
-  body ->> '$.outcome.bounded_speedup' AS bounded_speedup,
-  body ->> '$.outcome.max_abs_error' AS max_abs_error,
-  body ->> 'protocol' AS protocol, body ->> 'device' AS device,
-  body ->> '$.timings_s.guard' AS guard_s, body ->> '$.timings_s.compile' AS compile_s,
-  body ->> 'queue_s' AS queue_s, body ->> '$.timings_s.lease' AS lease_s,
-  body ->> '$.timings_s.check' AS check_s, body ->> '$.timings_s.bench' AS bench_s,
-  body ->> 'compile_log_sha256' AS compile_log_sha256,
-  body ->> 'run_log_sha256' AS run_log_sha256
+SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
+  json_extract(body, '$.outcome.type') AS outcome,
+  coalesce(json_extract(body, '$.outcome.reason'), '') AS reason,
+  json_extract(body, '$.outcome.runtime_ms') AS runtime_ms,
+  json_extract(body, '$.outcome.speedup') AS speedup,
+  json_extract(body, '$.outcome.ratio') AS ratio,
+  json_extract(body, '$.outcome.ratio_low') AS ratio_low,
+  json_extract(body, '$.outcome.ratio_high') AS ratio_high,
+  json_extract(body, '$.outcome.pairs') AS pairs,
+  json_extract(body, '$.outcome.candidate_ms') AS candidate_ms,
+  json_extract(body, '$.outcome.baseline_ms') AS baseline_ms,
+  json_extract(body, '$.outcome.bounded_speedup') AS bounded_speedup,
+  json_extract(body, '$.outcome.max_abs_error') AS max_abs_error,
+  json_extract(body, '$.protocol') AS protocol, json_extract(body, '$.device') AS device,
+  json_extract(body, '$.timings_s.guard') AS guard_s,
+  json_extract(body, '$.timings_s.compile') AS compile_s,
+  json_extract(body, '$.queue_s') AS queue_s, json_extract(body, '$.timings_s.lease') AS lease_s,
+  json_extract(body, '$.timings_s.check') AS check_s,
+  json_extract(body, '$.timings_s.bench') AS bench_s,
+  json_extract(body, '$.compile_log_sha256') AS compile_log_sha256,
+  json_extract(body, '$.run_log_sha256') AS run_log_sha256
 FROM history WHERE type = 'EvaluationFinished';
 
 -- One row a request to a model: ``state`` is replied, failed or unanswered; ``parsed`` says
@@ -46,43 +52,53 @@ FROM history WHERE type = 'EvaluationFinished';
 CREATE VIEW calls AS
 WITH
 asked AS MATERIALIZED (
-  SELECT run_id, run_seq, epoch, ts_us, body, body ->> 'call' AS call, body ->> 'try' AS try
+  SELECT run_id, run_seq, epoch, ts_us, body, json_extract(body, '$.call') AS call,
+  json_extract(body, '$.try') AS try
   FROM history WHERE type = 'AgentCalled'),
 answered AS MATERIALIZED (
-  SELECT run_id, type, ts_us, body, body ->> 'call' AS call, body ->> 'try' AS try
+  SELECT run_id, type, ts_us, body, json_extract(body, '$.call') AS call,
+  json_extract(body, '$.try') AS try
   FROM history WHERE type IN ('AgentReplied', 'AgentFailed')),
 judged AS MATERIALIZED (
-  SELECT run_id, type, body, body ->> 'call' AS call
+  SELECT run_id, type, body, json_extract(body, '$.call') AS call
   FROM history WHERE type IN ('ReplyParsed', 'ReplyRejected')),
 prices AS MATERIALIZED (
   SELECT h.run_id, p.key AS model, p.value AS price
   FROM history AS h, json_each(h.body, '$.prices') AS p WHERE h.type = 'RunStarted')
-SELECT a.run_id, a.call, a.try, a.body ->> 'attempt' AS node, a.run_seq, a.epoch, a.ts_us,
-  a.body ->> 'role' AS role, a.body ->> 'ask' AS ask, a.body ->> 'model' AS model,
-  a.body ->> 'template' AS template,
+SELECT a.run_id, a.call, a.try, json_extract(a.body, '$.attempt') AS node, a.run_seq, a.epoch,
+  a.ts_us,
+  json_extract(a.body, '$.role') AS role, json_extract(a.body, '$.ask') AS ask,
+  json_extract(a.body, '$.model') AS model,
+  json_extract(a.body, '$.template') AS template,
   CASE r.type WHEN 'AgentReplied' THEN 'replied' WHEN 'AgentFailed' THEN 'failed'
     ELSE 'unanswered' END AS state,
-  r.body ->> 'error' AS error, r.body ->> 'message' AS message,
-  r.body ->> 'stop_reason' AS stop_reason, r.body ->> 'served_by' AS served_by,
-  coalesce(r.body ->> 'canned', 0) AS canned, r.body ->> 'latency_ms' AS latency_ms,
-  r.body ->> '$.usage.input_tokens' AS input_tokens,
-  r.body ->> '$.usage.output_tokens' AS output_tokens,
-  r.body ->> '$.usage.cache_read_tokens' AS cache_read_tokens,
-  r.body ->> '$.usage.cache_write_tokens' AS cache_write_tokens,
+  json_extract(r.body, '$.error') AS error, json_extract(r.body, '$.message') AS message,
+  json_extract(r.body, '$.stop_reason') AS stop_reason,
+  json_extract(r.body, '$.served_by') AS served_by,
+  coalesce(json_extract(r.body, '$.canned'), 0) AS canned,
+  json_extract(r.body, '$.latency_ms') AS latency_ms,
+  json_extract(r.body, '$.usage.input_tokens') AS input_tokens,
+  json_extract(r.body, '$.usage.output_tokens') AS output_tokens,
+  json_extract(r.body, '$.usage.cache_read_tokens') AS cache_read_tokens,
+  json_extract(r.body, '$.usage.cache_write_tokens') AS cache_write_tokens,
   CASE WHEN r.type = 'AgentReplied' THEN (
-    (r.body ->> '$.usage.input_tokens') * (p.price ->> 'input_usd_micros_per_mtok')
-    + (r.body ->> '$.usage.output_tokens') * (p.price ->> 'output_usd_micros_per_mtok')
-    + (r.body ->> '$.usage.cache_read_tokens') * (p.price ->> 'cache_read_usd_micros_per_mtok')
-    + (r.body ->> '$.usage.cache_write_tokens') * (p.price ->> 'cache_write_usd_micros_per_mtok')
+    json_extract(r.body, '$.usage.input_tokens')
+      * json_extract(p.price, '$.input_usd_micros_per_mtok')
+    + json_extract(r.body, '$.usage.output_tokens')
+      * json_extract(p.price, '$.output_usd_micros_per_mtok')
+    + json_extract(r.body, '$.usage.cache_read_tokens')
+      * json_extract(p.price, '$.cache_read_usd_micros_per_mtok')
+    + json_extract(r.body, '$.usage.cache_write_tokens')
+      * json_extract(p.price, '$.cache_write_usd_micros_per_mtok')
     + 999999) / 1000000 END AS usd_micros,
   CASE WHEN r.type = 'AgentReplied' AND j.type IS NOT NULL
     THEN j.type = 'ReplyParsed' END AS parsed,
-  CASE WHEN r.type = 'AgentReplied' THEN j.body ->> 'reason' END AS rejection,
-  r.body ->> 'reply_sha256' AS reply_sha256
+  CASE WHEN r.type = 'AgentReplied' THEN json_extract(j.body, '$.reason') END AS rejection,
+  json_extract(r.body, '$.reply_sha256') AS reply_sha256
 FROM asked AS a
 LEFT JOIN answered AS r ON r.run_id = a.run_id AND r.call = a.call AND r.try = a.try
 LEFT JOIN judged AS j ON j.run_id = a.run_id AND j.call = a.call
-LEFT JOIN prices AS p ON p.run_id = a.run_id AND p.model = a.body ->> 'model';
+LEFT JOIN prices AS p ON p.run_id = a.run_id AND p.model = json_extract(a.body, '$.model');
 
 -- One row a node: the root (0) and every attempt.
 CREATE VIEW nodes AS
@@ -90,30 +106,35 @@ WITH
 root AS MATERIALIZED (
   SELECT run_id, runtime_ms FROM baselines WHERE baseline = 'eager'),
 written AS MATERIALIZED (
-  SELECT run_id, body ->> 'attempt' AS node, body ->> 'source_sha256' AS source_sha256,
-    body ->> 'source_key' AS source_key, max(run_seq) AS run_seq
-  FROM history WHERE type = 'ReplyParsed' AND body ->> 'source_sha256' IS NOT NULL
+  SELECT run_id, json_extract(body, '$.attempt') AS node,
+  json_extract(body, '$.source_sha256') AS source_sha256,
+    json_extract(body, '$.source_key') AS source_key, max(run_seq) AS run_seq
+  FROM history WHERE type = 'ReplyParsed' AND json_extract(body, '$.source_sha256') IS NOT NULL
   GROUP BY run_id, node),
 ended AS MATERIALIZED (
-  SELECT run_id, body ->> 'attempt' AS node, type, ts_us, body
+  SELECT run_id, json_extract(body, '$.attempt') AS node, type, ts_us, body
   FROM history WHERE type IN ('EvaluationFinished', 'AttemptAbandoned'))
 SELECT s.run_id, 0 AS node, NULL AS parent, NULL AS rule, 0 AS repair,
   CASE WHEN b.run_id IS NULL THEN 'expanding' ELSE 'evaluated' END AS status,
   NULL AS outcome, '' AS reason, b.runtime_ms,
   CASE WHEN b.runtime_ms IS NOT NULL THEN 1.0 END AS speedup,
-  s.body ->> 'task_sha256' AS source_sha256, NULL AS source_key, s.ts_us AS selected_us,
+  json_extract(s.body, '$.task_sha256') AS source_sha256, NULL AS source_key,
+  s.ts_us AS selected_us,
   NULL AS ended_us
 FROM history AS s LEFT JOIN root AS b ON b.run_id = s.run_id WHERE s.type = 'RunStarted'
 UNION ALL
-SELECT s.run_id, s.body ->> 'attempt', s.body ->> 'node', s.body ->> 'rule', s.body ->> 'repair',
+SELECT s.run_id, json_extract(s.body, '$.attempt'), json_extract(s.body, '$.node'),
+  json_extract(s.body, '$.rule'), json_extract(s.body, '$.repair'),
   CASE e.type WHEN 'EvaluationFinished' THEN 'evaluated' WHEN 'AttemptAbandoned' THEN 'abandoned'
     ELSE 'expanding' END,
-  e.body ->> '$.outcome.type', coalesce(e.body ->> '$.outcome.reason', e.body ->> 'reason', ''),
-  e.body ->> '$.outcome.runtime_ms', b.runtime_ms / (e.body ->> '$.outcome.runtime_ms'),
+  json_extract(e.body, '$.outcome.type'),
+  coalesce(json_extract(e.body, '$.outcome.reason'), json_extract(e.body, '$.reason'), ''),
+  json_extract(e.body, '$.outcome.runtime_ms'),
+  b.runtime_ms / json_extract(e.body, '$.outcome.runtime_ms'),
   w.source_sha256, w.source_key, s.ts_us, e.ts_us
 FROM history AS s
-LEFT JOIN ended AS e ON e.run_id = s.run_id AND e.node = s.body ->> 'attempt'
-LEFT JOIN written AS w ON w.run_id = s.run_id AND w.node = s.body ->> 'attempt'
+LEFT JOIN ended AS e ON e.run_id = s.run_id AND e.node = json_extract(s.body, '$.attempt')
+LEFT JOIN written AS w ON w.run_id = s.run_id AND w.node = json_extract(s.body, '$.attempt')
 LEFT JOIN root AS b ON b.run_id = s.run_id
 WHERE s.type = 'NodeSelected';
 
@@ -136,7 +157,7 @@ marks AS (
   UNION ALL
   SELECT c.run_id, h.run_seq, h.ts_us, NULL, NULL, 0, c.usd_micros
   FROM history AS h JOIN calls AS c ON c.run_id = h.run_id
-    AND c.call = h.body ->> 'call' AND c.try = h.body ->> 'try'
+    AND c.call = json_extract(h.body, '$.call') AND c.try = json_extract(h.body, '$.try')
   WHERE h.type = 'AgentReplied'),
 sums AS (
   SELECT run_id, run_seq, ts_us, node, runtime_ms,
@@ -155,13 +176,15 @@ WHERE s.runtime_ms < coalesce(s.before_ms, 9e999);
 CREATE VIEW in_doubt AS
 WITH
 asked AS MATERIALIZED (
-  SELECT run_id, run_seq, epoch, ts_us, coalesce(body ->> 'attempt', 0) AS node,
-    coalesce(body ->> 'baseline', 'eager') AS baseline, body ->> 'try' AS try
+  SELECT run_id, run_seq, epoch, ts_us, coalesce(json_extract(body, '$.attempt'), 0) AS node,
+    coalesce(json_extract(body, '$.baseline'), 'eager') AS baseline,
+    json_extract(body, '$.try') AS try
   FROM history WHERE type IN ('EvaluationRequested', 'BaselineRequested')),
 -- A verdict answers every try (null), a fault its own.
 answered AS MATERIALIZED (
-  SELECT run_id, coalesce(body ->> 'attempt', 0) AS node,
-    coalesce(body ->> 'baseline', 'eager') AS baseline, body ->> 'try' AS try
+  SELECT run_id, coalesce(json_extract(body, '$.attempt'), 0) AS node,
+    coalesce(json_extract(body, '$.baseline'), 'eager') AS baseline,
+    json_extract(body, '$.try') AS try
   FROM history
   WHERE type IN ('EvaluationFinished', 'BaselineMeasured', 'EvaluationFaulted', 'TaskRejected')),
 open AS (
