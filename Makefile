@@ -6,10 +6,10 @@ DEMO   := runs/demo
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test test-all test-gpu bench-sandbox bench-sandbox-gpu lint types check clean prerequisites
+.PHONY: demo test test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log lint types check clean prerequisites
 
 demo: $(VENV)/.installed
-	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO)_best.py
+	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO).db.fts $(DEMO)_best.py
 	@mkdir -p runs
 	$(BIN)/engine run examples/elementwise_chain.py --device cpu \
 	  --model playbook:examples/playbooks/elementwise_chain_cpp.toml --attempts 14 --seed 0 \
@@ -33,6 +33,9 @@ bench-sandbox: $(VENV)/.installed-dev
 
 bench-sandbox-gpu: $(VENV)/.installed-dev
 	PYTHON=$(BIN)/python PART=doctor,verdicts,compile benchmarks/gpu_sandbox.sh
+
+bench-log: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.log
 
 check: lint types test
 

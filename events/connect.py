@@ -14,7 +14,7 @@ from pathlib import Path
 
 from events.errors import LogUnreadable, NewerFormat, NotALog
 
-__all__ = ["APPLICATION_ID", "FORMAT", "connect_read_only", "connect_read_write"]
+__all__ = ["APPLICATION_ID", "FORMAT", "connect_read_only", "connect_read_write", "views_sql"]
 
 APPLICATION_ID = 0x5354524B  # "STRK"
 FORMAT = 1
@@ -43,7 +43,7 @@ def connect_read_write(path: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA page_size=8192")
             schema = resources.files("events").joinpath("schema.sql").read_text()
             connection.executescript(
-                f"BEGIN IMMEDIATE; {schema}"
+                f"BEGIN IMMEDIATE; {schema}{views_sql()}"
                 f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT}; COMMIT;"
             )
         _recognise(connection, path)
@@ -61,10 +61,11 @@ def connect_read_write(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def connect_read_only(path: Path) -> sqlite3.Connection:
+def connect_read_only(path: Path, *, views: bool = False) -> sqlite3.Connection:
     """Open an existing log for reading, also while it is written.
 
-    Raises ``LogUnreadable``, ``NotALog`` or ``NewerFormat``.
+    ``views``: with this version's views, whatever the file itself holds. Raises
+    ``LogUnreadable``, ``NotALog`` or ``NewerFormat``.
     """
     if not path.is_file():
         raise LogUnreadable(f"{path}: no such log")
@@ -76,11 +77,22 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
     )
     try:
         _recognise(connection, path)
+        if views:
+            connection.executescript(views_sql(temporary=True))
         connection.set_authorizer(_reader_authorizer)
+    except sqlite3.Error as error:
+        connection.close()
+        raise _unreadable(path, error) from error
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def views_sql(*, temporary: bool = False) -> str:
+    """The statements that make the views, for the file or for one connection."""
+    sql = resources.files("events").joinpath("views.sql").read_text()
+    return sql.replace("CREATE VIEW", "CREATE TEMP VIEW") if temporary else sql
 
 
 def _open(uri: str, path: Path) -> sqlite3.Connection:

@@ -8,12 +8,14 @@ LogError
 ├── LogDamaged         the content contradicts itself (chain, gaps, missing blobs)
 ├── WriterFailed       an append could not be made durable; the writer takes no more
 ├── RunUnknown         no such run in this log
+├── BlobRedacted       a text that was left out of this copy of the log
 └── BodyInvalid        an event body that can't be encoded or decoded faithfully
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "BlobRedacted",
     "BodyInvalid",
     "LogDamaged",
     "LogError",
@@ -59,6 +61,10 @@ class WriterFailed(LogError):
 
 
 class RunUnknown(LogError):
+    pass
+
+
+class BlobRedacted(LogError):
     pass
 
 

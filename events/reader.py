@@ -14,9 +14,12 @@ from events.bodies import Kind
 from events.codec import decode_body
 from events.connect import connect_read_only
 from events.envelope import Event, sha256_hex
-from events.errors import LogDamaged, LogUnreadable, RunUnknown
+from events.errors import BlobRedacted, LogDamaged, LogUnreadable, RunUnknown
 
-__all__ = ["LogReader", "RunRow", "read_blob"]
+__all__ = ["REDACTED", "LogReader", "RunRow", "read_blob"]
+
+REDACTED = "redacted"
+"""The codec of a tombstone: a blob whose content was left out (``events.redact``)."""
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +95,34 @@ class LogReader:
         ):
             yield self._event(*row)
 
+    def since(self, seq: int, *, run_id: int | None = None, most: int = 1000) -> list[Event]:
+        """The next events of the file after ``seq``, or of one run's own, in file order.
+
+        A list, not an iterator: a slow consumer must not hold a snapshot, because the
+        writer's WAL grows for as long as there is one.
+        """
+        # The plus keeps SQLite on the primary key: the index by run would be read from its start.
+        where, values = ("", ()) if run_id is None else (" AND +run_id = ?", (run_id,))
+        rows = list(
+            self._rows(
+                "SELECT seq, run_id, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
+                f" WHERE seq > ?{where} ORDER BY seq LIMIT ?",
+                (seq, *values, most),
+            )
+        )
+        return [self._event(*row) for row in rows]
+
+    def newest_seq(self, *, run_id: int | None = None, before: int = 0) -> int:
+        """The file position of the newest event, or of the one ``before`` events earlier."""
+        where, values = ("", ()) if run_id is None else (" WHERE run_id = ?", (run_id,))
+        order = "seq" if run_id is None else "run_seq"
+        sql = f"SELECT seq FROM events{where} ORDER BY {order} DESC LIMIT 1 OFFSET ?"
+        row = next(self._rows(sql, (*values, before)), None)
+        return 0 if row is None else int(row[0])
+
     def blob(self, sha256: str) -> bytes:
-        """The content of a blob. Raises ``LogDamaged`` when it is missing or altered."""
+        """The content of a blob. Raises ``LogDamaged`` when it is missing or altered, and
+        ``BlobRedacted``."""
         rows = list(self._rows("SELECT codec, data FROM blobs WHERE sha256 = ?", (sha256,)))
         if not rows:
             raise LogDamaged(f"{self.path}: blob {sha256[:12]} is missing")
@@ -141,7 +170,10 @@ class LogReader:
 
 
 def read_blob(sha256: str, codec: str, data: bytes) -> bytes:
-    """Unpack a stored blob and check it against its name. Raises ``LogDamaged``."""
+    """Unpack a stored blob and check it against its name. Raises ``LogDamaged``, or
+    ``BlobRedacted`` for a tombstone."""
+    if codec == REDACTED:
+        raise BlobRedacted(f"blob {sha256[:12]} is redacted: this copy of the log has no texts")
     try:
         content = zlib.decompress(data) if codec == "zlib" else data
     except zlib.error as error:

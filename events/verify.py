@@ -17,7 +17,7 @@ from sqlite_utils import Database
 from events.codec import decode_body
 from events.envelope import chain_hash, genesis_hash
 from events.errors import LogError
-from events.reader import LogReader, RunRow, read_blob
+from events.reader import REDACTED, LogReader, RunRow, read_blob
 
 __all__ = ["LogCheck", "Problem", "verify_log"]
 
@@ -39,6 +39,8 @@ class LogCheck(msgspec.Struct, frozen=True, kw_only=True):
     head: dict[str, str]
     """Each run's uid → the hash of its newest event, to compare with a copy elsewhere."""
     problems: list[Problem]
+    redacted: int = 0
+    """Blobs that are tombstones, which is no problem: ``engine export --redact`` made them."""
 
 
 def verify_log(reader: LogReader) -> LogCheck:
@@ -47,7 +49,13 @@ def verify_log(reader: LogReader) -> LogCheck:
     # One snapshot: a writer that goes on appending must not look like damage.
     connection.execute("BEGIN")
     try:
-        return _check(reader, connection)
+        check = _check(reader, connection)
+        with contextlib.suppress(sqlite3.Error):
+            tombstones = connection.execute(
+                "SELECT count(*) FROM blobs WHERE codec = ? AND length(data) = 0", (REDACTED,)
+            )
+            check = msgspec.structs.replace(check, redacted=tombstones.fetchone()[0])
+        return check
     finally:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
@@ -183,7 +191,10 @@ def _blobs(connection: sqlite3.Connection) -> Iterator[Problem]:
         "SELECT seq, sha256 FROM event_blobs WHERE sha256 NOT IN (SELECT sha256 FROM blobs)"
     ):
         yield Problem(seq=seq, what=f"blob {sha[:12]} is missing")
-    for sha, codec, size, data in connection.execute("SELECT sha256, codec, size, data FROM blobs"):
+    for sha, codec, size, data in connection.execute(
+        "SELECT sha256, codec, size, data FROM blobs WHERE codec <> ? OR length(data) > 0",
+        (REDACTED,),
+    ):
         try:
             if len(read_blob(sha, codec, data)) != size:
                 yield Problem(what=f"blob {sha[:12]} is not of its stated size")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from engine.cli.exits import Exit, Failure
 from events.errors import LogDamaged, LogError
 from events.reader import LogReader, RunRow
 
-__all__ = ["Opened", "log_errors", "open_run", "split"]
+__all__ = ["Opened", "log_errors", "open_run", "open_runs", "split"]
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -51,3 +51,18 @@ def open_run(address: str) -> Iterator[Opened]:
         row = reader.find_run(run)
         name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
         yield Opened(reader, row, name)
+
+
+def open_runs(addresses: Iterable[str]) -> Iterator[Opened]:
+    """Each run that is named, one after the other. A file without ``#RUN`` is all of its
+    runs, a folder all of its ``*.db``."""
+    for address in addresses:
+        if Path(address).is_dir():
+            yield from open_runs(str(path) for path in sorted(Path(address).rglob("*.db")))
+            continue
+        path, name = split(address)
+        with log_errors(), LogReader(path) as reader:
+            rows = reader.runs() if name is None else [reader.find_run(name)]
+            alone = len(reader.runs()) == 1
+            for row in rows:
+                yield Opened(reader, row, str(path) if alone else f"{path}#{row.run_id}")

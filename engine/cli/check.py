@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
-from engine.cli.address import log_errors, open_run, split
-from engine.cli.draw import baseline_words
+from engine.cli.address import Opened, log_errors, open_run, split
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit, json_option
-from events.bodies import (
-    AgentCalled,
-    AttemptAbandoned,
-    BaselineMeasured,
-    Body,
-    EvaluationFinished,
-    NodeSelected,
-    RunStopped,
-)
+from engine.cli.story import story
+from events.errors import BlobRedacted
 from events.reader import LogReader
+
+if TYPE_CHECKING:
+    from replay.prompts import PromptCheck
 
 __all__ = ["doctor", "replay", "verify"]
 
@@ -40,8 +37,9 @@ def verify(log: str, as_json: bool) -> None:
             where = "" if problem.run_id is None else f"run {problem.run_id} "
             where += "" if problem.seq is None else f"event {problem.seq} "
             click.echo(f"{where or 'log '}{problem.what}")
+        redacted = f" ({check.redacted} redacted)" if check.redacted else ""
         click.echo(
-            f"{path}: {check.runs} runs, {check.events} events, {check.blobs} blobs:"
+            f"{path}: {check.runs} runs, {check.events} events, {check.blobs} blobs{redacted}:"
             f" {'intact' if not check.problems else f'{len(check.problems)} problems'}",
             err=bool(check.problems),
         )
@@ -62,24 +60,17 @@ def replay(log: str, verifying: bool, as_json: bool) -> None:
     Needs no network, no device and no model. Without --verify it tells the search step
     by step.
     """
-    from agents.templates import Templates
     from engine.loop.methods import team_of
-    from engine.loop.texts import Texts
-    from replay.prompts import PromptCheck
     from replay.verify import replay as run_again
 
     with open_run(log) as opened:
         run_id = opened.run.run_id
-        started = next(iter(opened.reader.events(run_id, upto=1)), None)
-        templates = getattr(started.body, "templates", {}) if started else {}
-        prompts = PromptCheck(
-            Texts(opened.reader.text),
-            Templates(texts={name: opened.reader.text(sha) for name, sha in templates.items()}),
-        )
+        prompts = _prompt_check(opened)
 
         def watch(state: object, event: object) -> None:
-            prompts.watch(state, event)  # type: ignore[arg-type]
-            line = _story(event.body)  # type: ignore[attr-defined]
+            if prompts is not None:
+                prompts.watch(state, event)  # type: ignore[arg-type]
+            line = story(event.body)  # type: ignore[attr-defined]
             if line and not verifying and not as_json:
                 click.echo(f"{event.run_seq:>5}  {line}")  # type: ignore[attr-defined]
 
@@ -93,8 +84,8 @@ def replay(log: str, verifying: bool, as_json: bool) -> None:
                 "decisions": report.decisions,
                 "digest": report.digest,
                 "difference": difference,
-                "prompts": prompts.rendered,
-                "prompts_different": prompts.different,
+                "prompts": prompts.rendered if prompts else None,
+                "prompts_different": prompts.different if prompts else [],
             }
         )
     elif difference is not None:
@@ -104,7 +95,9 @@ def replay(log: str, verifying: bool, as_json: bool) -> None:
             f"{opened.name}: {report.decisions} decisions in {report.events} events agree,"
             f" digest {report.digest}"
         )
-    if prompts.different and not as_json:
+    if prompts is None and not as_json:
+        click.echo("note: this log is redacted: its prompts were not compared", err=True)
+    if prompts is not None and prompts.different and not as_json:
         click.echo(
             f"note: {len(prompts.different)} of {prompts.rendered} prompts would be worded"
             f" differently today (first: event {prompts.different[0]}); decisions do not"
@@ -115,26 +108,19 @@ def replay(log: str, verifying: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(Exit.DIFFERENT)
 
 
-def _story(body: Body) -> str:
-    match body:
-        case BaselineMeasured():
-            return f"the reference takes {baseline_words(body)}"
-        case NodeSelected():
-            path = "debug" if body.repair else "plan and code"
-            return f"attempt {body.attempt} from node {body.node} ({body.rule}): {path}"
-        case AgentCalled():
-            again = f", asking {body.ask + 1}" if body.ask else ""
-            again += f", try {body.try_}" if body.try_ > 1 else ""
-            return f"attempt {body.attempt}: {body.role} sees {body.window}{again}"
-        case EvaluationFinished():
-            tag = str(body.outcome.__struct_config__.tag).replace("_", " ")
-            runtime = getattr(body.outcome, "runtime_ms", None)
-            return f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
-        case AttemptAbandoned():
-            return f"attempt {body.attempt}: abandoned, {body.reason}"
-        case RunStopped():
-            return f"{body.status}: {body.reason}, best {body.best}"
-    return ""
+def _prompt_check(opened: Opened) -> PromptCheck | None:
+    """None for a redacted log: its decisions can be recomputed, its prompts can't."""
+    from agents.templates import Templates
+    from engine.loop.texts import Texts
+    from replay.prompts import PromptCheck
+
+    started = next(iter(opened.reader.events(opened.run.run_id, upto=1)), None)
+    templates = getattr(started.body, "templates", {}) if started else {}
+    try:
+        texts = {name: opened.reader.text(sha) for name, sha in templates.items()}
+    except BlobRedacted:
+        return None
+    return PromptCheck(Texts(opened.reader.text), Templates(texts=texts))
 
 
 def _tell(difference: object) -> str:

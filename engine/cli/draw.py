@@ -21,6 +21,7 @@ __all__ = [
     "best_line",
     "ms",
     "outcome_line",
+    "pool_lines",
     "printable",
     "resume_line",
     "status_lines",
@@ -175,7 +176,7 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
         yield f"baselines  {', '.join(map(_baseline_status, overview.baselines.values()))}"
     yield f"best       {best_line(summary)}"
     if summary.pool is not None:
-        yield from _pool_lines(summary.pool)
+        yield from pool_lines(summary.pool)
     unpriced = f" + {summary.unpriced_calls} unpriced calls" if summary.unpriced_calls else ""
     yield (
         f"spent      ${summary.cost_usd:.4f}{unpriced}, {summary.tokens['input']} input and"
@@ -183,7 +184,8 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
     )
 
 
-def _pool_lines(pool: PoolSummary) -> Iterator[str]:
+def pool_lines(pool: PoolSummary) -> Iterator[str]:
+    """How busy devices and compilers were, and where the time of evaluations went."""
     lease = "" if pool.median_lease_s is None else f", median lease {pool.median_lease_s:.2f} s"
     rate = pool.evaluations_per_hour
     yield (

@@ -1,0 +1,82 @@
+"""Training pairs as JSON lines: ``prompt`` and ``completion`` are lists of chat messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine.cli.address import Opened, open_runs
+from engine.cli.exits import Failure
+from projections.training import Chosen, Pair, Wanted, choose, pairs_of
+
+__all__ = ["export_pairs"]
+
+
+def export_pairs(logs: Iterable[str], wanted: Wanted, output: Path) -> Chosen:
+    """Write the pairs to ``output``. Reads the logs twice: to choose, then for the texts."""
+    logs = list(logs)
+    chosen = choose((pair for _, pair in _all(logs)), wanted)
+    left = {(pair.run, pair.call): seen for pair, seen in chosen.pairs}
+    part = output.with_name(f".{output.name}.part")
+    try:
+        with part.open("wb") as file:
+            for opened, pair in _all(logs):
+                # A run that is named twice is written once.
+                seen = left.pop((pair.run, pair.call), None)
+                if seen is not None:
+                    file.write(msgspec.json.encode(_line(opened, pair, seen)) + b"\n")
+        part.replace(output)
+    except OSError as error:
+        raise Failure(f"{output}: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return chosen
+
+
+def _all(logs: list[str]) -> Iterator[tuple[Opened, Pair]]:
+    for opened in open_runs(logs):
+        for pair in pairs_of(opened.run.uid, opened.reader.events(opened.run.run_id)):
+            yield opened, pair
+
+
+def _line(opened: Opened, pair: Pair, seen: int) -> dict[str, Any]:
+    text = opened.reader.text
+    (_, system), *others = pair.prompt
+    user = "\n\n".join(part for _, sha in others if (part := text(sha)).strip())
+    return {
+        "prompt": [
+            {"role": "system", "content": _utf8(text(system))},
+            {"role": "user", "content": _utf8(user)},
+        ],
+        "completion": [
+            {"role": "assistant",
+             "content": _utf8(_answer(text(pair.prose_sha256), text(pair.code_sha256)))},
+        ],
+        "role": pair.role,
+        "outcome": pair.outcome,
+        "runtime_ms": pair.runtime_ms,
+        "speedup": pair.speedup,
+        "provenance": {
+            "log": opened.name, "run": pair.run, "run_seq": pair.run_seq, "node": pair.node,
+            "call": pair.call, "task": pair.task, "task_sha256": pair.task_sha256,
+            "model": pair.model, "served_by": pair.served_by, "canned": pair.canned,
+            "prompt_sha256": [sha for _, sha in pair.prompt], "code_sha256": pair.code_sha256,
+            "answers_like_it": seen,
+        },
+    }  # fmt: skip
+
+
+def _answer(prose: str, code: str) -> str:
+    """Prose, then one fenced block: what the engine reads from a reply without a tool."""
+    longest = max(map(len, re.findall(r"`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{prose.strip()}\n\n{fence}python\n{code.rstrip()}\n{fence}\n".lstrip()
+
+
+def _utf8(text: str) -> str:
+    """JSON has no lone surrogates; a model can emit one."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,135 @@
+"""Many logs as four flat tables: Parquet, JSON lines or CSV."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any, get_args
+
+import msgspec
+
+from engine.cli.address import open_runs
+from engine.cli.exits import Exit, Failure
+from engine.cli.inspect import summary_of
+from projections.frames import (
+    CallRecord,
+    EvaluationRecord,
+    Frames,
+    FramesFold,
+    NodeRecord,
+    RunRecord,
+)
+
+__all__ = ["export_tables"]
+
+_TABLES: dict[str, type[msgspec.Struct]] = {
+    "runs": RunRecord, "nodes": NodeRecord, "calls": CallRecord, "evaluations": EvaluationRecord,
+}  # fmt: skip
+_SQL_TYPES = {int: "BIGINT", float: "DOUBLE", str: "VARCHAR", bool: "BOOLEAN"}
+
+Write = Callable[[msgspec.Struct], object]
+
+
+def export_tables(logs: Iterable[str], form: str, folder: Path) -> dict[Path, int]:
+    """Write ``folder/TABLE.FORM`` for each table; returns how many rows each has.
+
+    One run is in memory at a time. A file appears under its name when it is whole.
+    """
+    if form == "parquet":
+        _duckdb()  # before any work is done
+    counts = dict.fromkeys(_TABLES, 0)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            writes = {
+                name: stack.enter_context(_open_table(folder / f"{name}.{form}", record))
+                for name, record in _TABLES.items()
+            }
+            for frames in _frames(logs):
+                for name, write in writes.items():
+                    for row in getattr(frames, name):
+                        write(row)
+                        counts[name] += 1
+    except OSError as error:
+        raise Failure(f"{error.filename or folder}: {error.strerror}") from error
+    return {folder / f"{name}.{form}": count for name, count in counts.items()}
+
+
+def _frames(logs: Iterable[str]) -> Iterator[Frames]:
+    for opened in open_runs(logs):
+        fold = FramesFold()
+        for event in opened.reader.events(opened.run.run_id):
+            fold.apply(event)
+        yield fold.frames(summary_of(opened, fold.overview))
+
+
+@contextmanager
+def _open_table(path: Path, record: type[msgspec.Struct]) -> Iterator[Write]:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("w", newline="") as file:
+            yield _csv(file, record) if path.suffix == ".csv" else _jsonl(file)
+        if path.suffix == ".parquet":
+            _to_parquet(part, path, record)
+        else:
+            os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _jsonl(file: IO[str]) -> Write:
+    encode = msgspec.json.Encoder().encode
+    return lambda row: file.write(encode(row).decode() + "\n")
+
+
+def _csv(file: IO[str], record: type[msgspec.Struct]) -> Write:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(field.encode_name for field in msgspec.structs.fields(record))
+    return lambda row: writer.writerow(msgspec.structs.astuple(row))
+
+
+def _to_parquet(lines: Path, path: Path, record: type[msgspec.Struct]) -> None:
+    """DuckDB reads JSON lines and writes Parquet by itself: no pandas and no pyarrow."""
+    types = ", ".join(
+        f"'{field.encode_name}': '{_sql_type(field.type)}'"
+        for field in msgspec.structs.fields(record)
+    )
+    part = path.with_name(f".{path.name}.parquet.part")
+    duckdb = _duckdb()
+    try:
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(
+                f"COPY (SELECT * FROM read_json({_quoted(lines)}, format='newline_delimited',"
+                f" columns={{{types}}})) TO {_quoted(part)} (FORMAT parquet, COMPRESSION zstd)"
+            )
+        os.replace(part, path)
+    except duckdb.Error as error:
+        raise Failure(f"{path}: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _sql_type(annotation: Any) -> str:
+    """``float | None`` → DOUBLE; every column can be null."""
+    kinds = get_args(annotation) or (annotation,)
+    return next(_SQL_TYPES[kind] for kind in kinds if kind in _SQL_TYPES)
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise Failure(
+            "Parquet is written by DuckDB, which is not installed:"
+            " pip install 'stark-engine[analysis]' (jsonl and csv need nothing)",
+            Exit.MISSING,
+        ) from error
+    return duckdb

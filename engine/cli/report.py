@@ -1,0 +1,155 @@
+"""``engine report``: what became of a run, in Markdown that reads well in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from engine.cli.address import Opened, open_runs
+from engine.cli.draw import CANNED, best_line, ms, pool_lines, printable
+from engine.cli.exits import Failure
+from engine.cli.inspect import emit, json_option, summary_of
+from engine.cli.table import table_lines
+from projections.failures import FailureClass
+from projections.report import Report, ReportFold
+
+__all__ = ["report"]
+
+_PLACES = 10
+
+
+@click.command()
+@click.argument("logs", metavar="LOG...", nargs=-1, required=True)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write the Markdown here instead of printing it.")  # fmt: skip
+@json_option
+def report(logs: tuple[str, ...], output: Path | None, as_json: bool) -> None:
+    """What became of the runs in each LOG: funnel, leaderboard, spend, failures, time."""
+    if output is not None and output.suffix in (".html", ".htm"):
+        raise Failure(f"{output}: a report is Markdown: name a .md file")
+    if output is not None and as_json:
+        raise Failure("--json prints to stdout: leave -o out, or redirect it")
+    reports = [_made(opened) for opened in open_runs(logs)]
+    if as_json:
+        for made in reports:
+            emit(made)
+        return
+    text = "\n\n".join("\n".join(report_lines(made)) for made in reports) + "\n"
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text)
+    except OSError as error:
+        raise Failure(f"{output}: {error.strerror}") from error
+
+
+def _made(opened: Opened) -> Report:
+    fold = ReportFold()
+    for event in opened.reader.events(opened.run.run_id):
+        fold.apply(event)
+    return fold.report(summary_of(opened, fold.overview))
+
+
+def report_lines(made: Report) -> Iterator[str]:
+    """The report as Markdown."""
+    summary = made.summary
+    yield f"# {printable(made.task) or 'a run without events'}"
+    yield ""
+    reason = f" ({printable(summary.reason)})" if summary.reason else ""
+    yield f"run {summary.run} of {summary.log}, {summary.status}{reason}, on {made.device}"
+    models = [f"{role} {model}" for role, model in made.models.items()]
+    if len(set(made.models.values())) == 1:
+        models = list(made.models.values())[:1]
+    yield f"asked: {printable(', '.join(models))}"
+    if summary.canned:
+        yield f"**{CANNED}**"
+    yield f"best: {best_line(summary)}"
+    for title, lines in (
+        ("Funnel", _funnel(made)),
+        ("New bests", _steps(made)),
+        ("Leaderboard", _leaderboard(made)),
+        ("Spend by role", _spend(made)),
+        ("Failures of candidates", _failures(made.failures)),
+        ("Calls without a usable reply", _failures(made.call_failures)),
+        ("Time by stage", _stages(made)),
+    ):
+        shown = list(lines)
+        if shown:
+            yield from ("", f"## {title}", "", *shown)
+
+
+def _funnel(made: Report) -> Iterator[str]:
+    names = ("", "attempts", "proposed", "compiled", "correct", "faster than eager")
+    counts = [
+        (way, f.attempts, f.proposed, f.compiled, f.correct, f.faster)
+        for way, f in made.funnel.items()
+    ]
+    return table_lines(names, counts)
+
+
+def _steps(made: Report) -> Iterator[str]:
+    if made.steps:
+        yield from table_lines(
+            ("attempts", "dollars", "seconds", "node", "runtime", "× eager"),
+            [
+                (step.attempts, f"{step.usd_micros / 1e6:.4f}", round(step.since_start_s, 1),
+                 step.node, ms(step.runtime_ms), round(step.speedup, 2))
+                for step in made.steps
+            ],
+        )  # fmt: skip
+
+
+def _leaderboard(made: Report) -> Iterator[str]:
+    if not made.leaderboard:
+        return
+    others = [kind for kind in made.leaderboard[0].speedups if kind != "eager"]
+    yield from table_lines(
+        ("rank", "node", "from", "made by", "runtime", "× eager", "95 % interval",
+         *(f"× {kind}" for kind in others)),
+        [
+            (place.rank, place.node, place.parent, place.made, ms(place.runtime_ms),
+             round(place.speedup, 2), f"{1 / place.ratio_high:.2f}–{1 / place.ratio_low:.2f}",
+             *(round(place.speedups[kind], 2) for kind in others))
+            for place in made.leaderboard[:_PLACES]
+        ],
+    )  # fmt: skip
+    if len(made.leaderboard) > _PLACES:
+        yield f"and {len(made.leaderboard) - _PLACES} more correct ones"
+
+
+def _spend(made: Report) -> Iterator[str]:
+    if made.spend:
+        yield from table_lines(
+            ("role", "calls", "input tokens", "output tokens", "dollars", "unpriced calls"),
+            [
+                (role, spent.calls, spent.input_tokens, spent.output_tokens,
+                 f"{spent.usd_micros / 1e6:.4f}", spent.unpriced_calls)
+                for role, spent in made.spend.items()
+            ],
+        )  # fmt: skip
+
+
+def _failures(classes: list[FailureClass]) -> Iterator[str]:
+    if classes:
+        yield from table_lines(
+            ("failure", "count", "nodes", "reason"),
+            [
+                (known.failure.replace("_", " "), known.count,
+                 ", ".join(map(str, known.nodes[:6])) + (" …" if len(known.nodes) > 6 else ""),
+                 known.pattern)
+                for known in classes
+            ],
+            longest=120,
+        )  # fmt: skip
+
+
+def _stages(made: Report) -> Iterator[str]:
+    if made.stages:
+        rows = [(s.stage, round(s.seconds, 2), f"{100 * s.share:.0f} %") for s in made.stages]
+        yield from table_lines(("stage", "seconds", "share"), rows)
+    if made.summary.pool is not None:
+        yield ""
+        yield from pool_lines(made.summary.pool)

@@ -1,0 +1,210 @@
+"""Flat tables over many runs: ``runs``, ``nodes``, ``calls``, ``evaluations``.
+
+Records are rows, and have the columns of the log's SQL views of the same names, with the
+run's uid for its number in one file::
+
+    from events.reader import LogReader
+    from projections.frames import columns, frames_of
+
+    with LogReader(Path("runs/demo.db")) as log:
+        frames = frames_of([log])
+    pandas.DataFrame(columns(frames.nodes))  # or polars, or nothing at all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    AttemptAbandoned,
+    EvaluationFinished,
+    NodeSelected,
+    ReplyParsed,
+    ReplyRejected,
+    RunStarted,
+)
+from events.envelope import Event
+from events.outcomes import Correct
+from projections.overview import Overview, Summary
+from projections.records import (
+    CallRecord,
+    EvaluationRecord,
+    Frames,
+    NodeRecord,
+    RunRecord,
+    columns,
+)
+from projections.spend import cost_usd_micros
+from projections.tree import ROOT, Node
+
+__all__ = [
+    "CallRecord", "EvaluationRecord", "Frames", "FramesFold", "Log", "NodeRecord", "RunRecord",
+    "columns", "frames_of",
+]  # fmt: skip
+
+
+class _Run(Protocol):
+    @property
+    def run_id(self) -> int: ...
+    @property
+    def uid(self) -> str: ...
+
+
+class Log(Protocol):
+    """What ``events.reader.LogReader`` is."""
+
+    @property
+    def path(self) -> Any: ...
+    def runs(self) -> Sequence[_Run]: ...
+    def events(self, run_id: int, /) -> Iterator[Event]: ...
+
+
+def frames_of(logs: Iterable[Log]) -> Frames:
+    """All runs of all logs. A run without an end counts as interrupted."""
+    frames = Frames()
+    for log in logs:
+        for run in log.runs():
+            fold = FramesFold()
+            for event in log.events(run.run_id):
+                fold.apply(event)
+            one = fold.frames(fold.overview.summary(run=run.uid, log=str(log.path)))
+            for name in Frames.__struct_fields__:
+                getattr(frames, name).extend(getattr(one, name))
+    return frames
+
+
+class FramesFold:
+    """A fold over one run's events that owns mutable state."""
+
+    def __init__(self) -> None:
+        self.overview = Overview()
+        self._started_us: int | None = None
+        self._selected: dict[int, tuple[str, int]] = {}
+        self._ended_us: dict[int, int] = {}
+        self._calls: dict[tuple[int, int], dict[str, Any]] = {}
+        self._judged: dict[int, dict[str, Any]] = {}
+        self._evaluations: list[tuple[Event, EvaluationFinished]] = []
+
+    def apply(self, event: Event) -> None:
+        """Fold one event."""
+        self.overview.apply(event)
+        body = event.body
+        match body:
+            case RunStarted():
+                self._started_us = event.ts_us
+            case NodeSelected():
+                self._selected[body.attempt] = body.rule, event.ts_us
+            case AttemptAbandoned():
+                self._ended_us[body.attempt] = event.ts_us
+            case EvaluationFinished():
+                self._ended_us[body.attempt] = event.ts_us
+                self._evaluations.append((event, body))
+            case AgentCalled():
+                self._calls[body.call, body.try_] = _asked(event, body)
+            case AgentReplied():
+                self._calls.get((body.call, body.try_), {}).update(self._replied(body))
+            case AgentFailed():
+                failed = {"state": "failed", "error": body.error, "message": body.message}
+                self._calls.get((body.call, body.try_), {}).update(failed)
+            case ReplyParsed():
+                self._judged[body.call] = {"parsed": True}
+            case ReplyRejected():
+                self._judged[body.call] = {"parsed": False, "rejection": body.reason}
+
+    def frames(self, summary: Summary) -> Frames:
+        """``summary`` is the overview's, which knows how the log is called."""
+        run = summary.run
+        return Frames(
+            runs=[self._run(summary)],
+            nodes=[self._node(run, node) for node in self.overview.tree.nodes.values()],
+            calls=[
+                CallRecord(run=run, **call, **(self._judged.get(call["call"], {})
+                           if call.get("state") == "replied" else {}))
+                for call in self._calls.values()
+            ],
+            evaluations=[_evaluation(run, event, body) for event, body in self._evaluations],
+        )  # fmt: skip
+
+    def _replied(self, body: AgentReplied) -> dict[str, Any]:
+        started = self.overview.started
+        price = started.prices.get(self._calls[body.call, body.try_]["model"]) if started else None
+        return {
+            "state": "replied", "stop_reason": body.stop_reason, "served_by": body.served_by,
+            "canned": body.canned, "latency_ms": body.latency_ms,
+            **msgspec.structs.asdict(body.usage), "reply_sha256": body.reply_sha256,
+            "usd_micros": None if price is None else cost_usd_micros(body.usage, price),
+        }  # fmt: skip
+
+    def _node(self, run: str, node: Node) -> NodeRecord:
+        root_ms = self.overview.tree.root.runtime_ms
+        rule, selected_us = self._selected.get(node.id, (None, self._started_us or 0))
+        return NodeRecord(
+            run=run, node=node.id, parent=node.parent, rule=rule, repair=node.repair,
+            status=node.status,
+            outcome=str(node.outcome.__struct_config__.tag) if node.outcome else None,
+            reason=node.outcome.reason if node.outcome else node.reason,
+            runtime_ms=node.runtime_ms,
+            speedup=root_ms / node.runtime_ms if root_ms and node.runtime_ms else None,
+            # Until its own is written, an attempt has none; the root's is the task.
+            source_sha256=node.source_sha256, source_key=node.source_key,
+            selected_us=selected_us, ended_us=self._ended_us.get(node.id),
+        )  # fmt: skip
+
+    def _run(self, summary: Summary) -> RunRecord:
+        started, best, total = self.overview.started, summary.best, self.overview.spend.total
+        config = started.config if started else {}
+        sandbox, search = config.get("sandbox", {}), config.get("search", {})
+        root = self.overview.tree.nodes.get(ROOT)
+        return RunRecord(
+            run=summary.run, log=summary.log,
+            task=started.task_name if started else None,
+            task_sha256=started.task_sha256 if started else None,
+            started_us=self._started_us, status=summary.status, reason=summary.reason,
+            method=search.get("method"), seed=started.seed if started else None,
+            model=config.get("model"), device=sandbox.get("device"),
+            device_name=started.device.get("name") if started else None,
+            protocol=sandbox.get("protocol"), canned=summary.canned, attempts=summary.attempts,
+            abandoned=summary.abandoned, compiled=summary.compiled, correct=summary.correct,
+            eager_ms=root.runtime_ms if root else None,
+            best_node=best.node if best else None, best_ms=best.runtime_ms if best else None,
+            best_speedup=best.speedup if best else None, usd_micros=total.usd_micros,
+            unpriced_calls=total.unpriced_calls, input_tokens=total.input_tokens,
+            output_tokens=total.output_tokens, wall_s=summary.wall_s,
+        )  # fmt: skip
+
+
+def _asked(event: Event, body: AgentCalled) -> dict[str, Any]:
+    return {
+        "call": body.call, "try_": body.try_, "node": body.attempt, "run_seq": event.run_seq,
+        "epoch": event.epoch, "ts_us": event.ts_us, "role": body.role, "ask": body.ask,
+        "model": body.model, "template": body.template,
+    }  # fmt: skip
+
+
+_OF_CORRECT = (
+    "runtime_ms", "speedup", "ratio", "ratio_low", "ratio_high", "pairs", "candidate_ms",
+    "baseline_ms", "bounded_speedup",
+)  # fmt: skip
+
+
+def _evaluation(run: str, event: Event, body: EvaluationFinished) -> EvaluationRecord:
+    outcome = body.outcome
+    correct = outcome if isinstance(outcome, Correct) else None
+    of_correct: dict[str, Any] = {name: getattr(correct, name, None) for name in _OF_CORRECT}
+    stages = ("guard", "compile", "lease", "check", "bench")
+    stages_s: dict[str, Any] = {f"{stage}_s": body.timings_s.get(stage) for stage in stages}
+    return EvaluationRecord(
+        run=run, node=body.attempt, run_seq=event.run_seq, ts_us=event.ts_us,
+        outcome=str(outcome.__struct_config__.tag), reason=outcome.reason,
+        **of_correct,
+        max_abs_error=getattr(outcome, "max_abs_error", None),
+        protocol=body.protocol, device=body.device, queue_s=body.queue_s,
+        **stages_s,
+        compile_log_sha256=body.compile_log_sha256, run_log_sha256=body.run_log_sha256,
+    )  # fmt: skip

@@ -1,0 +1,143 @@
+"""The rows of the flat tables ``runs``, ``nodes``, ``calls`` and ``evaluations``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+__all__ = ["CallRecord", "EvaluationRecord", "Frames", "NodeRecord", "RunRecord", "columns"]
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A run at a glance; what isn't known yet is null."""
+
+    run: str
+    log: str
+    task: str | None
+    task_sha256: str | None
+    started_us: int | None
+    status: str
+    reason: str
+    method: str | None
+    seed: int | None
+    model: str | None
+    device: str | None
+    device_name: str | None
+    protocol: str | None
+    canned: bool
+    attempts: int
+    abandoned: int
+    compiled: int
+    correct: int
+    eager_ms: float | None
+    best_node: int | None
+    best_ms: float | None
+    best_speedup: float | None
+    usd_micros: int
+    unpriced_calls: int
+    input_tokens: int
+    output_tokens: int
+    wall_s: float
+
+
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The root (0) or an attempt. ``speedup`` is over the root's eager runtime."""
+
+    run: str
+    node: int
+    parent: int | None
+    rule: str | None
+    repair: bool
+    status: str
+    outcome: str | None
+    reason: str
+    runtime_ms: float | None
+    speedup: float | None
+    source_sha256: str | None
+    source_key: str | None
+    selected_us: int
+    ended_us: int | None
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to a model. ``state`` is replied, failed or unanswered; ``parsed`` says
+    whether a reply was usable; ``usd_micros`` is null without a price or a reply."""
+
+    run: str
+    call: int
+    try_: int = msgspec.field(name="try")
+    node: int
+    run_seq: int
+    epoch: int
+    ts_us: int
+    role: str
+    ask: int
+    model: str
+    template: str
+    state: str = "unanswered"
+    error: str | None = None
+    message: str | None = None
+    stop_reason: str | None = None
+    served_by: str | None = None
+    canned: bool = False
+    latency_ms: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    usd_micros: int | None = None
+    parsed: bool | None = None
+    rejection: str | None = None
+    reply_sha256: str | None = None
+
+
+class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict. From ``runtime_ms`` to ``bounded_speedup`` only correct ones have values."""
+
+    run: str
+    node: int
+    run_seq: int
+    ts_us: int
+    outcome: str
+    reason: str
+    runtime_ms: float | None
+    speedup: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    pairs: int | None
+    candidate_ms: float | None
+    baseline_ms: float | None
+    bounded_speedup: float | None
+    max_abs_error: float | None
+    protocol: str
+    device: str
+    guard_s: float | None
+    compile_s: float | None
+    queue_s: float
+    lease_s: float | None
+    check_s: float | None
+    bench_s: float | None
+    compile_log_sha256: str | None
+    run_log_sha256: str | None
+
+
+class Frames(msgspec.Struct, kw_only=True):
+    """The four tables, as lists of records."""
+
+    runs: list[RunRecord] = []
+    nodes: list[NodeRecord] = []
+    calls: list[CallRecord] = []
+    evaluations: list[EvaluationRecord] = []
+
+
+def columns(records: Sequence[msgspec.Struct]) -> dict[str, list[Any]]:
+    """Column name → values: what ``pandas.DataFrame`` and ``polars.DataFrame`` take."""
+    if not records:
+        return {}
+    fields = msgspec.structs.fields(records[0])
+    return {
+        field.encode_name: [getattr(record, field.name) for record in records] for field in fields
+    }

@@ -1,0 +1,212 @@
+"""Everything that a report on one run says, as data: made from the log and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from events.bodies import AgentReplied, EvaluationFinished, EvaluationRequested
+from events.envelope import Event
+from events.outcomes import CompileFailed, Correct, NoCandidate
+from projections.failures import FailureClass, Failures
+from projections.overview import Overview, Summary
+from projections.spend import RoleSpend
+from projections.tree import ROOT, Node
+
+__all__ = ["Funnel", "Ranked", "Report", "ReportFold", "StageTime", "Step", "report_of"]
+
+
+class Funnel(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the attempts came how far; each number is part of the one before.
+
+    ``proposed``: a candidate went to the sandbox; ``faster``: faster than eager.
+    """
+
+    attempts: int
+    proposed: int
+    compiled: int
+    correct: int
+    faster: int
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """A place on the leaderboard. ``ratio_*`` is the interval of the paired ratio to eager."""
+
+    rank: int
+    node: int
+    parent: int
+    made: str
+    """``plan+code`` or ``debug``."""
+    runtime_ms: float
+    speedup: float
+    speedups: dict[str, float]
+    ratio_low: float
+    ratio_high: float
+    source_sha256: str
+
+
+class StageTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds summed over all attempts, which overlap; ``share`` is of all such seconds."""
+
+    stage: str
+    seconds: float
+    share: float
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A new best kernel: after how many attempts, how much money, and how long."""
+
+    node: int
+    attempts: int
+    usd_micros: int
+    since_start_s: float
+    runtime_ms: float
+    speedup: float
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. ``funnel`` has ``all``, and each way of making a candidate by itself."""
+
+    summary: Summary
+    task: str
+    device: str
+    models: dict[str, str]
+    """Role → the model that it was told to ask."""
+    funnel: dict[str, Funnel]
+    leaderboard: list[Ranked]
+    steps: list[Step]
+    spend: dict[str, RoleSpend]
+    failures: list[FailureClass]
+    call_failures: list[FailureClass]
+    stages: list[StageTime]
+
+
+class ReportFold:
+    """A fold over one run's events that owns mutable state."""
+
+    def __init__(self) -> None:
+        self.overview = Overview()
+        self.failures = Failures()
+        self._steps: list[Step] = []
+        self._proposed: set[int] = set()
+        self._latency_s: dict[str, float] = {}
+        self._began_us: int | None = None
+
+    def apply(self, event: Event) -> None:
+        """Fold one event."""
+        body = event.body
+        if self._began_us is None:
+            self._began_us = event.ts_us
+        self.overview.apply(event)
+        self.failures.apply(body)
+        match body:
+            case EvaluationRequested():
+                self._proposed.add(body.attempt)
+            case AgentReplied():
+                earlier = self._latency_s.get(body.role, 0.0)
+                self._latency_s[body.role] = earlier + body.latency_ms / 1000
+            case EvaluationFinished():
+                self._step(body.attempt, event.ts_us - self._began_us)
+
+    def _step(self, attempt: int, since_us: int) -> None:
+        best = self.overview.best
+        if best is None or best.node != attempt:
+            return
+        self._steps.append(
+            Step(
+                node=attempt,
+                attempts=self.overview.ended,
+                usd_micros=self.overview.spend.total.usd_micros,
+                since_start_s=since_us / 1_000_000,
+                runtime_ms=best.runtime_ms,
+                speedup=best.speedup,
+            )
+        )
+
+    def report(self, summary: Summary) -> Report:
+        """``summary`` is the overview's, which knows how the log is called."""
+        started = self.overview.started
+        device = started.config["sandbox"]["device"] if started else ""
+        named = started.device.get("name") if started else None
+        roles = started.config.get("roles", {}) if started else {}
+        default = started.config.get("model", "") if started else ""
+        return Report(
+            summary=summary,
+            task=started.task_name if started else "",
+            device=f"{device} ({named})" if named else device,
+            models={role: told["model"] or default for role, told in roles.items()},
+            funnel=self._funnels(),
+            leaderboard=list(self._ranked()),
+            steps=list(self._steps),
+            spend=self.overview.spend.roles,
+            failures=self.failures.candidates,
+            call_failures=self.failures.calls,
+            stages=self._stages(),
+        )
+
+    def _funnels(self) -> dict[str, Funnel]:
+        nodes = [node for node in self.overview.tree.nodes.values() if node.id != ROOT]
+        made = dict.fromkeys(map(_made, nodes))
+        split = {way: self._funnel([n for n in nodes if _made(n) == way]) for way in made}
+        return {"all": self._funnel(nodes), **(split if len(split) > 1 else {})}
+
+    def _funnel(self, nodes: list[Node]) -> Funnel:
+        root_ms = self.overview.tree.root.runtime_ms if self.overview.tree.nodes else None
+        built = [n for n in nodes if n.outcome and not isinstance(n.outcome, _UNBUILT)]
+        correct = [n.runtime_ms for n in built if n.runtime_ms is not None]
+        return Funnel(
+            attempts=len(nodes),
+            proposed=sum(node.id in self._proposed for node in nodes),
+            compiled=len(built),
+            correct=len(correct),
+            faster=sum(root_ms is not None and runtime < root_ms for runtime in correct),
+        )
+
+    def _ranked(self) -> Iterator[Ranked]:
+        root_ms = self.overview.tree.root.runtime_ms if self.overview.tree.nodes else None
+        measured = self.overview.baselines.values()
+        for rank, node in enumerate(self.overview.tree.leaderboard(), 1):
+            assert isinstance(node.outcome, Correct)
+            runtime = node.outcome.runtime_ms
+            yield Ranked(
+                rank=rank,
+                node=node.id,
+                parent=node.parent or ROOT,
+                made=_made(node),
+                runtime_ms=runtime,
+                speedup=root_ms / runtime if root_ms else node.outcome.speedup,
+                speedups={b.baseline: b.runtime_ms / runtime for b in measured if b.runtime_ms},
+                ratio_low=node.outcome.ratio_low,
+                ratio_high=node.outcome.ratio_high,
+                source_sha256=node.source_sha256 or "",
+            )
+
+    def _stages(self) -> list[StageTime]:
+        pool = self.overview.pool.summary(self.overview.wall_us / 1_000_000)
+        parts = ("compile", "queue", "check", "bench")
+        seconds = dict(self._latency_s)
+        if pool is not None:
+            seconds |= {part: pool.seconds[part] for part in parts}
+            within = pool.seconds["check"] + pool.seconds["bench"]
+            seconds["lease, other"] = max(0.0, pool.seconds["lease"] - within)
+        whole = sum(seconds.values())
+        return [
+            StageTime(stage=stage, seconds=s, share=s / whole if whole else 0.0)
+            for stage, s in seconds.items()
+        ]
+
+
+_UNBUILT = (CompileFailed, NoCandidate)
+
+
+def _made(node: Node) -> str:
+    return "debug" if node.repair else "plan+code"
+
+
+def report_of(events: Iterable[Event], *, run: str, log: str, writer_alive: bool = False) -> Report:
+    """The report after these events."""
+    fold = ReportFold()
+    for event in events:
+        fold.apply(event)
+    return fold.report(fold.overview.summary(run=run, log=log, writer_alive=writer_alive))

@@ -1,0 +1,117 @@
+"""The views of a log: in the file itself, or brought along by a reader of an older one."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    BaselineRequested,
+    Body,
+    CallParams,
+    EvaluationFaulted,
+    EvaluationRequested,
+)
+from events.connect import connect_read_only
+from events.reader import LogReader
+from events.verify import verify_log
+from events.writer import LogWriter
+
+pytestmark = pytest.mark.anyio
+
+VIEWS = {
+    "history", "nodes", "calls", "evaluations", "baselines", "best_over_time", "costs_by_role",
+    "in_doubt",
+}  # fmt: skip
+HISTORY = Path(__file__).parents[1] / "histories" / "1_stark_softmax_h200.db"
+
+
+def called(call: int, try_: int = 1) -> Body:
+    return AgentCalled(
+        attempt=1, role="plan", call=call, try_=try_, window=[], pool=[], model="m",
+        params=CallParams(max_tokens=1), template="main",
+    )  # fmt: skip
+
+
+def rows(connection: sqlite3.Connection, query: str) -> list[dict[str, object]]:
+    connection.row_factory = sqlite3.Row
+    return [dict(row) for row in connection.execute(query)]
+
+
+async def test_a_new_log_holds_its_views_and_is_intact(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with LogWriter(path) as log:
+        await log.durable(log.append(log.create_run("ab"), BaselineRequested()))
+    with sqlite3.connect(path) as plain:  # as any other program would open it
+        names = plain.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+        assert {name for (name,) in names} == VIEWS
+        for view in VIEWS:
+            plain.execute(f"SELECT * FROM {view}").fetchall()
+    plain.close()
+    with LogReader(path) as reader:
+        assert verify_log(reader).problems == []
+
+
+async def test_an_older_log_gets_them_for_the_connection_only() -> None:
+    before = HISTORY.read_bytes()
+    connection = connect_read_only(HISTORY, views=True)
+    assert len(rows(connection, "SELECT * FROM nodes")) == 15
+    assert rows(connection, "SELECT count(*) AS n FROM calls WHERE parsed")[0]["n"] == 27
+    with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+        connection.execute("DROP VIEW temp.nodes")
+    connection.close()
+    assert HISTORY.read_bytes() == before
+
+
+async def test_requests_without_an_answer_are_in_doubt(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    failed = AgentFailed(
+        attempt=1, role="plan", call=1, try_=1, error="timed_out", message="", retryable=True
+    )
+    request = EvaluationRequested(attempt=1, source_sha256="0" * 64, seed=1)
+    async with LogWriter(path) as log:
+        run = log.create_run("ab")
+        for body in (called(1), failed, called(1, 2), called(2), request):
+            log.append(run, body)
+        fault = EvaluationFaulted(attempt=1, try_=1, message="no")
+        log.append(run, fault)
+        await log.durable(log.append(run, EvaluationRequested(
+            attempt=1, source_sha256="0" * 64, seed=1, try_=2)))  # fmt: skip
+    async with LogWriter(path) as log:  # another process: it asks the second call anew
+        await log.durable(log.append(run, called(2, 2)))
+    connection = connect_read_only(path, views=True)
+    found = rows(connection, "SELECT * FROM in_doubt ORDER BY run_seq")
+    connection.close()
+    told = [(r["request"], r["call"], r["try"], r["asker_gone"], r["asked_again"]) for r in found]
+    assert told == [
+        ("call", 1, 2, 1, 0), ("call", 2, 1, 1, 1), ("evaluation", None, 2, 1, 0),
+        ("call", 2, 2, 0, 0),
+    ]  # fmt: skip
+
+
+def fork(path: Path) -> None:
+    """Run 2 goes on from run 1's event 31, as a later engine would write it."""
+    with sqlite3.connect(path, isolation_level=None) as raw:
+        raw.execute("INSERT INTO runs VALUES (2, 'fork', 0, 1, 31)")
+        raw.execute(
+            "INSERT INTO events SELECT (SELECT max(seq) + 1 FROM events), 2, 32, epoch, kind, type,"
+            " ver, ts_us, body, hash FROM events WHERE run_seq = 32"
+        )
+    raw.close()
+
+
+async def test_a_fork_shows_what_it_shares(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    path.write_bytes(HISTORY.read_bytes())
+    fork(path)
+    connection = connect_read_only(path, views=True)
+    own = rows(connection, "SELECT run_seq, seq FROM history WHERE run_id = 2 ORDER BY run_seq")
+    assert [row["run_seq"] for row in own] == list(range(1, 33))
+    assert own[0]["seq"] == 1
+    shared = rows(connection, "SELECT node FROM nodes WHERE run_id = 2")
+    assert 1 < len(shared) < 15
+    connection.close()

@@ -1,0 +1,104 @@
+"""The flat tables: against the log's own views, and as other programs read them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+import sys
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from engine.cli.exits import Exit, Failure
+from engine.cli.main import cli
+from events.connect import connect_read_only
+from events.reader import LogReader
+from projections.frames import Frames, columns, frames_of
+
+HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.db"))
+
+
+def frames(*paths: Path) -> Frames:
+    logs = [LogReader(path) for path in paths]
+    found = frames_of(logs)
+    for log in logs:
+        log.connection.close()
+    return found
+
+
+def export(*args: object) -> Result:
+    return CliRunner().invoke(cli, ["export", *map(str, args)])
+
+
+@pytest.mark.parametrize("table", ["nodes", "calls", "evaluations"])
+@pytest.mark.parametrize("path", [*HISTORIES, None], ids=lambda path: path.stem if path else "rich")
+def test_records_are_the_rows_of_the_view(path: Path | None, table: str, rich: Path) -> None:
+    records = getattr(frames(path or rich), table)
+    connection = connect_read_only(path or rich, views=True)
+    connection.row_factory = sqlite3.Row
+    rows = [dict(row) for row in connection.execute(f"SELECT * FROM {table}")]
+    connection.close()
+    assert [row.pop("run_id") for row in rows] == [1] * len(records)
+    made = [msgspec.to_builtins(record) for record in records]
+    assert {row.pop("run") for row in made} == {frames(path or rich).runs[0].run}
+    assert made == rows
+    assert list(made[0]) == list(rows[0])
+
+
+def test_a_run_is_one_row(rich: Path) -> None:
+    (run,) = frames(rich).runs
+    assert (run.run, run.task, run.status, run.device) == ("rich", "rich.py", "interrupted", "auto")
+    assert (run.attempts, run.abandoned, run.compiled, run.correct) == (6, 1, 4, 3)
+    assert (run.eager_ms, run.best_node, run.best_speedup) == (10.0, 5, 2.5)
+    assert (run.unpriced_calls, run.usd_micros) == (1, 10 * 409)
+
+
+def test_columns_are_what_data_frames_are_made_of(rich: Path) -> None:
+    nodes = columns(frames(rich, HISTORIES[0]).nodes)
+    assert list(nodes)[:3] == ["run", "node", "parent"]
+    assert {len(values) for values in nodes.values()} == {8 + 15}
+    assert "try" in columns(frames(rich).calls)
+    assert columns([]) == {}
+
+
+def test_many_logs_become_tables(rich: Path, tmp_path: Path) -> None:
+    logs = [*HISTORIES, rich.parent]
+    whole = frames(*HISTORIES, rich)
+    for form in ("jsonl", "csv", "parquet"):
+        done = export(*logs, "--format", form, "-o", tmp_path / form)
+        assert done.exit_code == 0, done.exception
+        assert f"calls.{form}: {len(whole.calls)} rows" in done.stderr
+        assert len(list((tmp_path / form).iterdir())) == 4, "nothing half-written is left"
+    calls = list(map(json.loads, (tmp_path / "jsonl" / "calls.jsonl").read_text().splitlines()))
+    assert calls == [msgspec.to_builtins(call) for call in whole.calls]
+    with (tmp_path / "csv" / "nodes.csv").open(newline="") as file:
+        nodes = list(csv.DictReader(file))
+    assert [node["source_sha256"] or None for node in nodes] == [
+        node.source_sha256 for node in whole.nodes
+    ]
+    for table in ("runs", "nodes", "calls", "evaluations"):
+        with duckdb.connect() as connection:
+            stored = connection.execute(f"FROM '{tmp_path}/parquet/{table}.parquet'")
+            names = [column[0] for column in stored.description]
+            rows = [dict(zip(names, row, strict=True)) for row in stored.fetchall()]
+        same = [msgspec.to_builtins(record) for record in getattr(whole, table)]
+        for row in (*rows, *same):
+            row.pop("log", None)
+        assert rows == same
+
+
+def test_what_is_missing_is_named(
+    rich: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = export(rich, "-o", tmp_path / "out").exception
+    assert "--format" in str(error)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    error = export(rich, "--format", "parquet", "-o", tmp_path / "out").exception
+    assert isinstance(error, Failure)
+    assert error.code == Exit.MISSING
+    assert "stark-engine[analysis]" in str(error)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,98 @@
+"""A report's figures, also against what the log's own views say."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from engine.cli.main import cli
+from events.connect import connect_read_only
+from events.reader import LogReader
+from projections.failures import reason_class
+from projections.report import Report, report_of
+
+HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.db"))
+
+
+def report(path: Path) -> Report:
+    with LogReader(path) as reader:
+        return report_of(reader.events(1), run="r", log=path.name)
+
+
+def view(path: Path, query: str) -> list[dict[str, object]]:
+    connection = connect_read_only(path, views=True)
+    connection.row_factory = sqlite3.Row
+    rows = [dict(row) for row in connection.execute(query)]
+    connection.close()
+    return rows
+
+
+def test_how_far_attempts_came(rich: Path) -> None:
+    funnel = msgspec.to_builtins(report(rich).funnel)
+    assert list(funnel["all"].values()) == [7, 5, 4, 3, 2]
+    assert list(funnel["plan+code"].values()) == [6, 4, 3, 2, 1]
+    assert list(funnel["debug"].values()) == [1, 1, 1, 1, 1]
+
+
+def test_places_and_new_bests(rich: Path) -> None:
+    made = report(rich)
+    places = [(p.rank, p.node, p.parent, p.made, p.speedup) for p in made.leaderboard]
+    assert places == [
+        (1, 5, 2, "plan+code", 2.5), (2, 2, 1, "debug", 2.0), (3, 3, 2, "plan+code", 0.5),
+    ]  # fmt: skip
+    assert [(step.node, step.attempts) for step in made.steps] == [(2, 2), (5, 5)]
+    assert made.summary.best is not None
+    assert made.steps[-1].runtime_ms == made.summary.best.runtime_ms
+
+
+def test_failures_have_classes(rich: Path) -> None:
+    made = report(rich)
+    told = [(f.failure, f.pattern, f.count, f.nodes) for f in made.failures]
+    assert told == [
+        ("compile_failed", "‘…’ line #: no", 1, [1]), ("abandoned", "no plan", 1, [4]),
+        ("wrong_result", "error # (# of #)", 1, [6]),
+    ]  # fmt: skip
+    calls = [(f.failure, f.pattern, f.count, f.nodes) for f in made.call_failures]
+    assert calls == [("rejected", "no plan #", 2, [4]), ("overloaded", "try # later", 1, [2])]
+    assert reason_class("x1 in 'f 3': -1.5e-07\nmore") == "x1 in ‘…’: #"
+
+
+def test_time_adds_up(rich: Path) -> None:
+    stages = {stage.stage: stage.seconds for stage in report(rich).stages}
+    assert stages == {
+        "plan": 9.0, "code": 6.0, "debug": 1.5, "compile": 10.0, "queue": 2.5, "check": 1.25,
+        "bench": 2.5, "lease, other": 1.25,
+    }  # fmt: skip
+    assert sum(stage.share for stage in report(rich).stages) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("path", [*HISTORIES, None], ids=lambda path: path.stem if path else "rich")
+def test_the_views_say_the_same(path: Path | None, rich: Path) -> None:
+    path = path or rich
+    made = report(path)
+    spend = {role: msgspec.to_builtins(spent) for role, spent in made.spend.items()}
+    costs = view(path, "SELECT * FROM costs_by_role")
+    assert {row.pop("role"): row for row in costs if row.pop("run_id")} == spend
+    steps = view(path, "SELECT * FROM best_over_time ORDER BY run_seq")
+    assert [msgspec.convert(row, type(step)) for row, step in zip(steps, made.steps, strict=True)] \
+        == made.steps  # fmt: skip
+
+
+def test_the_command_prints_markdown_and_json(rich: Path, tmp_path: Path) -> None:
+    run = CliRunner()
+    shown = run.invoke(cli, ["report", str(rich), str(HISTORIES[0])]).stdout
+    assert shown.startswith("# rich.py")
+    assert "| all       |        7 |        5 |        4 |       3 |                 2 |" in shown
+    assert "canned replies" in shown
+    lines = run.invoke(cli, ["report", str(rich), "--json"]).stdout.splitlines()
+    assert json.loads(lines[0])["funnel"]["all"]["faster"] == 2
+    out = tmp_path / "report.md"
+    assert run.invoke(cli, ["report", str(rich), "-o", str(out)]).exit_code == 0
+    assert out.read_text().startswith("# rich.py")
+    refused = run.invoke(cli, ["report", str(rich), "-o", str(tmp_path / "a.html")])
+    assert "name a .md file" in str(refused.exception)
