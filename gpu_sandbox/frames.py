@@ -36,7 +36,7 @@ class PeerGone(Exception):
 
 
 class PeerSilent(Exception):
-    """No complete frame came within the limit."""
+    """No complete frame came, or none was taken, within the limit."""
 
 
 class TooLong(Exception):
@@ -94,15 +94,21 @@ class Channel(_Reading[T]):
     ) -> None:
         super().__init__(sock, expected, fds, most_bytes)
 
-    def send(self, message: msgspec.Struct, *fds: int) -> None:
-        """Send a frame; descriptors travel with its first byte. Raises ``TooLong``."""
+    def send(self, message: msgspec.Struct, *fds: int, limit_s: float | None = None) -> None:
+        """Send a frame; descriptors travel with its first byte. Raises ``TooLong``.
+
+        ``limit_s`` is for a peer that may not read: what the socket does not hold waits
+        for it. After ``PeerSilent`` a part of the frame is sent: there can't be another.
+        """
         data = _encoded(message)
         if len(data) > _HEADER.size + _MAX_BYTES:
             raise TooLong(f"a frame of {len(data)} bytes")
-        self._sock.settimeout(None)
+        self._sock.settimeout(limit_s)
         try:
             sent = socket.send_fds(self._sock, [data], list(fds)) if fds else 0
-            self._sock.sendall(data[sent:])
+            self._sock.sendall(data[sent:])  # the limit is that of all its pieces together
+        except TimeoutError as error:
+            raise PeerSilent from error
         except (BrokenPipeError, ConnectionResetError) as error:
             raise PeerGone from error
 

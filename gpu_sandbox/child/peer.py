@@ -99,7 +99,9 @@ class Peer:
         if self._channel.pending():
             raise self.ended(Forged(reason="the worker answered before it was asked"))
         try:
-            self._channel.send(request, *fds)
+            self._channel.send(request, *fds, limit_s=self.call_s)
+        except PeerSilent:
+            raise self.ended(WorkerSilent(stage=stage, limit_s=self.call_s)) from None
         except PeerGone:
             raise self.ended(WorkerDied(stage=stage)) from None
 

@@ -206,6 +206,7 @@ _CHECKER = (
     Attack("garbage_frames", "checker", REJECTED),
     Attack("endless_frame", "checker", REJECTED),
     Attack("trickled_frame", "checker", REJECTED | _CUT_OFF, limits=HANGS),
+    Attack("never_reads", "checker", _CUT_OFF, task="with_words", limits=HANGS),
     Attack("answers_another_question", "checker", REJECTED),
     Attack("forges_a_report", "checker", REJECTED),
     Attack("exits_after_forging", "checker", REJECTED),

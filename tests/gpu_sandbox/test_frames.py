@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from gpu_sandbox.frames import BadFrame, Channel, TooLong
+from gpu_sandbox.frames import BadFrame, Channel, PeerSilent, TooLong
 from gpu_sandbox.jobs import Differs, Finding, Measured, Report, Stage, WorkerFailed
 
 LONG = "\0" * (17 << 20)
@@ -37,6 +37,14 @@ def test_a_reader_takes_no_more_than_it_said(ends: ENDS) -> None:
     Channel[Stage](ours, Stage).send(Stage(name="x" * 100))
     with pytest.raises(BadFrame, match="bytes"):
         Channel[Stage](theirs, Stage, most_bytes=100).receive(1.0)
+
+
+def test_a_peer_that_does_not_read_is_not_waited_for(ends: ENDS) -> None:
+    ours, theirs = (Channel[Stage](end, Stage) for end in ends)
+    ours.send(Stage(name="bench"), limit_s=0.1)  # the socket holds it
+    with pytest.raises(PeerSilent):
+        ours.send(Stage(name="x" * (8 << 20)), limit_s=0.1)
+    assert theirs.receive(1.0).name == "bench"
 
 
 @pytest.mark.parametrize(
