@@ -10,7 +10,7 @@ provider can cache them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +28,7 @@ LOG_CHARS = 3_000
 """Of each log of a window's attempt; the selected node's may be longer."""
 SELECTED_LOG_CHARS = 8_000
 
+_QUOTED = "quoted.md"
 _BACKTICKS = re.compile(r"`{3,}")
 
 
@@ -157,7 +158,7 @@ def _selected(templates: Templates, node: NodeView, marked: str | None) -> Part:
         values = {"source": source, "runtime": _eager(node)}
         return _part(templates, "selected_root", values, name="selected")
     template = "selected" if marked is None else "selected_annotated"
-    observed = _observations(node, SELECTED_LOG_CHARS)
+    observed = _observations(templates, node, SELECTED_LOG_CHARS)
     values = {"node": str(node.id), "source": source, "observations": observed}
     return _part(templates, template, values, name="selected")
 
@@ -175,7 +176,7 @@ def _window(templates: Templates, selected: NodeView, window: Sequence[NodeView]
         values = {
             "node": str(node.id),
             "source": fenced(node.source),
-            "observations": _observations(node, LOG_CHARS),
+            "observations": _observations(templates, node, LOG_CHARS),
         }
         parts.append(_part(templates, "attempt", values, name=f"attempt {node.id}"))
     return parts
@@ -187,21 +188,43 @@ def _eager(root: NodeView) -> str:
     return f" Run by PyTorch in eager mode it takes {_ms(root.runtime_ms)}."
 
 
-def _observations(node: NodeView, chars: int) -> str:
+def _observations(templates: Templates, node: NodeView, chars: int) -> str:
     """Instruction, compiler observation and execution result of one attempt."""
+    quoted = _quoting(templates)
     sections: list[str] = []
     if node.advice:
         sections.append(f"**Instruction**\n\n{node.advice.strip()}")
     compiler = "\n\n".join(part for part in (clip(node.compile_log, chars), node.resources) if part)
-    sections.append("**Compiler observation**\n\n" + (fenced(compiler, "") or "(no messages)"))
-    result = node.outcome
+    sections.append("**Compiler observation**\n\n" + (quoted(compiler) or "(no messages)"))
+    result, said = node.outcome, clip(node.run_log, chars)
+    if templates.has(_QUOTED):  # of an outcome, only its tag is sure to be ours
+        result, _, reason = result.partition(": ")
+        said = "\n\n".join(text for text in (reason, said) if text)
     if node.runtime_ms is not None:
         speed = f", {node.speedup:.3g} × the reference's speed" if node.speedup else ""
         result = f"{result or 'correct'}: runtime {_ms(node.runtime_ms)}{speed}"
-    run_log = fenced(clip(node.run_log, chars), "")
-    body = "\n\n".join(text for text in (result, run_log) if text) or "(not executed)"
+    body = "\n\n".join(text for text in (result, quoted(said)) if text) or "(not executed)"
     sections.append(f"**Kernel execution result**\n\n{body}")
     return "\n" + "\n\n".join(sections)
+
+
+def _quoting(templates: Templates) -> Callable[[str], str]:
+    """How to show text in which a candidate has a part: marked as such, in a fence that it
+    can't close, without characters that can't be seen. Logs whose templates do not know of
+    this are rendered as they were."""
+
+    def quoted(text: str) -> str:
+        block = fenced(visible(text), "")
+        return block and fill(templates.text(_QUOTED), {"quoted": block})
+
+    return quoted if templates.has(_QUOTED) else lambda text: fenced(text, "")
+
+
+def visible(text: str) -> str:
+    """Escapes what is not printed: terminal sequences, directions of writing, other line ends."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def _ms(runtime_ms: float) -> str:

@@ -46,6 +46,10 @@ class Templates(msgspec.Struct, frozen=True, kw_only=True):
         except KeyError:
             raise LookupError(f"no prompt text named {name!r} among the templates") from None
 
+    def has(self, name: str) -> bool:
+        """Older logs lack what was worded since."""
+        return name in self.texts
+
     def words(self, language: str) -> dict[str, str]:
         """What fills the templates' language-dependent holes."""
         words: dict[str, str] = _table(self, "languages.toml", language)
@@ -58,7 +62,7 @@ class Templates(msgspec.Struct, frozen=True, kw_only=True):
 
     def example(self, language: str) -> Example | None:
         """The in-context pair for ``language``; None where there is none to show."""
-        if f"examples/{language}/task.py" not in self.texts:
+        if not self.has(f"examples/{language}/task.py"):
             return None
         return Example(
             task=self.text(f"examples/{language}/task.py"),

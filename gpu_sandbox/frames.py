@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 import msgspec
 
-__all__ = ["MAX_FDS", "BadFrame", "Channel", "Line", "PeerGone", "PeerSilent"]
+__all__ = ["MAX_FDS", "BadFrame", "Channel", "Line", "PeerGone", "PeerSilent", "TooLong"]
 
 MAX_FDS = 200
 """That may travel with one frame (the kernel takes 253)."""
@@ -36,14 +36,19 @@ class PeerGone(Exception):
 
 
 class PeerSilent(Exception):
-    """No complete frame came within the limit."""
+    """No complete frame came, or none was taken, within the limit."""
+
+
+class TooLong(Exception):
+    """No peer would take a frame of this message. Nothing of it was sent."""
 
 
 class _Reading(Generic[T]):
     """What both ends share: decoding, and the descriptors that came along."""
 
-    def __init__(self, sock: socket.socket, expected: Any, fds: int) -> None:
+    def __init__(self, sock: socket.socket, expected: Any, fds: int, most_bytes: int) -> None:
         self._sock = sock
+        self._most_bytes = most_bytes
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(expected)
         self._most_fds = fds
         self._fds: list[int] = []
@@ -55,7 +60,7 @@ class _Reading(Generic[T]):
 
     def _length(self, header: bytes) -> int:
         (length,) = _HEADER.unpack(header)
-        if length > _MAX_BYTES:
+        if length > self._most_bytes:
             raise BadFrame(f"a frame of {length} bytes")
         return int(length)
 
@@ -81,18 +86,29 @@ class _Reading(Generic[T]):
 
 
 class Channel(_Reading[T]):
-    """The children's blocking end. ``expected`` is the type that ``receive`` accepts."""
+    """The children's blocking end. ``expected`` is the type that ``receive`` accepts, in
+    frames of ``most_bytes``."""
 
-    def __init__(self, sock: socket.socket, expected: Any, *, fds: int = 0) -> None:
-        super().__init__(sock, expected, fds)
+    def __init__(
+        self, sock: socket.socket, expected: Any, *, fds: int = 0, most_bytes: int = _MAX_BYTES
+    ) -> None:
+        super().__init__(sock, expected, fds, most_bytes)
 
-    def send(self, message: msgspec.Struct, *fds: int) -> None:
-        """Send a frame; descriptors travel with its first byte."""
+    def send(self, message: msgspec.Struct, *fds: int, limit_s: float | None = None) -> None:
+        """Send a frame; descriptors travel with its first byte. Raises ``TooLong``.
+
+        ``limit_s`` is for a peer that may not read: what the socket does not hold waits
+        for it. After ``PeerSilent`` a part of the frame is sent: there can't be another.
+        """
         data = _encoded(message)
-        self._sock.settimeout(None)
+        if len(data) > _HEADER.size + _MAX_BYTES:
+            raise TooLong(f"a frame of {len(data)} bytes")
+        self._sock.settimeout(limit_s)
         try:
             sent = socket.send_fds(self._sock, [data], list(fds)) if fds else 0
-            self._sock.sendall(data[sent:])
+            self._sock.sendall(data[sent:])  # the limit is that of all its pieces together
+        except TimeoutError as error:
+            raise PeerSilent from error
         except (BrokenPipeError, ConnectionResetError) as error:
             raise PeerGone from error
 
@@ -136,7 +152,7 @@ class Line(_Reading[T]):
     """The engine's end, non-blocking. Not for two readers, or two writers, at once."""
 
     def __init__(self, sock: socket.socket, expected: Any, *, fds: int = 0) -> None:
-        super().__init__(sock, expected, fds)
+        super().__init__(sock, expected, fds, _MAX_BYTES)
         sock.setblocking(False)
 
     async def send(self, message: msgspec.Struct, *fds: int) -> None:

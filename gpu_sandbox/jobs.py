@@ -40,6 +40,18 @@ __all__ = [
 ]
 
 
+_MOST_CHARS = 20_000
+"""Of one text: what a reason or a log keeps of it is less."""
+_MOST_TEXTS, _MOST_LISTED_CHARS = 100, 1_000
+
+
+def _cut(told: str | list[str]) -> str | list[str]:
+    """A text, or texts, of a length that any frame has room for."""
+    if isinstance(told, str):
+        return told if len(told) <= _MOST_CHARS else told[: _MOST_CHARS - 1] + "…"
+    return [text[:_MOST_LISTED_CHARS] for text in told[:_MOST_TEXTS]]
+
+
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
     pass
 
@@ -86,7 +98,17 @@ class Stage(_Message, frozen=True):
     waits: bool = False
 
 
-class Agreed(_Message, frozen=True):
+class _Cut(_Message, frozen=True):
+    """Cut as it is made, whoever makes it: a candidate has a part in many of the texts."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, str | list):
+                msgspec.structs.force_setattr(self, name, _cut(value))
+
+
+class Agreed(_Cut, frozen=True):
     """``ratio`` candidate / baseline of the worker's claims, where the verifier's own
     clock bears them out, else of that clock; ``bounded_ratio`` is the most that it can be,
     whatever the worker says, and whatever it leaves out of what it should do besides."""
@@ -101,7 +123,7 @@ class Agreed(_Message, frozen=True):
     max_abs_error: float | None
 
 
-class Measured(_Message, frozen=True):
+class Measured(_Cut, frozen=True):
     """The baseline alone, and the task's audit (``child/audit.py``)."""
 
     runtime_ms: float
@@ -111,7 +133,7 @@ class Measured(_Message, frozen=True):
     conditions: dict[str, Any] = {}
 
 
-class Differs(_Message, frozen=True):
+class Differs(_Cut, frozen=True):
     """``told``: what kind of inputs showed it, if those of a trial."""
 
     reason: str
@@ -122,7 +144,7 @@ class Differs(_Message, frozen=True):
     detail: str = ""
 
 
-class WorkerFailed(_Message, frozen=True):
+class WorkerFailed(_Cut, frozen=True):
     """The candidate raised, during ``stage``."""
 
     stage: str
@@ -131,20 +153,20 @@ class WorkerFailed(_Message, frozen=True):
     traceback: str
 
 
-class WorkerDied(_Message, frozen=True):
+class WorkerDied(_Cut, frozen=True):
     stage: str
 
 
-class WorkerSilent(_Message, frozen=True):
+class WorkerSilent(_Cut, frozen=True):
     stage: str
     limit_s: float
 
 
-class Forged(_Message, frozen=True):
+class Forged(_Cut, frozen=True):
     reason: str
 
 
-class TaskBroken(_Message, frozen=True):
+class TaskBroken(_Cut, frozen=True):
     reason: str
     detail: str = ""
 
@@ -154,7 +176,7 @@ Finding: TypeAlias = (
 )
 
 
-class Report(_Message, frozen=True):
+class Report(_Cut, frozen=True):
     """The verifier's last word. ``timings_s`` has ``check`` and ``bench``."""
 
     finding: Finding

@@ -6,11 +6,14 @@ verifier owns. A worker's reply is a claim, and is treated as one.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 __all__ = [
+    "MOST_DIMS",
+    "MOST_REPLY_BYTES",
+    "MOST_TENSORS",
     "ArenaShared",
     "Done",
     "Failed",
@@ -34,6 +37,14 @@ __all__ = [
     "Tree",
     "Warm",
 ]
+
+
+MOST_DIMS = 64
+"""Of an output: those that torch can compute with."""
+MOST_TENSORS = 10_000
+"""Of one output."""
+MOST_REPLY_BYTES = 4 << 20
+"""Several times what describes so many tensors."""
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
@@ -172,7 +183,7 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     """An output tensor; ``written`` unless shape or dtype kept it out of its spot.
     ``overlapping``: several of its elements are one place in memory."""
 
-    shape: tuple[int, ...]
+    shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)]
     dtype: str
     device: str
     written: bool
@@ -182,7 +193,7 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
 
 class Ran(_Message, frozen=True):
     tree: Tree
-    leaves: list[Leaf]
+    leaves: Annotated[list[Leaf], msgspec.Meta(max_length=MOST_TENSORS)]
 
 
 class Timed(_Message, frozen=True):

@@ -13,6 +13,7 @@ __all__ = ["failed", "one_line", "own_traceback"]
 
 _MAX_FRAMES = 12
 _MAX_CHARS = 6000
+_MAX_LINE = 500
 _PRINTED_TENSOR = re.compile(r"tensor\(\[.*?\](?:,\s*\w+=[^,()]+)*\)", re.DOTALL)
 
 
@@ -20,11 +21,11 @@ def own_traceback(error: BaseException, path: str) -> str:
     """The frames that lie in ``path``, innermost last; library frames say nothing here."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
     name = Path(path).name
-    lines = [f"{name}:{f.lineno} in {f.name}: {f.line or ''}".rstrip() for f in frames]
+    lines = [f"{name}:{f.lineno} in {f.name}: {f.line or ''}"[:_MAX_LINE].rstrip() for f in frames]
     if len(lines) > _MAX_FRAMES:
         lines = [*lines[:2], f"… {len(lines) - _MAX_FRAMES} frames …", *lines[2 - _MAX_FRAMES :]]
     if isinstance(error, SyntaxError) and error.lineno is not None:
-        lines.append(f"{name}:{error.lineno}: {(error.text or '').strip()}")
+        lines.append(f"{name}:{error.lineno}: {(error.text or '').strip()}"[:_MAX_LINE])
     return "\n".join([*lines, _message(error)])
 
 

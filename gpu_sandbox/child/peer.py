@@ -15,6 +15,7 @@ from gpu_sandbox.child.values import pack
 from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent
 from gpu_sandbox.jobs import Finding, Forged, WorkerDied, WorkerFailed, WorkerSilent
 from gpu_sandbox.messages import (
+    MOST_REPLY_BYTES,
     ArenaShared,
     Done,
     Failed,
@@ -64,7 +65,7 @@ class Peer:
         *,
         reference: bool = False,
     ) -> None:
-        self._channel: Channel[Reply] = Channel(sock, Reply)
+        self._channel: Channel[Reply] = Channel(sock, Reply, most_bytes=MOST_REPLY_BYTES)
         self._device = device
         self.call_s = call_s
         self._arena: Arena | None = None
@@ -103,7 +104,9 @@ class Peer:
         if self._channel.pending():
             raise self.ended(Forged(reason="the worker answered before it was asked"))
         try:
-            self._channel.send(request, *fds)
+            self._channel.send(request, *fds, limit_s=self.call_s)
+        except PeerSilent:
+            raise self.ended(WorkerSilent(stage=stage, limit_s=self.call_s)) from None
         except PeerGone:
             raise self.ended(WorkerDied(stage=stage)) from None
 
@@ -226,10 +229,7 @@ class Peer:
 
 def _failure(reply: Failed) -> WorkerFailed:
     return WorkerFailed(
-        stage=reply.stage[:100],
-        kind=reply.kind[:100],
-        message=reply.message[:500],
-        traceback=reply.traceback[:20_000],
+        stage=reply.stage, kind=reply.kind, message=reply.message, traceback=reply.traceback
     )
 
 

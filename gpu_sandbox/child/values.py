@@ -12,12 +12,22 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.messages import Mapping, Pickled, Plain, Sequence, TensorAt, Tree
+from gpu_sandbox.messages import (
+    MOST_DIMS,
+    MOST_TENSORS,
+    Mapping,
+    Pickled,
+    Plain,
+    Sequence,
+    TensorAt,
+    Tree,
+)
 
 __all__ = ["NotPlain", "pack", "same_shape", "unpack"]
 
 _PLAIN = (type(None), bool, int, float, str)
 _MAX_DEPTH = 50
+_SHOWN_CHARS = 200
 
 
 class NotPlain(Exception):
@@ -29,6 +39,10 @@ def pack(value: Any, tensors: list[torch.Tensor], *, pickling: bool, depth: int 
     if depth > _MAX_DEPTH:
         raise NotPlain("nested more than 50 deep")
     if isinstance(value, torch.Tensor):
+        if not pickling and value.dim() > MOST_DIMS:
+            raise NotPlain(f"a tensor of more than {MOST_DIMS} dimensions")
+        if not pickling and len(tensors) == MOST_TENSORS:
+            raise NotPlain(f"more than {MOST_TENSORS} tensors")
         tensors.append(value)
         return TensorAt(index=len(tensors) - 1)
     if type(value) in _PLAIN and not (type(value) is int and abs(value) >= 1 << 63):
@@ -76,7 +90,7 @@ def same_shape(expected: Tree, got: Tree) -> str | None:
         case TensorAt(index=a), TensorAt(index=b):
             return None if a == b else "tensors in another order"
         case Plain(value=a), Plain(value=b):
-            return None if _plain_equal(a, b) else f"expected {a!r}, got {b!r}"
+            return None if _plain_equal(a, b) else f"expected {_shown(a)}, got {_shown(b)}"
         case Sequence(items=a), Sequence(items=b):
             return _same_items(a, b, "items")
         case Mapping(keys=ka, values=va), Mapping(keys=kb, values=vb):
@@ -97,12 +111,19 @@ def _plain_equal(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b
 
 
+def _shown(value: Any) -> str:
+    """A candidate's text may be as long as a reply, and four times as long when escaped."""
+    if isinstance(value, str) and len(value) > _SHOWN_CHARS:
+        return f"{value[:_SHOWN_CHARS]!r}…"
+    return repr(value)
+
+
 def _name(tree: Tree) -> str:
     match tree:
         case TensorAt():
             return "a tensor"
         case Plain(value=value):
-            return f"{type(value).__name__} {value!r}"[:80]
+            return f"{type(value).__name__} {_shown(value)}"[:80]
         case Sequence(kind=kind, items=items):
             return f"a {kind} of {len(items)}"
         case Mapping(keys=keys):

@@ -25,8 +25,9 @@ from gpu_sandbox.child.loading import settle
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Broken, Case, Seeds, Task
 from gpu_sandbox.child.trials import Trials
-from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
+from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone, TooLong
 from gpu_sandbox.jobs import (
+    Differs,
     Finding,
     Go,
     Job,
@@ -188,7 +189,7 @@ def _do(job: Job, engine: Channel[ToVerifier], reference: Peer) -> None:
     try:
         os.close(descriptor)
         Path(path).write_text(job.task_source, encoding="utf-8", errors="surrogatepass")
-        engine.send(Assignment(job, engine, reference, fds).report(path))
+        _deliver(Assignment(job, engine, reference, fds).report(path), job, engine)
     finally:
         os.unlink(path)
         for fd in fds:
@@ -196,6 +197,18 @@ def _do(job: Job, engine: Channel[ToVerifier], reference: Peer) -> None:
         gc.collect()
         if job.device != "cpu":
             torch.cuda.empty_cache()
+
+
+def _deliver(report: Report, job: Job, engine: Channel[ToVerifier]) -> None:
+    """Or say why not: without a report, it is the sandbox that has failed. Findings and
+    notes are cut as they are made, so this is for what nobody has thought of."""
+    try:
+        engine.send(report)
+    except TooLong as error:
+        reason = f"there is more to report of it than can be told: {error}"
+        broken = TaskBroken(reason=reason)
+        finding = broken if job.mode == "baseline" else Differs(reason=reason)
+        engine.send(Report(finding=finding, timings_s=report.timings_s))
 
 
 def _prove(device: torch.device) -> None:

@@ -29,6 +29,7 @@ def test_a_history_is_intact_and_replays(path: Path) -> None:
     assert report.difference is None
     assert report.decisions > 50
     assert prompts.rendered > 0
+    assert prompts.different == []
     overview = overview_of(events)
     assert overview.status == "finished"
     assert overview.best is not None

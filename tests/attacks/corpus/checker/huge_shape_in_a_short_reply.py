@@ -1,0 +1,27 @@
+"""The same with a million dimensions, which no limit on the reply as a whole keeps out."""
+
+import sys
+
+import torch
+import torch.nn as nn
+
+clock = sys.modules.get("gpu_sandbox.child.clock")
+if clock is not None:
+
+    def described(delivered, slot, count=1_000_000):
+        leaf = clock.Leaf(
+            shape=(0,) * count,
+            dtype="float32",
+            device="cpu",
+            written=True,
+            aliases_input=False,
+            overlapping=False,
+        )
+        return clock.Ran(tree=delivered.tree, leaves=[leaf])
+
+    clock._described = described
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, y):
+        return x.clone()

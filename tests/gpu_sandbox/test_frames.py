@@ -1,0 +1,68 @@
+"""What is too long for a frame: refused by its reader, not sent by its writer, and nothing
+that a candidate has a part in."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from gpu_sandbox.frames import BadFrame, Channel, PeerSilent, TooLong
+from gpu_sandbox.jobs import Differs, Finding, Measured, Report, Stage, WorkerFailed
+
+LONG = "\0" * (17 << 20)
+ENDS = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def ends() -> Iterator[ENDS]:
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        yield mine, theirs
+
+
+def test_a_message_that_no_frame_holds_is_not_sent(ends: ENDS) -> None:
+    ours, theirs = (Channel[Stage](end, Stage) for end in ends)
+    with pytest.raises(TooLong):
+        ours.send(Stage(name=LONG))
+    assert not theirs.readable()
+    ours.send(Stage(name="bench"))
+    assert theirs.receive(1.0).name == "bench"
+
+
+def test_a_reader_takes_no_more_than_it_said(ends: ENDS) -> None:
+    ours, theirs = ends
+    Channel[Stage](ours, Stage).send(Stage(name="x" * 100))
+    with pytest.raises(BadFrame, match="bytes"):
+        Channel[Stage](theirs, Stage, most_bytes=100).receive(1.0)
+
+
+def test_a_peer_that_does_not_read_is_not_waited_for(ends: ENDS) -> None:
+    ours, theirs = (Channel[Stage](end, Stage) for end in ends)
+    ours.send(Stage(name="bench"), limit_s=0.1)  # the socket holds it
+    with pytest.raises(PeerSilent):
+        ours.send(Stage(name="x" * (8 << 20)), limit_s=0.1)
+    assert theirs.receive(1.0).name == "bench"
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        Differs(reason=LONG, told=LONG, detail=LONG),
+        WorkerFailed(stage=LONG, kind=LONG, message=LONG, traceback=LONG),
+        Measured(runtime_ms=1.0, spread=0.0, repetitions=1, audit=[LONG] * 1000),
+    ],
+    ids=lambda finding: type(finding).__name__,
+)
+def test_whatever_is_found_fits_in_a_frame(finding: Finding) -> None:
+    report = Report(finding=finding, timings_s={}, notes=[LONG] * 1000)
+    assert len(msgspec.msgpack.encode(report)) < 1 << 20
+
+
+def test_short_texts_stay_as_they_are() -> None:
+    finding = Differs(reason="it changed its inputs", trial=3)
+    report = Report(finding=finding, timings_s={"check": 1.0}, notes=["busy"])
+    assert report.notes == ["busy"]
+    assert finding.reason == "it changed its inputs"
