@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
-from events.errors import LogUnreadable, NewerFormat, NotALog
+from events.errors import LogDamaged, LogError, LogUnreadable, NewerFormat, NotALog
 
-__all__ = ["APPLICATION_ID", "FORMAT", "connect_read_only", "connect_read_write"]
+__all__ = [
+    "APPLICATION_ID", "FORMAT", "Opener", "beside", "connect_read_only", "connect_read_write",
+    "open_sqlite", "unreadable",
+]  # fmt: skip
 
 APPLICATION_ID = 0x5354524B  # "STRK"
 FORMAT = 1
+
+Opener = Callable[[str], sqlite3.Connection]
+"""Opens a SQLite URI in autocommit; tests give one that fails, kills or remembers."""
 
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "fuse.sshfs"}
 
@@ -32,10 +39,16 @@ _WRITER_MAY = {
 }
 
 
-def connect_read_write(path: Path) -> sqlite3.Connection:
+def open_sqlite(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
+    )
+
+
+def connect_read_write(path: Path, opener: Opener = open_sqlite) -> sqlite3.Connection:
     """Open or create the log for its one writer. Raises ``LogUnreadable`` and its kin."""
     _refuse_network_filesystem(path)
-    connection = _open(f"{path.absolute().as_uri()}?mode=rwc", path)
+    connection = _open(f"{path.absolute().as_uri()}?mode=rwc", path, opener)
     try:
         if _is_blank(connection):
             # One transaction in the default journal mode, before WAL: a kill leaves either
@@ -54,7 +67,7 @@ def connect_read_write(path: Path) -> sqlite3.Connection:
         connection.set_authorizer(_writer_authorizer)
     except sqlite3.Error as error:
         connection.close()
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     except BaseException:
         connection.close()
         raise
@@ -70,7 +83,7 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
         raise LogUnreadable(f"{path}: no such log")
     # In a directory that can't be written a reader can't create the -shm file that WAL
     # needs; a log that was closed cleanly has no -wal and is safe to read as immutable.
-    immutable = not os.access(path.parent, os.W_OK) and not _beside(path, "-wal").exists()
+    immutable = not os.access(path.parent, os.W_OK) and not beside(path, "-wal").exists()
     connection = _open(
         f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}", path
     )
@@ -83,11 +96,9 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _open(uri: str, path: Path) -> sqlite3.Connection:
+def _open(uri: str, path: Path, opener: Opener = open_sqlite) -> sqlite3.Connection:
     try:
-        return sqlite3.connect(
-            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
-        )
+        return opener(uri)
     except sqlite3.Error as error:
         raise LogUnreadable(f"{path}: {error}") from error
 
@@ -97,7 +108,7 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (format_,) = connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if application_id != APPLICATION_ID:
         raise NotALog(f"{path}: a SQLite file, but not an engine log")
     if format_ > FORMAT:
@@ -113,10 +124,16 @@ def _is_blank(connection: sqlite3.Connection) -> bool:
     return bool(application_id == 0 and objects == 0)
 
 
-def _unreadable(path: Path, error: sqlite3.Error) -> LogUnreadable:
-    if "not a database" in str(error):
+def unreadable(path: Path, error: sqlite3.Error) -> LogError:
+    """What SQLite says of a file that it can't work with, for the user."""
+    text = str(error)
+    if "not a database" in text:
         return NotALog(f"{path}: not an engine log (not a SQLite file)")
-    return LogUnreadable(f"{path}: {error}")
+    if "malformed" in text:
+        return LogDamaged(f"{path}: {text}")
+    if "readonly" in text:
+        return LogUnreadable(f"{path}: the log can't be written: {text}")
+    return LogUnreadable(f"{path}: {text}")
 
 
 def _refuse_network_filesystem(path: Path) -> None:
@@ -143,7 +160,8 @@ def _filesystem(directory: Path) -> str:
     return kind
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def beside(path: Path, suffix: str) -> Path:
+    """The file that SQLite keeps beside a log: ``-wal``, ``-shm`` or ``-journal``."""
     path = path.resolve()  # SQLite names its files after what a link points to
     return path.with_name(path.name + suffix)
 
