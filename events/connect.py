@@ -7,6 +7,7 @@ Readers open it read-only while it is written.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from events.errors import LogDamaged, LogError, LogUnreadable, NewerFormat, NotALog
+from events.lock import WriterLock
 
 __all__ = [
     "APPLICATION_ID", "FORMAT", "Opener", "beside", "connect_read_only", "connect_read_write",
@@ -81,6 +83,7 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
     """
     if not path.is_file():
         raise LogUnreadable(f"{path}: no such log")
+    _roll_back(path)
     # In a directory that can't be written a reader can't create the -shm file that WAL
     # needs; a log that was closed cleanly has no -wal and is safe to read as immutable.
     immutable = not os.access(path.parent, os.W_OK) and not beside(path, "-wal").exists()
@@ -101,6 +104,23 @@ def _open(uri: str, path: Path, opener: Opener = open_sqlite) -> sqlite3.Connect
         return opener(uri)
     except sqlite3.Error as error:
         raise LogUnreadable(f"{path}: {error}") from error
+
+
+def _roll_back(path: Path) -> None:
+    """A kill while the journal mode changes leaves a journal that no reader can roll back."""
+    if not beside(path, "-journal").exists():
+        return
+    try:
+        lock = WriterLock(path)
+    except LogError:
+        return  # its writer is at work; or we may not write here, and SQLite says so
+    try:
+        with contextlib.closing(_open(f"{path.absolute().as_uri()}?mode=rw", path)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        raise unreadable(path, error) from error
+    finally:
+        lock.release()
 
 
 def _recognise(connection: sqlite3.Connection, path: Path) -> None:
