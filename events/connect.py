@@ -18,12 +18,13 @@ from events.errors import LogDamaged, LogError, LogUnreadable, NewerFormat, NotA
 from events.lock import WriterLock
 
 __all__ = [
-    "APPLICATION_ID", "FORMAT", "Opener", "beside", "connect_read_only", "connect_read_write",
-    "open_sqlite", "unreadable",
+    "APPLICATION_ID", "FORMAT", "PAGE_BYTES", "Opener", "beside", "connect_read_only",
+    "connect_read_write", "open_sqlite", "unreadable",
 ]  # fmt: skip
 
 APPLICATION_ID = 0x5354524B  # "STRK"
 FORMAT = 1
+PAGE_BYTES = 8192
 
 Opener = Callable[[str], sqlite3.Connection]
 """Opens a SQLite URI in autocommit; tests give one that fails, kills or remembers."""
@@ -55,7 +56,7 @@ def connect_read_write(path: Path, opener: Opener = open_sqlite) -> sqlite3.Conn
         if _is_blank(connection):
             # One transaction in the default journal mode, before WAL: a kill leaves either
             # a blank file, which is made anew, or the whole schema in the file itself.
-            connection.execute("PRAGMA page_size=8192")
+            connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
             schema = resources.files("events").joinpath("schema.sql").read_text()
             connection.executescript(
                 f"BEGIN IMMEDIATE; {schema}"

@@ -16,7 +16,7 @@ __all__ = ["EventRow", "Tail", "insert_event", "insert_run", "positions"]
 _COMPRESS_FROM_BYTES = 128
 
 
-class EventRow(msgspec.Struct, frozen=True, kw_only=True):
+class EventRow(msgspec.Struct, frozen=True):
     """An event as the file stores it; its fields are the columns, in order."""
 
     seq: int

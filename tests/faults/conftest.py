@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 
 import pytest
@@ -26,10 +26,10 @@ def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 
 @pytest.fixture(scope="session")
-def processes() -> Iterator[ForkServerContext]:
+def processes() -> ForkServerContext:
     """Starts processes in milliseconds: forks of a server that has imported the log."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         ["anyio._backends._asyncio", "anyio._backends._trio", "events.writer", "events.verify"]
     )
-    yield context
+    return context

@@ -41,10 +41,10 @@ class Recording(apsw.VFS):
         self.before(op)
         self.ops.append(op)
 
-    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
         return _File(self, name, flags)
 
-    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
+    def xDelete(self, filename: str, syncdir: bool) -> None:
         self.note(Op("delete", Path(filename).name, synced=syncdir))
         super().xDelete(filename, syncdir)
 
@@ -58,15 +58,15 @@ class _File(apsw.VFSFile):
             vfs.note(Op("open", self._name, synced=bool(flags[0] & journal)))
         super().__init__("", name, flags)
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+    def xWrite(self, data: bytes, offset: int) -> None:
         self._vfs.note(Op("write", self._name, offset, bytes(data)))
         super().xWrite(data, offset)
 
-    def xTruncate(self, newsize: int) -> None:  # noqa: N802
+    def xTruncate(self, newsize: int) -> None:
         self._vfs.note(Op("truncate", self._name, newsize))
         super().xTruncate(newsize)
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
+    def xSync(self, flags: int) -> None:
         # Through to the disk it need not go: the disk is made up afterwards.
         self._vfs.note(Op("sync", self._name))
 
