@@ -191,7 +191,7 @@ def test_cut_files(
 
 def test_a_damaged_text_is_named_and_ends_its_run(closed: Path, tmp_path: Path) -> None:
     damaged = Damaged(closed, tmp_path)
-    event, (_, blob) = damaged.written["bb22"][40]
+    event, (_, blob) = damaged.written["bb22"][41]
     data = bytearray(closed.read_bytes())
     at = data.index(blob[:8])
     data[at + 4] ^= 1
@@ -199,15 +199,15 @@ def test_a_damaged_text_is_named_and_ends_its_run(closed: Path, tmp_path: Path) 
     assert recovery is not None
     one, two = recovery.runs
     assert (one.saved, one.lost, one.why) == (75, 0, "")
-    assert (two.saved, two.lost, two.lost_blobs) == (40, 35, [event.blobs[1]])
-    assert two.lost_seqs == [e.seq for e, _ in damaged.written["bb22"][40:]]
-    assert "event 41 of the run (StopRequested) has lost blobs: text" in two.why
+    assert (two.saved, two.lost, two.lost_blobs) == (41, 34, [event.blobs[1]])
+    assert two.lost_seqs == [e.seq for e, _ in damaged.written["bb22"][41:]]
+    assert "event 42 of the run (StopRequested) has lost blobs: text" in two.why
     done = run_engine("verify", damaged.path)
     assert (done.returncode, event.blobs[1][:12] in done.stdout) == (5, True)
     assert "engine recover" in done.stderr
     done = run_engine("recover", damaged.path, "-o", tmp_path / "saved.db")
     assert (done.returncode, done.stderr) == (5, "")
-    assert "run 2 bb22: 40 events saved, 35 lost" in done.stdout
+    assert "run 2 bb22: 41 events saved, 34 lost" in done.stdout
     done = run_engine("recover", damaged.path, "-o", tmp_path / "saved.db")
     assert (done.returncode, "already" in done.stderr) == (2, True)
 
