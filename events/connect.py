@@ -65,6 +65,8 @@ def connect_read_write(path: Path, opener: Opener = open_sqlite) -> sqlite3.Conn
         _recognise(connection, path)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
+        # A reader may make the -wal grow; once it has gone, the space is given back.
+        connection.execute(f"PRAGMA journal_size_limit={64 << 20}")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA cell_size_check=ON")
         connection.set_authorizer(_writer_authorizer)

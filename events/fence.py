@@ -3,7 +3,7 @@
 Locks say who may begin to write; they can't say that nothing changed since: a lock file can
 be deleted and taken by another process while the holder is stopped, and a log can be
 deleted, replaced, or lose its ``-wal``, after which commits succeed into files that have no
-name any more. So the writer looks at the names inside each transaction, before it commits.
+name any more. So the writer looks at the names inside each transaction, before it writes.
 A new writer takes the lock first and reads its positions inside a write transaction:
 whatever an old one commits is either before that, and seen, or refused here.
 """

@@ -62,7 +62,7 @@ class Salvage:
             if shape == _EVENT_BLOB:
                 seq, pos, name, sha = cast("tuple[int, int, str, str]", values)
                 # The chain covers what the hex digits mean: one bit turns an a into an A.
-                self.names[seq][pos].add((name, sha.lower()))
+                self.names[seq][pos].add((name, bytes.fromhex(sha).hex()))
             elif shape == _PLACE:
                 run_id, run_seq, seq = cast("tuple[int, int, int]", values)
                 self.places[run_id, run_seq] = seq

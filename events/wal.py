@@ -7,19 +7,52 @@ none is begun before the one before it is on the disk.
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 from pathlib import Path
 
 from events.connect import PAGE_BYTES, beside
 
-__all__ = ["damage", "readers"]
+__all__ = ["WARN_FROM_BYTES", "Watch", "damage", "readers"]
+
+WARN_FROM_BYTES = 64 << 20
+
+_logger = logging.getLogger(__name__)
 
 _HEADER, _FRAME = 32, 24 + PAGE_BYTES
 _MAGIC = (0x377F0682, 0x377F0683)
 
 _READ_LOCKS = range(123, 128)
 """Bytes of the ``-shm`` that a connection locks while it holds a snapshot."""
+
+
+class Watch:
+    """Warns when the ``-wal`` is large, and again whenever it has doubled.
+
+    The writer checkpoints every 1000 pages and then begins the ``-wal`` anew, unless a
+    reader still needs what is in it: one that holds a snapshot stops both.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log, self._wal = log, beside(log, "-wal")
+        self._limit = WARN_FROM_BYTES
+
+    def look(self) -> None:
+        try:
+            size = os.stat(self._wal).st_size
+        except OSError:
+            return
+        if size < WARN_FROM_BYTES:
+            self._limit = WARN_FROM_BYTES
+        elif size >= self._limit:
+            self._limit = 2 * size
+            pids = ", ".join(f"process {pid}" for pid in readers(self._log))
+            _logger.warning(
+                "%s has grown to %d MB, because %s reads an old state of the log and does not"
+                " let go; nothing is lost, but disk space is used until it ends",
+                self._wal, size >> 20, pids or "a reader",
+            )  # fmt: skip
 
 
 def damage(log: Path) -> str | None:

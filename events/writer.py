@@ -31,6 +31,7 @@ from events.errors import LogError, LogInUse, RunUnknown, WriterFailed
 from events.fence import Fence
 from events.lock import WriterLock
 from events.rows import EventRow, Tail, insert_event, insert_run, positions
+from events.wal import Watch
 
 __all__ = ["LogWriter"]
 
@@ -68,6 +69,7 @@ class LogWriter:
                 raise unreadable(path, error) from error
             opened.pop_all()
         self.epoch = epoch + 1
+        self._watch = Watch(path)
         self._queue: SimpleQueue[tuple[int, Write] | None] = SimpleQueue()
         self._committed = self._seq
         self._failure: str | None = None
@@ -174,12 +176,13 @@ class LogWriter:
                 self._wake(self._on_failure, _words(error, self.path))
                 return
             self._wake(self._on_commit, writes[-1][0])
+            self._watch.look()
 
     def _commit(self, writes: Sequence[Write]) -> None:
         with _transaction(self._connection, self.path):
+            self._fence.check()
             for write in writes:
                 write(self._connection)
-            self._fence.check()
 
     def _wake(self, callback: Callable[..., None], *args: Any) -> None:
         native: Any = self._token.native_token
