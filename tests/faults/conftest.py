@@ -30,6 +30,7 @@ def processes() -> ForkServerContext:
     """Starts processes in milliseconds: forks of a server that has imported the log."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["anyio._backends._asyncio", "anyio._backends._trio", "events.writer", "events.verify"]
-    )
+        ["anyio._backends._asyncio", "anyio._backends._trio", "events.writer", "events.verify",
+         "engine.loop.run", "engine.loop.start", "agents.clients.anthropic", "anthropic"]
+    )  # fmt: skip
     return context
