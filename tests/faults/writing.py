@@ -1,4 +1,4 @@
-"""A writer to be killed: it runs in a process of its own and tells what was acknowledged.
+"""Writers to be killed: they run in processes of their own and tell what was acknowledged.
 
 The seam is the connection that the log's writer is given: this one counts statements, and
 kills its process at the one that the test named.
@@ -23,7 +23,7 @@ from events.reader import LogReader
 from events.verify import verify_log
 from events.writer import LogWriter
 
-__all__ = ["POINTS", "Plan", "check", "write"]
+__all__ = ["POINTS", "Plan", "check", "obey", "write"]
 
 POINTS = (
     "request committed",
@@ -127,6 +127,29 @@ async def _write(path: Path, acknowledged: Connection, plan: Plan) -> None:
             for number in range(4):
                 tasks.start_soon(worker, number)
     point("closed")
+
+
+def obey(path: Path, backend: str, orders: Connection) -> None:
+    """Run as a process: a writer that does as it is told, to its end or a kill."""
+    anyio.run(_obey, path, orders, backend=backend)
+
+
+async def _obey(path: Path, orders: Connection) -> None:
+    async with LogWriter(path) as log:
+        while True:
+            order = await anyio.to_thread.run_sync(orders.recv)
+            match order:
+                case ("create", uid):
+                    orders.send(log.create_run(uid))
+                case ("append", run, texts, size, wait):
+                    blobs = [Blob("text", texts[0].encode() * size)]
+                    events = [log.append(run, StopRequested(source=t), blobs) for t in texts]
+                    if wait:
+                        await log.durable(events[-1])
+                    orders.send(events[-1].seq)
+                case ("close",):
+                    break
+    orders.send("closed")
 
 
 def check(path: Path, acknowledged: dict[int, str]) -> int:
