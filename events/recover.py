@@ -60,7 +60,8 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class _Prefix(msgspec.Struct, frozen=True):
-    """The intact part of a run. ``hashes`` is by run_seq, a fork's shared part included."""
+    """The intact part of a run. ``hashes`` is by run_seq, a fork's shared part included;
+    ``why`` it ends, if there was more."""
 
     run: RunRow
     events: list[_Kept]
@@ -85,8 +86,11 @@ def recover_log(damaged: Path, new: Path) -> Recovery:
     if not any(prefix.events for prefix in prefixes.values()):
         raise LogUnreadable(f"{damaged}: nothing of a log could be found in it")
     events, blobs = _write(found, list(prefixes.values()), new)
-    told = [_told(found, run_id, prefixes.get(run_id)) for run_id in numbers]
-    return Recovery(events=events, blobs=blobs, runs=told)
+    saved = {kept.row.seq for prefix in prefixes.values() for kept in prefix.events}
+    told = [_told(found, run_id, prefixes.get(run_id), saved) for run_id in numbers]
+    # A run that only damaged copies of saved rows speak of has never been.
+    real = [run for run in told if run.uid or run.lost]
+    return Recovery(events=events, blobs=blobs, runs=real)
 
 
 def _best(found: Salvage, run_id: int, parents: dict[int, _Prefix]) -> _Prefix | None:
@@ -110,9 +114,7 @@ def _prefix(found: Salvage, run: RunRow, parents: dict[int, _Prefix]) -> _Prefix
     for run_seq in itertools.count(start + 1):
         kept = _next(found, run.run_id, run_seq, previous)
         if kept is None:
-            why = ""
-            if any(id_ == run.run_id and seq >= run_seq for id_, seq in found.places):
-                why = f"event {run_seq} of the run is unreadable or not as it was written"
+            why = f"event {run_seq} of the run is unreadable or not as it was written"
             return _Prefix(run, events, hashes, why, [])
         missing = {sha: name for name, sha in kept.names if found.blob(name, sha) is None}
         if missing:
@@ -188,23 +190,26 @@ def _content(found: Salvage, names: list[tuple[str, str]]) -> Named:
     return content
 
 
-def _told(found: Salvage, run_id: int, prefix: _Prefix | None) -> RunSaved:
-    known = {seq: place for (id_, seq), place in found.places.items() if id_ == run_id}
+def _told(found: Salvage, run_id: int, prefix: _Prefix | None, saved: set[int]) -> RunSaved:
+    last = 0
+    if prefix is not None:
+        last = prefix.events[-1].row.run_seq if prefix.events else prefix.run.parent_seq or 0
+    lost = sorted(
+        seq
+        for (id_, run_seq), seq in found.places.items()
+        if id_ == run_id and run_seq > last and seq not in saved
+    )
     if prefix is None:
         uid = ", ".join(sorted(run.uid for run in found.runs.get(run_id, ())))
         why = "the run it was forked from is lost" if uid else "its row among the runs is lost"
         return RunSaved(
-            run_id=run_id, uid=uid, saved=0, lost=len(known), why=why,
-            lost_seqs=sorted(known.values()), lost_blobs=[],
-        )  # fmt: skip
-    last = prefix.events[-1].row.run_seq if prefix.events else prefix.run.parent_seq or 0
-    lost = {seq: place for seq, place in known.items() if seq > last}
+            run_id=run_id, uid=uid, saved=0, lost=len(lost), lost_seqs=lost, lost_blobs=[], why=why
+        )
     blobs = dict.fromkeys(prefix.lost_blobs)
-    for place in sorted(lost.values()):
-        for names in found.names.get(place, {}).values():
+    for seq in lost:
+        for names in found.names.get(seq, {}).values():
             blobs |= {sha: None for name, sha in names if found.blob(name, sha) is None}
     return RunSaved(
-        run_id=run_id, uid=prefix.run.uid, saved=len(prefix.events),
-        lost=max(lost, default=last) - last, lost_seqs=sorted(lost.values()),
-        lost_blobs=list(blobs), why=prefix.why,
+        run_id=run_id, uid=prefix.run.uid, saved=len(prefix.events), lost=len(lost),
+        lost_seqs=lost, lost_blobs=list(blobs), why=prefix.why if lost else "",
     )  # fmt: skip

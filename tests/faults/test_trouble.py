@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import apsw
 import pytest
 
@@ -58,17 +58,19 @@ async def fill_the_disk(folder: Path) -> None:
     path, ballast = folder / "log.db", folder / "ballast"
     ballast.write_bytes(bytes(1 << 20))
     kept: list[str] = []
-    with pytest.raises(WriterFailed, match="database or disk is full"):
+
+    async def fill(size: int) -> None:
         async with LogWriter(path) as log:
-            for number in range(1000):
-                await append(log, str(number), 5000)
+            for number in range(len(kept), 1000):
+                await append(log, str(number), size)
                 kept.append(str(number))
+
+    with pytest.raises(WriterFailed, match="database or disk is full"):
+        await fill(5000)
     assert len(kept) > 10
     assert sources(path) == kept
-    with pytest.raises(LogError):
-        async with LogWriter(path) as log:
-            for _ in range(100):
-                await append(log, "no room", 50_000)
+    with pytest.raises(LogError, match="full"):
+        await fill(50_000)
     before = sources(path)
     assert before[: len(kept)] == kept
     ballast.unlink()
@@ -78,18 +80,18 @@ async def fill_the_disk(folder: Path) -> None:
 
 
 async def test_disk_full(tmp_path: Path, anyio_backend: str) -> None:
-    able = subprocess.run(
-        ["unshare", "-Urm", "true"], capture_output=True, check=False
-    ) if shutil.which("unshare") else None  # fmt: skip
-    if able is None or able.returncode != 0:
+    unshare = ["unshare", "-Urm"]
+    if (
+        not shutil.which("unshare")
+        or (await anyio.run_process([*unshare, "true"], check=False)).returncode
+    ):
         pytest.skip("no mount namespaces here; tests/events fills a disk by RLIMIT_FSIZE")
     program = FULL.replace("folder)\n\n", f"folder, backend={anyio_backend!r})\n")
-    done = subprocess.run(
-        ["unshare", "-Urm", sys.executable, "-c", program, str(Path(__file__).parents[2]),
-         str(tmp_path / "small")],
-        capture_output=True, text=True, check=False,
+    done = await anyio.run_process(
+        [*unshare, sys.executable, "-c", program, str(Path(__file__).parents[2]),
+         str(tmp_path / "small")], check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr.decode()
 
 
 # -- I/O errors --------------------------------------------------------------------------
@@ -112,7 +114,7 @@ class Failing:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_io_errors(tmp_path: Path, tell: Callable[[str], None]) -> None:
     chance = random.Random(4)
-    failed = 0
+    said: list[str] = []
     for number in range(600 if LONG else 30):
         path = tmp_path / f"{number}.db"
         failing = Failing(
@@ -127,8 +129,7 @@ async def test_io_errors(tmp_path: Path, tell: Callable[[str], None]) -> None:
                     await append(log, str(count), 3000)
                     kept.append(str(count))
         except LogError as error:
-            assert path.name in str(error)
-            failed += 1
+            said.append(str(error))
         finally:
             recording.unregister()
         async with LogWriter(path) as log:
@@ -136,8 +137,9 @@ async def test_io_errors(tmp_path: Path, tell: Callable[[str], None]) -> None:
         found = sources(path)
         assert found[: len(kept)] == kept
         assert found[-1] == "after"
-    assert failed >= 10
-    tell(f"I/O errors: {failed} writers failed")
+    assert len(said) >= 10
+    assert all(".db" in message for message in said)
+    tell(f"I/O errors: {len(said)} writers failed")
 
 
 async def test_a_failed_sync_is_the_end_of_the_writer(tmp_path: Path) -> None:
@@ -170,9 +172,9 @@ async def test_files_that_go_away_under_the_writer(tmp_path: Path, suffix: str, 
     async with LogWriter(path) as log:
         await append(log, "kept")
         if how == "deleted":
-            victim.unlink()
+            os.unlink(victim)
         else:
-            other.replace(victim)
+            os.replace(other, victim)
         with pytest.raises(WriterFailed, match=rf"log\.db{suffix} was {how}"):
             await append(log, "lost")
         with pytest.raises(WriterFailed):
@@ -193,8 +195,8 @@ async def test_a_new_log_in_the_place_of_an_old_one_is_let_alone(tmp_path: Path)
     path = tmp_path / "log.db"
     async with LogWriter(path) as old:
         await append(old, "old")
-        for file in tmp_path.iterdir():
-            file.unlink()
+        for name in os.listdir(tmp_path):
+            os.unlink(tmp_path / name)
         new = await LogWriter(path).__aenter__()
         await append(new, "new")
         with pytest.raises(WriterFailed, match="was replaced"):

@@ -71,6 +71,16 @@ class _File(apsw.VFSFile):
         self._vfs.note(Op("sync", self._name))
 
 
+class _Rows(list[Any]):
+    """All rows at once, so that what fails does so in ``execute``."""
+
+    def fetchone(self) -> Any:
+        return self.pop(0) if self else None
+
+    def fetchall(self) -> list[Any]:
+        return self
+
+
 class _Connection(apsw.Connection):
     """APSW's, with what the log uses of ``sqlite3.Connection``."""
 
@@ -79,14 +89,14 @@ class _Connection(apsw.Connection):
 
     def execute(self, sql: str, values: Any = None) -> Any:  # type: ignore[override]
         try:
-            cursor = super().execute(sql, values)
+            rows = _Rows(super().execute(sql, values))
         except (apsw.Error, OSError) as error:
             raise sqlite3.OperationalError(str(error)) from error
         if sql.startswith("INSERT INTO events"):
             self.newest = values[0]
         elif sql == "COMMIT":
             self.recording.note(Op("committed", at=self.newest))
-        return cursor
+        return rows
 
     def executescript(self, sql: str) -> Any:
         return self.execute(sql)
