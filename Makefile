@@ -6,7 +6,7 @@ DEMO   := runs/demo
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log lint types check clean prerequisites
+.PHONY: demo test faults test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log lint types check clean prerequisites
 
 demo: $(VENV)/.installed
 	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO).db.fts $(DEMO)_best.py
@@ -22,6 +22,10 @@ test: $(VENV)/.installed-dev
 
 test-all: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m ""
+
+# Kills, power cuts, damage: what `make test` does in seconds, in minutes.
+faults: $(VENV)/.installed-dev
+	STARK_FAULTS_LONG=1 $(BIN)/python -m pytest tests/faults
 
 test-gpu: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/gpu tests/attacks tests/gpu_sandbox/test_confine.py -m gpu

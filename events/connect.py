@@ -7,17 +7,27 @@ Readers open it read-only while it is written.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
-from events.errors import LogUnreadable, NewerFormat, NotALog
+from events.errors import LogDamaged, LogError, LogUnreadable, NewerFormat, NotALog
+from events.lock import WriterLock
 
-__all__ = ["APPLICATION_ID", "FORMAT", "connect_read_only", "connect_read_write", "views_sql"]
+__all__ = [
+    "APPLICATION_ID", "FORMAT", "PAGE_BYTES", "Opener", "beside", "connect_read_only",
+    "connect_read_write", "open_sqlite", "unreadable", "views_sql",
+]  # fmt: skip
 
 APPLICATION_ID = 0x5354524B  # "STRK"
 FORMAT = 1
+PAGE_BYTES = 8192
+
+Opener = Callable[[str], sqlite3.Connection]
+"""Opens a SQLite URI in autocommit; tests give one that fails, kills or remembers."""
 
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "fuse.sshfs"}
 
@@ -32,15 +42,21 @@ _WRITER_MAY = {
 }
 
 
-def connect_read_write(path: Path) -> sqlite3.Connection:
+def open_sqlite(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
+    )
+
+
+def connect_read_write(path: Path, opener: Opener = open_sqlite) -> sqlite3.Connection:
     """Open or create the log for its one writer. Raises ``LogUnreadable`` and its kin."""
     _refuse_network_filesystem(path)
-    connection = _open(f"{path.absolute().as_uri()}?mode=rwc", path)
+    connection = _open(f"{path.absolute().as_uri()}?mode=rwc", path, opener)
     try:
         if _is_blank(connection):
             # One transaction in the default journal mode, before WAL: a kill leaves either
             # a blank file, which is made anew, or the whole schema in the file itself.
-            connection.execute("PRAGMA page_size=8192")
+            connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
             schema = resources.files("events").joinpath("schema.sql").read_text()
             connection.executescript(
                 f"BEGIN IMMEDIATE; {schema}{views_sql()}"
@@ -49,12 +65,14 @@ def connect_read_write(path: Path) -> sqlite3.Connection:
         _recognise(connection, path)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
+        # A reader may make the -wal grow; once it has gone, the space is given back.
+        connection.execute(f"PRAGMA journal_size_limit={64 << 20}")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA cell_size_check=ON")
         connection.set_authorizer(_writer_authorizer)
     except sqlite3.Error as error:
         connection.close()
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     except BaseException:
         connection.close()
         raise
@@ -69,9 +87,10 @@ def connect_read_only(path: Path, *, views: bool = False) -> sqlite3.Connection:
     """
     if not path.is_file():
         raise LogUnreadable(f"{path}: no such log")
+    _roll_back(path)
     # In a directory that can't be written a reader can't create the -shm file that WAL
     # needs; a log that was closed cleanly has no -wal and is safe to read as immutable.
-    immutable = not os.access(path.parent, os.W_OK) and not _beside(path, "-wal").exists()
+    immutable = not os.access(path.parent, os.W_OK) and not beside(path, "-wal").exists()
     connection = _open(
         f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}", path
     )
@@ -82,7 +101,7 @@ def connect_read_only(path: Path, *, views: bool = False) -> sqlite3.Connection:
         connection.set_authorizer(_reader_authorizer)
     except sqlite3.Error as error:
         connection.close()
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     except BaseException:
         connection.close()
         raise
@@ -95,13 +114,28 @@ def views_sql(*, temporary: bool = False) -> str:
     return sql.replace("CREATE VIEW", "CREATE TEMP VIEW") if temporary else sql
 
 
-def _open(uri: str, path: Path) -> sqlite3.Connection:
+def _open(uri: str, path: Path, opener: Opener = open_sqlite) -> sqlite3.Connection:
     try:
-        return sqlite3.connect(
-            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
-        )
+        return opener(uri)
     except sqlite3.Error as error:
         raise LogUnreadable(f"{path}: {error}") from error
+
+
+def _roll_back(path: Path) -> None:
+    """A kill while the journal mode changes leaves a journal that no reader can roll back."""
+    if not beside(path, "-journal").exists():
+        return
+    try:
+        lock = WriterLock(path)
+    except LogError:
+        return  # its writer is at work; or we may not write here, and SQLite says so
+    try:
+        with contextlib.closing(_open(f"{path.absolute().as_uri()}?mode=rw", path)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        raise unreadable(path, error) from error
+    finally:
+        lock.release()
 
 
 def _recognise(connection: sqlite3.Connection, path: Path) -> None:
@@ -109,7 +143,7 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> None:
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (format_,) = connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if application_id != APPLICATION_ID:
         raise NotALog(f"{path}: a SQLite file, but not an engine log")
     if format_ > FORMAT:
@@ -125,10 +159,16 @@ def _is_blank(connection: sqlite3.Connection) -> bool:
     return bool(application_id == 0 and objects == 0)
 
 
-def _unreadable(path: Path, error: sqlite3.Error) -> LogUnreadable:
-    if "not a database" in str(error):
+def unreadable(path: Path, error: sqlite3.Error) -> LogError:
+    """What SQLite says of a file that it can't work with, for the user."""
+    text = str(error)
+    if "not a database" in text:
         return NotALog(f"{path}: not an engine log (not a SQLite file)")
-    return LogUnreadable(f"{path}: {error}")
+    if "malformed" in text:
+        return LogDamaged(f"{path}: {text}")
+    if "readonly" in text:
+        return LogUnreadable(f"{path}: the log can't be written: {text}")
+    return LogUnreadable(f"{path}: {text}")
 
 
 def _refuse_network_filesystem(path: Path) -> None:
@@ -155,7 +195,8 @@ def _filesystem(directory: Path) -> str:
     return kind
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def beside(path: Path, suffix: str) -> Path:
+    """The file that SQLite keeps beside a log: ``-wal``, ``-shm`` or ``-journal``."""
     path = path.resolve()  # SQLite names its files after what a link points to
     return path.with_name(path.name + suffix)
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from events.errors import LogInUse, LogUnreadable
 
-__all__ = ["WriterLock", "holder"]
+__all__ = ["WriterLock", "holder", "lock_path"]
 
 
 class WriterLock:
     """Held from construction to ``release``. Raises ``LogInUse`` naming the holder's pid."""
 
     def __init__(self, log: Path) -> None:
-        path = _lock_path(log)
+        path = lock_path(log)
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -34,6 +34,11 @@ class WriterLock:
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
+    def identity(self) -> tuple[int, int]:
+        """Device and inode of the file that is locked, whatever its name means by now."""
+        found = os.fstat(self._fd)
+        return found.st_dev, found.st_ino
+
     def release(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
@@ -43,7 +48,7 @@ class WriterLock:
 def holder(log: Path) -> int | None:
     """The pid of the process that writes ``log`` now, None if nobody does."""
     try:
-        fd = os.open(_lock_path(log), os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(lock_path(log), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -73,6 +78,7 @@ def _pid_in(fd: int) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _lock_path(log: Path) -> Path:
-    log = log.resolve()  # a log has one lock, by whatever name it is opened
+def lock_path(log: Path) -> Path:
+    """Where the lock of ``log`` lies: a log has one, by whatever name it is opened."""
+    log = log.resolve()
     return log.with_name(log.name + ".lock")

@@ -10,16 +10,20 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator
 from importlib import resources
+from pathlib import Path
 
 import msgspec
 from sqlite_utils import Database
 
 from events.codec import decode_body
 from events.envelope import chain_hash, genesis_hash
-from events.errors import LogError
+from events.errors import LogError, NewerFormat
+from events.lock import holder
 from events.reader import REDACTED, LogReader, RunRow, read_blob
+from events.salvage import Salvage
+from events.wal import damage
 
-__all__ = ["LogCheck", "Problem", "verify_log"]
+__all__ = ["LogCheck", "Problem", "verify_file", "verify_log"]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,25 +65,61 @@ def verify_log(reader: LogReader) -> LogCheck:
             connection.execute("ROLLBACK")
 
 
-def _check(reader: LogReader, connection: sqlite3.Connection) -> LogCheck:
-    problems: list[Problem] = []
-    heads: dict[str, str] = {}
+def verify_file(path: Path) -> LogCheck:
+    """The same for a file that may be too damaged to be opened. Raises ``LogError`` for one
+    in which there is nothing of a log."""
     try:
-        problems += _structure(connection)
-        runs = reader.runs()
-        for expected, run in enumerate(runs, 1):
-            if run.run_id != expected:
-                problems.append(Problem(run_id=run.run_id, what="run numbers have a gap before it"))
-            heads[run.uid], found = _run(connection, run, runs)
-            problems += found
-        problems += _file_sequence(connection)
-        problems += _blobs(connection)
-        database = _database(connection)
-        events, blobs = database["events"].count, database["blobs"].count
-    except (sqlite3.Error, LogError, ValueError, TypeError, AttributeError) as error:
-        problems.append(Problem(what=f"the file can't be read on: {error}"))
-        return LogCheck(runs=0, events=0, blobs=0, head={}, problems=problems)
-    return LogCheck(runs=len(runs), events=events, blobs=blobs, head=heads, problems=problems)
+        with LogReader(path) as reader:
+            return verify_log(reader)
+    except NewerFormat:
+        raise
+    except LogError as error:
+        if not path.is_file() or not Salvage(path).events:
+            raise
+        problem = Problem(what=f"SQLite can't open the file, but it has rows of a log: {error}")
+        return LogCheck(runs=0, events=0, blobs=0, head={}, problems=[problem])
+
+
+def _check(reader: LogReader, connection: sqlite3.Connection) -> LogCheck:
+    """Each part for itself: one that can't be read hides nothing of the others."""
+    runs: list[RunRow] = []
+    heads: dict[str, str] = {}
+    counts: dict[str, int] = dict.fromkeys(("events", "blobs"), 0)
+    problems = [*_guarded("the file's structure", _structure(connection))]
+    problems += _guarded("the -wal", _wal(reader.path))
+    problems += _guarded("the table of runs", _runs(reader, runs))
+    for run in runs:
+        problems += _guarded(f"run {run.run_id}", _run(connection, run, runs, heads))
+    problems += _guarded("the sequence of events", _file_sequence(connection))
+    problems += _guarded("the blobs", _blobs(connection))
+    problems += _guarded("the tables", _counts(connection, counts))
+    return LogCheck(runs=len(runs), **counts, head=heads, problems=problems)
+
+
+def _guarded(part: str, problems: Iterator[Problem]) -> Iterator[Problem]:
+    try:
+        yield from problems
+    except (sqlite3.Error, LogError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        yield Problem(what=f"{part} can't be read on: {error}")
+
+
+def _runs(reader: LogReader, runs: list[RunRow]) -> Iterator[Problem]:
+    for expected, run in enumerate(reader.runs(), 1):
+        runs.append(run)
+        if run.run_id != expected:
+            yield Problem(run_id=run.run_id, what="run numbers have a gap before it")
+
+
+def _wal(path: Path) -> Iterator[Problem]:
+    found = None if holder(path) else damage(path)
+    if found is not None:
+        yield Problem(what=found)
+
+
+def _counts(connection: sqlite3.Connection, counts: dict[str, int]) -> Iterator[Problem]:
+    for table in counts:
+        counts[table] = _database(connection)[table].count
+    yield from ()
 
 
 def _database(connection: sqlite3.Connection) -> Database:
@@ -106,18 +146,19 @@ def _structure(connection: sqlite3.Connection) -> Iterator[Problem]:
 
 
 def _run(
-    connection: sqlite3.Connection, run: RunRow, runs: list[RunRow]
-) -> tuple[str, list[Problem]]:
-    """Walk one run's chain; the hash of its newest event, and what is wrong."""
-    problems: list[Problem] = []
+    connection: sqlite3.Connection, run: RunRow, runs: list[RunRow], heads: dict[str, str]
+) -> Iterator[Problem]:
+    """Walk one run's chain: what is wrong. Its newest event's hash goes to ``heads``."""
     expected, previous = 1, genesis_hash(run.uid, run.created_us)
     if run.parent_run_id is not None:
         fork = _fork_point(connection, run, runs)
         if fork is None:
             what = f"the event it was forked from ({run.parent_seq}) is missing"
-            return "", [Problem(run_id=run.run_id, what=what)]
+            yield Problem(run_id=run.run_id, what=what)
+            return
         expected = (run.parent_seq or 0) + 1
         previous = genesis_hash(run.uid, run.created_us, fork)
+    heads[run.uid] = previous.hex()
     blobs: dict[int, list[tuple[str, str]]] = {}
     newest = 0
     for seq, pos, name, sha in connection.execute(
@@ -127,9 +168,7 @@ def _run(
     ):
         named = blobs.setdefault(seq, [])
         if pos != len(named):
-            problems.append(
-                Problem(run_id=run.run_id, seq=seq, what="its blobs are numbered with a gap")
-            )
+            yield Problem(run_id=run.run_id, seq=seq, what="its blobs are numbered with a gap")
         named.append((name, sha))
     for seq, run_seq, epoch, kind, type_, ver, ts_us, body, stored in connection.execute(
         "SELECT seq, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
@@ -138,26 +177,24 @@ def _run(
     ):
         at = {"run_id": run.run_id, "seq": seq}
         if seq <= newest:
-            problems.append(Problem(**at, what="stands before an earlier event of its run"))
+            yield Problem(**at, what="stands before an earlier event of its run")
         newest = seq
         if run_seq != expected:
-            problems.append(
-                Problem(**at, what=f"event {expected} of the run is missing (next is {run_seq})")
-            )
+            yield Problem(**at, what=f"event {expected} of the run is missing (next is {run_seq})")
         computed = chain_hash(
             previous, run_seq=run_seq, epoch=epoch, kind=kind, type_=type_, ver=ver,
             ts_us=ts_us, body=body.encode(), blobs=blobs.get(seq, []),
         )  # fmt: skip
         if computed != stored:
-            problems.append(Problem(**at, what=f"{type_}: the hash does not match the content"))
+            yield Problem(**at, what=f"{type_}: the hash does not match the content")
         try:
             if kind != decode_body(type_, ver, body.encode()).KIND:
-                problems.append(Problem(**at, what=f"{type_} is not of kind {kind!r}"))
+                yield Problem(**at, what=f"{type_} is not of kind {kind!r}")
         except LogError as error:
-            problems.append(Problem(**at, what=str(error)))
+            yield Problem(**at, what=str(error))
         # Go on from what is stored: one altered event is one problem, not a cascade.
         expected, previous = run_seq + 1, stored
-    return previous.hex(), problems
+        heads[run.uid] = previous.hex()
 
 
 def _fork_point(connection: sqlite3.Connection, run: RunRow, runs: list[RunRow]) -> bytes | None:

@@ -14,8 +14,7 @@ import contextlib
 import sqlite3
 import threading
 import time
-import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -23,28 +22,22 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-import msgspec
 
 from events.bodies import Body
 from events.codec import decode_body, encode_body
-from events.connect import connect_read_write
+from events.connect import Opener, connect_read_write, open_sqlite, unreadable
 from events.envelope import Blob, Event, chain_hash, genesis_hash
-from events.errors import LogDamaged, RunUnknown, WriterFailed
+from events.errors import LogError, LogInUse, RunUnknown, WriterFailed
+from events.fence import Fence
 from events.lock import WriterLock
+from events.rows import EventRow, Tail, insert_event, insert_run, positions
+from events.wal import Watch
 
 __all__ = ["LogWriter"]
 
 _MOST_PER_COMMIT = 1024
-_COMPRESS_FROM_BYTES = 128
 
 Write = Callable[[sqlite3.Connection], None]
-
-
-class _Tail(msgspec.Struct):
-    """Where a run's next event goes."""
-
-    run_seq: int
-    hash: bytes
 
 
 class LogWriter:
@@ -54,16 +47,29 @@ class LogWriter:
     kin for a file that is no log of ours.
     """
 
-    def __init__(self, path: Path, *, clock_us: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock_us: Callable[[], int] | None = None,
+        opener: Opener = open_sqlite,
+    ) -> None:
         self.path = path
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
-        self._lock = WriterLock(path)
-        try:
-            self._connection = connect_read_write(path)
-            self._seq, self.epoch, self._tails = _resume_positions(self._connection)
-        except BaseException:
-            self._lock.release()
-            raise
+        with contextlib.ExitStack() as opened:
+            self._lock = WriterLock(path)
+            opened.callback(self._lock.release)
+            self._connection = connect_read_write(path, opener)
+            opened.callback(self._connection.close)
+            try:
+                with _transaction(self._connection, path):
+                    self._fence = Fence(path, self._lock)
+                    self._seq, epoch, self._tails = positions(self._connection)
+            except sqlite3.Error as error:
+                raise unreadable(path, error) from error
+            opened.pop_all()
+        self.epoch = epoch + 1
+        self._watch = Watch(path)
         self._queue: SimpleQueue[tuple[int, Write] | None] = SimpleQueue()
         self._committed = self._seq
         self._failure: str | None = None
@@ -86,22 +92,15 @@ class LogWriter:
             self._closed = True
             self._queue.put(None)
             await anyio.to_thread.run_sync(self._thread.join)
-            _close(self._connection)
+            _close(self._connection, self._fence)
             self._lock.release()
 
     def create_run(self, uid: str) -> int:
         """Begin a run and return its id in this file. Its first event makes it durable."""
         run_id = max(self._tails, default=0) + 1
         now = self._clock_us()
-        self._put(
-            lambda connection: _insert(
-                connection,
-                "runs",
-                (run_id, uid, now, None, None),
-                "run_id, uid, created_us, parent_run_id, parent_seq",
-            )
-        )
-        self._tails[run_id] = _Tail(0, genesis_hash(uid, now))
+        self._put(lambda connection: insert_run(connection, run_id, uid, now))
+        self._tails[run_id] = Tail(0, genesis_hash(uid, now))
         return run_id
 
     def append(self, run_id: int, body: Body, blobs: Iterable[Blob] = ()) -> Event:
@@ -130,8 +129,13 @@ class LogWriter:
             seq=self._seq, run_id=run_id, run_seq=run_seq, epoch=self.epoch, kind=body.KIND,
             ts_us=ts_us, body=decode_body(body.TYPE, body.VER, data), hash=hash_, blobs=shas,
         )  # fmt: skip
+        row = EventRow(
+            seq=self._seq, run_id=run_id, run_seq=run_seq, epoch=self.epoch, kind=body.KIND,
+            type=body.TYPE, ver=body.VER, ts_us=ts_us, body=data.decode(), hash=hash_,
+        )  # fmt: skip
         tail.run_seq, tail.hash = run_seq, hash_
-        self._put(lambda connection: _insert_event(connection, event, data, blobs))
+        named = tuple(zip(blobs, shas, strict=True))
+        self._put(lambda connection: insert_event(connection, row, named))
         return event
 
     async def durable(self, event: Event) -> None:
@@ -146,7 +150,7 @@ class LogWriter:
 
     def _raise_if_failed(self) -> None:
         if self._failure is not None:
-            raise WriterFailed(f"{self.path}: {self._failure}")
+            raise WriterFailed(self._failure)
         if self._closed:
             raise WriterFailed(f"{self.path}: the log is closed")
 
@@ -167,11 +171,18 @@ class LogWriter:
             if not writes:
                 continue
             try:
-                _commit(self._connection, [write for _, write in writes])
+                self._commit([write for _, write in writes])
             except Exception as error:
-                self._wake(self._on_failure, f"{type(error).__name__}: {error}")
+                self._wake(self._on_failure, _words(error, self.path))
                 return
             self._wake(self._on_commit, writes[-1][0])
+            self._watch.look()
+
+    def _commit(self, writes: Sequence[Write]) -> None:
+        with _transaction(self._connection, self.path):
+            self._fence.check()
+            for write in writes:
+                write(self._connection)
 
     def _wake(self, callback: Callable[..., None], *args: Any) -> None:
         native: Any = self._token.native_token
@@ -197,46 +208,18 @@ class LogWriter:
         woken.set()
 
 
-def _resume_positions(connection: sqlite3.Connection) -> tuple[int, int, dict[int, _Tail]]:
-    """The newest seq, this writer's epoch, and each run's tail."""
-    seq, epoch = connection.execute(
-        "SELECT coalesce(max(seq), 0), coalesce(max(epoch), 0) FROM events"
-    ).fetchone()
-    tails: dict[int, _Tail] = {}
-    for run_id, uid, created_us, parent, parent_seq in connection.execute(
-        "SELECT run_id, uid, created_us, parent_run_id, parent_seq FROM runs ORDER BY run_id"
-    ).fetchall():
-        before = b"" if parent is None else _hash_at(connection, parent, parent_seq)
-        tails[run_id] = _Tail(parent_seq or 0, genesis_hash(uid, created_us, before))
-        last = connection.execute(
-            "SELECT run_seq, hash FROM events WHERE run_id = ? ORDER BY run_seq DESC LIMIT 1",
-            (run_id,),
-        ).fetchone()
-        if last is not None:
-            tails[run_id] = _Tail(*last)
-    return seq, epoch + 1, tails
-
-
-def _hash_at(connection: sqlite3.Connection, run_id: int, run_seq: int) -> bytes:
-    while True:
-        row = connection.execute(
-            "SELECT hash FROM events WHERE run_id = ? AND run_seq = ?", (run_id, run_seq)
-        ).fetchone()
-        if row is not None:
-            return bytes(row[0])
-        row = connection.execute(
-            "SELECT parent_run_id FROM runs WHERE run_id = ?", (run_id,)
-        ).fetchone()
-        if row is None or row[0] is None:
-            raise LogDamaged(f"run {run_id} has no event {run_seq} to fork from")
-        run_id = row[0]
-
-
-def _commit(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
-    connection.execute("BEGIN IMMEDIATE")
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """Commit what the block writes, or nothing of it. Raises ``LogInUse``."""
     try:
-        for write in writes:
-            write(connection)
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise
+        what = "a process without the writer's lock is in the middle of a write (is it stopped?)"
+        raise LogInUse(f"{path}: {what}", None) from error
+    try:
+        yield
         connection.execute("COMMIT")
     except BaseException:
         with contextlib.suppress(sqlite3.Error):
@@ -244,54 +227,25 @@ def _commit(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
         raise
 
 
-def _insert_event(
-    connection: sqlite3.Connection, event: Event, body: bytes, blobs: Sequence[Blob]
-) -> None:
-    _insert(
-        connection,
-        "events",
-        (event.seq, event.run_id, event.run_seq, event.epoch, event.kind, event.type,
-         event.body.VER, event.ts_us, body.decode(), event.hash),
-        "seq, run_id, run_seq, epoch, kind, type, ver, ts_us, body, hash",
-    )  # fmt: skip
-    for pos, (blob, sha) in enumerate(zip(blobs, event.blobs, strict=True)):
-        _insert_blob(connection, sha, blob.data)
-        _insert(
-            connection, "event_blobs", (event.seq, pos, blob.name, sha), "seq, pos, name, sha256"
-        )
+def _words(error: Exception, path: Path) -> str:
+    """A failed commit, for the user."""
+    if isinstance(error, LogError):
+        return str(error)
+    if isinstance(error, sqlite3.Error):
+        name = getattr(error, "sqlite_errorname", None)
+        return f"{path}: {error}" + (f" ({name})" if name else "")
+    return f"{path}: {type(error).__name__}: {error}"
 
 
-def _insert_blob(connection: sqlite3.Connection, sha: str, content: bytes) -> None:
-    """Store a blob, unless the log has it: most prompt parts repeat."""
-    if connection.execute("SELECT 1 FROM blobs WHERE sha256 = ?", (sha,)).fetchone():
-        return
-    codec, data = "raw", content
-    if len(content) >= _COMPRESS_FROM_BYTES:
-        packed = zlib.compress(content, 6)
-        if len(packed) < len(content):
-            codec, data = "zlib", packed
-    connection.execute(
-        "INSERT INTO blobs (id, sha256, codec, size, data)"
-        " SELECT coalesce(max(id), 0) + 1, ?, ?, ?, ? FROM blobs",
-        (sha, codec, len(content), data),
-    )
-
-
-def _insert(
-    connection: sqlite3.Connection, table: str, values: Sequence[object], columns: str
-) -> None:
-    marks = ", ".join("?" * len(values))
-    connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", values)
-
-
-def _close(connection: sqlite3.Connection) -> None:
+def _close(connection: sqlite3.Connection, fence: Fence) -> None:
     """Fold the WAL back and leave one plain file, which opens in a read-only directory.
 
     With a reader still attached the mode can't change: the log stays in WAL then, with
     everything in the file itself.
     """
     connection.set_authorizer(None)
-    for pragma in ("wal_checkpoint(TRUNCATE)", "journal_mode=DELETE"):
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute(f"PRAGMA {pragma}").fetchall()
+    if fence.owns():
+        for pragma in ("wal_checkpoint(TRUNCATE)", "journal_mode=DELETE"):
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute(f"PRAGMA {pragma}").fetchall()
     connection.close()

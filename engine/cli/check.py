@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,12 +13,12 @@ from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit, json_option
 from engine.cli.story import story
 from events.errors import BlobRedacted
-from events.reader import LogReader
+from events.recover import RunSaved, recover_log
 
 if TYPE_CHECKING:
     from replay.prompts import PromptCheck
 
-__all__ = ["doctor", "replay", "verify"]
+__all__ = ["doctor", "recover", "replay", "verify"]
 
 
 @click.command()
@@ -25,11 +26,11 @@ __all__ = ["doctor", "replay", "verify"]
 @json_option
 def verify(log: str, as_json: bool) -> None:
     """Check LOG: hash chains, sequence, append-only guards, blobs. Exit code 5 if damaged."""
-    from events.verify import verify_log
+    from events.verify import verify_file
 
     path, _ = split(log)
-    with log_errors(), LogReader(path) as reader:
-        check = verify_log(reader)
+    with log_errors():
+        check = verify_file(path)
     if as_json:
         emit(check)
     else:
@@ -44,7 +45,56 @@ def verify(log: str, as_json: bool) -> None:
             err=bool(check.problems),
         )
     if check.problems:
+        if not as_json:
+            click.echo(f"engine recover {path} -o NEW saves what is intact", err=True)
         raise click.exceptions.Exit(Exit.DIFFERENT)
+
+
+@click.command()
+@click.argument("log", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "-o", "--output", "new", required=True, type=click.Path(path_type=Path),
+    help="The log to make; there must be no file of this name.",
+)  # fmt: skip
+@json_option
+def recover(log: Path, new: Path, as_json: bool) -> None:
+    """Save what is intact of a damaged LOG into a new one, and say what was lost.
+
+    Of each run that is everything up to the first event that is damaged or has lost a text.
+    LOG is left as it is. Exit code 5 if anything was lost.
+    """
+    with log_errors():
+        done = recover_log(log, new)
+    if as_json:
+        emit(done)
+    else:
+        for run in done.runs:
+            click.echo(_saved(run))
+        click.echo(f"{new}: {done.events} events, {done.blobs} blobs")
+    if not done.whole:
+        raise click.exceptions.Exit(Exit.DIFFERENT)
+
+
+def _saved(run: RunSaved) -> str:
+    lines = [f"run {run.run_id} {run.uid}: {run.saved} events saved, {run.lost or 'none'} lost"]
+    if run.why:
+        lines.append(f"  {run.why}")
+    if run.lost_seqs:
+        lines.append(f"  lost by their number in the file: {_ranges(run.lost_seqs)}")
+    if run.lost_blobs:
+        lines.append(f"  lost blobs: {', '.join(sha[:12] for sha in run.lost_blobs)}")
+    return "\n".join(lines)
+
+
+def _ranges(numbers: list[int]) -> str:
+    """``3, 5-9`` for 3, 5, 6, 7, 8, 9."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in ranges)
 
 
 @click.command()

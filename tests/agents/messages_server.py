@@ -9,13 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.abc
 import msgspec
 
-__all__ = ["Cut", "Got", "MessagesServer", "Stall", "error", "events", "message", "serve"]
+__all__ = [
+    "Cut",
+    "Got",
+    "MessagesServer",
+    "Script",
+    "Stall",
+    "error",
+    "events",
+    "message",
+    "running",
+    "serve",
+]
 
 
 class Got(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,12 +57,16 @@ class MessagesServer:
         self.got: list[Got] = []
         self.url = ""
 
+    def script_for(self, got: Got) -> Script:
+        """What the request just ``got`` is answered with."""
+        return self._scripts[min(len(self.got), len(self._scripts)) - 1]
+
     async def handle(self, stream: anyio.abc.SocketStream) -> None:
         try:
             async with stream:
-                self.got.append(await _read(stream))
-                script = self._scripts[min(len(self.got), len(self._scripts)) - 1]
-                for step in script:
+                got = await _read(stream)
+                self.got.append(got)
+                for step in self.script_for(got):
                     if isinstance(step, Stall):
                         await anyio.sleep_forever()
                     elif isinstance(step, Cut):
@@ -74,10 +89,19 @@ async def _read(stream: anyio.abc.SocketStream) -> Got:
     return Got(line=line, headers=headers, body=json.loads(body))
 
 
+_Server = TypeVar("_Server", bound=MessagesServer)
+
+
 @asynccontextmanager
 async def serve(*scripts: Script) -> AsyncIterator[MessagesServer]:
-    """Run a server until the block is left."""
-    server = MessagesServer(list(scripts))
+    """Run a server of these scripts until the block is left."""
+    async with running(MessagesServer(list(scripts))) as server:
+        yield server
+
+
+@asynccontextmanager
+async def running(server: _Server) -> AsyncIterator[_Server]:
+    """Run ``server`` until the block is left."""
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(anyio.abc.SocketAttribute.local_port)
     server.url = f"http://127.0.0.1:{port}"

@@ -36,7 +36,7 @@ from events.errors import (
 )
 from events.lock import holder
 from events.reader import LogReader
-from events.verify import verify_log
+from events.verify import verify_file, verify_log
 from events.writer import LogWriter
 
 pytestmark = pytest.mark.anyio
@@ -379,11 +379,7 @@ async def test_verify_finds_a_flipped_byte_and_survives_a_cut_file(tmp_path: Pat
     with LogReader(path) as reader:
         assert verify_log(reader).problems
     path.write_bytes(data[: len(data) // 2])
-    try:
-        with LogReader(path) as reader:
-            assert verify_log(reader).problems
-    except LogUnreadable:
-        pass
+    assert verify_file(path).problems
 
 
 async def test_a_missing_blob_is_damage(tmp_path: Path) -> None:

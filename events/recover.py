@@ -1,0 +1,215 @@
+"""Save from a damaged log what is provably as it was written, into a new one.
+
+Of each run that is its longest intact prefix: up to the first event that is unreadable, does
+not fit the hash chain, or has lost one of its blobs. What comes later might be whole, but
+its history has a hole, and no replay could get over it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from events.connect import connect_read_write
+from events.envelope import Blob, chain_hash, genesis_hash
+from events.errors import LogError, LogUnreadable
+from events.reader import RunRow
+from events.rows import EventRow, insert_event, insert_run
+from events.salvage import Salvage
+
+__all__ = ["Recovery", "RunSaved", "recover_log"]
+
+_MOST_READINGS = 64
+"""Of an event's blobs, where copies contradict each other."""
+
+Named = list[tuple[Blob, str]]
+
+
+class RunSaved(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a run: its events 1 to ``saved`` are in the new log, ``lost`` more are not."""
+
+    run_id: int
+    """In the damaged log."""
+    uid: str
+    saved: int
+    lost: int
+    """At least: what the file no longer mentions anywhere is not counted."""
+    lost_seqs: list[int]
+    """The damaged log's ``seq`` of the lost events, where it still says."""
+    lost_blobs: list[str]
+    why: str = ""
+
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    events: int
+    blobs: int
+    runs: list[RunSaved]
+
+    @property
+    def whole(self) -> bool:
+        return not any(run.lost or run.why for run in self.runs)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    row: EventRow
+    names: list[tuple[str, str]]
+    """(name, sha256) of its blobs."""
+
+
+class _Prefix(msgspec.Struct, frozen=True):
+    """The intact part of a run. ``hashes`` is by run_seq, a fork's shared part included;
+    ``why`` it ends, if there was more."""
+
+    run: RunRow
+    events: list[_Kept]
+    hashes: dict[int, bytes]
+    why: str
+    lost_blobs: list[str]
+
+
+def recover_log(damaged: Path, new: Path) -> Recovery:
+    """Write ``new`` and say what was lost. Raises ``LogError``; then ``new`` is not made."""
+    if new.exists():
+        raise LogUnreadable(f"{new}: there is a file of this name already")
+    if not damaged.is_file():
+        raise LogUnreadable(f"{damaged}: no such log")
+    found = Salvage(damaged)
+    numbers = sorted(found.runs.keys() | {run_id for run_id, _ in found.places})
+    prefixes: dict[int, _Prefix] = {}
+    for run_id in numbers:
+        prefix = _best(found, run_id, prefixes)
+        if prefix is not None:
+            prefixes[run_id] = prefix
+    if not any(prefix.events for prefix in prefixes.values()):
+        raise LogUnreadable(f"{damaged}: nothing of a log could be found in it")
+    events, blobs = _write(found, list(prefixes.values()), new)
+    saved = {kept.row.seq for prefix in prefixes.values() for kept in prefix.events}
+    told = [_told(found, run_id, prefixes.get(run_id), saved) for run_id in numbers]
+    # A run that only damaged copies of saved rows speak of has never been.
+    real = [run for run in told if run.uid or run.lost]
+    return Recovery(events=events, blobs=blobs, runs=real)
+
+
+def _best(found: Salvage, run_id: int, parents: dict[int, _Prefix]) -> _Prefix | None:
+    """The longest prefix that any copy of the run's own row leads to."""
+    tried = [
+        _prefix(found, run, parents)
+        for run in found.runs.get(run_id, ())
+        if run.parent_run_id is None
+        or run.parent_seq in getattr(parents.get(run.parent_run_id), "hashes", {})
+    ]
+    return max(tried, key=lambda prefix: len(prefix.events), default=None)
+
+
+def _prefix(found: Salvage, run: RunRow, parents: dict[int, _Prefix]) -> _Prefix:
+    start, before, hashes = 0, b"", dict[int, bytes]()
+    if run.parent_run_id is not None and run.parent_seq is not None:
+        start, shared = run.parent_seq, parents[run.parent_run_id].hashes
+        before, hashes = shared[start], {seq: shared[seq] for seq in shared if seq <= start}
+    previous = genesis_hash(run.uid, run.created_us, before)
+    events: list[_Kept] = []
+    for run_seq in itertools.count(start + 1):
+        kept = _next(found, run.run_id, run_seq, previous)
+        if kept is None:
+            why = f"event {run_seq} of the run is unreadable or not as it was written"
+            return _Prefix(run, events, hashes, why, [])
+        missing = {sha: name for name, sha in kept.names if found.blob(name, sha) is None}
+        if missing:
+            names = ", ".join(missing.values())
+            why = f"event {run_seq} of the run ({kept.row.type}) has lost blobs: {names}"
+            return _Prefix(run, events, hashes, why, list(missing))
+        events.append(kept)
+        previous = hashes[run_seq] = kept.row.hash
+    raise AssertionError("unreachable")
+
+
+def _next(found: Salvage, run_id: int, run_seq: int, previous: bytes) -> _Kept | None:
+    """The candidate that the chain confirms; of two, the newer writer's, which was committed."""
+    candidates = found.events.get((run_id, run_seq), set())
+    for row in sorted(candidates, key=lambda row: -row.epoch):
+        for names in itertools.islice(_names(found, row.seq), _MOST_READINGS):
+            computed = chain_hash(
+                previous, run_seq=row.run_seq, epoch=row.epoch, kind=row.kind, type_=row.type,
+                ver=row.ver, ts_us=row.ts_us, body=row.body.encode(), blobs=names,
+            )  # fmt: skip
+            if computed == row.hash:
+                return _Kept(row, names)
+    return None
+
+
+def _names(found: Salvage, seq: int) -> Iterator[list[tuple[str, str]]]:
+    """What the event's blobs may have been: all that copies of the rows say, longest first."""
+    by_position = found.names.get(seq, {})
+    copies = [sorted(by_position[pos]) for pos in sorted(by_position)]
+    for length in range(len(copies), -1, -1):
+        yield from map(list, itertools.product(*copies[:length]))
+
+
+def _write(found: Salvage, prefixes: list[_Prefix], new: Path) -> tuple[int, int]:
+    """The new log, in the old order, made under another name until it is whole."""
+    making = new.with_name(f"{new.name}.making")
+    making.unlink(missing_ok=True)
+    connection = connect_read_write(making)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        kept = [prefix for prefix in prefixes if prefix.events]
+        ids: dict[int | None, int] = {}
+        for prefix in kept:
+            run = prefix.run
+            ids[run.run_id] = len(ids) + 1
+            parent = ids.get(run.parent_run_id)
+            insert_run(connection, ids[run.run_id], run.uid, run.created_us, parent, run.parent_seq)
+        chosen = itertools.chain(*(prefix.events for prefix in kept))
+        events = sorted(chosen, key=lambda event: event.row.seq)
+        for seq, event in enumerate(events, 1):
+            row = msgspec.structs.replace(event.row, seq=seq, run_id=ids[event.row.run_id])
+            insert_event(connection, row, _content(found, event.names))
+        (blobs,) = connection.execute("SELECT count(*) FROM blobs").fetchone()
+        connection.execute("COMMIT")
+        connection.set_authorizer(None)
+        connection.execute("PRAGMA journal_mode=DELETE")
+        connection.close()
+        making.rename(new)
+    except BaseException:
+        connection.close()
+        making.unlink(missing_ok=True)
+        raise
+    return len(events), blobs
+
+
+def _content(found: Salvage, names: list[tuple[str, str]]) -> Named:
+    content: Named = []
+    for name, sha in names:
+        blob = found.blob(name, sha)
+        if blob is None:
+            raise LogError(f"blob {sha[:12]} changed while it was saved")
+        content.append((blob, sha))
+    return content
+
+
+def _told(found: Salvage, run_id: int, prefix: _Prefix | None, saved: set[int]) -> RunSaved:
+    last = 0
+    if prefix is not None:
+        last = prefix.events[-1].row.run_seq if prefix.events else prefix.run.parent_seq or 0
+    lost = sorted(
+        seq
+        for (id_, run_seq), seq in found.places.items()
+        if id_ == run_id and run_seq > last and seq not in saved
+    )
+    if prefix is None:
+        uid = ", ".join(sorted(run.uid for run in found.runs.get(run_id, ())))
+        why = "the run it was forked from is lost" if uid else "its row among the runs is lost"
+        return RunSaved(
+            run_id=run_id, uid=uid, saved=0, lost=len(lost), lost_seqs=lost, lost_blobs=[], why=why
+        )
+    blobs = dict.fromkeys(prefix.lost_blobs)
+    for seq in lost:
+        for names in found.names.get(seq, {}).values():
+            blobs |= {sha: None for name, sha in names if found.blob(name, sha) is None}
+    return RunSaved(
+        run_id=run_id, uid=prefix.run.uid, saved=len(prefix.events), lost=len(lost),
+        lost_seqs=lost, lost_blobs=list(blobs), why=prefix.why if lost else "",
+    )  # fmt: skip

@@ -1,0 +1,122 @@
+"""Rows of the log: how an event with its blobs is written, and where each run's next goes."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+
+from events.envelope import Blob, genesis_hash
+from events.errors import LogDamaged
+
+__all__ = ["EventRow", "Tail", "insert_event", "insert_run", "positions"]
+
+_COMPRESS_FROM_BYTES = 128
+
+
+class EventRow(msgspec.Struct, frozen=True):
+    """An event as the file stores it; its fields are the columns, in order."""
+
+    seq: int
+    run_id: int
+    run_seq: int
+    epoch: int
+    kind: str
+    type: str
+    ver: int
+    ts_us: int
+    body: str
+    hash: bytes
+
+
+class Tail(msgspec.Struct):
+    """Where a run's next event goes."""
+
+    run_seq: int
+    hash: bytes
+
+
+def insert_run(
+    connection: sqlite3.Connection,
+    run_id: int,
+    uid: str,
+    created_us: int,
+    parent_run_id: int | None = None,
+    parent_seq: int | None = None,
+) -> None:
+    _insert(connection, "runs", (run_id, uid, created_us, parent_run_id, parent_seq))
+
+
+def insert_event(
+    connection: sqlite3.Connection, row: EventRow, blobs: Sequence[tuple[Blob, str]]
+) -> None:
+    """Write the event, then its blobs, each given with its sha256."""
+    _insert(connection, "events", msgspec.structs.astuple(row))
+    for pos, (blob, sha) in enumerate(blobs):
+        _insert_blob(connection, sha, blob.data)
+        _insert(connection, "event_blobs", (row.seq, pos, blob.name, sha))
+
+
+def _insert_blob(connection: sqlite3.Connection, sha: str, content: bytes) -> None:
+    """Store a blob, unless the log has it: most prompt parts repeat."""
+    if connection.execute("SELECT 1 FROM blobs WHERE sha256 = ?", (sha,)).fetchone():
+        return
+    codec, data = "raw", content
+    if len(content) >= _COMPRESS_FROM_BYTES:
+        packed = zlib.compress(content, 6)
+        if len(packed) < len(content):
+            codec, data = "zlib", packed
+    connection.execute(
+        "INSERT INTO blobs (id, sha256, codec, size, data)"
+        " SELECT coalesce(max(id), 0) + 1, ?, ?, ?, ? FROM blobs",
+        (sha, codec, len(content), data),
+    )
+
+
+_COLUMNS = {
+    "runs": "run_id, uid, created_us, parent_run_id, parent_seq",
+    "events": ", ".join(EventRow.__struct_fields__),
+    "event_blobs": "seq, pos, name, sha256",
+}
+
+
+def _insert(connection: sqlite3.Connection, table: str, values: Sequence[object]) -> None:
+    marks = ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO {table} ({_COLUMNS[table]}) VALUES ({marks})", values)
+
+
+def positions(connection: sqlite3.Connection) -> tuple[int, int, dict[int, Tail]]:
+    """The newest seq, the newest epoch, and each run's tail. Raises ``LogDamaged``."""
+    seq, epoch = connection.execute(
+        "SELECT coalesce(max(seq), 0), coalesce(max(epoch), 0) FROM events"
+    ).fetchone()
+    tails: dict[int, Tail] = {}
+    for run_id, uid, created_us, parent, parent_seq in connection.execute(
+        "SELECT run_id, uid, created_us, parent_run_id, parent_seq FROM runs ORDER BY run_id"
+    ).fetchall():
+        before = b"" if parent is None else _hash_at(connection, parent, parent_seq)
+        tails[run_id] = Tail(parent_seq or 0, genesis_hash(uid, created_us, before))
+        last = connection.execute(
+            "SELECT run_seq, hash FROM events WHERE run_id = ? ORDER BY run_seq DESC LIMIT 1",
+            (run_id,),
+        ).fetchone()
+        if last is not None:
+            tails[run_id] = Tail(*last)
+    return seq, epoch, tails
+
+
+def _hash_at(connection: sqlite3.Connection, run_id: int, run_seq: int) -> bytes:
+    while True:
+        row = connection.execute(
+            "SELECT hash FROM events WHERE run_id = ? AND run_seq = ?", (run_id, run_seq)
+        ).fetchone()
+        if row is not None:
+            return bytes(row[0])
+        row = connection.execute(
+            "SELECT parent_run_id FROM runs WHERE run_id = ?", (run_id,)
+        ).fetchone()
+        if row is None or row[0] is None:
+            raise LogDamaged(f"run {run_id} has no event {run_seq} to fork from")
+        run_id = row[0]

@@ -1,0 +1,36 @@
+"""``make test`` takes the short form of each fault, ``make faults`` the long one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+
+import pytest
+
+LONG = bool(os.environ.get("STARK_FAULTS_LONG"))
+
+
+@pytest.fixture(scope="session")
+def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Prints a figure that the long form is run for, whatever pytest captures."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        if LONG and capture is not None:
+            with capture.global_and_fixture_disabled():
+                print(f"\n{line}", flush=True)
+
+    return say
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """Starts processes in milliseconds: forks of a server that has imported the log."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["anyio._backends._asyncio", "anyio._backends._trio", "events.writer", "events.verify",
+         "engine.loop.run", "engine.loop.start", "agents.clients.anthropic", "anthropic"]
+    )  # fmt: skip
+    return context
