@@ -17,7 +17,7 @@ from sqlite_utils import Database
 
 from events.codec import decode_body
 from events.envelope import chain_hash, genesis_hash
-from events.errors import LogError, NewerFormat
+from events.errors import LogDamaged, LogError, NewerFormat
 from events.lock import holder
 from events.reader import REDACTED, LogReader, RunRow, read_blob
 from events.salvage import Salvage
@@ -74,9 +74,11 @@ def verify_file(path: Path) -> LogCheck:
     except NewerFormat:
         raise
     except LogError as error:
-        if not path.is_file() or not Salvage(path).events:
+        rows = path.is_file() and Salvage(path).events
+        if not rows and not isinstance(error, LogDamaged):
             raise
-        problem = Problem(what=f"SQLite can't open the file, but it has rows of a log: {error}")
+        found = "it has rows of a log" if rows else "no events are left in it"
+        problem = Problem(what=f"SQLite can't open the file, and {found}: {error}")
         return LogCheck(runs=0, events=0, blobs=0, head={}, problems=[problem])
 
 

@@ -169,7 +169,7 @@ def test_flipped_bits(
         places += [
             at + chance.randrange(PAGE_BYTES) for at in range(0, size - PAGE_BYTES, PAGE_BYTES)
         ]
-        chosen = places * 12 if LONG else chance.sample(places, 20)
+        chosen = places * 4 if LONG else chance.sample(places, 20)
         for at in chosen:
             flips(damaged, chance, file, at)
             count += 1

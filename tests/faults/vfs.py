@@ -109,7 +109,10 @@ def open_through(
 
     def opener(uri: str) -> sqlite3.Connection:
         how = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
-        connection = _Connection(uri, flags=how, vfs=recording.name)
+        try:
+            connection = _Connection(uri, flags=how, vfs=recording.name)
+        except apsw.Error as error:
+            raise sqlite3.OperationalError(str(error)) from error
         connection.recording = recording
         connection.set_busy_timeout(5000)
         connection.execute(f"PRAGMA wal_autocheckpoint={checkpoint_pages}")
