@@ -74,7 +74,7 @@ def test_kills_at_random_times(
     tmp_path: Path, processes: ForkServerContext, tell: Callable[[str], None]
 ) -> None:
     victims = Victims(tmp_path, processes, seed=1)
-    for number in range(2000 if LONG else 40):
+    for number in range(2000 if LONG else 25):
         if number % 15 == 0:
             victims.next_log()
         victims.kill(None)
