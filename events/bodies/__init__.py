@@ -1,0 +1,77 @@
+"""Every fact that a run can log: past tense, frozen, with an explicit wire name.
+
+A body is data only. ``kind`` says who made it: ``in`` is something that happened to
+the run and may steer it, ``decision`` is something the core decided from what it had
+seen, ``meta`` is a note that steers nothing. Large texts are blobs; a body names them
+by ``*_sha256``. To change a body: raise its ``ver`` and add an upcaster
+(``events.upcast``); never change what an old version means.
+"""
+
+from __future__ import annotations
+
+from events.bodies.body import BODIES, Body, Kind, Role
+from events.bodies.calls import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    CallParams,
+    CapabilityLearned,
+    PromptRendered,
+    ReplyParsed,
+    ReplyRejected,
+    Usage,
+)
+from events.bodies.evaluation import (
+    DeviceQuarantined,
+    EvaluationFaulted,
+    EvaluationFinished,
+    EvaluationRequested,
+)
+from events.bodies.run import (
+    BaselineMeasured,
+    BaselineRequested,
+    BudgetExhausted,
+    DeadlineReached,
+    Price,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    StopRequested,
+    TaskRejected,
+)
+from events.bodies.selection import AttemptAbandoned, Draws, NodeSelected
+
+__all__ = [
+    "BODIES",
+    "AgentCalled",
+    "AgentFailed",
+    "AgentReplied",
+    "AttemptAbandoned",
+    "BaselineMeasured",
+    "BaselineRequested",
+    "Body",
+    "BudgetExhausted",
+    "CallParams",
+    "CapabilityLearned",
+    "DeadlineReached",
+    "DeviceQuarantined",
+    "Draws",
+    "EvaluationFaulted",
+    "EvaluationFinished",
+    "EvaluationRequested",
+    "Kind",
+    "NodeSelected",
+    "Price",
+    "PromptRendered",
+    "ReplyParsed",
+    "ReplyRejected",
+    "Role",
+    "RunPaused",
+    "RunResumed",
+    "RunStarted",
+    "RunStopped",
+    "StopRequested",
+    "TaskRejected",
+    "Usage",
+]

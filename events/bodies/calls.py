@@ -1,0 +1,151 @@
+"""What agents are asked, and what they answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from events.bodies.body import Body, Role, event
+
+__all__ = [
+    "AgentCalled",
+    "AgentFailed",
+    "AgentReplied",
+    "CallParams",
+    "CapabilityLearned",
+    "PromptRendered",
+    "ReplyParsed",
+    "ReplyRejected",
+    "Usage",
+]
+
+
+class CallParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the configuration asks of a model; what was sent is in ``AgentReplied.sent``."""
+
+    temperature: float | None = None
+    effort: str | None = None
+    max_tokens: int
+
+
+@event("AgentCalled", "decision")
+class AgentCalled(Body, frozen=True, kw_only=True):
+    """A role is asked. Same ``call`` with a higher ``try``: the same request once more.
+
+    ``ask`` above 0: the previous reply was unusable and is asked again with the reason.
+    ``window`` is what the prompt shows, in order; ``pool`` is what it was sampled from.
+    ``draws`` are the indices drawn from the pool, where it was larger than the cap.
+    """
+
+    attempt: int
+    role: Role
+    call: int
+    try_: int = msgspec.field(name="try")
+    ask: int = 0
+    window: list[int]
+    pool: list[int]
+    draws: list[int] = msgspec.field(default_factory=list)
+    model: str
+    params: CallParams
+    template: str
+    """Which system message: ``main``, ``alternate_1`` or ``alternate_2``."""
+    wait_ms: int = 0
+
+
+@event("PromptRendered", "meta")
+class PromptRendered(Body, frozen=True, kw_only=True):
+    """What is about to be sent; its blobs are the prompt's parts in order."""
+
+    attempt: int
+    role: Role
+    call: int
+    try_: int = msgspec.field(name="try")
+    request_sha256: str
+    parts: list[str]
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tokens as the provider counts them; ``input_tokens`` leaves the cached ones out."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@event("AgentReplied", "in")
+class AgentReplied(Body, frozen=True, kw_only=True):
+    """A whole reply arrived. Its text, and its tool input if any, are this event's blobs."""
+
+    attempt: int
+    role: Role
+    call: int
+    try_: int = msgspec.field(name="try")
+    usage: Usage
+    latency_ms: int
+    stop_reason: str
+    served_by: str
+    """The model that answered, as the provider names it."""
+    sent: dict[str, Any]
+    """The parameters that were really sent."""
+    reply_sha256: str
+    tool_input_sha256: str | None = None
+    canned: bool = False
+
+
+@event("ReplyParsed", "in")
+class ReplyParsed(Body, frozen=True, kw_only=True):
+    """The reply was usable. A plan has advice and annotated source, code has source.
+
+    ``source_key`` is the digest of the normalised source, by which duplicates are
+    known. ``via`` says how the answer came: ``tool`` or ``fence``.
+    """
+
+    attempt: int
+    role: Role
+    call: int
+    via: str
+    advice_sha256: str | None = None
+    annotated_sha256: str | None = None
+    source_sha256: str | None = None
+    source_key: str | None = None
+    explanation_sha256: str | None = None
+    anchors: int = 0
+    spliced: bool = False
+
+
+@event("ReplyRejected", "in")
+class ReplyRejected(Body, frozen=True, kw_only=True):
+    """The reply was not usable, with the reason that the agent is told."""
+
+    attempt: int
+    role: Role
+    call: int
+    reason: str
+
+
+@event("AgentFailed", "in")
+class AgentFailed(Body, frozen=True, kw_only=True):
+    """No reply: ``error`` is one of ``rate_limited``, ``overloaded``, ``server_error``,
+    ``connection``, ``timed_out``, ``bad_request``, ``unauthorized``, ``too_large``,
+    ``no_reply`` (a playbook or mailbox with nothing for this request), ``capability``
+    (a parameter was refused; ``CapabilityLearned`` says which) or ``unknown``."""
+
+    attempt: int
+    role: Role
+    call: int
+    try_: int = msgspec.field(name="try")
+    error: str
+    message: str
+    retryable: bool
+    retry_after_ms: int | None = None
+
+
+@event("CapabilityLearned", "in")
+class CapabilityLearned(Body, frozen=True, kw_only=True):
+    """A model refused a parameter, so it is not sent to it again in this run."""
+
+    model: str
+    param: str
+    message: str

@@ -1,0 +1,65 @@
+"""What the sandbox is asked, and what it found."""
+
+from __future__ import annotations
+
+import msgspec
+
+from events.bodies.body import Body, event
+from events.outcomes import BaselineKind, KernelResources, Outcome, PoolUsage
+
+__all__ = [
+    "DeviceQuarantined",
+    "EvaluationFaulted",
+    "EvaluationFinished",
+    "EvaluationRequested",
+]
+
+
+@event("EvaluationRequested", "decision")
+class EvaluationRequested(Body, frozen=True, kw_only=True):
+    """A candidate goes to the sandbox. ``incumbent`` is the best node so far, if any."""
+
+    attempt: int
+    source_sha256: str
+    incumbent: int | None = None
+    seed: int
+    try_: int = msgspec.field(name="try", default=1)
+
+
+@event("EvaluationFinished", "in")
+class EvaluationFinished(Body, frozen=True, kw_only=True):
+    """The verdict. Compiler and execution logs are this event's blobs, if not empty."""
+
+    attempt: int
+    outcome: Outcome
+    protocol: str
+    timings_s: dict[str, float]
+    queue_s: float
+    device: str
+    isolation: list[str]
+    compile_log_sha256: str | None = None
+    run_log_sha256: str | None = None
+    notes: list[str] = msgspec.field(default_factory=list)
+    usage: PoolUsage | None = None
+    resources: list[KernelResources] = msgspec.field(default_factory=list)
+
+
+@event("EvaluationFaulted", "in")
+class EvaluationFaulted(Body, frozen=True, kw_only=True):
+    """The sandbox, not the candidate, failed. Attempt 0 is the baseline's measurement."""
+
+    attempt: int
+    try_: int = msgspec.field(name="try", default=1)
+    message: str
+    retryable: bool = True
+    """False: it will fail again until somebody mends the machine."""
+    baseline: BaselineKind = "eager"
+    """Which one, for attempt 0."""
+
+
+@event("DeviceQuarantined", "meta")
+class DeviceQuarantined(Body, frozen=True, kw_only=True):
+    """The process that writes the log uses this device no more."""
+
+    device: str
+    reason: str

@@ -1,0 +1,144 @@
+"""How a run starts, goes on and ends, and what its baselines are."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from events.bodies.body import Body, event
+from events.outcomes import BaselineKind, Outcome
+
+__all__ = [
+    "BaselineMeasured",
+    "BaselineRequested",
+    "BudgetExhausted",
+    "DeadlineReached",
+    "Price",
+    "RunPaused",
+    "RunResumed",
+    "RunStarted",
+    "RunStopped",
+    "StopRequested",
+    "TaskRejected",
+]
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """US dollars in millionths per million tokens, that is: usd_micros per token × 1e6."""
+
+    input_usd_micros_per_mtok: int
+    output_usd_micros_per_mtok: int
+    cache_read_usd_micros_per_mtok: int
+    cache_write_usd_micros_per_mtok: int
+
+
+@event("RunStarted", "in")
+class RunStarted(Body, frozen=True, kw_only=True):
+    """The whole resolved configuration and everything a replay has to know."""
+
+    title: str
+    config: dict[str, Any]
+    task_name: str
+    task_sha256: str
+    templates: dict[str, str]
+    """Prompt template name → sha256 of its text; the texts are this event's blobs."""
+    seed: int
+    prices: dict[str, Price]
+    prices_dated: str
+    flags: list[str]
+    """Behaviour flags: an engine that improves a rule keeps the old one for old logs."""
+    versions: dict[str, str]
+    device: dict[str, Any]
+    canned: bool
+    """True when any role's replies come from a playbook: such a run proves no agent."""
+
+
+@event("RunResumed", "in")
+class RunResumed(Body, frozen=True, kw_only=True):
+    """A new process took the run over. Calls sent but not answered are in doubt."""
+
+    versions: dict[str, str]
+    extra_attempts: int = 0
+    extra_usd_micros: int = 0
+    require_isolation: str | None = None
+    """The tier that this process asked for, where it was told another than the run's."""
+
+
+@event("StopRequested", "in")
+class StopRequested(Body, frozen=True, kw_only=True):
+    """Somebody asked the run to end: ``source`` is a signal's name or a command."""
+
+    source: str
+
+
+@event("DeadlineReached", "in")
+class DeadlineReached(Body, frozen=True, kw_only=True):
+    """The wall-clock budget of the run ran out."""
+
+    budget: str
+
+
+@event("BaselineRequested", "decision")
+class BaselineRequested(Body, frozen=True, kw_only=True):
+    """Measure the root: the reference module, eager; or another baseline beside it."""
+
+    try_: int = msgspec.field(name="try", default=1)
+    baseline: BaselineKind = "eager"
+
+
+@event("BaselineMeasured", "in")
+class BaselineMeasured(Body, frozen=True, kw_only=True):
+    """The root's eager runtime; or a compiled baseline's, with its ``outcome``, as if it
+    were a candidate: its runtime is the root's times the paired ratio, null if it failed.
+
+    ``spread`` is (p95 − p5) / median of eager's repetitions. ``conditions`` are those that
+    eager was measured under.
+    """
+
+    runtime_ms: float | None
+    spread: float | None
+    repetitions: int
+    timings_s: dict[str, float]
+    isolation: list[str]
+    notes: list[str] = msgspec.field(default_factory=list)
+    audit: list[str] = msgspec.field(default_factory=list)
+    """What a kernel that computes nothing gets away with on this task; empty if nothing."""
+    conditions: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What the figure depends on: device, versions, threads, precision modes, clocks."""
+    baseline: BaselineKind = "eager"
+    outcome: Outcome | None = None
+    cached: bool = False
+    """Measured before, for the same task, device and versions."""
+
+
+@event("TaskRejected", "in")
+class TaskRejected(Body, frozen=True, kw_only=True):
+    """The task can't be searched: its reference crashes, is nondeterministic, …"""
+
+    reason: str
+    detail: str = ""
+
+
+@event("RunPaused", "decision")
+class RunPaused(Body, frozen=True, kw_only=True):
+    """Nothing can go on now; ``engine resume`` goes on from here."""
+
+    reason: str
+
+
+@event("BudgetExhausted", "decision")
+class BudgetExhausted(Body, frozen=True, kw_only=True):
+    """No further attempt is started. ``budget``: ``attempts``, ``usd``, ``wall``,
+    ``target_speedup``, ``patience`` or ``nothing_eligible``."""
+
+    budget: str
+
+
+@event("RunStopped", "decision")
+class RunStopped(Body, frozen=True, kw_only=True):
+    """The end. ``finished``: the attempts are made; ``exhausted``: another budget ended it."""
+
+    status: Literal["finished", "exhausted", "interrupted", "failed"]
+    reason: str
+    best: int | None = None
