@@ -213,9 +213,7 @@ class LocalSandbox:
             if built.outcome is not None:
                 return verdict(built.outcome, queue_s=built.queue_s, compile_log=built.log)
             resources = built.files.record.resources
-            to_beat = None
-            if request.root_ms is not None:
-                to_beat = (request.incumbent_ms or request.root_ms) / request.root_ms
+            to_beat = _to_beat(request)
             judged = await pool.judge(devices, facts, job, built.files, to_beat)
             looks, broke = judged.looks.concluded, judged.looks.breakdowns
             timings.update(seconds_of(looks), lease=judged.lease_s)
@@ -245,3 +243,10 @@ class LocalSandbox:
         if self._opened is None:
             raise RuntimeError("a LocalSandbox works inside 'async with' only")
         return self._opened
+
+
+def _to_beat(request: EvaluationRequest) -> float | None:
+    """The best ratio to the root's runtime so far, if there is a root."""
+    if request.root_ms is None:
+        return None
+    return (request.incumbent_ms or request.root_ms) / request.root_ms
