@@ -112,17 +112,20 @@ def cleaned(outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(outcome, reason=" ".join(text.split())[:_MAX_REASON])
 
 
+def _where(differs: Differs) -> str:
+    kind = f": {differs.told}" if differs.told else ""
+    if differs.trial is not None:
+        return f" (trial {differs.trial}{kind})"
+    return f" (while it was timed{kind})" if kind else ""
+
+
 def _outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
     match concluded.report.finding:
         case Agreed() as agreed:
             return _correct(agreed, root_ms)
         case Differs() as differs:
-            trial = ""
-            if differs.trial is not None:
-                kind = f": {differs.told}" if differs.told else ""
-                trial = f" (trial {differs.trial}{kind})"
             return WrongResult(
-                reason=differs.reason + trial,
+                reason=differs.reason + _where(differs),
                 trial=differs.trial,
                 max_abs_error=differs.max_abs_error,
                 max_rel_error=differs.max_rel_error,

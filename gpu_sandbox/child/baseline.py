@@ -10,7 +10,7 @@ import torch
 
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
-from gpu_sandbox.child.releases import Batch, Released, Settings, choose
+from gpu_sandbox.child.releases import Batch, Released, Settings
 from gpu_sandbox.jobs import Job, Measured
 from gpu_sandbox.messages import Done, Warm
 from gpu_sandbox.paired import quantile
@@ -52,7 +52,7 @@ class Baseline:
         seen = []
         for number in range(releases):
             self.releases.draw(purpose, number)
-            seen.append(self._release(choose(self.releases.calls)).bare())
+            seen.append(self._release(self.releases.choose()).bare())
         return seen
 
     def _release(self, chosen: Sequence[int] = ()) -> Released:

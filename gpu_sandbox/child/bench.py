@@ -15,6 +15,7 @@ gates afterwards (``passages.py``): what the outer clock makes of these bounds t
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import secrets
@@ -45,6 +46,7 @@ _REST_GROWS = 2.0
 makes the baseline's grow further hides nothing in it."""
 _RESOLUTION_NS = 300.0
 """Of CUDA events: waiting longer does not tell kernels of a few microseconds apart."""
+_COARSEST = 0.02
 _ATTEMPTS = 3
 
 
@@ -124,12 +126,14 @@ class Bench:
         pairs: list[Pair] = []
         wanted = math.ceil(protocol.max_pairs / (calls if protocol.mean else 1))
         least = min(protocol.min_pairs, wanted)
-        while len(pairs) < wanted:
-            pairs.append(
-                pairing.pair(
-                    self._releases, self._baseline.settings, f"timed/{attempt}", len(pairs)
-                )
-            )
+        purpose, settings = f"timed/{attempt}", self._baseline.settings
+        for index in itertools.count():
+            pair = pairing.pair(self._releases, settings, purpose, index)
+            if not pair.counts:
+                continue
+            pairs.append(pair)
+            if len(pairs) >= wanted:
+                break
             spent_s = time.monotonic() - began
             if len(pairs) < least:
                 if spent_s > _PATIENCE * self._job.bench_s:
@@ -143,8 +147,10 @@ class Bench:
         """The claim's interval is narrow, and the outer clock bears it out, or can't: it
         has a resolution, and waiting does not give it a better one for long."""
         claim = self._claimed(pairs)
-        each_ns = self._baseline_ns(pairs)
-        resolution = _RESOLUTION_NS / each_ns if self._device.type == "cuda" else 0.0
+        each_ns = self._baseline_ns(pairs) * min(claim.ratio, 1.0)
+        resolution = min(_RESOLUTION_NS / each_ns, _COARSEST)
+        if self._device.type == "cpu":
+            resolution = 0.0
         if claim.half_width >= max(self._job.protocol.half_width, resolution):
             return False
         if len(pairs) >= _ENOUGH * self._job.protocol.min_pairs:

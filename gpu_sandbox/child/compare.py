@@ -19,7 +19,7 @@ import torch
 from gpu_sandbox.child.pattern import Differences
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["Difference", "Expected", "compare", "expect"]
+__all__ = ["Difference", "Expected", "Margin", "compare", "expect"]
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -57,6 +57,17 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class Margin(msgspec.Struct, frozen=True):
+    """What may lie between an acceptable output and the reference's own, ``Expected.native``:
+    as relative L2 norm, and for an element."""
+
+    tolerance: float
+    slack: float
+
+    def times(self, factor: float) -> Margin:
+        return Margin(self.tolerance * factor, self.slack * factor)
+
+
 class Expected:
     """One output tensor's truth and tolerance, worked out once per input set."""
 
@@ -79,15 +90,20 @@ class Expected:
             self.slack = 8 * worst
             self._own, self._worst = own, worst
 
-    def of_another(self, native: torch.Tensor) -> Expected:
-        """The truth of another call of the same task, known in its own dtype only: what
-        may lie between it and an acceptable output is this one's tolerance and own error."""
-        other = Expected(native, None)
-        other.tolerance, other.slack = self.tolerance, self.slack
-        if self.truth is not self.native:
-            other.tolerance += self._own
-            other.slack += self._worst
-        return other
+    @property
+    def margin(self) -> Margin:
+        """For another call of the same task, whose truth is known in its own dtype only:
+        this one's tolerance and own error."""
+        if self.truth is self.native:
+            return Margin(self.tolerance, self.slack)
+        return Margin(self.tolerance + self._own, self.slack + self._worst)
+
+    @staticmethod
+    def within(native: torch.Tensor, margin: Margin) -> Expected:
+        """The truth of a call that was not made in float64."""
+        expected = Expected(native, None)
+        expected.tolerance, expected.slack = margin.tolerance, margin.slack
+        return expected
 
 
 def expect(native: list[torch.Tensor], exact: list[Any] | None) -> list[Expected]:

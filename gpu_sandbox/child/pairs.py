@@ -11,11 +11,12 @@ from collections.abc import Sequence
 import msgspec
 import torch
 
+from gpu_sandbox.child.compare import Expected
 from gpu_sandbox.child.gates import Gated
 from gpu_sandbox.child.judge import check_shape, check_values
 from gpu_sandbox.child.peer import Ended, Peer
 from gpu_sandbox.child.reference import Case, Task
-from gpu_sandbox.child.releases import Released, Releases, Settings, choose
+from gpu_sandbox.child.releases import Released, Releases, Settings
 from gpu_sandbox.jobs import Differs
 from gpu_sandbox.paired import Estimate, estimate_bound, estimate_mean, estimate_median
 from gpu_sandbox.protocols import Protocol
@@ -24,10 +25,11 @@ __all__ = ["Pair", "Pairing", "bounded", "claimed", "unbelieved"]
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """One release of each side, on the same inputs."""
+    """One release of each side, on the same inputs. ``counts``: these are the task's own."""
 
     candidate: Released
     baseline: Released
+    counts: bool = True
 
     def wall_bound_ns(self, most_rest_ns: float) -> float:
         """The candidate's time if nothing that it says is believed, but that messages,
@@ -57,10 +59,10 @@ class Pairing:
     def pair(self, releases: Releases, settings: Settings, purpose: str, index: int) -> Pair:
         """The ``index``-th for ``purpose``. Raises ``Ended`` for outputs that differ."""
         releases.draw(purpose, index)
-        chosen = choose(releases.calls)
+        chosen = releases.choose()
         pair = self._released(releases, settings, chosen)
         self._check(releases, pair, chosen)
-        return Pair(pair.candidate.bare(), pair.baseline.bare())
+        return Pair(pair.candidate.bare(), pair.baseline.bare(), not releases.unusual)
 
     def _released(self, releases: Releases, settings: Settings, chosen: list[int]) -> Pair:
         seed = secrets.randbits(48)
@@ -76,7 +78,7 @@ class Pairing:
         """What a release behind a gate takes the candidate, by our clock. Raises ``Ended``
         for outputs that differ."""
         gated.draw("gated", index)
-        chosen = choose(gated.calls)
+        chosen = gated.choose()
         pair = self._released(gated, Settings(), chosen)
         self._check(gated, pair, chosen)
         return pair.candidate.wall_ns
@@ -89,9 +91,12 @@ class Pairing:
                 raise Ended(Differs(reason="it changed its inputs"))
         if not self._checkable:
             return
-        for got, truth in zip(pair.candidate.outputs, pair.baseline.outputs, strict=True):
-            both = zip(self._first.expected, truth, strict=True)
-            check_values([e.of_another(t) for e, t in both], got, self._protocol, None)
+        outputs = zip(chosen, pair.candidate.outputs, pair.baseline.outputs, strict=True)
+        for number, got, truth in outputs:
+            case = releases.cases[number]
+            margins = self._first.margins if case.altered is None else case.altered.margins
+            expected = [Expected.within(t, m) for t, m in zip(truth, margins, strict=True)]
+            check_values(expected, got, self._protocol, None, case.changed)
 
 
 def claimed(pairs: Sequence[Pair], *, mean: bool) -> Estimate:

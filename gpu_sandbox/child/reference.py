@@ -8,19 +8,19 @@ import os
 import random
 import time
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.clock import overlapping
-from gpu_sandbox.child.compare import Expected, compare, expect
+from gpu_sandbox.child.compare import Expected, Margin, compare, expect
 from gpu_sandbox.child.loading import construct, import_file, seed_torch
 from gpu_sandbox.child.values import NotPlain, pack
 from gpu_sandbox.messages import Tree
 from gpu_sandbox.protocols import PROTOCOLS
 
-__all__ = ["Broken", "Case", "Seeds", "Task"]
+__all__ = ["Altered", "Broken", "Case", "Change", "Seeds", "Task"]
 
 Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
@@ -64,11 +64,29 @@ class Case:
         self.expected: list[Expected] = []
         self.aliasing: list[bool] = []
         self.overlapping: list[bool] = []
-        self.told = "random inputs"
+        self.altered: Altered | None = None
+
+    @property
+    def changed(self) -> str:
+        """How, if at all."""
+        return "" if self.altered is None else self.altered.told
+
+    @property
+    def margins(self) -> list[Margin]:
+        """Of each output, for calls that are not made in float64."""
+        return [e.margin for e in self.expected]
 
     def forget_exact(self) -> None:
         """Keep the tolerances, not the float64 values: they are large."""
-        self.expected = [e.of_another(e.native) for e in self.expected]
+        self.expected = [Expected.within(e.native, e.margin) for e in self.expected]
+
+
+class Altered(NamedTuple):
+    """A way in which a task's inputs are changed, and what its outputs' margins are then."""
+
+    told: str
+    change: Change
+    margins: list[Margin]
 
 
 class Task:
@@ -84,6 +102,8 @@ class Task:
         self.mutates = False
         self._probed = False
         self.forward_s = 0.0
+        self.altered: list[Altered] = []
+        """What the candidate got right in the trials, and may meet again while it is timed."""
         self.weight_seed = seeds.derived("weights")
         self._module = self._guarded("the task file", import_file, "task", path)
         for name in ("Model", "get_inputs"):
@@ -105,19 +125,22 @@ class Task:
         torch.manual_seed(self.weight_seed)
         return self._guarded("get_init_inputs()", make)
 
-    def draw(self, purpose: str, index: int = 0, change: Change | None = None) -> Case:
+    def draw(self, purpose: str, index: int = 0, altered: Altered | None = None) -> Case:
         """A fresh input set. Drawn on the device where that works: it is 100 × faster.
 
-        ``change`` is applied to its floating point tensors.
+        ``altered`` is applied to its floating point tensors.
         """
         seed = self._seeds.derived(purpose, index)
         inputs = self._guarded("get_inputs()", self._drawn, seed)
         arguments = self._moved(list(inputs) if isinstance(inputs, list | tuple) else [inputs])
-        if change is not None:
+        if altered is not None:
+            change = altered.change
             arguments = _mapped(arguments, lambda t: change(t) if t.is_floating_point() else t)
         tensors: list[torch.Tensor] = []
         tree = pack(arguments, tensors, pickling=True)
-        return Case(arguments, tree, tensors, self._seeds.derived(purpose + "/rng", index))
+        case = Case(arguments, tree, tensors, self._seeds.derived(purpose + "/rng", index))
+        case.altered = altered
+        return case
 
     def _drawn(self, seed: int) -> Any:
         if self._device.type != "cpu":

@@ -17,11 +17,12 @@ import torch
 
 from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.peer import Peer
-from gpu_sandbox.child.reference import Broken, Case, Task
+from gpu_sandbox.child.reference import Altered, Broken, Case, Task
+from gpu_sandbox.child.surprises import Surprises
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Ran, Time, Timed
 
-__all__ = ["Batch", "Released", "Releases", "Settings", "believable", "choose"]
+__all__ = ["Batch", "Released", "Releases", "Settings", "believable"]
 
 _LONG_NS = 8_000_000
 _MOST_CALLS = 48
@@ -70,22 +71,36 @@ class Releases(ABC):
     def __init__(self, task: Task, first: Case, device: torch.device, calls: int) -> None:
         self.calls = calls
         self.cases: list[Case] = []
+        self.unusual = False
+        self._surprises = Surprises(task)
         self._task = task
         self._first = first
         self.device = device
         self._shapes = _shapes(first)
 
     def draw(self, purpose: str, index: int) -> None:
-        """New inputs for every call of the next release of both sides."""
+        """New inputs for every call of the next release of both sides. ``unusual``: none of
+        them are as the task's own."""
         first = index * self.calls
-        self.cases = [self._drawn(purpose, first + number) for number in range(self.calls)]
+        altered = self._surprises.among(self.calls)
+        self.unusual = len(altered) == self.calls
+        self.cases = [
+            self._drawn(purpose, first + number, altered.get(number))
+            for number in range(self.calls)
+        ]
         if self.device.type == "cuda":  # or the first release would pay for the drawing
             torch.cuda.synchronize(self.device)
 
-    def _drawn(self, purpose: str, index: int) -> Case:
+    def choose(self) -> list[int]:
+        """Calls to check, by a generator that no seed of a task's leads to."""
+        chosen = secrets.SystemRandom().sample(range(self.calls), min(_CHECKED, self.calls))
+        changed = [number for number, case in enumerate(self.cases) if case.altered]
+        return sorted({*chosen[: _CHECKED - 1], secrets.choice(changed)}) if changed else chosen
+
+    def _drawn(self, purpose: str, index: int, altered: Altered | None) -> Case:
         """One like the first: tasks may draw shapes, too."""
         for attempt in range(_REDRAWS):
-            case = self._task.draw(purpose, index * _REDRAWS + attempt)
+            case = self._task.draw(purpose, index * _REDRAWS + attempt, altered)
             if _shapes(case) == self._shapes:
                 return case
         raise Broken("get_inputs() draws other shapes each time")
@@ -152,11 +167,6 @@ class Batch(Releases):
 
     def intact(self, peer: Peer, number: int) -> bool:
         return peer.intact(self.layout.inputs[number], self.cases[number].tensors)
-
-
-def choose(calls: int) -> list[int]:
-    """Calls to check, by a generator that no seed of a task's leads to."""
-    return secrets.SystemRandom().sample(range(calls), min(_CHECKED, calls))
 
 
 def believable(peer: Peer, timed: Timed, calls: int, wall_ns: int) -> int:

@@ -10,14 +10,14 @@ on those, or fails, the trial says nothing and is left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
 from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.judge import check_shape, check_values
 from gpu_sandbox.child.peer import Ended, Peer
-from gpu_sandbox.child.reference import Broken, Case, Task
+from gpu_sandbox.child.reference import Altered, Broken, Case, Change, Task
 from gpu_sandbox.jobs import Differs, Job
 from gpu_sandbox.messages import Ran, Run
 from gpu_sandbox.protocols import Protocol
@@ -27,6 +27,8 @@ __all__ = ["Trials", "trial_cases"]
 _SLOW_S = 2.0
 _LARGE_BYTES = 1 << 30
 _SLOW_TRIALS = 3
+_TIMED_MARGIN = 4.0
+"""What one trial on changed inputs says of others is less certain than of random ones."""
 
 
 class Trials:
@@ -44,6 +46,9 @@ class Trials:
         for number, case in enumerate(cases, 1):
             worst = max(worst, self._trial(case, number))
             case.forget_exact()
+            if case.altered is not None:
+                margins = [m.times(_TIMED_MARGIN) for m in case.margins]
+                self._task.altered.append(case.altered._replace(margins=margins))
         if self._job.protocol.structured and self._task.forward_s < _SLOW_S:
             self._note_propagation()
         return worst
@@ -51,7 +56,7 @@ class Trials:
     def _note_propagation(self) -> None:
         """Whether NaN and infinity come out where the reference lets them out. A fact about
         the kernel, no failure: fast kernels often say ``max(x, 0)``, and mean it."""
-        case = self._task.draw("non-finite", 0, _non_finite)
+        case = self._task.draw("non-finite", 0, Altered("non-finite", _non_finite, []))
         try:
             self._task.solve(case, exact=False)
         except Broken:
@@ -86,7 +91,8 @@ class Trials:
         ran = peer.ask(run, Ran, "run")
         check_shape(case, ran, number)
         got = peer.taken(layout.outputs[0])
-        error = check_values(case.expected, got, self._job.protocol, number, case.told)
+        told = case.changed or "random inputs"
+        error = check_values(case.expected, got, self._job.protocol, number, told)
         if not self._task.mutates and not peer.intact(layout.inputs[0], case.tensors):
             raise Ended(Differs(reason="it changed its inputs", trial=number))
         return error
@@ -115,8 +121,7 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
 
 def _structured(task: Task, exact: bool) -> Iterator[Case]:
     for name, change in _CHANGES.items():
-        case = task.draw(name, 0, change)
-        case.told = name
+        case = task.draw(name, 0, Altered(name, change, []))
         if not any(t.is_floating_point() for t in case.tensors):
             return
         try:
@@ -172,7 +177,7 @@ def _small_integers(tensor: torch.Tensor) -> torch.Tensor:
     return torch.randint_like(tensor, -3, 4)
 
 
-_CHANGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+_CHANGES: dict[str, Change] = {
     "inputs times 64": _scaled,
     "inputs with outliers": _heavy_tailed,
     "each row offset": _offset_rows,

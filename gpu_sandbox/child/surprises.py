@@ -1,0 +1,50 @@
+"""Changed inputs among those of timed calls, so that care in the trials alone is not enough.
+
+A candidate that tells trials from timed calls could be safe in the first and only fast in
+the second: leave out a softmax's maximum, say, which the task's own inputs do not need. So
+what it got right in the trials on changed inputs (``trials.py``) comes again while it is
+timed, where it can't know.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from gpu_sandbox.child.reference import Altered, Task
+
+__all__ = ["Surprises"]
+
+_MANY = 8
+_EVERY = 5
+
+
+class Surprises:
+    """Of the releases of one kind: which of their calls get changed inputs, and how.
+
+    Of many calls one does. Of a few all do, in one release out of every five: such a release
+    says nothing of the time that the task's own inputs take.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._turn = self._chosen_turn = 0
+        self._ways: list[Altered] = []
+
+    def among(self, calls: int) -> dict[int, Altered]:
+        """Of the next release: by number of the call. Empty before there were trials."""
+        if not self._task.altered:
+            return {}
+        if calls >= _MANY:
+            return {secrets.randbelow(calls): self._way()}
+        if self._turn == 0:
+            self._chosen_turn = secrets.randbelow(_EVERY)
+        mine = self._turn == self._chosen_turn
+        self._turn = (self._turn + 1) % _EVERY
+        return dict.fromkeys(range(calls), self._way()) if mine else {}
+
+    def _way(self) -> Altered:
+        """Each as often as the others, in an order that nobody knows."""
+        if not self._ways:
+            self._ways = list(self._task.altered)
+            secrets.SystemRandom().shuffle(self._ways)
+        return self._ways.pop()
