@@ -172,7 +172,14 @@ _ANSWERS = (
 
 _CHECKER = (
     Attack("mutates_inputs_when_timed", "checker", REJECTED, device="both"),
-    Attack("careful_only_in_trials", "checker", REJECTED, task="softmax", device="both"),
+    Attack(
+        "careful_only_in_trials",
+        "checker",
+        REJECTED,
+        task="softmax",
+        device="both",
+        limits=TWIN,
+    ),
     Attack("output_is_the_input", "checker", REJECTED, device="both"),
     Attack("output_is_an_input_when_timed", "checker", REJECTED, task="softmax", device="both"),
     Attack("output_is_a_reused_buffer", "checker", REJECTED, device="both"),
