@@ -51,12 +51,13 @@ _ATTEMPTS = 3
 
 
 class Bench:
-    """Made before the candidate is loaded: the baseline is measured alone then."""
+    """Made before ``peer`` has loaded the candidate: the baseline is measured alone then."""
 
     def __init__(
         self,
         task: Task,
         reference: Peer,
+        peer: Peer,
         job: Job,
         device: torch.device,
         first: Case,
@@ -75,7 +76,7 @@ class Bench:
         self._passages: Passages | None = None
         if device.type == "cuda" and not self._baseline.slow:
             each_ns = self._alone_ns / self._releases.calls
-            self._passages = Passages(task, reference, self._releases, first, each_ns)
+            self._passages = Passages(task, reference, peer, self._releases, first, each_ns)
 
     def run(self, peer: Peer, worst: float, *, alone: Callable[[], None]) -> Agreed:
         """Pairs until the interval is narrow, or the time is up. Raises ``Ended``.

@@ -64,7 +64,8 @@ class Gated(Releases):
     def passed(
         self, peer: Peer, seed: int, chosen: Sequence[int] = (), *, empty: bool = False
     ) -> Released:
-        """Without claims. ``empty``: all but the model, by a worker that is trusted."""
+        """Without claims. ``empty``: all but the model, by a worker that is trusted: that of
+        the reference, or one that has no candidate yet."""
         self._lay(peer)
         shared = peer.share_host(self._host_bytes)
         turns = Turns(shared)

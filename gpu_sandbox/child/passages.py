@@ -1,8 +1,12 @@
 """What calls behind gates take (``gates.py``): the outer clock's word on a claim.
 
-The baseline, and a release of nothing, are measured before there is a candidate: what it
+The baseline, and releases of nothing, are measured before there is a candidate: what it
 does to them later buys it nothing. All calls at once show what a worker leaves out; one by
 one, where that is possible, what it does together.
+
+A release in one process that follows one in another takes up to half a millisecond more, so
+the candidate's worker passes in turn with the reference's before it holds the candidate, too.
+Noise only adds to a wall, so a low quantile of several is compared, not their median.
 """
 
 from __future__ import annotations
@@ -13,37 +17,42 @@ import msgspec
 
 from gpu_sandbox.child.gates import Chain, Gated, GatedBatch
 from gpu_sandbox.child.pairs import Pairing
-from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Case, Task
 from gpu_sandbox.child.releases import Releases
+from gpu_sandbox.jobs import WorkerFailed
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile
 
 __all__ = ["Judgement", "Passage", "Passages", "judged"]
 
 _ALONE = 5
+_LOW = 0.25
+_RELEASE_NS = 100_000.0
+"""What a release may take more than another for no reason of its own."""
+_COLDER = 1.5
+_WARMEST = 0.25
+"""A baseline's calls take between so much of what it claims for cold ones, or it is noise."""
 _FEWEST, _QUEUED_ENOUGH = 10, 5
 _FEWEST_IN_NO_TIME = 4
 _BELIEVED_DOUBT = 1.25
-_BYTES_READ_PER_NS, _BYTES_WRITTEN_PER_NS = 3000.0, 6000.0
-_CACHE_BYTES = 64e6
+_BYTES_WRITTEN_PER_NS = 6000.0
 _LATENCY_NS = 1000.0
-"""Of large GPUs: how fast the cache is filled, at least, and outputs are written, at most;
-how large it is; what the first access to memory takes."""
+"""Of large GPUs: how fast outputs are written, at most; what the first access takes."""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """One way through gates, with what it takes while no candidate is there.
 
-    Nanoseconds of a release of ``calls``: ``empty_ns`` with nothing called, ``own_ns`` what
-    the baseline's calls add. Of a call: ``cold_ns`` may be saved by a warm cache, and
-    ``least_ns`` is what writing its outputs takes.
+    Nanoseconds of a release of ``calls``: ``empty_ns`` with nothing called, ``warm_ns`` what
+    the baseline's calls add, ``own_ns`` what it claims for as many on a cold cache. Of a
+    call: ``least_ns`` is what writing its outputs takes, ``copy_ns`` what copying them does.
     """
 
     gated: Gated
     calls: int
     empty_ns: float
+    warm_ns: float
     own_ns: float
-    cold_ns: float
     least_ns: float
     copy_ns: float
 
@@ -63,27 +72,39 @@ class Judgement(msgspec.Struct, frozen=True):
 class Passages:
     """Made while no candidate is there. ``claim_ns``: what the baseline says of a call.
 
-    Without any passage if the reference waits for its device: it can't be queued ahead.
+    Without any passage if the reference waits for its device, so that it can't be queued
+    ahead, or memory does not suffice.
     """
 
     def __init__(
-        self, task: Task, reference: Peer, releases: Releases, first: Case, claim_ns: float
+        self,
+        task: Task,
+        reference: Peer,
+        peer: Peer,
+        releases: Releases,
+        first: Case,
+        claim_ns: float,
     ) -> None:
-        self._task = task
         self._reference = reference
+        self._peer = peer
         self._first = first
         self._claim_ns = claim_ns
         device, calls = releases.device, releases.calls
         ways: list[Gated] = [GatedBatch(task, first, device, calls)]
         if calls > 1 and Chain.possible(task, first):
             ways.append(Chain(task, first, device))
-        self._passages: list[Passage] = []
-        for gated in ways:
-            passage = self._alone(gated)
-            if passage is None:
-                self._passages.clear()
-                break
-            self._passages.append(passage)
+        found: list[Passage] = []
+        try:
+            for gated in ways:
+                passage = self._alone(gated)
+                if passage is None:
+                    break
+                found.append(passage)
+        except (Ended, ReferenceEnded) as ended:
+            if not isinstance(ended.finding, WorkerFailed):
+                raise
+            found.clear()  # no room for what it takes: nobody's fault
+        self._passages = found if len(found) == len(ways) else []
 
     def judge(self, pairing: Pairing, peer: Peer, before: Judgement, seconds: float) -> Judgement:
         """What the passages make of a claim, in about so many seconds. Raises ``Ended``."""
@@ -96,14 +117,17 @@ class Passages:
     def _looked(
         self, pairing: Pairing, peer: Peer, passage: Passage, before: Judgement, seconds: float
     ) -> Judgement:
-        """Thrice as long where the first looks do not clear the candidate. A forward that
-        was queued in some of them is judged by these."""
+        """Thrice as long where the first looks do not clear the candidate. The first of all
+        does not count: its memory is new. A forward that was queued in some is judged by
+        these."""
         began = time.monotonic()
         queued: list[float] = []
         others: list[float] = []
         after = before
         for number in range(3 * _FEWEST):
             wall_ns = float(pairing.gated_wall_ns(passage.gated, number))
+            if number == 0:
+                continue
             (queued if peer.queues else others).append(wall_ns)
             late = time.monotonic() - began > seconds and number + 1 >= _FEWEST_IN_NO_TIME
             if number + 1 < _FEWEST and not late:
@@ -115,32 +139,31 @@ class Passages:
         return after
 
     def _alone(self, gated: Gated) -> Passage | None:
+        """In turn with ``peer``, which holds nothing yet: each after the other, as later."""
+        reference, peer = self._reference, self._peer
         walls: list[float] = []
         empties: list[float] = []
+        own_empties: list[float] = []
         for number in range(1 + _ALONE):
             gated.draw("gated alone", number)
-            walls.append(gated.passed(self._reference, number).wall_ns)
-            if not self._reference.queues:
+            walls.append(gated.passed(reference, number).wall_ns)
+            if not reference.queues:
                 return None
-            empties.append(gated.passed(self._reference, number, empty=True).wall_ns)
-        empty_ns = quantile(empties[1:], 0.5)
-        warm_ns = quantile(walls[1:], 0.5) - empty_ns
+            empties.append(gated.passed(peer, number, empty=True).wall_ns)
+            own_empties.append(gated.passed(reference, number, empty=True).wall_ns)
+            empties.append(gated.passed(peer, number, empty=True).wall_ns)
+        warm_ns = quantile(walls[1:], _LOW) - quantile(own_empties[1:], _LOW)
+        claim_ns = self._claim_ns * gated.calls
+        own_ns = max(claim_ns, min(warm_ns, _COLDER * claim_ns))
         return Passage(
             gated=gated,
             calls=gated.calls,
-            empty_ns=empty_ns,
-            own_ns=max(warm_ns, self._claim_ns * gated.calls),
-            cold_ns=self._cold_ns(warm_ns / gated.calls),
+            empty_ns=quantile(empties[2:], _LOW),
+            warm_ns=min(max(warm_ns, _WARMEST * own_ns), own_ns),
+            own_ns=own_ns,
             least_ns=_LATENCY_NS / 2 + self._written_bytes() / _BYTES_WRITTEN_PER_NS,
             copy_ns=gated.copy_ns(),
         )
-
-    def _cold_ns(self, warm_ns: float) -> float:
-        """No more than the bytes there are explain, nor than the baseline itself saves."""
-        tensors = [*self._first.tensors, *self._task.model.parameters()]
-        size = float(sum(t.numel() * t.element_size() for t in tensors) + self._written_bytes())
-        explained = min(size, _CACHE_BYTES) / _BYTES_READ_PER_NS
-        return min(explained, max(self._claim_ns - warm_ns, 0.0)) + _LATENCY_NS
 
     def _written_bytes(self) -> int:
         outputs = [expected.native for expected in self._first.expected]
@@ -150,22 +173,27 @@ class Passages:
 def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement:
     """What the candidate's walls say of the claim in ``before``. Pure.
 
-    Only what is surely slower, by a quarter and what a warm cache saves, is scored by the
-    passage; nothing is scored below what writing its outputs takes.
+    Only what is surely slower, by a quarter and the passage's own resolution, is scored by
+    it: on a warm cache, so against the baseline on one. Nothing is scored below what writing
+    its outputs takes.
     """
     found, own_ns = before.found, passage.own_ns
-    gate = estimate_bound([wall - passage.empty_ns for wall in walls], [own_ns] * len(walls))
+    nets = [wall - passage.empty_ns for wall in walls]
+    net_ns = quantile(nets, _LOW)
     at_most = before.at_most
     if passage.together:  # of calls one by one, what is not theirs is as long as they are
         at_most = min(at_most, quantile(walls, 0.5) / own_ns)
-    at_most = max(at_most, gate.ratio + passage.copy_ns * passage.calls / own_ns)
-    limit = found.ratio * _BELIEVED_DOUBT + passage.cold_ns * passage.calls / own_ns
-    if gate.low > limit:
+    at_most = max(at_most, (net_ns + passage.copy_ns * passage.calls) / own_ns)
+    slack_ns = _RELEASE_NS + _LATENCY_NS * passage.calls
+    if sorted(nets)[1] > found.ratio * _BELIEVED_DOUBT * own_ns + slack_ns:
+        gate = estimate_bound(nets, [passage.warm_ns] * len(nets))
+        scored = max(net_ns / passage.warm_ns, found.ratio)
         told = (
-            f"scored by the outer clock: {1 / gate.ratio:.2f}x where calls are let in by a "
+            f"scored by the outer clock: {1 / scored:.2f}x where calls are let in by a "
             f"gate, not the {1 / found.ratio:.2f}x that its own process claims"
         )
-        return Judgement(gate, at_most, told)
+        found = Estimate(scored, min(gate.low, scored), max(gate.high, scored))
+        return Judgement(found, max(at_most, scored), told)
     least = passage.least_ns * passage.calls / own_ns
     if found.ratio < least:
         told = f"scored by what writing its outputs takes: {1 / least:.1f}x at most"

@@ -165,6 +165,7 @@ class Peer:
         for tensor, view in zip(tensors, arena.views(spots), strict=True):
             view.copy_(tensor)
         self._synchronize()
+        self._placed.clear()
         load = Load(
             source=source,
             class_name=class_name,

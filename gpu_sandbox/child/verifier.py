@@ -117,7 +117,7 @@ class Assignment:
     def _evaluate(self, task: Task, first: Case, peer: Peer, libraries: list[int]) -> Finding:
         job = self._job
         with _Span(self._timings, "check"):
-            bench = Bench(task, self._reference, job, self._device, first, self._notes)
+            bench = Bench(task, self._reference, peer, job, self._device, first, self._notes)
             self._stage("load")
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
             loaded = peer.finish_loading(job.load_s)

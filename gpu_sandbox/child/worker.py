@@ -46,7 +46,7 @@ class Worker:
         self._device = device
         self._arena: Arena | None = None
         self._host: Arena | None = None
-        self._clocked: Clocked | None = None
+        self._clocked = Clocked(_nothing, device)
         self._path = str(Path.cwd() / "candidate.py")
         self._stage = "import"
         self._reference = False
@@ -69,11 +69,11 @@ class Worker:
             case Place():
                 self._place(request)
             case Run(slot=slot, seed=seed, then=then):
-                return self._need_model().run(slot, seed, then)
+                return self._clocked.run(slot, seed, then)
             case Warm():
-                self._need_model().warm(request.calls, request.seconds)
+                self._clocked.warm(request.calls, request.seconds)
             case Time():
-                return self._need_model().time(request, self._host)
+                return self._clocked.time(request, self._host)
         return Done()
 
     def _open(self, shared: ArenaShared) -> None:
@@ -83,8 +83,7 @@ class Worker:
             self._host = Arena.open(shared, fd, torch.device("cpu"))
             self._pin(self._host)
             return
-        if self._clocked is not None:
-            self._clocked.slots.clear()
+        self._clocked.slots.clear()
         if self._arena is not None and self._reference:  # a candidate may still look at its inputs
             self._arena.close()
         if self._device.type == "cuda":
@@ -106,7 +105,7 @@ class Worker:
 
     def _load(self, request: Load) -> Loaded:
         self._reference = request.class_name == "Model"
-        self._clocked = None  # not two of its models at once: they may fill the memory
+        self._clocked = Clocked(_nothing, self._device)  # not two models: they fill the memory
         self._take_libraries(request.libraries)
         Path(self._path).write_text(request.source, encoding="utf-8", errors="surrogatepass")
         settle(request.threads)
@@ -138,15 +137,15 @@ class Worker:
         inputs = arena.views(request.inputs)
         arguments = unpack(request.args, inputs, unpickling=True)
         slot = Slot(arguments, inputs, arena.views(request.outputs), arena, request)
-        self._need_model().slots[request.slot] = slot
+        self._clocked.slots[request.slot] = slot
 
     def _need_arena(self) -> Arena:
         assert self._arena is not None
         return self._arena
 
-    def _need_model(self) -> Clocked:
-        assert self._clocked is not None
-        return self._clocked
+
+def _nothing(*_: object) -> None:
+    """Before there is a model."""
 
 
 def main(*, peer: int, device: str) -> None:
