@@ -1,7 +1,7 @@
 """A device's station: its verifier and its workers, under the device's lease.
 
-One job at a time. The verifier lives on between jobs, a worker is used once. A verifier
-does not begin to time before the next worker is ready (``workers.py``).
+One job at a time. The verifier lives on between jobs, a worker is used once. The next one
+is made while a candidate is loaded and tried: nothing is timed meanwhile (``workers.py``).
 
 A station finds out when its device is of no more use: processes that the kernel does not
 let go of, or fresh ones that can't use it, again and again.
@@ -103,19 +103,21 @@ class Station:
         libraries: Sequence[int],
         limit_s: float,
     ) -> Report:
-        async def quiet(stage: str) -> None:
+        async def reached(stage: str) -> None:
+            if stage == "load":
+                self._workers.prepare_spare()
             if stage == "alone" and worker is not None:
                 await worker.ward.end()
-            await self._workers.spare_ready.wait()
+            if stage in ("bench", "alone"):
+                await self._workers.spare_ready.wait()
 
         if worker is None:
             await verifier.give(job)
-            return await verifier.report(limit_s, quiet)
+            return await verifier.report(limit_s, reached)
         job = msgspec.structs.replace(job, worker_pid=worker.ward.pid)
         await verifier.give(job, worker.peer.fileno(), *libraries)
         worker.peer.close()
-        self._workers.prepare_spare()
-        report = await verifier.report(limit_s, quiet)
+        report = await verifier.report(limit_s, reached)
         if isinstance(report.finding, WorkerDied):
             await worker.ward.ended_within(_DEATH_S)  # its signal is worth a moment
             worker.died = worker.ward.ended.is_set()

@@ -70,9 +70,9 @@ class Verifier:
         except PeerGone:
             raise VerifierDied("start", None, self.ward.output()) from None
 
-    async def report(self, limit_s: float, quiet: Callable[[str], Awaitable[None]]) -> Report:
-        """What it finds. ``quiet`` is awaited when it waits in the named stage, and returns
-        when nothing of ours disturbs the device.
+    async def report(self, limit_s: float, reached: Callable[[str], Awaitable[None]]) -> Report:
+        """What it finds. ``reached`` is awaited at every stage; where the verifier waits, it
+        goes on when that returns.
 
         Raises ``VerifierDied``, ``VerifierSilent``, ``SandboxFault``.
         """
@@ -83,8 +83,8 @@ class Verifier:
                     match await self._line.receive():
                         case Stage(name=name, waits=waits):
                             stage = name
+                            await reached(name)
                             if waits:
-                                await quiet(name)
                                 await self._line.send(Go())
                         case Report() as report:
                             return report
