@@ -27,8 +27,9 @@ from gpu_sandbox.messages import Gate, Time, Timed
 
 __all__ = ["Chain", "Gated", "GatedBatch"]
 
-_CHAIN_CALLS = 16
+_CHAIN_CALLS, _FEWER_CALLS = 16, 8
 _CHAIN_BYTES = 16 << 20
+_MANY_BYTES = 4 << 20
 _QUEUE_S = (1.0, 0.25, 0.0)
 """How long calls may take to be queued, after so many releases in a row that were not."""
 _COPIES = 3
@@ -128,9 +129,10 @@ class Chain(Gated):
     _gate = "each"
 
     def __init__(self, task: Task, first: Case, device: torch.device) -> None:
-        super().__init__(task, first, device, _CHAIN_CALLS)
         self._layout = lay_out(first.tensors, [e.native for e in first.expected], 1)
         self._size = self._layout.total_bytes
+        calls = _CHAIN_CALLS if self._size <= _MANY_BYTES else _FEWER_CALLS
+        super().__init__(task, first, device, calls)
         self._host_bytes = TURNS_BYTES + self._size
         self._inputs_end = reach_of(self._layout.inputs[0])
         self._staged = [_host_memory(self._size) for _ in range(self.calls)]

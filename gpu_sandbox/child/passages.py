@@ -4,13 +4,15 @@ The baseline, and releases of nothing, are measured before there is a candidate:
 does to them later buys it nothing. All calls at once show what a worker leaves out; one by
 one, where that is possible, what it does together.
 
-A release in one process that follows one in another takes up to half a millisecond more, so
-the candidate's worker passes in turn with the reference's before it holds the candidate, too.
-Noise only adds to a wall, so a low quantile of several is compared, not their median.
+Both are measured as pairs are, in turn with each other, and the release of nothing in the
+candidate's own worker before it holds the candidate: what is cold in a cache or was woken up
+a moment ago costs tenths of a millisecond. Noise only adds to a wall, so a low quantile of
+several is compared, not their median, and how far apart they lie is allowed for.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 
 import msgspec
@@ -29,9 +31,8 @@ _ALONE = 5
 _LOW = 0.25
 _RELEASE_NS = 100_000.0
 """What a release may take more than another for no reason of its own."""
-_COLDER = 1.5
 _WARMEST = 0.25
-"""A baseline's calls take between so much of what it claims for cold ones, or it is noise."""
+"""Warm calls of the baseline take at least so much of what it claims for cold ones."""
 _FEWEST, _QUEUED_ENOUGH = 10, 5
 _FEWEST_IN_NO_TIME = 4
 _BELIEVED_DOUBT = 1.25
@@ -43,14 +44,16 @@ _LATENCY_NS = 1000.0
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """One way through gates, with what it takes while no candidate is there.
 
-    Nanoseconds of a release of ``calls``: ``empty_ns`` with nothing called, ``warm_ns`` what
-    the baseline's calls add, ``own_ns`` what it claims for as many on a cold cache. Of a
-    call: ``least_ns`` is what writing its outputs takes, ``copy_ns`` what copying them does.
+    Nanoseconds of a release of ``calls``: ``empty_ns`` with nothing called, ``noise_ns``
+    between the quartiles of several such, ``warm_ns`` what the baseline's calls add,
+    ``own_ns`` what it claims for as many on a cold cache. Of a call: ``least_ns`` is what
+    writing its outputs takes, ``copy_ns`` what copying them does.
     """
 
     gated: Gated
     calls: int
     empty_ns: float
+    noise_ns: float
     warm_ns: float
     own_ns: float
     least_ns: float
@@ -139,31 +142,42 @@ class Passages:
         return after
 
     def _alone(self, gated: Gated) -> Passage | None:
-        """In turn with ``peer``, which holds nothing yet: each after the other, as later."""
-        reference, peer = self._reference, self._peer
+        """As pairs later: two releases of the same inputs, in random order, outputs taken.
+        ``peer`` holds nothing yet."""
         walls: list[float] = []
         empties: list[float] = []
         own_empties: list[float] = []
-        for number in range(1 + _ALONE):
-            gated.draw("gated alone", number)
-            walls.append(gated.passed(reference, number).wall_ns)
-            if not reference.queues:
+        for number in range(2 * _ALONE):
+            into = own_empties if number % 2 else walls
+            empty_ns, own_ns = self._both(gated, number, empty=into is own_empties)
+            if not self._reference.queues:
                 return None
-            empties.append(gated.passed(peer, number, empty=True).wall_ns)
-            own_empties.append(gated.passed(reference, number, empty=True).wall_ns)
-            empties.append(gated.passed(peer, number, empty=True).wall_ns)
-        warm_ns = quantile(walls[1:], _LOW) - quantile(own_empties[1:], _LOW)
+            empties.append(empty_ns)
+            into.append(own_ns)
         claim_ns = self._claim_ns * gated.calls
-        own_ns = max(claim_ns, min(warm_ns, _COLDER * claim_ns))
+        warm_ns = quantile(walls[1:], _LOW) - quantile(own_empties[1:], _LOW)
         return Passage(
             gated=gated,
             calls=gated.calls,
             empty_ns=quantile(empties[2:], _LOW),
-            warm_ns=min(max(warm_ns, _WARMEST * own_ns), own_ns),
-            own_ns=own_ns,
+            noise_ns=quantile(empties[2:], 0.75) - quantile(empties[2:], 0.25),
+            warm_ns=min(max(warm_ns, _WARMEST * claim_ns), claim_ns),
+            own_ns=claim_ns,
             least_ns=_LATENCY_NS / 2 + self._written_bytes() / _BYTES_WRITTEN_PER_NS,
             copy_ns=gated.copy_ns(),
         )
+
+    def _both(self, gated: Gated, number: int, *, empty: bool) -> tuple[float, float]:
+        """Walls of the empty ``peer`` and of the reference, which may be told to be, too."""
+        gated.draw("gated alone", number)
+        chosen = gated.choose()
+        takers = [(self._peer, True), (self._reference, empty)]
+        peer_first = bool(secrets.randbits(1))
+        found = [
+            float(gated.passed(taker, number, chosen, empty=nothing).wall_ns)
+            for taker, nothing in (takers if peer_first else reversed(takers))
+        ]
+        return (found[0], found[1]) if peer_first else (found[1], found[0])
 
     def _written_bytes(self) -> int:
         outputs = [expected.native for expected in self._first.expected]
@@ -184,7 +198,7 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
     if passage.together:  # of calls one by one, what is not theirs is as long as they are
         at_most = min(at_most, quantile(walls, 0.5) / own_ns)
     at_most = max(at_most, (net_ns + passage.copy_ns * passage.calls) / own_ns)
-    slack_ns = _RELEASE_NS + _LATENCY_NS * passage.calls
+    slack_ns = _RELEASE_NS + passage.noise_ns + _LATENCY_NS * passage.calls
     if sorted(nets)[1] > found.ratio * _BELIEVED_DOUBT * own_ns + slack_ns:
         gate = estimate_bound(nets, [passage.warm_ns] * len(nets))
         scored = max(net_ns / passage.warm_ns, found.ratio)

@@ -18,6 +18,7 @@ def passage(kind: type[Chain] | type[GatedBatch] = GatedBatch) -> Passage:
         gated=object.__new__(kind),
         calls=CALLS,
         empty_ns=EMPTY_NS,
+        noise_ns=20_000.0,
         warm_ns=WARM_NS,
         own_ns=OWN_NS,
         least_ns=1000.0,
