@@ -27,14 +27,16 @@ from gpu_sandbox.paired import Estimate, estimate_bound, quantile
 
 __all__ = ["Judgement", "Passage", "Passages", "judged"]
 
-_ALONE = 5
+_ALONE, _ALONE_AT_LEAST, _ALONE_S = 10, 6, 0.15
+_FEWEST, _FEWEST_OF_CLEAR, _FEWEST_IN_NO_TIME = 10, 5, 4
+_CLEAR = 0.1
+"""Fewer looks will do where the noise is less than so much of what the baseline takes."""
+_QUEUED_ENOUGH = 5
 _LOW = 0.25
 _RELEASE_NS = 100_000.0
 """What a release may take more than another for no reason of its own."""
 _WARMEST = 0.25
 """Warm calls of the baseline take at least so much of what it claims for cold ones."""
-_FEWEST, _QUEUED_ENOUGH = 10, 5
-_FEWEST_IN_NO_TIME = 4
 _BELIEVED_DOUBT = 1.25
 _BYTES_WRITTEN_PER_NS = 6000.0
 _LATENCY_NS = 1000.0
@@ -127,13 +129,15 @@ class Passages:
         queued: list[float] = []
         others: list[float] = []
         after = before
-        for number in range(3 * _FEWEST):
+        clear = passage.noise_ns < _CLEAR * passage.own_ns
+        fewest = _FEWEST_OF_CLEAR if clear else _FEWEST
+        for number in range(3 * fewest):
             wall_ns = float(pairing.gated_wall_ns(passage.gated, number))
             if number == 0:
                 continue
             (queued if peer.queues else others).append(wall_ns)
             late = time.monotonic() - began > seconds and number + 1 >= _FEWEST_IN_NO_TIME
-            if number + 1 < _FEWEST and not late:
+            if number + 1 < fewest and not late:
                 continue
             walls = queued if len(queued) >= _QUEUED_ENOUGH else [*queued, *others]
             after = judged(passage, walls, before)
@@ -147,7 +151,10 @@ class Passages:
         walls: list[float] = []
         empties: list[float] = []
         own_empties: list[float] = []
-        for number in range(2 * _ALONE):
+        began = time.monotonic()
+        for number in range(_ALONE):
+            if number >= _ALONE_AT_LEAST and time.monotonic() - began > _ALONE_S:
+                break
             into = own_empties if number % 2 else walls
             empty_ns, own_ns = self._both(gated, number, empty=into is own_empties)
             if not self._reference.queues:
