@@ -92,7 +92,7 @@ class DevicePool:
         self._group = group
         self._stations: dict[str, Station] = {}
         self._asked_for: set[str] = set()
-        self.leases = Leases(group=group)
+        self.leases = Leases()
         self.quarantined: dict[str, str] = {}
         """Device → why it is used no more."""
 
@@ -150,20 +150,14 @@ class DevicePool:
             fit = [i for i, d in by_identity.items() if d.name not in self.quarantined]
             if not fit:
                 raise NoDeviceLeft(self._nothing_left(devices))
-            async with self.leases.hold(*fit) as lease:
+            async with self.leases.hold(*fit) as identity:
                 leased = time.monotonic()
-                device = by_identity[lease.identity]
-                station = self._station(device)
-                if station.unfit:  # found out after its last job
-                    self.quarantined.setdefault(device.name, station.unfit)
+                device = by_identity[identity]
                 if device.name in self.quarantined:
                     continue  # while this one waited
-                try:
-                    looks = await self._looked(station, job, files, to_beat)
-                finally:
-                    lease.clear = station.clear
+                looks = await self._looked(self._station(device), job, files, to_beat)
             ended = time.monotonic()
-            return Judged(device, lease.identity, looks, leased - waiting, ended - leased)
+            return Judged(device, identity, looks, leased - waiting, ended - leased)
 
     @asynccontextmanager
     async def once_more(self, judged: Judged) -> AsyncIterator[tuple[int, ...] | None]:

@@ -1,8 +1,5 @@
 """The exclusive lease of a device: first come first served here, one holder per host.
 
-A holder may leave before its device is clear of what it did there: then the next one in this
-process goes on at once, and other processes wait until somebody has seen it clear.
-
 Within this process those who would take the same devices queue up; between processes a
 ``flock`` on a file named after the device decides, and the kernel drops it when its holder
 dies. Nothing is written to the file: a lease that was left behind can't exist.
@@ -20,9 +17,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
-from anyio.abc import TaskGroup
 
-__all__ = ["Lease", "Leases"]
+__all__ = ["Leases"]
 
 _POLL_S = 0.005
 
@@ -32,28 +28,13 @@ def lock_directory() -> Path:
     return Path(tempfile.gettempdir()) / "gpu-sandbox-leases"
 
 
-class Lease:
-    """Exclusive use of the device of that ``identity`` (``cpu`` or a GPU's UUID).
-    ``clear`` is set when nothing of its holder's is left on it."""
-
-    def __init__(self, identity: str, descriptor: int) -> None:
-        self.identity = identity
-        self.descriptor = descriptor
-        self.clear = anyio.Event()
-        self.clear.set()
-
-
 class Leases:
-    """Leases of several devices; ``group`` is where those that are left before they are clear
-    are waited for. ``waiting`` and ``holding`` are for progress displays;
+    """Leases of several devices. ``waiting`` and ``holding`` are for progress displays;
     ``held_s`` is the device time of all leases so far, in seconds."""
 
-    def __init__(self, directory: Path | None = None, group: TaskGroup | None = None) -> None:
-        self._group = group
+    def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory or lock_directory()
         self._taken: set[str] = set()
-        self._left: dict[str, Lease] = {}
-        """Given back here, and not clear yet."""
         self._turns: dict[tuple[str, ...], anyio.Lock] = {}
         self._since: dict[str, float] = {}
         self._held_s = 0.0
@@ -69,44 +50,29 @@ class Leases:
         return self._held_s + sum(now - since for since in self._since.values())
 
     @asynccontextmanager
-    async def hold(self, *identities: str) -> AsyncIterator[Lease]:
-        """One of these devices: whichever is free first, served in order of arrival."""
+    async def hold(self, *identities: str) -> AsyncIterator[str]:
+        """Exclusive use of one of these devices (``cpu`` or a GPU's UUID): whichever is
+        free first, served in order of arrival."""
         self.waiting += 1
         try:
             async with self._turns.setdefault(identities, anyio.Lock()):
-                lease = await self._first_free(identities)
+                identity, descriptor = await self._first_free(identities)
         finally:
             self.waiting -= 1
-        identity = lease.identity
         self._taken.add(identity)
         self._since[identity] = time.monotonic()
         try:
-            yield lease
+            yield identity
         finally:
+            os.close(descriptor)
             self._taken.discard(identity)
             self._held_s += time.monotonic() - self._since.pop(identity)
-            if lease.clear.is_set() or self._group is None:
-                os.close(lease.descriptor)
-            else:
-                self._left[identity] = lease
-                self._group.start_soon(self._let_go, lease)
 
-    async def _let_go(self, lease: Lease) -> None:
-        """When it is clear, unless somebody here has taken it over."""
-        try:
-            await lease.clear.wait()
-        finally:
-            if self._left.get(lease.identity) is lease:
-                del self._left[lease.identity]
-                os.close(lease.descriptor)
-
-    async def _first_free(self, identities: Sequence[str]) -> Lease:
+    async def _first_free(self, identities: Sequence[str]) -> tuple[str, int]:
         """Polling, because a thread that blocks in ``flock`` can't be cancelled, and
         because nobody tells us when another process lets go."""
         while True:
             for identity in identities:
-                if identity in self._left:
-                    return self._left.pop(identity)
                 if identity not in self._taken:
                     descriptor = self._open(identity)
                     try:
@@ -114,7 +80,7 @@ class Leases:
                     except BlockingIOError:
                         os.close(descriptor)
                     else:
-                        return Lease(identity, descriptor)
+                        return identity, descriptor
             await anyio.sleep(_POLL_S)
 
     def _open(self, identity: str) -> int:

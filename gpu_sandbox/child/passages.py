@@ -27,7 +27,7 @@ from gpu_sandbox.paired import Estimate, estimate_bound, quantile
 
 __all__ = ["Judgement", "Passage", "Passages", "judged"]
 
-_ALONE, _ALONE_AT_LEAST, _ALONE_S = 10, 6, 0.15
+_ALONE, _ALONE_AT_LEAST, _ALONE_S = 10, 6, 0.1
 _FEWEST, _FEWEST_OF_CLEAR, _FEWEST_IN_NO_TIME = 10, 5, 4
 _CLEAR = 0.1
 """Fewer looks will do where the noise is less than so much of what the baseline takes."""
@@ -60,6 +60,16 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     own_ns: float
     least_ns: float
     copy_ns: float
+
+    @property
+    def slack_ns(self) -> float:
+        """By how much a release may be longer than another of the same calls."""
+        return _RELEASE_NS + self.noise_ns + _LATENCY_NS * self.calls
+
+    @property
+    def decides(self) -> bool:
+        """Whether calls that take as long as the baseline's can be told from none."""
+        return self.slack_ns < self.own_ns
 
     @property
     def together(self) -> bool:
@@ -116,6 +126,8 @@ class Passages:
         if before.found.ratio > _BELIEVED_DOUBT:  # nobody claims to be slower than it is
             return before
         for passage in self._passages:
+            if not passage.decides:
+                continue
             before = self._looked(pairing, peer, passage, before, seconds)
         return before
 
@@ -205,8 +217,7 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
     if passage.together:  # of calls one by one, what is not theirs is as long as they are
         at_most = min(at_most, quantile(walls, 0.5) / own_ns)
     at_most = max(at_most, (net_ns + passage.copy_ns * passage.calls) / own_ns)
-    slack_ns = _RELEASE_NS + passage.noise_ns + _LATENCY_NS * passage.calls
-    if sorted(nets)[1] > found.ratio * _BELIEVED_DOUBT * own_ns + slack_ns:
+    if sorted(nets)[1] > found.ratio * _BELIEVED_DOUBT * own_ns + passage.slack_ns:
         gate = estimate_bound(nets, [passage.warm_ns] * len(nets))
         scored = max(net_ns / passage.warm_ns, found.ratio)
         told = (

@@ -84,31 +84,6 @@ async def test_leases_are_served_in_order(tmp_path: Path) -> None:
     assert order == [0, 1, 2, 3, 4]
 
 
-async def test_a_device_that_is_not_clear_is_for_the_next_one_here_alone(tmp_path: Path) -> None:
-    other = Leases(tmp_path)
-
-    async def free() -> bool:
-        with anyio.move_on_after(0.05):
-            async with other.hold("gpu"):
-                return True
-        return False
-
-    async with anyio.create_task_group() as group:
-        leases = Leases(tmp_path, group)
-        clear = anyio.Event()
-        async with leases.hold("gpu") as first:
-            first.clear = clear
-        assert not await free()
-        with anyio.fail_after(1):
-            async with leases.hold("gpu") as second:
-                assert not second.clear.is_set()
-        assert not await free()
-        clear.set()
-        await anyio.wait_all_tasks_blocked()
-        assert await free()
-        assert leases.holding == 0
-
-
 async def test_evaluations_side_by_side_share_one_device(sandbox: LocalSandbox) -> None:
     found = []
 

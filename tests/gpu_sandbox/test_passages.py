@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +65,11 @@ def test_walls_that_are_long_for_no_reason_of_the_candidates_condemn_nobody(
     """As seen of the same kernel on both sides: half of the walls by a third too long."""
     noisy = [w * (1.35 if n % 2 else 1.0) for n, w in enumerate(walls(1.0))]
     assert judged(passage(kind), noisy, claim(0.99)).found.ratio == 0.99
+
+
+def test_where_noise_is_as_long_as_the_calls_a_passage_decides_nothing() -> None:
+    assert passage().decides
+    assert not msgspec.structs.replace(passage(), noise_ns=OWN_NS).decides
 
 
 def test_nothing_is_faster_than_writing_its_outputs() -> None:
