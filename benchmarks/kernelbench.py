@@ -248,7 +248,10 @@ async def main() -> None:
             if not arguments.ours_only:
                 peer = Peer(arguments.checkout.resolve(), Path(scratch), device)
                 kernels = [c.kernel for c in chosen if c.kernel and "load_inline" in c.source]
-                took = await anyio.to_thread.run_sync(peer.prepare, kernels)
+                try:
+                    took = await anyio.to_thread.run_sync(peer.prepare, kernels)
+                except EOFError as error:
+                    parser.exit(3, f"its evaluator does not start ({error}); or: --ours-only\n")
                 print(
                     f"theirs: {len(kernels)} extensions built in parallel, {took:.0f} s", flush=True
                 )

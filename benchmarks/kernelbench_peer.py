@@ -135,6 +135,7 @@ class Peer:
 
 
 def serve(device: str, replies: int) -> None:
+    import kernelbench.eval  # noqa: F401 (what it lacks is said before anything is judged)
     import torch
     from kernelbench import timing
 

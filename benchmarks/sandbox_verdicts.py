@@ -1,6 +1,7 @@
 """What a verdict costs and how well it repeats, as a table that grows while it is measured.
 
-    python -m benchmarks.sandbox_verdicts [--device cpu|cuda:0] [--long] [--json FILE]
+    python -m benchmarks.sandbox_verdicts [--device cpu|cuda:0] [--only overhead,large,aa]
+        [--long] [--json FILE]
 
 Measured through ``LocalSandbox``, as the search uses it:
 
@@ -258,6 +259,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--long", action="store_true", help="30 runs of each, and idle as well")
+    parser.add_argument("--only", default="overhead,large,aa", help="parts, by comma")
     parser.add_argument("--aa", type=int, help="runs of each A/A test")
     parser.add_argument("--runs", type=int, help="runs of the overhead test")
     parser.add_argument("--bench-s", type=float, default=1.0, help="seconds of timing a verdict")
@@ -272,12 +274,14 @@ async def main() -> None:
             f"{facts['name']}, torch {facts['torch']}, Python {platform.python_version()}"
         )
         bench = Bench(sandbox, chosen.device, table)
-        await bench.overhead(runs)
-        if not on_cpu:
+        parts = chosen.only.split(",")
+        if "overhead" in parts:
+            await bench.overhead(runs)
+        if "large" in parts and not on_cpu:
             await bench.large()
-        if chosen.long or not on_cpu:
+        if "aa" in parts and (chosen.long or not on_cpu):
             await bench.agree(aa, "")
-        if on_cpu:
+        if "aa" in parts and on_cpu:
             with busy_core():
                 await bench.agree(aa, ", other core busy,")
     if chosen.json:
