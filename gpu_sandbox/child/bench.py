@@ -46,7 +46,7 @@ _REST_GROWS = 2.0
 makes the baseline's grow further hides nothing in it."""
 _RESOLUTION_NS = 300.0
 """Of CUDA events: waiting longer does not tell kernels of a few microseconds apart."""
-_COARSEST = 0.04
+_COARSEST = 0.1
 _BLUR = 0.05
 _ATTEMPTS = 3
 
