@@ -36,11 +36,11 @@ class Pair(msgspec.Struct, frozen=True):
         copies and flushes cost it what they cost the baseline, or ``most_rest_ns``."""
         return self.candidate.wall_ns - min(self.baseline.rest_ns, most_rest_ns)
 
-    def cpu_bound_ns(self, threads: int) -> float:
-        """The same from the processor time, were it spread evenly over ``threads``: less
-        than the truth for whatever waits, but a busy machine does not add to it."""
-        rest = self.baseline.cpu_ns - self.baseline.claim_ns * threads
-        return (self.candidate.cpu_ns - max(rest, 0)) / threads
+    def cpu_bound_ns(self) -> float:
+        """The same from the processor time: less than the truth for whatever waits, but a
+        busy machine does not add to it. For workers of one thread: idle ones of a pool spin."""
+        rest = self.baseline.cpu_ns - self.baseline.claim_ns
+        return float(self.candidate.cpu_ns - max(rest, 0))
 
 
 class Pairing:
@@ -112,11 +112,10 @@ def unbelieved(pairs: Sequence[Pair]) -> Estimate:
 
 
 def bounded(pairs: Sequence[Pair], device: torch.device, most_rest_ns: float) -> Estimate:
-    """By the verifier's clock, or on the CPU by the kernel's account, if that is more."""
+    """By the verifier's clock, or on one core by the kernel's account, if that is more."""
     baseline = [float(p.baseline.claim_ns) for p in pairs]
     wall = estimate_bound([p.wall_bound_ns(most_rest_ns) for p in pairs], baseline)
-    if device.type != "cpu":
+    if device.type != "cpu" or torch.get_num_threads() > 1:
         return wall
-    threads = torch.get_num_threads()
-    cpu = estimate_bound([p.cpu_bound_ns(threads) for p in pairs], baseline)
+    cpu = estimate_bound([p.cpu_bound_ns() for p in pairs], baseline)
     return max(wall, cpu, key=lambda estimate: estimate.ratio)
