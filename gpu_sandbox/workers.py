@@ -46,8 +46,12 @@ class Worker:
     async def end(self) -> None:
         self.peer.close()
         await self.ward.end()
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(remove, self.home)
+        await _removed(self.home)
+
+
+async def _removed(home: Path) -> None:
+    with anyio.CancelScope(shield=True):
+        await anyio.to_thread.run_sync(remove, home)
 
 
 class Workers:
@@ -106,6 +110,7 @@ class Workers:
                 )
         except BaseException:
             ours.close()
+            await _removed(home)
             raise
         worker = Worker(ward, ours, home)
         try:

@@ -13,6 +13,7 @@ import pytest
 from events.outcomes import Correct
 from gpu_sandbox.leases import Leases
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.zygote import Ward, Zygote
 from tests.gpu_sandbox.conftest import evaluation, left_behind
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 from tests.processes import processes_with
@@ -35,6 +36,27 @@ async def test_cancelling_kills_and_cleans_and_frees_the_device(
             async with Leases().hold("cpu"):
                 pass
     assert processes_with(str(tmp_path)) == []
+
+
+async def test_cancelling_while_a_worker_is_started_leaves_no_home(
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = anyio.Event()
+    spawn = Zygote.spawn
+
+    async def stalled(self: Zygote, role: str, *args: object, **options: object) -> Ward:
+        if Path(str(options["directory"])).name.startswith("worker-"):
+            started.set()
+            await anyio.sleep_forever()
+        return await spawn(self, role, *args, **options)  # type: ignore[arg-type]
+
+    async with make_sandbox() as sandbox:
+        monkeypatch.setattr(Zygote, "spawn", stalled)
+        async with anyio.create_task_group() as group:
+            group.start_soon(sandbox.evaluate, evaluation(ADD_RELU, HONEST))
+            await started.wait()
+            group.cancel_scope.cancel()
+        assert left_behind(tmp_path) == []
 
 
 async def test_a_lease_is_exclusive_across_processes(tmp_path: Path) -> None:
