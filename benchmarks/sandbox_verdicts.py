@@ -6,7 +6,8 @@
 Measured through ``LocalSandbox``, as the search uses it:
 
 - overhead: seconds of an evaluation that are not the candidate's or the reference's own
-  (a tiny module, everything cached): the whole, less trials and bench;
+  (a tiny module, everything cached): the whole, less trials and bench; of evaluations one by
+  one, and of two at a time, so that one always waits for the device;
 - lease: how long the device is held for a small problem;
 - large: elementwise modules with gigabyte inputs, nothing to compile (CUDA only);
 - A/A: the reference as its own candidate, and how many of the ratios are within so many
@@ -177,6 +178,26 @@ class Bench:
         fresh = f"{statistics.median(cold) * 1e3:.0f} ms"
         self._table.row("overhead, everything cached", "60 ms", _spread(around), fresh)
         self._table.row("device lease, small problem", "1 s median", _spread(leases))
+        queued = await self._overhead_when_queued(runs)
+        self._table.row("overhead, two in flight", "60 ms", f"{queued * 1e3:.0f} ms ({runs} runs)")
+
+    async def _overhead_when_queued(self, runs: int) -> float:
+        """Seconds an evaluation, while another always waits for the device."""
+        self._table.progress("overhead, two in flight")
+        seeds, own = iter(range(1000, 1000 + runs)), []
+
+        async def take_turns() -> None:
+            for seed in seeds:
+                verdict, _ = await self.judge(TINY, seed)
+                timings = verdict.timings_s
+                own.append(timings.get("check", 0) + timings.get("bench", 0))
+
+        began = time.perf_counter()
+        async with anyio.create_task_group() as group:
+            group.start_soon(take_turns)
+            group.start_soon(take_turns)
+        self.raw["overhead_queued_s"] = (time.perf_counter() - began) / runs - statistics.mean(own)
+        return float(self.raw["overhead_queued_s"])
 
     async def large(self) -> None:
         for name, source in LARGE.items():

@@ -22,23 +22,15 @@ from gpu_sandbox.devices import Device, DeviceFacts, device_named, devices_named
 from gpu_sandbox.jobs import Agreed, Job, TaskBroken
 from gpu_sandbox.leases import Leases
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import (
-    BaselineRequest,
-    EvaluationRequest,
-    NoDeviceLeft,
-    PrerequisiteMissing,
-    SandboxFault,
-)
-from gpu_sandbox.protocols import Protocol, protocol_named
+from gpu_sandbox.port import NoDeviceLeft, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.station import STUCK, Concluded, Station
 from gpu_sandbox.verdicts import beats
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.zygote import Zygote
 
-__all__ = ["DevicePool", "Judged", "job_for"]
+__all__ = ["DevicePool", "Judged"]
 
-_CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
 _BUSY = 1
 """When more wait for a device, nobody gets it once more."""
 _TRIES = 2
@@ -150,14 +142,19 @@ class DevicePool:
             fit = [i for i, d in by_identity.items() if d.name not in self.quarantined]
             if not fit:
                 raise NoDeviceLeft(self._nothing_left(devices))
-            async with self.leases.hold(*fit) as identity:
+            async with self.leases.hold(*fit) as lease:
                 leased = time.monotonic()
-                device = by_identity[identity]
+                device = by_identity[lease.identity]
                 if device.name in self.quarantined:
                     continue  # while this one waited
-                looks = await self._looked(self._station(device), job, files, to_beat)
-            ended = time.monotonic()
-            return Judged(device, identity, looks, leased - waiting, ended - leased)
+                station = self._station(device)
+                try:
+                    looks = await self._looked(station, job, files, to_beat)
+                finally:
+                    lease.clear = station.clear
+                held_s = time.monotonic() - leased
+            self._refuse_of_unfit(station, looks)
+            return Judged(device, lease.identity, looks, leased - waiting, held_s)
 
     @asynccontextmanager
     async def once_more(self, judged: Judged) -> AsyncIterator[tuple[int, ...] | None]:
@@ -223,10 +220,15 @@ class DevicePool:
         finding = concluded.report.finding
         if isinstance(finding, TaskBroken) and job.mode == "evaluate":
             raise ReferenceFailed(f"{finding.reason}\n{finding.detail}".strip())
-        if isinstance(finding, Agreed) and station.unfit:
-            # What a candidate failed in stands; a good figure needs a device to trust.
-            raise SandboxFault(f"{station.device.name} became unfit: {station.unfit}")
         return concluded
+
+    def _refuse_of_unfit(self, station: Station, looks: Looks) -> None:
+        """What a candidate failed in stands; a good figure needs a device to trust."""
+        if not station.unfit:
+            return
+        self.quarantined.setdefault(station.device.name, station.unfit)
+        if any(isinstance(c.report.finding, Agreed) for c in looks.concluded):
+            raise SandboxFault(f"{station.device.name}: {station.unfit}")
 
     async def _prove(self, station: Station, job: Job) -> None:
         """The reference as its own candidate. If it fails, the task is to blame; if the
@@ -264,32 +266,6 @@ class DevicePool:
                 self._timing(device),
             )
         return self._stations[device.name]
-
-
-def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits: Limits) -> Job:
-    """What to do on ``device`` or one like it. Raises ``PrerequisiteMissing``."""
-    source = request.candidate_source if isinstance(request, EvaluationRequest) else None
-    default_s = _CUDA_BENCH_S if device.is_cuda else _CPU_BENCH_S
-    return Job(
-        mode="baseline" if source is None else "evaluate",
-        task_source=request.task_source,
-        candidate_source=source or "",
-        libraries=[],
-        device=device.inside,
-        protocol=_protocol(request.protocol),
-        seed=request.seed,
-        threads=1,
-        load_s=max(limits.call_s, limits.start_s),
-        call_s=limits.call_s,
-        bench_s=default_s if limits.bench_s is None else limits.bench_s,
-    )
-
-
-def _protocol(name: str) -> Protocol:
-    try:
-        return protocol_named(name)
-    except ValueError as error:
-        raise PrerequisiteMissing(str(error)) from None
 
 
 def _identity(device: Device, facts: dict[str, Any]) -> str:

@@ -1,5 +1,8 @@
 """The exclusive lease of a device: first come first served here, one holder per host.
 
+Who is done with a device that is not clear yet of what was done there waits until it is, and
+other processes with him; the next one in this process goes on meanwhile.
+
 Within this process those who would take the same devices queue up; between processes a
 ``flock`` on a file named after the device decides, and the kernel drops it when its holder
 dies. Nothing is written to the file: a lease that was left behind can't exist.
@@ -18,7 +21,7 @@ from pathlib import Path
 
 import anyio
 
-__all__ = ["Leases"]
+__all__ = ["Lease", "Leases"]
 
 _POLL_S = 0.005
 
@@ -28,6 +31,17 @@ def lock_directory() -> Path:
     return Path(tempfile.gettempdir()) / "gpu-sandbox-leases"
 
 
+class Lease:
+    """Exclusive use of the device of that ``identity`` (``cpu`` or a GPU's UUID).
+    ``clear`` is set when nothing of its holder's is left on it."""
+
+    def __init__(self, identity: str, descriptor: int) -> None:
+        self.identity = identity
+        self.descriptor = descriptor
+        self.clear = anyio.Event()
+        self.clear.set()
+
+
 class Leases:
     """Leases of several devices. ``waiting`` and ``holding`` are for progress displays;
     ``held_s`` is the device time of all leases so far, in seconds."""
@@ -35,6 +49,8 @@ class Leases:
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory or lock_directory()
         self._taken: set[str] = set()
+        self._left: dict[str, Lease] = {}
+        """Given back here, and not clear yet."""
         self._turns: dict[tuple[str, ...], anyio.Lock] = {}
         self._since: dict[str, float] = {}
         self._held_s = 0.0
@@ -50,29 +66,45 @@ class Leases:
         return self._held_s + sum(now - since for since in self._since.values())
 
     @asynccontextmanager
-    async def hold(self, *identities: str) -> AsyncIterator[str]:
-        """Exclusive use of one of these devices (``cpu`` or a GPU's UUID): whichever is
-        free first, served in order of arrival."""
+    async def hold(self, *identities: str) -> AsyncIterator[Lease]:
+        """One of these devices: whichever is free first, served in order of arrival. Left
+        when it is clear; others of this process may have it before that."""
         self.waiting += 1
         try:
             async with self._turns.setdefault(identities, anyio.Lock()):
-                identity, descriptor = await self._first_free(identities)
+                lease = await self._first_free(identities)
         finally:
             self.waiting -= 1
+        identity = lease.identity
         self._taken.add(identity)
         self._since[identity] = time.monotonic()
         try:
-            yield identity
+            yield lease
         finally:
-            os.close(descriptor)
             self._taken.discard(identity)
             self._held_s += time.monotonic() - self._since.pop(identity)
+            if lease.clear.is_set():
+                os.close(lease.descriptor)
+            else:
+                await self._let_go(lease)
 
-    async def _first_free(self, identities: Sequence[str]) -> tuple[str, int]:
+    async def _let_go(self, lease: Lease) -> None:
+        """When the device is clear, unless somebody here has taken it over."""
+        self._left[lease.identity] = lease
+        try:
+            await lease.clear.wait()
+        finally:
+            if self._left.get(lease.identity) is lease:
+                del self._left[lease.identity]
+                os.close(lease.descriptor)
+
+    async def _first_free(self, identities: Sequence[str]) -> Lease:
         """Polling, because a thread that blocks in ``flock`` can't be cancelled, and
         because nobody tells us when another process lets go."""
         while True:
             for identity in identities:
+                if identity in self._left:
+                    return self._taken_over(self._left.pop(identity))
                 if identity not in self._taken:
                     descriptor = self._open(identity)
                     try:
@@ -80,8 +112,15 @@ class Leases:
                     except BlockingIOError:
                         os.close(descriptor)
                     else:
-                        return identity, descriptor
+                        return Lease(identity, descriptor)
             await anyio.sleep(_POLL_S)
+
+    @staticmethod
+    def _taken_over(left: Lease) -> Lease:
+        """A lease of its own: the one who left it still waits for it to be clear."""
+        lease = Lease(left.identity, left.descriptor)
+        lease.clear = left.clear
+        return lease
 
     def _open(self, identity: str) -> int:
         self._directory.mkdir(exist_ok=True)

@@ -31,13 +31,13 @@ from gpu_sandbox.baselines import (
 from gpu_sandbox.builds import CACHE_BYTES, BuildFiles
 from gpu_sandbox.compile_stage import Candidate
 from gpu_sandbox.confine import Survey, Tier
-from gpu_sandbox.device_stage import job_for
 from gpu_sandbox.devices import Device
 from gpu_sandbox.guard import inspect_candidate
 from gpu_sandbox.hub import require_models
 from gpu_sandbox.inquest import examined
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.opened import Opened, Settings
+from gpu_sandbox.orders import job_for
 from gpu_sandbox.port import (
     Baseline,
     BaselineRequest,

@@ -17,7 +17,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from gpu_sandbox.devices import Device
-from gpu_sandbox.jobs import Job, Report, WorkerDied
+from gpu_sandbox.jobs import Agreed, Job, Report, WorkerDied
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.verifier import Verifier, start_verifier
 from gpu_sandbox.workdir import RunDirectory
@@ -61,6 +61,10 @@ class Station:
         self._cores = cores
         self._workers = Workers(device, zygote, run, group, limits, cores)
         self._verifier: Verifier | None = None
+        self._group = group
+        self.clear = anyio.Event()
+        """Set while no worker of an earlier candidate is being ended."""
+        self.clear.set()
         self._failed_probes = 0
         self.unfit = ""
         """Why the device must not be used any more, in one line; empty while it may be."""
@@ -70,7 +74,10 @@ class Station:
         return min(len(self._cores), self._limits.threads or len(self._cores))
 
     async def conclude(self, job: Job, libraries: Sequence[int], limit_s: float) -> Concluded:
-        """Do the job. Raises ``VerifierDied``, ``VerifierSilent``, or ``SandboxFault``."""
+        """Do the job. Raises ``VerifierDied``, ``VerifierSilent``, or ``SandboxFault``.
+
+        May return before the device is ``clear``, of a candidate that did well.
+        """
         verifier = await self._ready_verifier()
         worker = None
         try:
@@ -79,18 +86,21 @@ class Station:
             report = await self._reported(verifier, worker, job, libraries, limit_s)
         except BaseException:  # in the middle of a job it is of no further use
             await self._drop(verifier)
-            raise
-        finally:
             if worker is not None:
-                await worker.end()
-                self._judge_end(stuck=worker.ward.stuck)
+                await self._end(worker)
+            raise
         if worker is None:
             return Concluded(report=report)
+        if isinstance(report.finding, Agreed):
+            self._end_meanwhile(worker)
+        else:  # how it ended may say why
+            await self._end(worker)
         return _concluded(report, worker)
 
     async def close(self) -> None:
         """Nothing is left of it."""
         with anyio.CancelScope(shield=True):
+            await self.clear.wait()
             await self._workers.close()
             if self._verifier is not None:
                 await self._drop(self._verifier)
@@ -104,6 +114,8 @@ class Station:
         limit_s: float,
     ) -> Report:
         async def reached(stage: str) -> None:
+            if stage in ("reference", "baseline", "bench"):
+                await self.clear.wait()
             if stage == "load":
                 self._workers.prepare_spare()
             if stage == "alone" and worker is not None:
@@ -156,6 +168,23 @@ class Station:
         self._verifier = None
         await verifier.end()
         self._judge_end(stuck=verifier.stuck)
+
+    def _end_meanwhile(self, worker: Worker) -> None:
+        """In the background: a GPU's driver takes a while to clear up after a process. The
+        next job's verifier waits for it before it measures, or before it takes memory."""
+        self.clear = clear = anyio.Event()
+
+        async def end() -> None:
+            try:
+                await self._end(worker)
+            finally:
+                clear.set()
+
+        self._group.start_soon(end)
+
+    async def _end(self, worker: Worker) -> None:
+        await worker.end()
+        self._judge_end(stuck=worker.ward.stuck)
 
     def _judge_end(self, *, stuck: bool) -> None:
         if stuck:

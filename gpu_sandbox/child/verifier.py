@@ -76,8 +76,8 @@ class Assignment:
         return Report(finding=finding, timings_s=self._timings, notes=self._notes)
 
     def _find(self, task_path: str) -> Finding:
+        self._stage("reference", waits=_crowded(self._device))
         with _Span(self._timings, "check"):
-            self._stage("reference")
             task = Task(task_path, self._device, Seeds(self._job.seed))
             first = task.draw("trial", 0)
             task.solve(first, exact=self._job.protocol.allclose is None)
@@ -116,6 +116,7 @@ class Assignment:
 
     def _evaluate(self, task: Task, first: Case, peer: Peer, libraries: list[int]) -> Finding:
         job = self._job
+        self._stage("baseline", waits=True)
         with _Span(self._timings, "check"):
             bench = Bench(task, self._reference, peer, job, self._device, first, self._notes)
             self._stage("load")
@@ -136,6 +137,14 @@ class Assignment:
         self._engine.send(Stage(name=name, waits=waits))
         if waits and not isinstance(self._engine.receive(), Go):
             raise RuntimeError("the engine gave a job instead of leave to go on")
+
+
+def _crowded(device: torch.device) -> bool:
+    """Whether what an earlier worker has not given back yet may be missing."""
+    if device.type != "cuda":
+        return False
+    free, total = torch.cuda.mem_get_info(device)
+    return free < total / 2
 
 
 def _refuse_unusable(task: Task, case: Case) -> None:

@@ -106,6 +106,34 @@ async def test_leases_are_served_in_order(tmp_path: Path) -> None:
     assert order == [0, 1, 2, 3, 4]
 
 
+async def test_a_device_that_is_not_clear_is_for_the_next_one_here_alone(tmp_path: Path) -> None:
+    leases, others = Leases(tmp_path), Leases(tmp_path)
+    clear, done = anyio.Event(), anyio.Event()
+
+    async def one() -> None:
+        async with leases.hold("gpu") as lease:
+            lease.clear = clear
+        done.set()
+
+    async def free() -> bool:
+        with anyio.move_on_after(0.05):
+            async with others.hold("gpu"):
+                return True
+        return False
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one)
+        await anyio.wait_all_tasks_blocked()
+        assert leases.holding == 0
+        assert not await free()
+        async with leases.hold("gpu") as lease:
+            assert lease.clear is clear
+            clear.set()
+            await done.wait()
+            assert not await free()
+        assert await free()
+
+
 async def test_evaluations_side_by_side_share_one_device(sandbox: LocalSandbox) -> None:
     found = []
 

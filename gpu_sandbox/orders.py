@@ -1,0 +1,39 @@
+"""From a request to the job that a verifier gets."""
+
+from __future__ import annotations
+
+from gpu_sandbox.devices import Device
+from gpu_sandbox.jobs import Job
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import BaselineRequest, EvaluationRequest, PrerequisiteMissing
+from gpu_sandbox.protocols import Protocol, protocol_named
+
+__all__ = ["job_for"]
+
+_CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
+
+
+def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits: Limits) -> Job:
+    """What to do on ``device`` or one like it. Raises ``PrerequisiteMissing``."""
+    source = request.candidate_source if isinstance(request, EvaluationRequest) else None
+    default_s = _CUDA_BENCH_S if device.is_cuda else _CPU_BENCH_S
+    return Job(
+        mode="baseline" if source is None else "evaluate",
+        task_source=request.task_source,
+        candidate_source=source or "",
+        libraries=[],
+        device=device.inside,
+        protocol=_protocol(request.protocol),
+        seed=request.seed,
+        threads=1,
+        load_s=max(limits.call_s, limits.start_s),
+        call_s=limits.call_s,
+        bench_s=default_s if limits.bench_s is None else limits.bench_s,
+    )
+
+
+def _protocol(name: str) -> Protocol:
+    try:
+        return protocol_named(name)
+    except ValueError as error:
+        raise PrerequisiteMissing(str(error)) from None
