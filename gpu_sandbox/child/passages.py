@@ -64,7 +64,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def slack_ns(self) -> float:
         """By how much a release may be longer than another of the same calls."""
-        return _RELEASE_NS + self.noise_ns + _LATENCY_NS * self.calls
+        return _least_slack_ns(self.calls) + self.noise_ns
 
     @property
     def decides(self) -> bool:
@@ -74,6 +74,10 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def together(self) -> bool:
         return not isinstance(self.gated, Chain)
+
+
+def _least_slack_ns(calls: int) -> float:
+    return _RELEASE_NS + _LATENCY_NS * calls
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -87,8 +91,8 @@ class Judgement(msgspec.Struct, frozen=True):
 class Passages:
     """Made while no candidate is there. ``claim_ns``: what the baseline says of a call.
 
-    Without any passage if the reference waits for its device, so that it can't be queued
-    ahead, or memory does not suffice.
+    Without those that could not tell its calls from none; without any if it waits for its
+    device, so that it can't be queued ahead, or memory does not suffice.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class Passages:
         if calls > 1 and Chain.possible(task, first):
             ways.append(Chain(task, first, device))
         found: list[Passage] = []
+        ways = [way for way in ways if _least_slack_ns(way.calls) < claim_ns * way.calls]
         try:
             for gated in ways:
                 passage = self._alone(gated)
