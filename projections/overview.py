@@ -17,6 +17,7 @@ from events.bodies import (
     EvaluationFinished,
     EvaluationRequested,
     NodeSelected,
+    RunForked,
     RunPaused,
     RunResumed,
     RunStarted,
@@ -29,7 +30,7 @@ from projections.pool import Pool, PoolSummary
 from projections.spend import Spend
 from projections.tree import Tree
 
-__all__ = ["Best", "Overview", "Summary", "overview_of"]
+__all__ = ["Best", "Fork", "Overview", "Summary", "overview_of"]
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,18 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     source_sha256: str
     speedups: dict[str, float] = {}
     """Over each baseline that was measured, eager among them."""
+
+
+class Fork(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run left its parent; of a fork's fork, the last. ``shared_*`` are part of the
+    run's sums, but were the parent's work."""
+
+    parent: str
+    at: int
+    changed: dict[str, Any]
+    replies: str
+    shared_attempts: int
+    shared_usd_micros: int
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +78,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     baselines: dict[str, float | None] = {}
     """Runtime in milliseconds of each; null where a compiled one failed."""
     pool: PoolSummary | None = None
+    fork: Fork | None = None
+    reused_replies: int = 0
+    """Taken from a parent's log instead of asking; they cost nothing."""
 
 
 class Overview:
@@ -72,6 +88,8 @@ class Overview:
 
     def __init__(self) -> None:
         self.started: RunStarted | None = None
+        """As it is configured now: a fork may have changed that."""
+        self.fork: Fork | None = None
         self.tree = Tree()
         self.spend = Spend()
         self.pool = Pool()
@@ -104,6 +122,8 @@ class Overview:
         match body:
             case RunStarted():
                 self.started = body
+            case RunForked():
+                self._fork(body)
             case RunResumed():
                 self.status, self.reason = "running", ""
                 self.quarantined = {}
@@ -132,6 +152,21 @@ class Overview:
                 self.status, self.reason = "paused", body.reason
             case RunStopped():
                 self.status, self.reason = body.status, body.reason
+
+    def _fork(self, body: RunForked) -> None:
+        assert self.started is not None
+        self.started = body.applied(self.started)
+        self.status, self.reason = "running", ""
+        self.quarantined = {}
+        self.extra_attempts = 0
+        self.fork = Fork(
+            parent=body.parent,
+            at=body.at,
+            changed=body.changed,
+            replies=body.replies,
+            shared_attempts=self.ended,
+            shared_usd_micros=self.spend.total.usd_micros,
+        )
 
     def _clock(self, event: Event) -> None:
         # Time between two processes is nobody's work; a clock that jumps back adds none.
@@ -202,6 +237,8 @@ class Overview:
             canned=bool(self.started and self.started.canned),
             quarantined=dict(self.quarantined),
             pool=self.pool.summary(self.wall_us / 1_000_000),
+            fork=self.fork,
+            reused_replies=total.reused,
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
         )
 

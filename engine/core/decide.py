@@ -17,7 +17,6 @@ from events.bodies import (
     BaselineRequested,
     Body,
     BudgetExhausted,
-    CallParams,
     EvaluationRequested,
     NodeSelected,
     RunPaused,
@@ -96,9 +95,7 @@ def _call(state: State, attempt: Attempt, role: str) -> AgentCalled:
         pool=pool,
         draws=draws,
         model=config.model,
-        params=CallParams(
-            temperature=config.temperature, effort=config.effort, max_tokens=config.max_tokens
-        ),
+        params=config.params,
         template=SYSTEM_MESSAGES[attempt.id % 3] if system == "rotate" else system,
     )
 

@@ -24,6 +24,7 @@ from events.bodies import (
     Body,
     DeadlineReached,
     EvaluationRequested,
+    RunForked,
     RunPaused,
     RunStopped,
     StopRequested,
@@ -68,12 +69,15 @@ class RunLoop:
         self._feed.observe(observer)
 
     async def run(self, first: Body, blobs: Iterable[Blob] = ()) -> State:
-        """Feed ``first`` (``RunStarted`` or ``RunResumed``) and go on until the run is over.
+        """Feed ``first`` (``RunStarted``, ``RunResumed`` or ``RunForked``) and go on until the
+        run is over.
 
         Raises ``LogError`` when the log can't be written on; what was acknowledged is kept.
         """
-        # A kill may have cut off decisions that were due: they come before anything new.
-        self._feed.complete_decisions(perform=False)
+        if not isinstance(first, RunForked):
+            # A kill may have cut off decisions that were due: they come before anything new.
+            # A fork decides them anew.
+            self._feed.complete_decisions(perform=False)
         outstanding = list(self._outstanding())
         failure: LogError | None = None
         try:
