@@ -27,7 +27,7 @@ from events.bodies import (
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.pool import Pool, PoolSummary
-from projections.spend import Spend
+from projections.spend import RoleSpend, Spend
 from projections.tree import Tree
 
 __all__ = ["Best", "Fork", "Overview", "Summary", "overview_of"]
@@ -46,15 +46,17 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run left its parent; of a fork's fork, the last. ``shared_*`` are part of the
-    run's sums, but were the parent's work."""
+    """Where a run left its parent; of a fork's fork, the last. ``shared_*`` is part of the
+    run's sums, but was the parent's work; ``*_replies`` came since."""
 
     parent: str
     at: int
     changed: dict[str, Any]
     replies: str
     shared_attempts: int
-    shared_usd_micros: int
+    shared_cost_usd: float
+    recorded_replies: int = 0
+    live_replies: int = 0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,8 +81,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Runtime in milliseconds of each; null where a compiled one failed."""
     pool: PoolSummary | None = None
     fork: Fork | None = None
-    reused_replies: int = 0
-    """Taken from a parent's log instead of asking; they cost nothing."""
 
 
 class Overview:
@@ -90,6 +90,7 @@ class Overview:
         self.started: RunStarted | None = None
         """As it is configured now: a fork may have changed that."""
         self.fork: Fork | None = None
+        self._shared = RoleSpend()
         self.tree = Tree()
         self.spend = Spend()
         self.pool = Pool()
@@ -165,8 +166,9 @@ class Overview:
             changed=body.changed,
             replies=body.replies,
             shared_attempts=self.ended,
-            shared_usd_micros=self.spend.total.usd_micros,
+            shared_cost_usd=self.spend.total.usd_micros / 1_000_000,
         )
+        self._shared = self.spend.total
 
     def _clock(self, event: Event) -> None:
         # Time between two processes is nobody's work; a clock that jumps back adds none.
@@ -237,9 +239,18 @@ class Overview:
             canned=bool(self.started and self.started.canned),
             quarantined=dict(self.quarantined),
             pool=self.pool.summary(self.wall_us / 1_000_000),
-            fork=self.fork,
-            reused_replies=total.reused,
+            fork=self._forked(total),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
+        )
+
+    def _forked(self, total: RoleSpend) -> Fork | None:
+        if self.fork is None:
+            return None
+        recorded = total.reused - self._shared.reused
+        return msgspec.structs.replace(
+            self.fork,
+            recorded_replies=recorded,
+            live_replies=total.calls - self._shared.calls - recorded,
         )
 
 

@@ -20,7 +20,7 @@ from engine.loop.texts import Texts
 from events.bodies import AgentReplied, PromptRendered, Usage
 from events.envelope import Event
 
-__all__ = ["RecordedClient", "RecordedReplies"]
+__all__ = ["RecordedClient", "RecordedReplies", "recorded_clients"]
 
 _Given = tuple[int, AgentReplied]
 
@@ -89,3 +89,11 @@ class RecordedClient:
 
     async def aclose(self) -> None:
         await self._live.aclose()
+
+
+def recorded_clients(
+    clients: Mapping[str, Client], parent: Iterable[Event], fork: Iterable[Event], texts: Texts
+) -> dict[str, Client]:
+    """``clients``, each looking into the log first; see ``RecordedReplies``."""
+    replies = RecordedReplies(parent, fork, texts)
+    return {spec: RecordedClient(client, replies) for spec, client in clients.items()}

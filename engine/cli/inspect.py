@@ -85,6 +85,8 @@ def _ls_row(opened: Opened, overview: Overview, as_json: bool, *, alone: bool) -
     speedup = f"{summary.best.speedup:6.2f}×" if summary.best else "      –"
     name = str(opened.reader.path) if alone else opened.name
     canned = "  (canned replies)" if summary.canned else ""
+    if summary.fork is not None:
+        canned += f"  (fork of {summary.fork.parent} at {summary.fork.at})"
     click.echo(
         f"{name}  {task}  {summary.status:<11}  {summary.attempts:>3} attempts  {speedup}"
         f"  ${summary.cost_usd:.2f}{canned}"
