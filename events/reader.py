@@ -133,6 +133,12 @@ class LogReader:
         row = next(self._rows(sql, (*values, before)), None)
         return 0 if row is None else int(row[0])
 
+    def has(self, run_id: int, seq: int) -> bool:
+        """Whether the event ``seq`` of the file is one of the run's, its own or shared."""
+        of_run, values = self._of_run(run_id)
+        sql = f"SELECT 1 FROM events WHERE seq = ? AND {of_run}"
+        return next(self._rows(sql, (seq, *values)), None) is not None
+
     def _of_run(self, run_id: int | None) -> tuple[str, tuple[int, ...]]:
         """A condition on rows of ``events``, and its values."""
         if run_id is None:

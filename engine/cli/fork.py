@@ -101,9 +101,8 @@ async def _fork(told: _Told) -> Any:
         shared_events = partial(reader.events, parent.run_id, upto=told.at)
         texts = Texts(reader.text)
         if told.replies == "recorded":
-            clients = recorded_clients(
-                clients, reader.events(parent.run_id), shared_events(), texts
-            )
+            given = reader.events(parent.run_id)
+            clients = recorded_clients(clients, given, shared_events(), texts)
         first = forked(
             state, device, parent=parent.uid, at=told.at, config=config, changed=changed,
             replies=told.replies, canned=canned,

@@ -10,6 +10,7 @@ from events.bodies import (
     Body,
     EvaluationFinished,
     NodeSelected,
+    RunForked,
     RunStopped,
 )
 
@@ -21,6 +22,9 @@ def story(body: Body) -> str:
     match body:
         case BaselineMeasured():
             return f"the reference takes {baseline_words(body)}"
+        case RunForked():
+            changed = ", ".join(f"{key}={value}" for key, value in body.changed.items())
+            return f"forked from {body.parent}, {body.replies} replies: {changed or 'nothing set'}"
         case NodeSelected():
             path = "debug" if body.repair else "plan and code"
             return f"attempt {body.attempt} from node {body.node} ({body.rule}): {path}"
