@@ -1,0 +1,142 @@
+"""``engine fork`` on a finished run; every command that reads a run reads the fork."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from engine.cli.exits import Failure
+from engine.cli.main import cli
+from events.bodies import EvaluationFinished
+from events.reader import LogReader
+from tests.cli.conftest import run_engine
+
+
+def engine(*args: object) -> str:
+    """In this process; a failure is raised."""
+    result = CliRunner().invoke(cli, list(map(str, args)))
+    if isinstance(result.exception, Failure):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def engine_json(*args: object) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in engine(*args, "--json").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def forked(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run 2 shares the first two verdicts of run 1 and makes four attempts."""
+    log = tmp_path_factory.mktemp("forked") / "log.db"
+    shutil.copy(finished, log)
+    done = run_engine(
+        "fork", log, "--at", _second_verdict(log), "--replies", "recorded", "--json",
+        "--set", "budget.attempts=4", "--set", "search.workers=1",
+    )  # fmt: skip
+    assert done.returncode in (0, 4), done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["status"], summary["log"]) == ("finished", f"{log}#2")
+    assert summary["fork"]["changed"] == {"budget.attempts": 4, "search.workers": 1}
+    return log
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _second_verdict(log: Path) -> int:
+    with LogReader(log) as reader:
+        verdicts = [e for e in reader.events(1) if isinstance(e.body, EvaluationFinished)]
+    return verdicts[1].run_seq
+
+
+def test_everything_reads_a_fork_as_its_prefix_and_its_own(forked: Path, tmp_path: Path) -> None:
+    fork, at = f"{forked}#2", _second_verdict(forked)
+    (status,) = engine_json("status", fork)
+    assert status["attempts"] == 4
+    replies = status["fork"]["recorded_replies"], status["fork"]["live_replies"]
+    assert sum(replies) > 0
+    assert f"{replies[0]} out of the log, {replies[1]} live" in engine("status", fork)
+    assert [row["run"] for row in engine_json("ls", forked.parent)][1] == status["run"]
+    assert len(engine_json("tree", fork)) == status["attempts"] + 1
+    assert len(engine_json("tree", fork, "--at", at)) == len(
+        engine_json("tree", f"{forked}#1", "--at", at)
+    )
+    assert engine_json("show", fork, 1) == engine_json("show", f"{forked}#1", 1)
+    assert engine_json("prompt", fork, 1, "plan") == engine_json("prompt", f"{forked}#1", 1, "plan")
+    tail = engine_json("tail", fork, "-n", 1000)
+    assert [event["run_seq"] for event in tail] == list(range(1, len(tail) + 1))
+    assert tail[at]["type"] == "RunForked"
+    assert f"forked from {status['fork']['parent']}" in engine("tail", fork, "-n", 1000)
+    assert engine_json("search", fork, "expression", "--in", "plan")
+    assert engine_json("best", fork)[0]["best"] == status["best"]
+    assert len(engine_json("report", fork)[0]["leaderboard"]) == status["correct"]
+    assert "intact" in engine("verify", forked)
+    assert engine_json("replay", fork, "--verify")[0]["difference"] is None
+    engine("export", forked, "--format", "jsonl", "-o", tmp_path)
+    runs, calls = _rows(tmp_path / "runs.jsonl"), _rows(tmp_path / "calls.jsonl")
+    assert [(run["parent"], run["parent_seq"]) for run in runs] == [
+        (None, None), (status["fork"]["parent"], at),
+    ]  # fmt: skip
+    query = "SELECT run_id, run_seq, reused, usd_micros FROM calls ORDER BY run_id, run_seq"
+    views = engine_json("sql", forked, query)
+    for column in ("run_seq", "reused", "usd_micros"):
+        assert [row[column] for row in calls] == [row[column] for row in views]
+    assert sum(row["reused"] is not None for row in views) == replies[0]
+    engine("export", forked, "--redact", "-o", tmp_path / "redacted.db")
+    assert "agree" in engine("replay", f"{tmp_path / 'redacted.db'}#2", "--verify")
+
+
+def test_a_killed_fork_is_resumed(forked: Path, tmp_path: Path) -> None:
+    """What a kill leaves of it: here the fork's first event and nothing more."""
+    log = tmp_path / "log.db"
+    shutil.copy(forked, log)
+    with sqlite3.connect(log) as raw:
+        (first,) = raw.execute("SELECT min(seq) FROM events WHERE run_id = 2").fetchone()
+        for name in ("events_delete", "event_blobs_delete"):
+            raw.execute(f"DROP TRIGGER {name}")
+        for table in ("event_blobs", "events"):
+            raw.execute(f"DELETE FROM {table} WHERE seq > ?", (first,))
+    raw.close()
+    done = run_engine("resume", f"{log}#2", "--json")
+    assert done.returncode in (0, 4), done.stderr
+    before = engine_json("status", f"{forked}#2")[0]
+    after = json.loads(done.stdout)
+    assert (after["status"], after["attempts"]) == ("finished", before["attempts"])
+    assert after["fork"] == before["fork"]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--at", "9999"], "the run has the events 1 to"),
+        (["--at", "9", "--set", "sandbox.device=cuda:0"], "sandbox.device can't change in a fork"),
+        (["--at", "9", "--set", "sandbox.protocol=paper"], "sandbox.protocol can't change in a"),
+        (["--at", "9", "--set", "search.epsilno=1"], "did you mean search.epsilon?"),
+        (["--at", "9", "--set", "search.epsilon=2"], "search.epsilon must be between 0 and 1"),
+        (["--at", "9", "--set", "task=other.py"], "unknown key task"),
+        (["--at", "9", "--set", "budget.attempts"], "write KEY=VALUE"),
+    ],
+)
+def test_what_is_refused_is_named(finished: Path, args: list[str], told: str) -> None:
+    with pytest.raises(Failure, match=told.replace("?", r"\?")):
+        engine("fork", finished, *args)
+    with LogReader(finished) as reader:
+        assert len(reader.runs()) == 1
+
+
+def test_a_finished_budget_is_named(finished: Path, tmp_path: Path) -> None:
+    with LogReader(finished) as reader:
+        last = sum(1 for _ in reader.events(1))
+    with pytest.raises(Failure, match=r"all 5 attempts are made; .* --set budget.attempts=N"):
+        engine("fork", finished, "--at", last)
+    with pytest.raises(Failure, match="no such log"):
+        engine("fork", tmp_path / "none.db", "--at", 1)
+    assert not (tmp_path / "none.db").exists()
