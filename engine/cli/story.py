@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from engine.cli.draw import baseline_words
 from events.bodies import (
     AgentCalled,
@@ -14,7 +16,7 @@ from events.bodies import (
     RunStopped,
 )
 
-__all__ = ["story"]
+__all__ = ["story", "told"]
 
 
 def story(body: Body) -> str:
@@ -41,3 +43,19 @@ def story(body: Body) -> str:
         case RunStopped():
             return f"{body.status}: {body.reason}, best {body.best}"
     return ""
+
+
+def told(body: Body) -> str:
+    """The same for any event: for one that is no step, whom it is about, and why."""
+    return story(body) or _brief(msgspec.structs.asdict(body))
+
+
+def _brief(body: dict[str, object]) -> str:
+    """Whom an event is about, and why, for those that are no step of the search."""
+    about = f"attempt {body['attempt']}: " if "attempt" in body else ""
+    words = [
+        str(body[key]).splitlines()[0]
+        for key in ("title", "role", "error", "message", "source", "reason", "budget", "device")
+        if body.get(key) and isinstance(body[key], str)
+    ]
+    return f"{about}{', '.join(words)}".removesuffix(": ")
