@@ -94,6 +94,38 @@ def test_everything_reads_a_fork_as_its_prefix_and_its_own(forked: Path, tmp_pat
     assert "agree" in engine("replay", f"{tmp_path / 'redacted.db'}#2", "--verify")
 
 
+def test_a_fork_parts_from_its_parent_where_it_says(forked: Path) -> None:
+    one, two = f"{forked}#1", f"{forked}#2"
+    at = _second_verdict(forked)
+    (found,) = engine_json("diff", one, two)
+    assert found["settings"] == {"budget.attempts": [5, 4], "search.workers": [2, 1]}
+    first, second = found["parting"]["first"], found["parting"]["second"]
+    assert second["decision"]["run_seq"] > at
+    assert first["before"]["attempts"] >= 2
+    assert second["after"]["attempts"] == 4
+    assert "They part:" in engine("diff", one, two)
+    assert "the runs do not part" in engine("diff", two, two)
+    changed = engine("diff", one, 0, 1)
+    assert changed.startswith("--- node 0\n+++ node 1\n")
+    assert "+class ModelNew" in changed
+    assert engine_json("diff", one, 0, 1)[0]["diff"] == changed.rstrip("\n")
+    for wrong in ([one], [one, 0, 99], [one, 1, 2, 3]):
+        with pytest.raises(Failure):
+            engine("diff", *wrong)
+
+
+def test_compare_sets_runs_side_by_side(forked: Path) -> None:
+    (found,) = engine_json("compare", forked)
+    assert [run["summary"]["attempts"] for run in found["runs"]] == [5, 4]
+    assert found["incomparable"] == {}
+    assert "by seconds" in engine("compare", forked)
+    histories = Path(__file__).parents[1] / "histories"
+    said = engine("compare", *sorted(histories.glob("1_*.db")))
+    assert "NOT COMPARABLE: the runs differ in task." in said
+    with pytest.raises(Failure, match="nothing to compare"):
+        engine("compare", f"{forked}#1")
+
+
 def test_a_killed_fork_is_resumed(forked: Path, tmp_path: Path) -> None:
     """What a kill leaves of it: here the fork's first event and nothing more."""
     log = tmp_path / "log.db"

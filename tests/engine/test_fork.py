@@ -124,7 +124,7 @@ async def test_a_fork_that_changes_nothing_decides_the_same_and_asks_nobody(whol
     with LogReader(whole) as reader:
         parent = list(reader.events(1))
     ending = next(e.run_seq for e in parent if isinstance(e.body, BudgetExhausted))
-    for run, at in enumerate(range(1, ending), 2):
+    for run, at in enumerate(range(1, ending, 2), 2):
         client = ScriptedClient()
         state = await fork(whole, 1, at, {"fake:m": client}, recorded=True)
         assert (state.stopped, state.attempts_ended) == ("finished", 4)
