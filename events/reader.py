@@ -15,11 +15,9 @@ from events.codec import decode_body
 from events.connect import connect_read_only
 from events.envelope import Event, sha256_hex
 from events.errors import BlobRedacted, LogDamaged, LogUnreadable, RunUnknown
+from events.rows import REDACTED
 
-__all__ = ["REDACTED", "LogReader", "RunRow", "read_blob"]
-
-REDACTED = "redacted"
-"""The codec of a tombstone: a blob whose content was left out (``events.redact``)."""
+__all__ = ["LogReader", "RunRow", "read_blob"]
 
 
 _COLUMNS = "seq, run_id, run_seq, epoch, kind, type, ver, ts_us, body, hash"

@@ -11,8 +11,19 @@ import msgspec
 from events.envelope import Blob, genesis_hash
 from events.errors import LogDamaged
 
-__all__ = ["EventRow", "Tail", "hash_at", "insert_event", "insert_run", "positions"]
+__all__ = [
+    "REDACTED",
+    "EventRow",
+    "Tail",
+    "hash_at",
+    "insert_event",
+    "insert_run",
+    "insert_tombstone",
+    "positions",
+]
 
+REDACTED = "redacted"
+"""The codec of a tombstone: a blob whose content was left out (``events.redact``)."""
 _COMPRESS_FROM_BYTES = 128
 
 
@@ -57,6 +68,15 @@ def insert_event(
     for pos, (blob, sha) in enumerate(blobs):
         _insert_blob(connection, sha, blob.data)
         _insert(connection, "event_blobs", (row.seq, pos, blob.name, sha))
+
+
+def insert_tombstone(connection: sqlite3.Connection, sha: str, size: int) -> None:
+    """What stands for a blob that was left out; an event may refer to it then."""
+    connection.execute(
+        "INSERT INTO blobs (id, sha256, codec, size, data)"
+        " SELECT coalesce(max(id), 0) + 1, ?, ?, ?, x'' FROM blobs",
+        (sha, REDACTED, size),
+    )
 
 
 def _insert_blob(connection: sqlite3.Connection, sha: str, content: bytes) -> None:

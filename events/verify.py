@@ -16,11 +16,11 @@ import msgspec
 from sqlite_utils import Database
 
 from events.codec import decode_body
-from events.envelope import chain_hash, genesis_hash
+from events.envelope import chain_hash, chained, genesis_hash
 from events.errors import LogDamaged, LogError, NewerFormat
 from events.lock import holder
-from events.reader import REDACTED, LogReader, RunRow, read_blob
-from events.rows import hash_at
+from events.reader import LogReader, RunRow, read_blob
+from events.rows import REDACTED, hash_at
 from events.salvage import Salvage
 from events.wal import damage
 
@@ -182,11 +182,11 @@ def _run(connection: sqlite3.Connection, run: RunRow, heads: dict[str, str]) -> 
         newest = seq
         if run_seq != expected:
             yield Problem(**at, what=f"event {expected} of the run is missing (next is {run_seq})")
-        computed = chain_hash(
-            previous, run_seq=run_seq, epoch=epoch, kind=kind, type_=type_, ver=ver,
-            ts_us=ts_us, body=body.encode(), blobs=blobs.get(seq, []),
+        content = chained(
+            run_seq=run_seq, epoch=epoch, kind=kind, type_=type_, ver=ver, ts_us=ts_us,
+            body=body.encode(), blobs=blobs.get(seq, []),
         )  # fmt: skip
-        if computed != stored:
+        if chain_hash(previous, content) != stored:
             yield Problem(**at, what=f"{type_}: the hash does not match the content")
         try:
             if kind != decode_body(type_, ver, body.encode()).KIND:

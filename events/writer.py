@@ -26,7 +26,7 @@ import anyio.lowlevel
 from events.bodies import Body
 from events.codec import decode_body, encode_body
 from events.connect import Opener, connect_read_write, open_sqlite, unreadable
-from events.envelope import Blob, Event, chain_hash, genesis_hash
+from events.envelope import Blob, Event, chain_hash, chained, genesis_hash
 from events.errors import LogError, LogInUse, RunUnknown, WriterFailed
 from events.fence import Fence
 from events.lock import WriterLock
@@ -129,11 +129,12 @@ class LogWriter:
         shas = tuple(blob.sha256 for blob in blobs)
         ts_us = self._clock_us()
         run_seq = tail.run_seq + 1
-        hash_ = chain_hash(
-            tail.hash, run_seq=run_seq, epoch=self.epoch, kind=body.KIND, type_=body.TYPE,
-            ver=body.VER, ts_us=ts_us, body=data,
+        content = chained(
+            run_seq=run_seq, epoch=self.epoch, kind=body.KIND, type_=body.TYPE, ver=body.VER,
+            ts_us=ts_us, body=data,
             blobs=[(blob.name, sha) for blob, sha in zip(blobs, shas, strict=True)],
         )  # fmt: skip
+        hash_ = chain_hash(tail.hash, content)
         self._seq += 1
         # What the fold sees live is what a replay will decode, not the object given here:
         # an int in a float field comes back as a float.
