@@ -24,7 +24,8 @@ FROM history WHERE type = 'BaselineMeasured';
 
 -- One row an evaluated candidate. Columns that only correct ones have are null for others.
 -- ``registers`` and ``spill_bytes`` are of the kernel that takes most; ``resources`` is JSON,
--- an object a kernel, as the assembler reported it.
+-- an object a kernel, as the assembler reported it. ``reused`` is, in a fork, its parent's
+-- event that the verdict was taken from.
 CREATE VIEW evaluations AS
 SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.type') AS outcome,
@@ -52,7 +53,8 @@ SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   (SELECT max(json_extract(value, '$.spill_store_bytes')
     + json_extract(value, '$.spill_load_bytes')) FROM json_each(body, '$.resources'))
     AS spill_bytes,
-  coalesce(json_extract(body, '$.resources'), '[]') AS resources
+  coalesce(json_extract(body, '$.resources'), '[]') AS resources,
+  json_extract(body, '$.reused') AS reused
 FROM history WHERE type = 'EvaluationFinished';
 
 -- One row a request to a model: ``state`` is replied, failed or unanswered; ``parsed`` says

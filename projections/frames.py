@@ -216,5 +216,5 @@ def _evaluation(run: str, event: Event, body: EvaluationFinished) -> EvaluationR
         compile_log_sha256=body.compile_log_sha256, run_log_sha256=body.run_log_sha256,
         registers=max((kernel.registers for kernel in body.resources), default=None),
         spill_bytes=max((kernel.spill_bytes for kernel in body.resources), default=None),
-        resources=msgspec.json.encode(body.resources).decode(),
+        resources=msgspec.json.encode(body.resources).decode(), reused=body.reused,
     )  # fmt: skip

@@ -53,10 +53,13 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     changed: dict[str, Any]
     replies: str
+    evaluations: str
     shared_attempts: int
     shared_cost_usd: float
     recorded_replies: int = 0
     live_replies: int = 0
+    recorded_evaluations: int = 0
+    new_evaluations: int = 0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +94,7 @@ class Overview:
         """As it is configured now: a fork may have changed that."""
         self.fork: Fork | None = None
         self._shared = RoleSpend()
+        self._shared_evaluations: set[int] = set()
         self.tree = Tree()
         self.spend = Spend()
         self.pool = Pool()
@@ -165,10 +169,12 @@ class Overview:
             at=body.at,
             changed=body.changed,
             replies=body.replies,
+            evaluations=body.evaluations,
             shared_attempts=self.ended,
             shared_cost_usd=self.spend.total.usd_micros / 1_000_000,
         )
         self._shared = self.spend.total
+        self._shared_evaluations = set(self.evaluations)
 
     def _clock(self, event: Event) -> None:
         # Time between two processes is nobody's work; a clock that jumps back adds none.
@@ -247,10 +253,14 @@ class Overview:
         if self.fork is None:
             return None
         recorded = total.reused - self._shared.reused
+        own = [e for node, e in self.evaluations.items() if node not in self._shared_evaluations]
+        taken = sum(verdict.reused is not None for verdict in own)
         return msgspec.structs.replace(
             self.fork,
             recorded_replies=recorded,
             live_replies=total.calls - self._shared.calls - recorded,
+            recorded_evaluations=taken,
+            new_evaluations=len(own) - taken,
         )
 
 

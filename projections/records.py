@@ -131,6 +131,8 @@ class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
     spill_bytes: int | None
     resources: str
     """JSON: what the assembler reported of each kernel."""
+    reused: int | None
+    """In a fork, the parent's event that the verdict was taken from."""
 
 
 class Frames(msgspec.Struct, kw_only=True):

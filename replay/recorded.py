@@ -1,9 +1,10 @@
-"""Replies out of a parent's log, for a fork that sends the same requests again.
+"""Replies and verdicts out of a parent's log, for a fork that asks the same again.
 
 The request key is the digest of what is sent and an occurrence number: a model that was
 asked the same thing three times gave three answers, and a fork gets them in that order,
 those that it shares or has had already left out. What the log has no reply for is asked
-of the live model.
+of the live model. Verdicts are found the same way, by the source's sha256: task, device and
+protocol are the parent's.
 """
 
 from __future__ import annotations
@@ -11,18 +12,26 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import anyio.lowlevel
+import msgspec
 
 from agents.clients.port import Client, Reply, Request
 from engine.loop.prompts import request_digest
 from engine.loop.texts import Texts
-from events.bodies import AgentReplied, PromptRendered, Usage
+from events.bodies import (
+    AgentReplied,
+    EvaluationFinished,
+    EvaluationRequested,
+    PromptRendered,
+    Usage,
+)
 from events.envelope import Event
 
-__all__ = ["RecordedClient", "RecordedReplies", "recorded_clients"]
+__all__ = ["RecordedClient", "RecordedReplies", "RecordedVerdicts", "recorded_clients"]
 
-_Given = tuple[int, AgentReplied]
+_T = TypeVar("_T")
 
 
 class RecordedReplies:
@@ -30,11 +39,7 @@ class RecordedReplies:
 
     def __init__(self, parent: Iterable[Event], fork: Iterable[Event], texts: Texts) -> None:
         self._texts = texts
-        self._left = {key: deque(given) for key, given in _replies(parent).items()}
-        for key, given in _replies(fork).items():
-            left = self._left.get(key, deque())
-            for _ in range(min(len(given), len(left))):
-                left.popleft()
+        self._left = _left(_replies(parent), _replies(fork))
 
     def take(self, key: str) -> Reply | None:
         """The next recorded reply to the request with this digest, if there is one."""
@@ -57,10 +62,10 @@ class RecordedReplies:
         )
 
 
-def _replies(events: Iterable[Event]) -> Mapping[str, list[_Given]]:
+def _replies(events: Iterable[Event]) -> dict[str, list[tuple[int, AgentReplied]]]:
     """Each request's replies, in order, by the digest of the request."""
     keys: dict[tuple[int, int], str] = {}
-    found: dict[str, list[_Given]] = defaultdict(list)
+    found: dict[str, list[tuple[int, AgentReplied]]] = defaultdict(list)
     for event in events:
         match event.body:
             case PromptRendered() as body:
@@ -68,6 +73,38 @@ def _replies(events: Iterable[Event]) -> Mapping[str, list[_Given]]:
             case AgentReplied() as body if (body.call, body.try_) in keys:
                 found[keys[body.call, body.try_]].append((event.run_seq, body))
     return found
+
+
+class RecordedVerdicts:
+    """What ``parent`` found of a source and ``fork`` did not, both from their first event."""
+
+    def __init__(self, parent: Iterable[Event], fork: Iterable[Event]) -> None:
+        self._left = _left(_verdicts(parent), _verdicts(fork))
+
+    def __call__(self, source_sha256: str) -> EvaluationFinished | None:
+        """The next recorded verdict on this source; the time it took was the parent's."""
+        left = self._left.get(source_sha256)
+        if not left:
+            return None
+        run_seq, body = left.popleft()
+        return msgspec.structs.replace(body, timings_s={}, queue_s=0.0, usage=None, reused=run_seq)
+
+
+def _verdicts(events: Iterable[Event]) -> dict[str, list[tuple[int, EvaluationFinished]]]:
+    sources: dict[int, str] = {}
+    found: dict[str, list[tuple[int, EvaluationFinished]]] = defaultdict(list)
+    for event in events:
+        match event.body:
+            case EvaluationRequested() as body:
+                sources[body.attempt] = body.source_sha256
+            case EvaluationFinished() as body:
+                found[sources[body.attempt]].append((event.run_seq, body))
+    return found
+
+
+def _left(parent: Mapping[str, list[_T]], fork: Mapping[str, list[_T]]) -> dict[str, deque[_T]]:
+    """What the parent was given, without as much as the fork has had."""
+    return {key: deque(given[len(fork.get(key, ())) :]) for key, given in parent.items()}
 
 
 class RecordedClient:

@@ -148,12 +148,13 @@ def best_line(summary: Summary) -> str:
 def fork_line(fork: Fork) -> str:
     """Where a fork comes from, what was set, and who answered since."""
     changed = ", ".join(f"{key}={value}" for key, value in fork.changed.items()) or "nothing set"
-    line = f"of {fork.parent} at event {fork.at}: {changed}; replies since: "
-    if fork.replies == "recorded":
-        line += f"{fork.recorded_replies} out of the log, {fork.live_replies} live"
-    else:
-        line += f"{fork.live_replies} live"
-    return printable(f"{line}; shares {fork.shared_attempts} attempts, ${fork.shared_cost_usd:.4f}")
+    parts = [
+        f"of {fork.parent} at event {fork.at}: {changed}",
+        f"shares {fork.shared_attempts} attempts, ${fork.shared_cost_usd:.4f}",
+        f"replies since: {fork.recorded_replies} out of the log, {fork.live_replies} live",
+        f"verdicts since: {fork.recorded_evaluations} out of the log, {fork.new_evaluations} new",
+    ]
+    return printable("; ".join(parts))
 
 
 def _baseline_status(measured: BaselineMeasured) -> str:

@@ -37,6 +37,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     assignments: list[str]
     replies: Literal["live", "recorded"]
+    evaluations: Literal["anew", "recorded"]
     display: str
     yes: bool
 
@@ -50,16 +51,20 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--replies", type=click.Choice(["live", "recorded"]), default="live",
               show_default=True,
               help="recorded: out of LOG, where it has one to the identical request.")  # fmt: skip
+@click.option("--evaluations", type=click.Choice(["anew", "recorded"]), default="anew",
+              show_default=True,
+              help="recorded: LOG's verdict, where it has one on the same source.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
 @shared
 def fork(
     log: str, at: int, assignments: tuple[str, ...], replies: Literal["live", "recorded"],
-    yes: bool, backend: str, display: str, as_json: bool, require_isolation: str | None,
+    evaluations: Literal["anew", "recorded"], yes: bool, backend: str, display: str,
+    as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Begin a new run in the file LOG that has LOG's history up to event SEQ in common with it.
 
     Nothing is copied. Whatever was due or in flight at SEQ is settled by the fork, under its own
-    configuration; candidates are evaluated anew. Task, device and protocol stay.
+    configuration. Task, device and protocol stay.
     """
     path, run = split(log)
     if not path.is_file():
@@ -67,7 +72,7 @@ def fork(
     isolation = [f"sandbox.require_isolation={require_isolation}"] if require_isolation else []
     told = _Told(
         path=path, run=run, at=at, assignments=[*assignments, *isolation], replies=replies,
-        display=display, yes=yes,
+        evaluations=evaluations, display=display, yes=yes,
     )  # fmt: skip
     with log_errors():
         done = anyio.run(_fork, told, backend=backend)
@@ -82,7 +87,7 @@ async def _fork(told: _Told) -> Any:
     from engine.loop.texts import Texts
     from events.writer import LogWriter
     from projections.overview import overview_of
-    from replay.recorded import recorded_clients
+    from replay.recorded import RecordedVerdicts, recorded_clients
 
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(LogWriter(told.path))
@@ -103,14 +108,17 @@ async def _fork(told: _Told) -> Any:
         if told.replies == "recorded":
             given = reader.events(parent.run_id)
             clients = recorded_clients(clients, given, shared_events(), texts)
+        verdicts = None
+        if told.evaluations == "recorded":
+            verdicts = RecordedVerdicts(reader.events(parent.run_id), shared_events())
         first = forked(
             state, device, parent=parent.uid, at=told.at, config=config, changed=changed,
-            replies=told.replies, canned=canned,
+            replies=told.replies, evaluations=told.evaluations, canned=canned,
         )  # fmt: skip
         overview, uid = overview_of(shared_events()), secrets.token_hex(8)
         run_id = log.fork(parent.run_id, point, uid)
         loop = RunLoop(
-            log=log, run_id=run_id, state=state, texts=texts,
+            log=log, run_id=run_id, state=state, texts=texts, recorded=verdicts,
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
         )  # fmt: skip
         begun = session.Done(
@@ -145,6 +153,11 @@ def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:
     for key, why in FIXED.items():
         if key in changed:
             raise Failure(f"{key} can't change in a fork: {why}; start a new run for another")
+    if told.evaluations == "recorded" and state.baseline != "measured":
+        raise Failure(
+            f"--evaluations recorded: at event {told.at} the reference was not measured yet, and"
+            " LOG's runtimes are relative to it; fork after BaselineMeasured"
+        )
     if state.attempts_started >= config.budget.attempts and not state.attempts:
         raise Failure(
             f"nothing is left to do: by event {told.at} all {config.budget.attempts} attempts are"

@@ -164,6 +164,8 @@ def show(log: str, node: int, as_json: bool) -> None:
         timings = ", ".join(f"{stage} {s:.2f} s" for stage, s in evaluation.timings_s.items())
         click.echo(f"protocol {evaluation.protocol} on {evaluation.device}; {timings}")
         click.echo(f"isolation {', '.join(evaluation.isolation) or 'none'}")
+        if evaluation.reused is not None:
+            click.echo(f"reused: the parent's verdict, its event {evaluation.reused}")
         for note in evaluation.notes:
             click.echo(f"note {printable(note)}")
     texts["resources"] = resources_table(found.resources)

@@ -38,7 +38,7 @@ from gpu_sandbox.port import Evaluator, PrerequisiteMissing
 from gpu_sandbox.prerequisites import require_compiler
 from gpu_sandbox.sandbox import LocalSandbox
 from projections.overview import Overview, overview_of
-from replay.recorded import recorded_clients
+from replay.recorded import RecordedVerdicts, recorded_clients
 
 __all__ = [
     "Done", "Start", "drive", "go_on", "open_clients", "open_sandbox", "resolve_device", "search",
@@ -124,8 +124,12 @@ async def go_on(
             clients = recorded_clients(
                 clients, reader.events(parent), reader.events(row.run_id), Texts(reader.text)
             )
+        verdicts = None
+        if overview.fork is not None and overview.fork.evaluations == "recorded":
+            parent = reader.find_run(overview.fork.parent).run_id
+            verdicts = RecordedVerdicts(reader.events(parent), reader.events(row.run_id))
         loop = RunLoop(
-            log=log, run_id=row.run_id, state=state, texts=Texts(reader.text),
+            log=log, run_id=row.run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
         )  # fmt: skip
         first = resumed(

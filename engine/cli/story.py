@@ -7,6 +7,7 @@ import msgspec
 from engine.cli.draw import baseline_words
 from events.bodies import (
     AgentCalled,
+    AgentReplied,
     AttemptAbandoned,
     BaselineMeasured,
     Body,
@@ -26,7 +27,7 @@ def story(body: Body) -> str:
             return f"the reference takes {baseline_words(body)}"
         case RunForked():
             changed = ", ".join(f"{key}={value}" for key, value in body.changed.items())
-            return f"forked from {body.parent}, {body.replies} replies: {changed or 'nothing set'}"
+            return f"forked from {body.parent}: {changed or 'nothing set'}"
         case NodeSelected():
             path = "debug" if body.repair else "plan and code"
             return f"attempt {body.attempt} from node {body.node} ({body.rule}): {path}"
@@ -34,10 +35,14 @@ def story(body: Body) -> str:
             again = f", asking {body.ask + 1}" if body.ask else ""
             again += f", try {body.try_}" if body.try_ > 1 else ""
             return f"attempt {body.attempt}: {body.role} sees {body.window}{again}"
+        case AgentReplied() if body.reused is not None:
+            return f"attempt {body.attempt}: {body.role}, the parent's reply, event {body.reused}"
         case EvaluationFinished():
             tag = str(body.outcome.__struct_config__.tag).replace("_", " ")
             runtime = getattr(body.outcome, "runtime_ms", None)
-            return f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
+            taken = "" if body.reused is None else f" (the parent's verdict, event {body.reused})"
+            told = f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
+            return told + taken
         case AttemptAbandoned():
             return f"attempt {body.attempt}: abandoned, {body.reason}"
         case RunStopped():

@@ -103,6 +103,7 @@ def forked(
     config: Config,
     changed: Mapping[str, Any],
     replies: Literal["live", "recorded"],
+    evaluations: Literal["anew", "recorded"],
     canned: bool,
 ) -> RunForked:
     """The first event of a fork's own. ``state`` is the parent's at the fork, ``canned``
@@ -115,6 +116,7 @@ def forked(
         config=msgspec.to_builtins(config),
         changed=dict(changed),
         replies=replies,
+        evaluations=evaluations,
         prices={model: price for model, price in _prices(config).items() if model not in known},
         versions=versions(device),
         canned=canned or state.started.canned,

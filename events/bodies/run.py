@@ -82,6 +82,8 @@ class RunForked(Body, frozen=True, kw_only=True):
     changed: dict[str, Any]
     replies: Literal["live", "recorded"]
     """``recorded``: out of the parent's log, where it has one to the identical request."""
+    evaluations: Literal["anew", "recorded"]
+    """``recorded``: the parent's verdict, where it has one on the identical source."""
     prices: dict[str, Price]
     """Of models that had none before; a price that a run has logged stays its price."""
     versions: dict[str, str]

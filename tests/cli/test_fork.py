@@ -64,6 +64,8 @@ def test_everything_reads_a_fork_as_its_prefix_and_its_own(forked: Path, tmp_pat
     replies = status["fork"]["recorded_replies"], status["fork"]["live_replies"]
     assert sum(replies) > 0
     assert f"{replies[0]} out of the log, {replies[1]} live" in engine("status", fork)
+    verdicts = status["fork"]["recorded_evaluations"], status["fork"]["new_evaluations"]
+    assert sum(verdicts) == 2 - status["abandoned"]
     assert [row["run"] for row in engine_json("ls", forked.parent)][1] == status["run"]
     assert len(engine_json("tree", fork)) == status["attempts"] + 1
     assert len(engine_json("tree", fork, "--at", at)) == len(
@@ -155,6 +157,7 @@ def test_a_killed_fork_is_resumed(forked: Path, tmp_path: Path) -> None:
         (["--at", "9", "--set", "search.epsilon=2"], "search.epsilon must be between 0 and 1"),
         (["--at", "9", "--set", "task=other.py"], "unknown key task"),
         (["--at", "9", "--set", "budget.attempts"], "write KEY=VALUE"),
+        (["--at", "2", "--evaluations", "recorded"], "fork after BaselineMeasured"),
     ],
 )
 def test_what_is_refused_is_named(finished: Path, args: list[str], told: str) -> None:

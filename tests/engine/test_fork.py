@@ -21,6 +21,7 @@ from events.bodies import (
     AgentReplied,
     Body,
     BudgetExhausted,
+    EvaluationFinished,
     NodeSelected,
     RunForked,
     RunStopped,
@@ -29,7 +30,7 @@ from events.bodies import (
 from events.envelope import Event
 from events.reader import LogReader
 from projections.overview import overview_of
-from replay.recorded import recorded_clients
+from replay.recorded import RecordedVerdicts, recorded_clients
 from tests.engine.outside import ScriptedClient, ScriptedEvaluator
 from tests.engine.test_loop import DyingLog, dies, start
 from tests.engine.world import config_of
@@ -46,9 +47,11 @@ async def fork(
     *,
     config: Config | None = None,
     recorded: bool = False,
+    evaluator: ScriptedEvaluator | None = None,
     kill_at: int | None = None,
 ) -> State:
-    """Fork the run at event ``at``; the file's newest run is the fork."""
+    """Fork the run at event ``at``; the file's newest run is the fork. With an ``evaluator``,
+    verdicts are recorded ones, too."""
     async with DyingLog(path) as log:
         log.kill_at = kill_at
         with LogReader(path) as reader:
@@ -60,13 +63,15 @@ async def fork(
             first = forked(
                 found.state, {}, parent=reader.find_run(str(parent)).uid, at=at,
                 config=config or found.state.config, changed={},
-                replies="recorded" if recorded else "live", canned=False,
+                replies="recorded" if recorded else "live",
+                evaluations="recorded" if evaluator else "anew", canned=False,
             )  # fmt: skip
             uid = f"fork {len(reader.runs())}"
             loop = RunLoop(
                 log=log, run_id=log.fork(parent, shared[-1], uid), state=found.state, texts=texts,
                 templates=Templates(texts=found.templates), clients=clients,
-                evaluator=ScriptedEvaluator(),
+                evaluator=evaluator or ScriptedEvaluator(),
+                recorded=RecordedVerdicts(reader.events(parent), shared) if evaluator else None,
             )  # fmt: skip
             return await loop.run(first)
 
@@ -125,10 +130,13 @@ async def test_a_fork_that_changes_nothing_decides_the_same_and_asks_nobody(whol
         parent = list(reader.events(1))
     ending = next(e.run_seq for e in parent if isinstance(e.body, BudgetExhausted))
     for run, at in enumerate(range(1, ending, 2), 2):
-        client = ScriptedClient()
-        state = await fork(whole, 1, at, {"fake:m": client}, recorded=True)
+        client, evaluator = ScriptedClient(), ScriptedEvaluator()
+        verdicts = evaluator if run % 2 else None
+        state = await fork(
+            whole, 1, at, {"fake:m": client}, recorded=True, evaluator=verdicts
+        )  # fmt: skip
         assert (state.stopped, state.attempts_ended) == ("finished", 4)
-        assert client.sent == []
+        assert client.sent == evaluator.judged == []
         with LogReader(whole) as reader:
             events = list(reader.events(run))
         assert events[:at] == parent[:at]
@@ -136,6 +144,10 @@ async def test_a_fork_that_changes_nothing_decides_the_same_and_asks_nobody(whol
         reused = [e.body.reused for e in events[at:] if isinstance(e.body, AgentReplied)]
         replies = [e.run_seq for e in parent if isinstance(e.body, AgentReplied)]
         assert reused == [seq for seq in replies if seq > at]
+        taken = [e.body.reused for e in events[at:] if isinstance(e.body, EvaluationFinished)]
+        given = [e.run_seq for e in parent if isinstance(e.body, EvaluationFinished)]
+        wanted = [seq for seq in given if seq > at]
+        assert taken == (wanted if verdicts else [None] * len(wanted))
     check(whole, run, shares=at)
     with LogReader(whole) as reader:
         assert list(reader.events(1)) == parent
