@@ -1,8 +1,9 @@
 """Where two runs part, and what came of it.
 
 Decisions are compared in the order of the log, by what they choose: the node, the window,
-the role to ask. What only restates settings or facts (a model, a source, a draw, the state's
-digest) parts nobody by itself, and neither do repeated tries, pauses and interruptions.
+the role to ask. What only restates settings or facts (a model, a source, a draw, the best so
+far, the state's digest) parts nobody by itself, and neither do repeated tries, pauses and
+interruptions.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ class _Reading:
 _CHOSEN = {
     NodeSelected: ("attempt", "node", "repair"),
     AgentCalled: ("attempt", "role", "call", "ask", "window"),
-    EvaluationRequested: ("attempt", "incumbent"),
+    EvaluationRequested: ("attempt",),
+    RunStopped: ("status", "reason"),
 }
 
 

@@ -28,8 +28,9 @@ from events.bodies import (
     Usage,
 )
 from events.envelope import Event
+from events.reader import LogReader
 
-__all__ = ["RecordedClient", "RecordedReplies", "RecordedVerdicts", "recorded_clients"]
+__all__ = ["RecordedClient", "RecordedReplies", "RecordedVerdicts", "out_of_log"]
 
 _T = TypeVar("_T")
 
@@ -128,9 +129,27 @@ class RecordedClient:
         await self._live.aclose()
 
 
-def recorded_clients(
-    clients: Mapping[str, Client], parent: Iterable[Event], fork: Iterable[Event], texts: Texts
-) -> dict[str, Client]:
-    """``clients``, each looking into the log first; see ``RecordedReplies``."""
-    replies = RecordedReplies(parent, fork, texts)
-    return {spec: RecordedClient(client, replies) for spec, client in clients.items()}
+def out_of_log(
+    reader: LogReader,
+    clients: Mapping[str, Client],
+    *,
+    parent: int,
+    run: int,
+    upto: int | None = None,
+    replies: str,
+    evaluations: str,
+) -> tuple[Mapping[str, Client], RecordedVerdicts | None]:
+    """What a fork asks and is judged by: ``clients`` that look into ``parent``'s log first,
+    and its verdicts; where ``replies`` and ``evaluations`` are not ``recorded``, neither.
+
+    ``run`` with its events up to ``upto`` is what the fork has had so far.
+    """
+    verdicts = None
+    if replies == "recorded":
+        given = RecordedReplies(
+            reader.events(parent), reader.events(run, upto=upto), Texts(reader.text)
+        )
+        clients = {spec: RecordedClient(client, given) for spec, client in clients.items()}
+    if evaluations == "recorded":
+        verdicts = RecordedVerdicts(reader.events(parent), reader.events(run, upto=upto))
+    return clients, verdicts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +23,7 @@ from events.reader import LogReader, RunRow
 
 __all__ = ["fork"]
 
-FIXED = {
+_FIXED = {
     "sandbox.device": "the runtimes before the fork are of that device",
     "sandbox.protocol": "the verdicts before the fork were given under that protocol",
 }
@@ -87,7 +86,7 @@ async def _fork(told: _Told) -> Any:
     from engine.loop.texts import Texts
     from events.writer import LogWriter
     from projections.overview import overview_of
-    from replay.recorded import RecordedVerdicts, recorded_clients
+    from replay.recorded import out_of_log
 
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(LogWriter(told.path))
@@ -98,29 +97,26 @@ async def _fork(told: _Told) -> Any:
         state = recovered.state
         config, changed = _configured(state, told)
         sandbox = await session.open_sandbox(stack, config)
-        _, device = await session.resolve_device(sandbox, config)
+        config, device = await session.resolve_device(sandbox, config)
         _check_device(state, device)
         clients = await session.open_clients(stack, config)
         canned = any(client.canned for client in clients.values())
         confirm(_rest(config, state), canned, yes=told.yes)
-        shared_events = partial(reader.events, parent.run_id, upto=told.at)
-        texts = Texts(reader.text)
-        if told.replies == "recorded":
-            given = reader.events(parent.run_id)
-            clients = recorded_clients(clients, given, shared_events(), texts)
-        verdicts = None
-        if told.evaluations == "recorded":
-            verdicts = RecordedVerdicts(reader.events(parent.run_id), shared_events())
+        clients, verdicts = out_of_log(
+            reader, clients, parent=parent.run_id, run=parent.run_id, upto=told.at,
+            replies=told.replies, evaluations=told.evaluations,
+        )  # fmt: skip
         first = forked(
             state, device, parent=parent.uid, at=told.at, config=config, changed=changed,
             replies=told.replies, evaluations=told.evaluations, canned=canned,
         )  # fmt: skip
-        overview, uid = overview_of(shared_events()), secrets.token_hex(8)
+        uid = secrets.token_hex(8)
         run_id = log.fork(parent.run_id, point, uid)
         loop = RunLoop(
-            log=log, run_id=run_id, state=state, texts=texts, recorded=verdicts,
+            log=log, run_id=run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
         )  # fmt: skip
+        overview = overview_of(reader.events(parent.run_id, upto=told.at))
         begun = session.Done(
             overview=overview, state=state, name=f"{told.path}#{run_id}", uid=uid
         )  # fmt: skip
@@ -150,7 +146,7 @@ def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:
         )
     except SettingsError as error:
         raise Failure(str(error)) from error
-    for key, why in FIXED.items():
+    for key, why in _FIXED.items():
         if key in changed:
             raise Failure(f"{key} can't change in a fork: {why}; start a new run for another")
     if told.evaluations == "recorded" and state.baseline != "measured":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from gpu_sandbox.port import Evaluator, PrerequisiteMissing
 from gpu_sandbox.prerequisites import require_compiler
 from gpu_sandbox.sandbox import LocalSandbox
 from projections.overview import Overview, overview_of
-from replay.recorded import RecordedVerdicts, recorded_clients
+from replay.recorded import out_of_log
 
 __all__ = [
     "Done", "Start", "drive", "go_on", "open_clients", "open_sandbox", "resolve_device", "search",
@@ -119,15 +119,13 @@ async def go_on(
         clients = await open_clients(stack, config)
         confirm(config, any(client.canned for client in clients.values()))
         overview = overview_of(reader.events(row.run_id))
-        if overview.fork is not None and overview.fork.replies == "recorded":
-            parent = reader.find_run(overview.fork.parent).run_id
-            clients = recorded_clients(
-                clients, reader.events(parent), reader.events(row.run_id), Texts(reader.text)
-            )
         verdicts = None
-        if overview.fork is not None and overview.fork.evaluations == "recorded":
-            parent = reader.find_run(overview.fork.parent).run_id
-            verdicts = RecordedVerdicts(reader.events(parent), reader.events(row.run_id))
+        if overview.fork is not None:
+            clients, verdicts = out_of_log(
+                reader, clients, run=row.run_id,
+                parent=reader.find_run(overview.fork.parent).run_id,
+                replies=overview.fork.replies, evaluations=overview.fork.evaluations,
+            )  # fmt: skip
         loop = RunLoop(
             log=log, run_id=row.run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
@@ -253,7 +251,7 @@ async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, di
     ), facts
 
 
-async def open_clients(stack: AsyncExitStack, config: Config) -> dict[str, Client]:
+async def open_clients(stack: AsyncExitStack, config: Config) -> Mapping[str, Client]:
     """A client for each model that the roles name. Raises ``Failure``."""
     clients: dict[str, Client] = {}
     for spec in dict.fromkeys(config.role(role).model for role in ROLES):

@@ -30,7 +30,7 @@ from events.bodies import (
 from events.envelope import Event
 from events.reader import LogReader
 from projections.overview import overview_of
-from replay.recorded import RecordedVerdicts, recorded_clients
+from replay.recorded import out_of_log
 from tests.engine.outside import ScriptedClient, ScriptedEvaluator
 from tests.engine.test_loop import DyingLog, dies, start
 from tests.engine.world import config_of
@@ -58,8 +58,11 @@ async def fork(
             found = recover(reader, parent, upto=at)
             shared = list(reader.events(parent, upto=at))
             texts = Texts(reader.text)
-            if recorded:
-                clients = recorded_clients(clients, reader.events(parent), shared, texts)
+            clients, verdicts = out_of_log(
+                reader, clients, parent=parent, run=parent, upto=at,
+                replies="recorded" if recorded else "live",
+                evaluations="recorded" if evaluator else "anew",
+            )  # fmt: skip
             first = forked(
                 found.state, {}, parent=reader.find_run(str(parent)).uid, at=at,
                 config=config or found.state.config, changed={},
@@ -71,7 +74,7 @@ async def fork(
                 log=log, run_id=log.fork(parent, shared[-1], uid), state=found.state, texts=texts,
                 templates=Templates(texts=found.templates), clients=clients,
                 evaluator=evaluator or ScriptedEvaluator(),
-                recorded=RecordedVerdicts(reader.events(parent), shared) if evaluator else None,
+                recorded=verdicts,
             )  # fmt: skip
             return await loop.run(first)
 
@@ -81,9 +84,10 @@ async def resume(path: Path, run: int, parent: int, client: ScriptedClient) -> S
     async with DyingLog(path) as log:
         with LogReader(path) as reader:
             found, texts = recover(reader, run), Texts(reader.text)
-            clients = recorded_clients(
-                {"fake:m": client}, reader.events(parent), reader.events(run), texts
-            )
+            clients, _ = out_of_log(
+                reader, {"fake:m": client}, parent=parent, run=run, replies="recorded",
+                evaluations="anew",
+            )  # fmt: skip
             loop = RunLoop(
                 log=log, run_id=run, state=found.state, texts=texts,
                 templates=Templates(texts=found.templates), clients=clients,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from events.bodies import AgentCalled, Body, EvaluationRequested, NodeSelected
+from events.bodies import AgentCalled, Body, EvaluationRequested, NodeSelected, RunStopped
 from projections.overview import overview_of
 from replay.diff import diff_runs
 from tests.engine.world import World, as_events, config_of
@@ -23,7 +23,9 @@ def choices(bodies: list[Body]) -> list[tuple[object, ...]]:
             case AgentCalled():
                 found.append((body.attempt, body.role, body.call, body.window))
             case EvaluationRequested():
-                found.append((body.attempt, body.incumbent))
+                found.append((body.attempt,))
+            case RunStopped():
+                found.append((body.status, body.reason))
             case _ if body.KIND == "decision":
                 found.append((body,))
     return found
