@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from engine.cli.exits import Failure
 from engine.cli.main import cli
 from events.bodies import EvaluationFinished
+from events.envelope import Event
 from events.reader import LogReader
 from tests.cli.conftest import run_engine
 
@@ -51,10 +52,13 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def _second_verdict(log: Path) -> int:
+def _verdicts(log: Path) -> list[Event]:
     with LogReader(log) as reader:
-        verdicts = [e for e in reader.events(1) if isinstance(e.body, EvaluationFinished)]
-    return verdicts[1].run_seq
+        return [e for e in reader.events(1) if isinstance(e.body, EvaluationFinished)]
+
+
+def _second_verdict(log: Path) -> int:
+    return _verdicts(log)[1].run_seq
 
 
 def test_everything_reads_a_fork_as_its_prefix_and_its_own(forked: Path, tmp_path: Path) -> None:
@@ -71,7 +75,9 @@ def test_everything_reads_a_fork_as_its_prefix_and_its_own(forked: Path, tmp_pat
     assert len(engine_json("tree", fork, "--at", at)) == len(
         engine_json("tree", f"{forked}#1", "--at", at)
     )
-    assert engine_json("show", fork, 1) == engine_json("show", f"{forked}#1", 1)
+    judged = _verdicts(forked)[0].body.attempt  # type: ignore[attr-defined]
+    (shown,), (before,) = (engine_json("show", run, judged) for run in (fork, f"{forked}#1"))
+    assert (shown["texts"], shown["evaluation"]) == (before["texts"], before["evaluation"])
     assert engine_json("prompt", fork, 1, "plan") == engine_json("prompt", f"{forked}#1", 1, "plan")
     tail = engine_json("tail", fork, "-n", 1000)
     assert [event["run_seq"] for event in tail] == list(range(1, len(tail) + 1))
