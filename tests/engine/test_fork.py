@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agents.clients.port import Client
 from agents.templates import Templates
@@ -31,9 +33,10 @@ from events.envelope import Event
 from events.reader import LogReader
 from projections.overview import overview_of
 from replay.recorded import out_of_log
+from replay.verify import replay
 from tests.engine.outside import ScriptedClient, ScriptedEvaluator
 from tests.engine.test_loop import DyingLog, dies, start
-from tests.engine.world import config_of
+from tests.engine.world import World, as_events, config_of, team_of
 from tests.replayed import replayed
 
 pytestmark = pytest.mark.anyio
@@ -164,7 +167,7 @@ async def test_forks_at_any_event_killed_and_resumed(tmp_path: Path, workers: in
     with LogReader(path) as reader:
         length = sum(1 for _ in reader.events(1))
     run = 1
-    for at in range(2, length - 12, 4):
+    for at in range(2, length - 12, 6):
         client, run = ScriptedClient(), run + 1
         config = config_of(attempts=5, workers=workers, epsilon=0.8)
         await dies(
@@ -243,6 +246,35 @@ async def test_a_fork_of_a_fork_and_a_smaller_budget(whole: Path) -> None:
     await fork(whole, 1, len(list(_events(whole, 1))), client, config=config_of(attempts=4))
     ended = list(_events(whole, 5))[-2:]
     assert [type(event.body) for event in ended] == [BudgetExhausted, RunStopped]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.data())
+def test_any_moment_of_any_search_forks_into_any_other(chance: int, data: st.DataObject) -> None:
+    """Whatever was in flight, due, failing or paused: the fork settles it, and replays."""
+    workers = st.sampled_from([1, 2, 4])
+    told = config_of(attempts=6, workers=data.draw(workers), call_tries=2)
+    world = World(told, chance, trouble=0.3).run()
+    at = data.draw(st.integers(1, len(world.bodies)))
+    config = config_of(
+        attempts=data.draw(st.integers(1, 9)), workers=data.draw(workers), call_tries=2,
+        policy=data.draw(st.sampled_from(["stark", "best_of_k"])), epsilon=0.6,
+        windows=data.draw(st.booleans()), root_throttle=data.draw(st.sampled_from([None, 1, 5])),
+        seed=data.draw(st.integers(0, 3)),
+    )  # fmt: skip
+    config = msgspec.structs.replace(
+        config, model=data.draw(st.sampled_from(["fake:m", "other:m"]))
+    )
+    fork = world.fork(at, config).run()
+    assert replay(as_events(fork.bodies), team_of).difference is None
+    assert fork.state.stopped
+    assert fork.state.attempts == {}
+    began = sum(isinstance(body, NodeSelected) for body in fork.bodies[:at])
+    assert fork.state.attempts_ended <= max(began, config.budget.attempts)
+    asked = [b for b in fork.bodies[at:] if isinstance(b, AgentCalled)]
+    assert {body.model for body in asked} <= {config.model}
+    answers = [b.call for b in fork.bodies if isinstance(b, AgentReplied)]
+    assert len(answers) == len(set(answers)), "one answer a call"
 
 
 def _events(path: Path, run: int) -> Any:
