@@ -85,7 +85,7 @@ def _fork(state: State, body: RunForked) -> None:
         # A request that this configuration would not send is not sent again: the role is
         # asked anew, as it is asked now.
         call = attempt.call
-        if call is not None and call.status in ("in_doubt", "rejected"):
+        if call is not None and call.status == "in_doubt":
             role = state.config.role(call.body.role)
             if (call.body.model, call.body.params) != (role.model, role.params):
                 attempt.call = attempt.rejection = None

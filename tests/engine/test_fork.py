@@ -248,7 +248,7 @@ async def test_a_fork_of_a_fork_and_a_smaller_budget(whole: Path) -> None:
     assert [type(event.body) for event in ended] == [BudgetExhausted, RunStopped]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**6), st.data())
 def test_any_moment_of_any_search_forks_into_any_other(chance: int, data: st.DataObject) -> None:
     """Whatever was in flight, due, failing or paused: the fork settles it, and replays."""
