@@ -88,20 +88,23 @@ async def _fork(told: _Told) -> Any:
     from projections.overview import overview_of
     from replay.recorded import out_of_log
 
-    async with AsyncExitStack() as stack:
-        log = await stack.enter_async_context(LogWriter(told.path))
-        reader = stack.enter_context(LogReader(told.path))
+    # What can be refused is refused before the log is opened for writing.
+    with LogReader(told.path) as reader:
         parent = reader.find_run(told.run)
         point = _point(reader, parent, told)
         recovered = recover(reader, parent.run_id, upto=told.at)
-        state = recovered.state
-        config, changed = _configured(state, told)
+        overview = overview_of(reader.events(parent.run_id, upto=told.at))
+    state = recovered.state
+    config, changed = _configured(state, told)
+    async with AsyncExitStack() as stack:
         sandbox = await session.open_sandbox(stack, config)
         config, device = await session.resolve_device(sandbox, config)
         _check_device(state, device)
         clients = await session.open_clients(stack, config)
         canned = any(client.canned for client in clients.values())
         confirm(_rest(config, state), canned, yes=told.yes)
+        log = await stack.enter_async_context(LogWriter(told.path))
+        reader = stack.enter_context(LogReader(told.path))
         clients, verdicts = out_of_log(
             reader, clients, parent=parent.run_id, run=parent.run_id, upto=told.at,
             replies=told.replies, evaluations=told.evaluations,
@@ -116,10 +119,8 @@ async def _fork(told: _Told) -> Any:
             log=log, run_id=run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
         )  # fmt: skip
-        overview = overview_of(reader.events(parent.run_id, upto=told.at))
-        begun = session.Done(
-            overview=overview, state=state, name=f"{told.path}#{run_id}", uid=uid
-        )  # fmt: skip
+        name = f"{told.path}#{run_id}"
+        begun = session.Done(overview=overview, state=state, name=name, uid=uid)
         return await session.drive(loop, first, [], begun, told.display, sandbox)
 
 
