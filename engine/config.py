@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from events.bodies import CallParams
 from events.errors import NewerFormat
 from events.outcomes import BaselineKind
 
@@ -59,6 +60,13 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     effort: str | None = None
     max_tokens: int = 16_000
     timeout_s: float = 600.0
+
+    @property
+    def params(self) -> CallParams:
+        """What every request of this role asks for."""
+        return CallParams(
+            temperature=self.temperature, effort=self.effort, max_tokens=self.max_tokens
+        )
 
 
 class Roles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,8 +11,19 @@ import msgspec
 from events.envelope import Blob, genesis_hash
 from events.errors import LogDamaged
 
-__all__ = ["EventRow", "Tail", "insert_event", "insert_run", "positions"]
+__all__ = [
+    "REDACTED",
+    "EventRow",
+    "Tail",
+    "hash_at",
+    "insert_event",
+    "insert_run",
+    "insert_tombstone",
+    "positions",
+]
 
+REDACTED = "redacted"
+"""The codec of a tombstone: a blob whose content was left out (``events.redact``)."""
 _COMPRESS_FROM_BYTES = 128
 
 
@@ -59,6 +70,15 @@ def insert_event(
         _insert(connection, "event_blobs", (row.seq, pos, blob.name, sha))
 
 
+def insert_tombstone(connection: sqlite3.Connection, sha: str, size: int) -> None:
+    """What stands for a blob that was left out; an event may refer to it then."""
+    connection.execute(
+        "INSERT INTO blobs (id, sha256, codec, size, data)"
+        " SELECT coalesce(max(id), 0) + 1, ?, ?, ?, x'' FROM blobs",
+        (sha, REDACTED, size),
+    )
+
+
 def _insert_blob(connection: sqlite3.Connection, sha: str, content: bytes) -> None:
     """Store a blob, unless the log has it: most prompt parts repeat."""
     if connection.execute("SELECT 1 FROM blobs WHERE sha256 = ?", (sha,)).fetchone():
@@ -96,7 +116,9 @@ def positions(connection: sqlite3.Connection) -> tuple[int, int, dict[int, Tail]
     for run_id, uid, created_us, parent, parent_seq in connection.execute(
         "SELECT run_id, uid, created_us, parent_run_id, parent_seq FROM runs ORDER BY run_id"
     ).fetchall():
-        before = b"" if parent is None else _hash_at(connection, parent, parent_seq)
+        before = b"" if parent is None else hash_at(connection, parent, parent_seq)
+        if before is None:
+            raise LogDamaged(f"run {parent} has no event {parent_seq} that run {run_id} forks from")
         tails[run_id] = Tail(parent_seq or 0, genesis_hash(uid, created_us, before))
         last = connection.execute(
             "SELECT run_seq, hash FROM events WHERE run_id = ? ORDER BY run_seq DESC LIMIT 1",
@@ -107,7 +129,8 @@ def positions(connection: sqlite3.Connection) -> tuple[int, int, dict[int, Tail]
     return seq, epoch, tails
 
 
-def _hash_at(connection: sqlite3.Connection, run_id: int, run_seq: int) -> bytes:
+def hash_at(connection: sqlite3.Connection, run_id: int, run_seq: int) -> bytes | None:
+    """The hash of a run's event, which for a fork may be its parent's; None without one."""
     while True:
         row = connection.execute(
             "SELECT hash FROM events WHERE run_id = ? AND run_seq = ?", (run_id, run_seq)
@@ -115,8 +138,10 @@ def _hash_at(connection: sqlite3.Connection, run_id: int, run_seq: int) -> bytes
         if row is not None:
             return bytes(row[0])
         row = connection.execute(
-            "SELECT parent_run_id FROM runs WHERE run_id = ?", (run_id,)
+            "SELECT parent_run_id FROM runs WHERE run_id = ? AND parent_run_id < run_id"
+            " AND parent_seq >= ?",
+            (run_id, run_seq),
         ).fetchone()
-        if row is None or row[0] is None:
-            raise LogDamaged(f"run {run_id} has no event {run_seq} to fork from")
-        run_id = row[0]
+        if row is None:
+            return None
+        (run_id,) = row

@@ -16,10 +16,11 @@ import msgspec
 from sqlite_utils import Database
 
 from events.codec import decode_body
-from events.envelope import chain_hash, genesis_hash
+from events.envelope import chain_hash, chained, genesis_hash
 from events.errors import LogDamaged, LogError, NewerFormat
 from events.lock import holder
-from events.reader import REDACTED, LogReader, RunRow, read_blob
+from events.reader import LogReader, RunRow, read_blob
+from events.rows import REDACTED, hash_at
 from events.salvage import Salvage
 from events.wal import damage
 
@@ -91,7 +92,7 @@ def _check(reader: LogReader, connection: sqlite3.Connection) -> LogCheck:
     problems += _guarded("the -wal", _wal(reader.path))
     problems += _guarded("the table of runs", _runs(reader, runs))
     for run in runs:
-        problems += _guarded(f"run {run.run_id}", _run(connection, run, runs, heads))
+        problems += _guarded(f"run {run.run_id}", _run(connection, run, heads))
     problems += _guarded("the sequence of events", _file_sequence(connection))
     problems += _guarded("the blobs", _blobs(connection))
     problems += _guarded("the tables", _counts(connection, counts))
@@ -147,13 +148,11 @@ def _structure(connection: sqlite3.Connection) -> Iterator[Problem]:
             yield Problem(what=f"the trigger {name} is not the one that this format has")
 
 
-def _run(
-    connection: sqlite3.Connection, run: RunRow, runs: list[RunRow], heads: dict[str, str]
-) -> Iterator[Problem]:
+def _run(connection: sqlite3.Connection, run: RunRow, heads: dict[str, str]) -> Iterator[Problem]:
     """Walk one run's chain: what is wrong. Its newest event's hash goes to ``heads``."""
     expected, previous = 1, genesis_hash(run.uid, run.created_us)
     if run.parent_run_id is not None:
-        fork = _fork_point(connection, run, runs)
+        fork = hash_at(connection, run.parent_run_id, run.parent_seq or 0)
         if fork is None:
             what = f"the event it was forked from ({run.parent_seq}) is missing"
             yield Problem(run_id=run.run_id, what=what)
@@ -183,11 +182,11 @@ def _run(
         newest = seq
         if run_seq != expected:
             yield Problem(**at, what=f"event {expected} of the run is missing (next is {run_seq})")
-        computed = chain_hash(
-            previous, run_seq=run_seq, epoch=epoch, kind=kind, type_=type_, ver=ver,
-            ts_us=ts_us, body=body.encode(), blobs=blobs.get(seq, []),
+        content = chained(
+            run_seq=run_seq, epoch=epoch, kind=kind, type_=type_, ver=ver, ts_us=ts_us,
+            body=body.encode(), blobs=blobs.get(seq, []),
         )  # fmt: skip
-        if computed != stored:
+        if chain_hash(previous, content) != stored:
             yield Problem(**at, what=f"{type_}: the hash does not match the content")
         try:
             if kind != decode_body(type_, ver, body.encode()).KIND:
@@ -197,19 +196,6 @@ def _run(
         # Go on from what is stored: one altered event is one problem, not a cascade.
         expected, previous = run_seq + 1, stored
         heads[run.uid] = previous.hex()
-
-
-def _fork_point(connection: sqlite3.Connection, run: RunRow, runs: list[RunRow]) -> bytes | None:
-    by_id = {row.run_id: row for row in runs}
-    parent, seq = run.parent_run_id, run.parent_seq
-    while parent is not None:
-        row = connection.execute(
-            "SELECT hash FROM events WHERE run_id = ? AND run_seq = ?", (parent, seq)
-        ).fetchone()
-        if row is not None:
-            return bytes(row[0])
-        parent = by_id[parent].parent_run_id if parent in by_id else None
-    return None
 
 
 def _file_sequence(connection: sqlite3.Connection) -> Iterator[Problem]:

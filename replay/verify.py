@@ -13,7 +13,7 @@ import msgspec
 from engine.core.decide import decide
 from engine.core.evolve import evolve
 from engine.core.state import State, TeamOf
-from events.bodies import Body, NodeSelected
+from events.bodies import Body, NodeSelected, RunForked
 from events.codec import encode_body
 from events.envelope import Event
 
@@ -67,7 +67,8 @@ def replay(
             if watch is not None:
                 watch(state, event)
             continue
-        computed = decide(state)
+        # What was due where a run forked is decided anew, under the fork's configuration.
+        computed = None if isinstance(event.body, RunForked) else decide(state)
         logged = event.body if event.kind == "decision" else None
         if not _same(logged, computed):
             difference = _difference(event, logged, computed, agreed_seq, agreed_digest)

@@ -70,13 +70,16 @@ def recover(log: Path, new: Path, as_json: bool) -> None:
     else:
         for run in done.runs:
             click.echo(_saved(run))
-        click.echo(f"{new}: {done.events} events, {done.blobs} blobs")
+        redacted = f" ({done.redacted} redacted)" if done.redacted else ""
+        click.echo(f"{new}: {done.events} events, {done.blobs} blobs{redacted}")
     if not done.whole:
         raise click.exceptions.Exit(Exit.DIFFERENT)
 
 
 def _saved(run: RunSaved) -> str:
     lines = [f"run {run.run_id} {run.uid}: {run.saved} events saved, {run.lost or 'none'} lost"]
+    if run.rebuilt:
+        lines.append("  its own row was damaged and is made again; its chain proves it")
     if run.why:
         lines.append(f"  {run.why}")
     if run.lost_seqs:

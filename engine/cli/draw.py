@@ -11,7 +11,7 @@ import click
 
 from events.bodies import BaselineMeasured
 from events.outcomes import Correct, Outcome, WrongResult
-from projections.overview import Overview, Summary
+from projections.overview import Fork, Overview, Summary
 from projections.pool import PoolSummary
 from projections.tree import ROOT, Node
 
@@ -19,6 +19,7 @@ __all__ = [
     "CANNED",
     "baseline_words",
     "best_line",
+    "fork_line",
     "ms",
     "outcome_line",
     "pool_lines",
@@ -144,6 +145,18 @@ def best_line(summary: Summary) -> str:
     )
 
 
+def fork_line(fork: Fork) -> str:
+    """Where a fork comes from, what was set, and who answered since."""
+    changed = ", ".join(f"{key}={value}" for key, value in fork.changed.items()) or "nothing set"
+    parts = [
+        f"of {fork.parent} at event {fork.at}: {changed}",
+        f"shares {fork.shared_attempts} attempts, ${fork.shared_cost_usd:.4f}",
+        f"replies since: {fork.recorded_replies} out of the log, {fork.live_replies} live",
+        f"verdicts since: {fork.recorded_evaluations} out of the log, {fork.new_evaluations} new",
+    ]
+    return printable("; ".join(parts))
+
+
 def _baseline_status(measured: BaselineMeasured) -> str:
     return baseline_words(measured) + (" (measured before)" if measured.cached else "")
 
@@ -162,6 +175,8 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
         yield f"method     {config['search']['method']} with {', '.join(models)}"
     if summary.canned:
         yield f"           {CANNED}"
+    if summary.fork is not None:
+        yield f"fork       {fork_line(summary.fork)}"
     yield f"status     {summary.status}{printable(reason)}"
     yield (
         f"attempts   {summary.attempts} of {overview.attempts_allowed}:"

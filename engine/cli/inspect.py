@@ -27,7 +27,7 @@ from projections.overview import Overview, Summary, overview_of
 from projections.resources import resources_table
 from projections.tree import ROOT, Node
 
-__all__ = ["best", "ls", "prompt", "show", "status", "tree"]
+__all__ = ["best", "find_node", "ls", "prompt", "show", "status", "tree"]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 at_option = click.option(
@@ -85,6 +85,8 @@ def _ls_row(opened: Opened, overview: Overview, as_json: bool, *, alone: bool) -
     speedup = f"{summary.best.speedup:6.2f}×" if summary.best else "      –"
     name = str(opened.reader.path) if alone else opened.name
     canned = "  (canned replies)" if summary.canned else ""
+    if summary.fork is not None:
+        canned += f"  (fork of {summary.fork.parent} at {summary.fork.at})"
     click.echo(
         f"{name}  {task}  {summary.status:<11}  {summary.attempts:>3} attempts  {speedup}"
         f"  ${summary.cost_usd:.2f}{canned}"
@@ -125,7 +127,8 @@ def tree(log: str, at: int | None, as_json: bool) -> None:
         click.echo(line)
 
 
-def _node(overview: Overview, number: int) -> Node:
+def find_node(overview: Overview, number: int) -> Node:
+    """The node. Raises ``Failure`` for one that the run does not have."""
     if number not in overview.tree.nodes:
         raise Failure(f"no node {number}: the run has 0 to {max(overview.tree.nodes, default=0)}")
     return overview.tree[number]
@@ -139,7 +142,7 @@ def show(log: str, node: int, as_json: bool) -> None:
     """Show NODE of LOG: its plan, source, logs and outcome."""
     with open_run(log) as opened:
         overview = load(opened)
-        found = _node(overview, node)
+        found = find_node(overview, node)
         texts = {
             name: opened.reader.text(getattr(found, f"{name}_sha256"))
             for name in ("advice", "source", "explanation", "compile_log", "run_log")
@@ -161,6 +164,8 @@ def show(log: str, node: int, as_json: bool) -> None:
         timings = ", ".join(f"{stage} {s:.2f} s" for stage, s in evaluation.timings_s.items())
         click.echo(f"protocol {evaluation.protocol} on {evaluation.device}; {timings}")
         click.echo(f"isolation {', '.join(evaluation.isolation) or 'none'}")
+        if evaluation.reused is not None:
+            click.echo(f"reused: the parent's verdict, its event {evaluation.reused}")
         for note in evaluation.notes:
             click.echo(f"note {printable(note)}")
     texts["resources"] = resources_table(found.resources)

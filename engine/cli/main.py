@@ -18,6 +18,7 @@ __all__ = ["cli", "main"]
 _COMMANDS = {
     "run": ("engine.cli.run", "Search for a faster version of a task's module."),
     "resume": ("engine.cli.run", "Go on with a run that was interrupted, paused or finished."),
+    "fork": ("engine.cli.fork", "Go on from an earlier event of a run, configured otherwise."),
     "eval": ("engine.cli.evaluate", "Judge candidates without a search."),
     "baseline": ("engine.cli.baseline", "Time a task's reference, eager and compiled."),
     "ls": ("engine.cli.inspect", "List the runs in a directory's logs."),
@@ -31,6 +32,8 @@ _COMMANDS = {
     "search": ("engine.cli.search", "Find words in prompts, replies, sources and logs."),
     "report": ("engine.cli.report", "What became of runs: funnel, leaderboard, spend, failures."),
     "export": ("engine.cli.export", "Tables for other programs, training pairs, a redacted copy."),
+    "diff": ("engine.cli.diff", "Where two runs part; or two nodes' sources."),
+    "compare": ("engine.cli.compare", "Runs side by side: results and curves."),
     "replay": ("engine.cli.check", "Recompute a run's decisions from its log."),
     "verify": ("engine.cli.check", "Check a log's chains, sequence and blobs."),
     "recover": ("engine.cli.check", "Save what is intact of a damaged log into a new one."),

@@ -24,6 +24,7 @@ from events.bodies import (
     NodeSelected,
     ReplyParsed,
     ReplyRejected,
+    RunForked,
     RunPaused,
     RunResumed,
     RunStarted,
@@ -43,6 +44,8 @@ def evolve(state: State, body: Body) -> State:
     state.spend.apply(body)
     if isinstance(body, RunStarted):
         _start(state, body)
+    elif isinstance(body, RunForked):
+        _fork(state, body)
     changed = state.tree.apply(body)
     if changed is not None:
         state.frontier.update(changed)
@@ -58,15 +61,34 @@ def evolve(state: State, body: Body) -> State:
     return state
 
 
-def _start(state: State, body: RunStarted) -> None:
-    state.started = body
-    state.config = config = config_from_log(body.config)
+def _start(state: State, started: RunStarted) -> None:
+    """Begin under a configuration, or go on under another with the tree as it is."""
+    state.started = started
+    state.config = config = config_from_log(started.config)
     state.team = state.team_of(config)
     state.frontier = Frontier(
         root_throttle=config.search.root_throttle,
         dead_branch=config.search.dead_branch,
     )
-    state.mix("config", msgspec.json.encode(body.config, order="sorted").decode(), body.seed)
+    for node in state.tree.nodes.values():
+        state.frontier.update(node)
+    state.mix("config", msgspec.json.encode(started.config, order="sorted").decode(), started.seed)
+
+
+def _fork(state: State, body: RunForked) -> None:
+    assert state.started is not None
+    _start(state, body.applied(state.started))
+    # What resumes had added is part of the budget that the fork was given.
+    state.extra_attempts = state.extra_usd_micros = 0
+    _take_over(state)
+    for attempt in state.attempts.values():
+        # A request that this configuration would not send is not sent again: the role is
+        # asked anew, as it is asked now.
+        call = attempt.call
+        if call is not None and call.status == "in_doubt":
+            role = state.config.role(call.body.role)
+            if (call.body.model, call.body.params) != (role.model, role.params):
+                attempt.call = attempt.rejection = None
 
 
 def _fold_run(state: State, body: Body) -> None:
@@ -100,6 +122,11 @@ def _fold_run(state: State, body: Body) -> None:
 def _resume(state: State, body: RunResumed) -> None:
     state.extra_attempts += body.extra_attempts
     state.extra_usd_micros += body.extra_usd_micros
+    _take_over(state)
+
+
+def _take_over(state: State) -> None:
+    """Another process goes on: what an earlier one had in flight is in doubt."""
     state.stop_requested = state.exhausted = state.deadline = state.paused = None
     state.stopped, state.stop_reason = "", ""
     # Patience starts anew: whoever resumes wants to see more attempts, not the same end.

@@ -28,6 +28,7 @@ from events.bodies import (
     Price,
     ReplyParsed,
     ReplyRejected,
+    RunForked,
     RunResumed,
     RunStarted,
     StopRequested,
@@ -128,7 +129,25 @@ class World:
                 self._evaluate(body)
         return True
 
+    def fork(self, at: int, config: Config) -> World:
+        """Another run that goes on from the first ``at`` events, configured otherwise."""
+        other = World(config, self.random.randrange(2**20), trouble=self.trouble)
+        other.state, other.bodies, other.pending = State(team_of), [], []
+        for body in self.bodies[:at]:
+            other._append(body)
+        other.take_over(
+            RunForked(
+                parent="world", at=at, config=msgspec.to_builtins(config), changed={},
+                replies="live", evaluations="anew", prices={}, versions={}, canned=False,
+            )
+        )  # fmt: skip
+        return other
+
     def resume(self) -> None:
+        self.take_over(RunResumed(versions={}))
+
+    def take_over(self, first: Body) -> None:
+        """As another process does: what is outstanding is done again."""
         evaluations = [
             attempt.evaluation
             for attempt in self.state.attempts.values()
@@ -137,7 +156,11 @@ class World:
         self.pending = list(evaluations)
         if self.state.baseline == "requested":
             self.pending.append(BaselineRequested())
-        self.feed(RunResumed(versions={}))
+        calls = [attempt.call for attempt in self.state.attempts.values()]
+        self.feed(first)
+        for call in calls:
+            if call is not None and call.status == "replied":
+                self._read(call.body)
 
     def _answer(self, called: AgentCalled) -> None:
         at: dict[str, Any] = {
@@ -160,6 +183,10 @@ class World:
                 reply_sha256="1" * 64,
             )
         )  # fmt: skip
+        self._read(called)
+
+    def _read(self, called: AgentCalled) -> None:
+        at: dict[str, Any] = {"attempt": called.attempt, "role": called.role, "call": called.call}
         if self.random.random() < self.trouble:
             self.feed(ReplyRejected(**at, reason="no code"))
             return

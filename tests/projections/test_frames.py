@@ -57,6 +57,18 @@ def test_a_run_is_one_row(rich: Path) -> None:
     assert (run.unpriced_calls, run.usd_micros) == (1, 10 * 409)
 
 
+def test_registers_are_those_of_the_kernel_that_takes_most(rich: Path) -> None:
+    records = frames(rich).evaluations
+    assert {(r.outcome, r.registers, r.spill_bytes) for r in records} == {
+        ("correct", 64, 32), ("compile_failed", None, None), ("wrong_result", None, None),
+    }  # fmt: skip
+    asked = (
+        "SELECT count(*) FROM evaluations, json_each(resources) WHERE value ->> 'registers' > 40"
+    )
+    told = CliRunner().invoke(cli, ["sql", str(rich), asked, "--csv"]).stdout
+    assert told.split() == ["count(*)", str(sum(r.outcome == "correct" for r in records))]
+
+
 def test_columns_are_what_data_frames_are_made_of(rich: Path) -> None:
     nodes = columns(frames(rich, HISTORIES[0]).nodes)
     assert list(nodes)[:3] == ["run", "node", "parent"]
