@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ from events.bodies import Body, Kind
 __all__ = ["Blob", "Event", "chain_hash", "genesis_hash", "sha256_hex"]
 
 _DOMAIN = b"stark-log-1"
+_LENGTH = struct.Struct(">Q")
 
 
 def sha256_hex(data: bytes) -> str:
@@ -82,11 +84,12 @@ def chain_hash(
     The file's ``seq`` is left out, so that a run keeps its chain when it is copied into
     another file.
     """
-    digest = hashlib.sha256(_DOMAIN)
-    digest.update(previous)
     header = (run_seq, epoch, kind, type_, ver, ts_us, len(blobs))
-    named = [field for name, sha in blobs for field in (name.encode(), bytes.fromhex(sha))]
-    for field in (*(str(value).encode() for value in header), body, *named):
-        digest.update(len(field).to_bytes(8, "big"))
-        digest.update(field)
-    return digest.digest()
+    fields = [str(value).encode() for value in header]
+    fields.append(body)
+    for name, sha in blobs:
+        fields += (name.encode(), bytes.fromhex(sha))
+    hashed = [_DOMAIN, previous]
+    for field in fields:
+        hashed += (_LENGTH.pack(len(field)), field)
+    return hashlib.sha256(b"".join(hashed)).digest()
