@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -84,12 +85,20 @@ def chain_hash(
     The file's ``seq`` is left out, so that a run keeps its chain when it is copied into
     another file.
     """
-    header = (run_seq, epoch, kind, type_, ver, ts_us, len(blobs))
-    fields = [str(value).encode() for value in header]
-    fields.append(body)
+    hashed = [
+        _DOMAIN, previous, _field(b"%d" % run_seq), _word(epoch), _word(kind), _word(type_),
+        _word(ver), _field(b"%d" % ts_us), _word(len(blobs)), _field(body),
+    ]  # fmt: skip
     for name, sha in blobs:
-        fields += (name.encode(), bytes.fromhex(sha))
-    hashed = [_DOMAIN, previous]
-    for field in fields:
-        hashed += (_LENGTH.pack(len(field)), field)
+        hashed += (_field(name.encode()), _field(bytes.fromhex(sha)))
     return hashlib.sha256(b"".join(hashed)).digest()
+
+
+def _field(content: bytes) -> bytes:
+    return _LENGTH.pack(len(content)) + content
+
+
+@lru_cache(maxsize=1024)
+def _word(value: str | int) -> bytes:
+    """A field that comes again and again."""
+    return _field(str(value).encode())

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _COMPRESS_FROM_BYTES = 128
-_ROWS_A_STATEMENT = 32
+_ROWS_A_STATEMENT = 64
 
 
 class EventRow(msgspec.Struct, frozen=True):

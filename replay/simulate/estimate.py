@@ -120,6 +120,11 @@ def estimate(
     )
 
 
+def _selecting(changed: Mapping[str, Any]) -> set[str]:
+    """The changes that steer a selection; a longer search begins as the recorded one did."""
+    return _SELECTING & set(changed) - {"budget.attempts"}
+
+
 def _recorded(record: Record) -> Recorded:
     search = record.config.search
     return Recorded(
@@ -154,6 +159,11 @@ def _warnings(
         " that search. In another order of attempts their windows would have held others, and"
         " they might have answered otherwise."
     )
+    if len(records) == 1 and not _selecting(changed):
+        yield (
+            "Seed number 0 is the recorded search itself: it shows that the simulation is faithful,"
+            " and says nothing new."
+        )
     ran_out = sum(done.stopped == "no_outcome" for done in simulations)
     if ran_out:
         yield (
