@@ -96,14 +96,14 @@ def _lineage(opened: Opened) -> Iterator[str]:
 def _lines(made: Estimate) -> Iterator[str]:
     changed = ", ".join(f"{key} = {_value(value)}" for key, value in made.changed.items())
     yield (
-        f"{printable(made.task)}: {made.policy}, {made.seeds} seeds of {made.attempts} attempts"
+        f"{printable(made.task)}: {made.policy}, {_seeds(made.seeds)} of {made.attempts} attempts"
         f"{f' ({printable(changed)})' if changed else ''}"
     )
     counts = sorted(done.attempts for done in made.simulations)
     yield (
         f"coverage {made.coverage:.0%} (least {made.least_coverage:.0%}): the record answered"
         f" {counts[0]} to {counts[-1]} attempts, median {counts[len(counts) // 2]};"
-        f" {made.reached} of {made.seeds} seeds to their end"
+        f" {made.reached} of {_seeds(made.seeds)} to their end"
     )
     yield ""
     yield "best speedup so far, over the seeds that got there:"
@@ -138,6 +138,10 @@ def _at(curve: Sequence[float | None], attempt: int) -> float | None:
 
 def _times(speedup: float | None) -> str | None:
     return None if speedup is None else f"{speedup:.2f}×"
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'' if count == 1 else 's'}"
 
 
 def _value(value: object) -> str:

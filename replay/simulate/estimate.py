@@ -159,7 +159,8 @@ def _warnings(
         " that search. In another order of attempts their windows would have held others, and"
         " they might have answered otherwise."
     )
-    if len(records) == 1 and not _selecting(changed):
+    sequential = all(record.config.search.workers == 1 for record in records)
+    if len(records) == 1 and sequential and not _selecting(changed):
         yield (
             "Seed number 0 is the recorded search itself: it shows that the simulation is faithful,"
             " and says nothing new."
@@ -182,7 +183,7 @@ def _warnings(
             "Logs are pooled at the root only: a child of the root may come from any log, and"
             " what is below it comes from the same log. Speedups are over each log's own root."
         )
-    if any(record.config.search.workers > 1 for record in records):
+    if not sequential:
         yield "Recorded with several workers, simulated with one."
     shown = sorted(_SHOWING & set(changed))
     if shown:

@@ -158,6 +158,7 @@ def test_an_estimate_is_over_the_seeds_that_got_there() -> None:
     assert made.coverage == sum(done.coverage for done in made.simulations) / 20
     assert made.reached == sum(done.stopped != "no_outcome" for done in made.simulations) < 20
     assert any("windows" in warning for warning in made.warnings)
+    assert any("recorded search itself" in warning for warning in made.warnings)
     assert any("fair sample" in warning for warning in made.warnings)
 
 
