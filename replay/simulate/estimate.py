@@ -160,7 +160,8 @@ def _warnings(
         " they might have answered otherwise."
     )
     sequential = all(record.config.search.workers == 1 for record in records)
-    if len(records) == 1 and sequential and not _selecting(changed):
+    whole = len(records) == len(records[0].lineage) == 1
+    if whole and sequential and not _selecting(changed):
         yield (
             "Seed number 0 is the recorded search itself: it shows that the simulation is faithful,"
             " and says nothing new."
