@@ -38,8 +38,14 @@ bench-sandbox: $(VENV)/.installed-dev
 bench-sandbox-gpu: $(VENV)/.installed-dev
 	PYTHON=$(BIN)/python PART=doctor,verdicts,compile benchmarks/gpu_sandbox.sh
 
-bench-log: $(VENV)/.installed-dev
-	$(BIN)/python -m benchmarks.log
+# Under five minutes on two idle cores; BENCH="--only append" measures some rows.
+bench-log: $(VENV)/.installed-dev .venv-peers/.installed
+	$(BIN)/python -m benchmarks.log $(BENCH)
+
+.venv-peers/.installed: benchmarks/log_peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 check: lint types test
 
@@ -66,4 +72,4 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

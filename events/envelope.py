@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -12,6 +14,7 @@ from events.bodies import Body, Kind
 __all__ = ["Blob", "Event", "chain_hash", "chained", "genesis_hash", "sha256_hex"]
 
 _DOMAIN = b"stark-log-1"
+_LENGTH = struct.Struct(">Q")
 
 
 def sha256_hex(data: bytes) -> str:
@@ -86,7 +89,20 @@ def chained(
     The file's ``seq`` is left out, so that a run keeps its chain when it is copied into
     another file.
     """
-    header = (run_seq, epoch, kind, type_, ver, ts_us, len(blobs))
-    named = [field for name, sha in blobs for field in (name.encode(), bytes.fromhex(sha))]
-    fields = (*(str(value).encode() for value in header), body, *named)
-    return b"".join(part for field in fields for part in (len(field).to_bytes(8, "big"), field))
+    hashed = [
+        _field(b"%d" % run_seq), _word(epoch), _word(kind), _word(type_),
+        _word(ver), _field(b"%d" % ts_us), _word(len(blobs)), _field(body),
+    ]  # fmt: skip
+    for name, sha in blobs:
+        hashed += (_field(name.encode()), _field(bytes.fromhex(sha)))
+    return b"".join(hashed)
+
+
+def _field(content: bytes) -> bytes:
+    return _LENGTH.pack(len(content)) + content
+
+
+@lru_cache(maxsize=1024)
+def _word(value: str | int) -> bytes:
+    """A field that comes again and again."""
+    return _field(str(value).encode())

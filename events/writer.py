@@ -24,20 +24,20 @@ import anyio
 import anyio.lowlevel
 
 from events.bodies import Body
-from events.codec import decode_body, encode_body
+from events.codec import as_stored
 from events.connect import Opener, connect_read_write, open_sqlite, unreadable
 from events.envelope import Blob, Event, chain_hash, chained, genesis_hash
 from events.errors import LogError, LogInUse, RunUnknown, WriterFailed
 from events.fence import Fence
 from events.lock import WriterLock
-from events.rows import EventRow, Tail, insert_event, insert_run, positions
+from events.rows import EventRow, NewEvent, Tail, insert_events, insert_run, positions
 from events.wal import Watch
 
 __all__ = ["LogWriter"]
 
 _MOST_PER_COMMIT = 1024
 
-Write = Callable[[sqlite3.Connection], None]
+Write = NewEvent | Callable[[sqlite3.Connection], None]
 
 
 class LogWriter:
@@ -124,7 +124,8 @@ class LogWriter:
         if run_id not in self._tails:
             raise RunUnknown(f"{self.path}: no run {run_id}")
         blobs = tuple(blobs)
-        data = encode_body(body)
+        # What the fold sees live is what a replay will decode, not the object given here.
+        data, stored = as_stored(body)
         tail = self._tails[run_id]
         shas = tuple(blob.sha256 for blob in blobs)
         ts_us = self._clock_us()
@@ -136,11 +137,9 @@ class LogWriter:
         )  # fmt: skip
         hash_ = chain_hash(tail.hash, content)
         self._seq += 1
-        # What the fold sees live is what a replay will decode, not the object given here:
-        # an int in a float field comes back as a float.
         event = Event(
             seq=self._seq, run_id=run_id, run_seq=run_seq, epoch=self.epoch, kind=body.KIND,
-            ts_us=ts_us, body=decode_body(body.TYPE, body.VER, data), hash=hash_, blobs=shas,
+            ts_us=ts_us, body=stored, hash=hash_, blobs=shas,
         )  # fmt: skip
         row = EventRow(
             seq=self._seq, run_id=run_id, run_seq=run_seq, epoch=self.epoch, kind=body.KIND,
@@ -150,18 +149,26 @@ class LogWriter:
         named = tuple(zip(blobs, shas, strict=True))
         # Numbers have no gaps: runs that began earlier come into the file with this one.
         births = [self._unborn.pop(born) for born in sorted(self._unborn) if born <= run_id]
-        self._put(*births, lambda connection: insert_event(connection, row, named))
+        self._put(*births, NewEvent(row, named))
         return event
 
     async def durable(self, event: Event) -> None:
-        """Return once ``event`` is on disk. Not cancellable: the answer is always learned.
+        """Return once ``event`` is on disk. A cancellation has to wait for that as well.
 
         Raises ``WriterFailed``.
         """
-        with anyio.CancelScope(shield=True):
-            while self._committed < event.seq:
-                self._raise_if_failed()
-                await self._progress.wait()
+        try:
+            await self._reached(event.seq)
+        except anyio.get_cancelled_exc_class():
+            # Not shielded from the start: that costs a third of a concurrent append.
+            with anyio.CancelScope(shield=True):
+                await self._reached(event.seq)
+            raise
+
+    async def _reached(self, seq: int) -> None:
+        while self._committed < seq:
+            self._raise_if_failed()
+            await self._progress.wait()
 
     def _raise_if_failed(self) -> None:
         if self._failure is not None:
@@ -197,8 +204,15 @@ class LogWriter:
     def _commit(self, writes: Sequence[Write]) -> None:
         with _transaction(self._connection, self.path):
             self._fence.check()
+            events: list[NewEvent] = []
             for write in writes:
-                write(self._connection)
+                if isinstance(write, NewEvent):
+                    events.append(write)
+                else:
+                    insert_events(self._connection, events)
+                    events = []
+                    write(self._connection)
+            insert_events(self._connection, events)
 
     def _wake(self, callback: Callable[..., None], *args: Any) -> None:
         native: Any = self._token.native_token

@@ -35,6 +35,7 @@ _COMMANDS = {
     "diff": ("engine.cli.diff", "Where two runs part; or two nodes' sources."),
     "compare": ("engine.cli.compare", "Runs side by side: results and curves."),
     "replay": ("engine.cli.check", "Recompute a run's decisions from its log."),
+    "simulate": ("engine.cli.simulate", "What another policy would have done on recorded trees."),
     "verify": ("engine.cli.check", "Check a log's chains, sequence and blobs."),
     "recover": ("engine.cli.check", "Save what is intact of a damaged log into a new one."),
     "doctor": ("engine.cli.check", "Check this machine: compilers, devices, isolation."),

@@ -32,6 +32,7 @@ from events.bodies import (
     StopRequested,
     TaskRejected,
 )
+from projections.tree import ROOT
 
 __all__ = ["evolve", "visit_key"]
 
@@ -185,6 +186,9 @@ def _fold_attempt(state: State, body: Body) -> None:
             attempt.evaluation_faulted, attempt.faults = True, attempt.faults + 1
             attempt.hopeless = "" if body.retryable else body.message
         case EvaluationFinished() | AttemptAbandoned():
+            ended = state.tree[body.attempt]
+            if ended.parent == ROOT and ended.failed:
+                state.unrepaired.put(ended.id, True)
             del state.attempts[body.attempt]
             state.attempts_ended += 1
 
@@ -194,7 +198,7 @@ def _select(state: State, body: NodeSelected) -> None:
     key = visit_key(state, body.node, repair=body.repair)
     state.visits[key] = body.visit + 1
     if body.repair:
-        state.repaired.add(body.node)
+        state.unrepaired.put(body.node, False)
     state.attempts[body.attempt] = Attempt(
         id=body.attempt,
         node=body.node,

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from engine.config import Config
-from engine.core.frontier import Frontier
+from engine.core.frontier import Frontier, OrderedIds
 from events.bodies import AgentCalled, AgentFailed, AgentReplied, EvaluationRequested, RunStarted
 from events.outcomes import BaselineKind
 from projections.spend import Spend
@@ -89,8 +89,8 @@ class State:
         self.last_improvement = 0
         """``attempts_ended`` when the best last changed."""
         self.calls = 0
-        self.repaired: set[int] = set()
-        """Nodes that a repair was tried from, whatever became of it."""
+        self.unrepaired = OrderedIds()
+        """Failed children of the root that no repair was tried from."""
         self.visits: dict[tuple[bool, str], int] = {}
         self.refused: dict[str, set[str]] = {}
         self.baseline: Literal["none", "requested", "faulted", "measured", "rejected"] = "none"
