@@ -162,7 +162,9 @@ class LogReader:
 
     def _rows(self, sql: str, values: tuple[object, ...] = ()) -> Iterator[tuple]:  # type: ignore[type-arg]
         try:
-            yield from self.connection.execute(sql, values)
+            # Not `yield from`: it would close the cursor of a reader that is closed already.
+            for row in self.connection.execute(sql, values):  # noqa: UP028
+                yield row
         except sqlite3.OperationalError as error:
             raise LogUnreadable(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:

@@ -23,7 +23,7 @@ from events.reader import REDACTED, LogReader, RunRow, read_blob
 from events.salvage import Salvage
 from events.wal import damage
 
-__all__ = ["LogCheck", "Problem", "verify_file", "verify_log"]
+__all__ = ["LogCheck", "Problem", "verify_file", "verify_log", "verify_run"]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,10 +49,7 @@ class LogCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 def verify_log(reader: LogReader) -> LogCheck:
     """Check structure, sequence, chains, bodies and blobs. Reads the whole file."""
-    connection = reader.connection
-    # One snapshot: a writer that goes on appending must not look like damage.
-    connection.execute("BEGIN")
-    try:
+    with _snapshot(reader) as connection:
         check = _check(reader, connection)
         with contextlib.suppress(sqlite3.Error):
             tombstones = connection.execute(
@@ -60,9 +57,30 @@ def verify_log(reader: LogReader) -> LogCheck:
             )
             check = msgspec.structs.replace(check, redacted=tombstones.fetchone()[0])
         return check
+
+
+def verify_run(reader: LogReader, run: RunRow) -> list[Problem]:
+    """Check one run's chain only, and those of the runs that it was forked from."""
+    problems: list[Problem] = []
+    with _snapshot(reader) as connection:
+        runs = {row.run_id: row for row in reader.runs()}
+        at: RunRow | None = run
+        while at is not None:
+            checked = _run(connection, at, list(runs.values()), {})
+            problems[:0] = _guarded(f"run {at.run_id}", checked)
+            at = None if at.parent_run_id is None else runs.get(at.parent_run_id)
+    return problems
+
+
+@contextlib.contextmanager
+def _snapshot(reader: LogReader) -> Iterator[sqlite3.Connection]:
+    """One state of the file: a writer that goes on appending must not look like damage."""
+    reader.connection.execute("BEGIN")
+    try:
+        yield reader.connection
     finally:
         with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
+            reader.connection.execute("ROLLBACK")
 
 
 def verify_file(path: Path) -> LogCheck:

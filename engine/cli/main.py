@@ -31,7 +31,7 @@ _COMMANDS = {
     "search": ("engine.cli.search", "Find words in prompts, replies, sources and logs."),
     "report": ("engine.cli.report", "What became of runs: funnel, leaderboard, spend, failures."),
     "export": ("engine.cli.export", "Tables for other programs, training pairs, a redacted copy."),
-    "replay": ("engine.cli.check", "Recompute a run's decisions from its log."),
+    "replay": ("engine.cli.replay", "Recompute a run's decisions from its log."),
     "verify": ("engine.cli.check", "Check a log's chains, sequence and blobs."),
     "recover": ("engine.cli.check", "Save what is intact of a damaged log into a new one."),
     "doctor": ("engine.cli.check", "Check this machine: compilers, devices, isolation."),
