@@ -6,7 +6,7 @@ DEMO   := runs/demo
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test faults test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log lint types check clean prerequisites
+.PHONY: demo test faults test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log history lint types check clean prerequisites
 
 demo: $(VENV)/.installed
 	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO).db.fts $(DEMO)_best.py
@@ -40,6 +40,10 @@ bench-sandbox-gpu: $(VENV)/.installed-dev
 
 bench-log: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.log
+
+# A recorded log for tests/histories, which is replayed for ever; its README says when.
+history: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.histories.record $(NAME)
 
 check: lint types test
 
