@@ -120,6 +120,12 @@ class LogReader:
         row = next(self._rows(sql, (*values, before)), None)
         return 0 if row is None else int(row[0])
 
+    def newest_run_seq(self, run_id: int) -> int:
+        """How many events the run has, those that a fork shares with its parent included."""
+        sql = "SELECT max(run_seq) FROM events WHERE run_id = ?"
+        own = next(self._rows(sql, (run_id,)))[0]
+        return int(own or self._run(run_id).parent_seq or 0)
+
     def blob(self, sha256: str) -> bytes:
         """The content of a blob. Raises ``LogDamaged`` when it is missing or altered, and
         ``BlobRedacted``."""
