@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -77,16 +77,18 @@ def _another_engine(
     reader: LogReader, run: RunRow, difference: Difference, explained: bool
 ) -> Cause:
     """The engine that wrote the event against this one, and the rules that both have."""
-    wrote, flags = "unknown", "unknown"
+    wrote, flags = "unknown", set[str]()
     for event in _readable(reader.events(run.run_id, upto=difference.run_seq)):
         if isinstance(event.body, RunStarted | RunResumed):
             wrote = event.body.versions.get("engine", "unknown")
         if isinstance(event.body, RunStarted):
-            flags = _named(event.body.flags)
+            flags = set(event.body.flags)
     here = engine_version()
-    evidence = (
-        f"engine {wrote} wrote it, this is {here}; the log goes by the flags {flags},"
-        f" a new run of this engine would by {_named(FLAGS)}"
+    evidence = f"engine {wrote} wrote it, this is {here}; the log goes by the flags {_named(flags)}"
+    evidence += (
+        ", as new runs do"
+        if flags == set(FLAGS)
+        else f", a new run of this engine by {_named(FLAGS)}"
     )
     if wrote == here and not explained:
         evidence += "; nothing else explains it: the code may have changed under the same version"
@@ -95,8 +97,8 @@ def _another_engine(
     )
 
 
-def _named(flags: object) -> str:
-    return ", ".join(sorted(flags)) or "(none)"  # type: ignore[call-overload]
+def _named(flags: Iterable[str]) -> str:
+    return ", ".join(sorted(flags)) or "(none)"
 
 
 def _nondeterministic(
@@ -107,7 +109,10 @@ def _nondeterministic(
         again = replay(reader.events(run.run_id, upto=difference.run_seq), team_of).difference
         seen[_result(again)] = None
     if len(seen) == 1:
-        evidence = "recomputed twice more in this process: the same decisions and digests"
+        evidence = (
+            "recomputed twice more in this process: the same decisions and digests"
+            " (what depends on PYTHONHASHSEED would show only in another one)"
+        )
         return Cause(cause="nondeterministic policy", likely="no", evidence=evidence)
     evidence = f"recomputed twice more, it came out otherwise: {'; '.join(seen)}"
     return Cause(cause="nondeterministic policy", likely="yes", evidence=evidence)

@@ -138,26 +138,32 @@ def _difference_lines(difference: Difference) -> Iterator[str]:
     )
     yield ""
     if difference.fields:
-        rows = [(f.field, _json(f.logged), _json(f.computed)) for f in difference.fields]
-        yield from table_lines(("field", "recorded", "computed"), rows)
+        # The digest has a line of its own below.
+        fields = [field for field in difference.fields if field.field != "state_digest"]
+        rows = [(f.field, _json(f.logged), _json(f.computed)) for f in fields]
+        if rows:
+            yield from (*table_lines(("field", "recorded", "computed"), rows), "")
     else:
         for name, body in ("recorded", difference.logged), ("computed", difference.computed):
             if body is not None:
                 yield f"{name}  {bytes(body).decode()}"
-    yield ""
+        yield ""
     yield from _digest_lines(difference)
     yield ""
 
 
 def _digest_lines(difference: Difference) -> Iterator[str]:
-    logged, computed = difference.logged_digest, difference.computed_digest
+    logged, computed, agreed = (
+        difference.logged_digest, difference.computed_digest, difference.agreed
+    )  # fmt: skip
     if logged is None:
         yield f"state digest   {computed} computed; only selections record one"
     elif logged == computed:
         yield f"state digest   {computed}, recorded and computed: what led here is as it was"
     else:
-        yield f"state digest   {logged} recorded, {computed} computed: what led here differs"
-    agreed = difference.agreed
+        since = f"since event {agreed.digest_seq}" if agreed.digest_seq else "before"
+        yield f"state digest   {logged} recorded,"
+        yield f"               {computed} computed: what happened {since} differs"
     if not agreed.run_seq:
         yield "last agreeing  none"
         return

@@ -92,7 +92,7 @@ async def test_an_edited_fact_shows_in_the_next_digest(tmp_path: Path) -> None:
     assert difference["logged_type"] == "NodeSelected"
     assert "state_digest" in [field["field"] for field in difference["fields"]]
     assert difference["logged_digest"] != difference["computed_digest"]
-    assert "computed: what led here differs" in words
+    assert f"computed: what happened since event {difference['agreed']['digest_seq']}" in words
     assert causes["edited log"].startswith("yes")
 
 
@@ -111,7 +111,7 @@ async def test_another_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     likely, _, evidence = causes["another engine"].partition(": ")
     assert likely == "yes"
     assert f"engine 0.0.9 wrote it, this is {engine_version()}" in evidence
-    assert "the log goes by the flags (none), a new run" in evidence
+    assert "the log goes by the flags (none), a new run of" in evidence
     assert "state-digest-2" in evidence
     assert causes["edited log"].startswith("no: the run's hash chain holds")
     assert causes["nondeterministic policy"].startswith("no")
