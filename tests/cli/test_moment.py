@@ -80,3 +80,13 @@ def test_a_node_that_was_not_there_yet() -> None:
     done = run_engine("show", HISTORY, 6, "--at", 20)
     assert done.returncode == 2
     assert done.stderr == "engine: no node 6: up to event 20 the run has 0 to 2\n"
+
+
+def test_a_fork_counts_what_it_shares(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+    shutil.copy(HISTORY, log)
+    with sqlite3.connect(log) as connection:
+        connection.execute("INSERT INTO runs VALUES (2, 'fork', 0, 1, 40)")
+    connection.close()
+    assert shown("tree", f"{log}#2", "--at", 40) == shown("tree", f"{log}#1", "--at", 40)
+    assert f"--at 41: {log}#2 has events 1 to 40" in shown("tree", f"{log}#2", "--at", 41)[2]

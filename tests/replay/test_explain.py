@@ -31,7 +31,7 @@ from tests.replay.rewriting import HISTORY, edited, rewritten
 
 pytestmark = pytest.mark.anyio
 
-THIRD = "type = 'NodeSelected' AND json_extract(body, '$.attempt') = 6"
+SIXTH = "type = 'NodeSelected' AND json_extract(body, '$.attempt') = 6"
 
 
 def explained(log: Path) -> tuple[dict[str, Any], dict[str, str], str]:
@@ -60,7 +60,7 @@ def selecting_the_newest(state: State, attempt: int) -> Selection | None:
 async def test_an_edited_decision(tmp_path: Path) -> None:
     log = edited(
         tmp_path / "log.db",
-        f"UPDATE events SET body = json_set(body, '$.node', 7, '$.draws.coin', 5) WHERE {THIRD}",
+        f"UPDATE events SET body = json_set(body, '$.node', 7, '$.draws.coin', 5) WHERE {SIXTH}",
     )
     difference, causes, words = explained(log)
     assert (difference["run_seq"], difference["what"]) == (56, "changed")
@@ -256,3 +256,16 @@ async def test_a_newer_engines_flag_is_an_error_for_people(tmp_path: Path) -> No
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "does not know (better-windows): a newer engine wrote it, update engine" in done.stderr
+
+
+async def test_a_forks_shared_events_are_part_of_its_chain(tmp_path: Path) -> None:
+    log = edited(
+        tmp_path / "log.db",
+        f"UPDATE events SET body = json_set(body, '$.node', 7) WHERE {SIXTH}",
+        "INSERT INTO runs VALUES (2, 'fork', 0, 1, 70)",
+    )
+    difference, causes, _ = explained(Path(f"{log}#2"))
+    assert difference["run_seq"] == 56
+    assert causes["edited log"].startswith("yes: the run's hash chain does not hold at event 56")
+    whole = CliRunner().invoke(replay_command, [f"{HISTORY}#1", "--verify"])
+    assert whole.exit_code == 0
