@@ -6,7 +6,7 @@ DEMO   := runs/demo
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test faults test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log lint types check clean prerequisites
+.PHONY: demo test faults test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log history lint types check clean prerequisites
 
 demo: $(VENV)/.installed
 	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO).db.fts $(DEMO)_best.py
@@ -46,6 +46,10 @@ bench-log: $(VENV)/.installed-dev .venv-peers/.installed
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
+
+# A recorded log for tests/histories, which is replayed for ever; its README says when.
+history: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.histories.record $(NAME)
 
 check: lint types test
 

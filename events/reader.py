@@ -150,6 +150,13 @@ class LogReader:
         row = next(self._rows(sql, (*values, before)), None)
         return 0 if row is None else int(row[0])
 
+    def newest_run_seq(self, run_id: int) -> int:
+        """How many events the run has, those that a fork shares included."""
+        parts = self.lineage(run_id)
+        sql = "SELECT max(run_seq) FROM events WHERE run_id = ?"
+        own = next(self._rows(sql, (run_id,)))[0]
+        return int(own or (parts[-2][1] if len(parts) > 1 else 0))
+
     def has(self, run_id: int, seq: int) -> bool:
         """Whether the event ``seq`` of the file is one of the run's, its own or shared."""
         of_run, values = self._of_run(run_id)
@@ -201,7 +208,9 @@ class LogReader:
 
     def _rows(self, sql: str, values: tuple[object, ...] = ()) -> Iterator[tuple]:  # type: ignore[type-arg]
         try:
-            yield from self.connection.execute(sql, values)
+            # Not `yield from`: it would close the cursor of a reader that is closed already.
+            for row in self.connection.execute(sql, values):  # noqa: UP028
+                yield row
         except sqlite3.OperationalError as error:
             raise LogUnreadable(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:

@@ -24,7 +24,7 @@ from events.rows import REDACTED, hash_at
 from events.salvage import Salvage
 from events.wal import damage
 
-__all__ = ["LogCheck", "Problem", "verify_file", "verify_log"]
+__all__ = ["LogCheck", "Problem", "verify_file", "verify_log", "verify_run"]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,10 +50,7 @@ class LogCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 def verify_log(reader: LogReader) -> LogCheck:
     """Check structure, sequence, chains, bodies and blobs. Reads the whole file."""
-    connection = reader.connection
-    # One snapshot: a writer that goes on appending must not look like damage.
-    connection.execute("BEGIN")
-    try:
+    with _snapshot(reader) as connection:
         check = _check(reader, connection)
         with contextlib.suppress(sqlite3.Error):
             tombstones = connection.execute(
@@ -61,9 +58,31 @@ def verify_log(reader: LogReader) -> LogCheck:
             )
             check = msgspec.structs.replace(check, redacted=tombstones.fetchone()[0])
         return check
+
+
+def verify_run(reader: LogReader, run: RunRow) -> list[Problem]:
+    """Check one run's chain only: for a fork, what it shares with its ancestors, then its own.
+
+    Raises ``RunUnknown`` when one of these is not there.
+    """
+    problems: list[Problem] = []
+    with _snapshot(reader) as connection:
+        runs = {row.run_id: row for row in reader.runs()}
+        for part, last in reader.lineage(run.run_id):
+            checked = _run(connection, runs[part], {}, upto=last)
+            problems += _guarded(f"run {part}", checked)
+    return problems
+
+
+@contextlib.contextmanager
+def _snapshot(reader: LogReader) -> Iterator[sqlite3.Connection]:
+    """One state of the file: a writer that goes on appending must not look like damage."""
+    reader.connection.execute("BEGIN")
+    try:
+        yield reader.connection
     finally:
         with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
+            reader.connection.execute("ROLLBACK")
 
 
 def verify_file(path: Path) -> LogCheck:
@@ -148,8 +167,11 @@ def _structure(connection: sqlite3.Connection) -> Iterator[Problem]:
             yield Problem(what=f"the trigger {name} is not the one that this format has")
 
 
-def _run(connection: sqlite3.Connection, run: RunRow, heads: dict[str, str]) -> Iterator[Problem]:
-    """Walk one run's chain: what is wrong. Its newest event's hash goes to ``heads``."""
+def _run(
+    connection: sqlite3.Connection, run: RunRow, heads: dict[str, str], *, upto: int = 2**62
+) -> Iterator[Problem]:
+    """Walk one run's own chain, up to event ``upto``: what is wrong. Its newest event's hash
+    goes to ``heads``."""
     expected, previous = 1, genesis_hash(run.uid, run.created_us)
     if run.parent_run_id is not None:
         fork = hash_at(connection, run.parent_run_id, run.parent_seq or 0)
@@ -173,8 +195,8 @@ def _run(connection: sqlite3.Connection, run: RunRow, heads: dict[str, str]) -> 
         named.append((name, sha))
     for seq, run_seq, epoch, kind, type_, ver, ts_us, body, stored in connection.execute(
         "SELECT seq, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
-        " WHERE run_id = ? ORDER BY run_seq",
-        (run.run_id,),
+        " WHERE run_id = ? AND run_seq <= ? ORDER BY run_seq",
+        (run.run_id, upto),
     ):
         at = {"run_id": run.run_id, "seq": seq}
         if seq <= newest:

@@ -13,7 +13,8 @@ import msgspec
 from engine.cli.address import Opened, open_run
 from engine.cli.draw import ms, printable
 from engine.cli.exits import Failure
-from engine.cli.inspect import emit, find_node, json_option, load
+from engine.cli.inspect import emit, find_node, json_option
+from engine.cli.moment import load
 from engine.cli.story import told
 from engine.cli.table import table_lines
 from replay.diff import Noted, Parting, RunDiff, Side, diff_runs

@@ -34,7 +34,7 @@ _COMMANDS = {
     "export": ("engine.cli.export", "Tables for other programs, training pairs, a redacted copy."),
     "diff": ("engine.cli.diff", "Where two runs part; or two nodes' sources."),
     "compare": ("engine.cli.compare", "Runs side by side: results and curves."),
-    "replay": ("engine.cli.check", "Recompute a run's decisions from its log."),
+    "replay": ("engine.cli.replay", "Recompute a run's decisions from its log."),
     "simulate": ("engine.cli.simulate", "What another policy would have done on recorded trees."),
     "verify": ("engine.cli.check", "Check a log's chains, sequence and blobs."),
     "recover": ("engine.cli.check", "Save what is intact of a damaged log into a new one."),

@@ -11,6 +11,7 @@ import msgspec
 
 from engine.core.draws import draw, sample
 from engine.core.evolve import visit_key
+from engine.core.flags import PATIENCE_FROM_THE_START
 from engine.core.policies import POLICIES
 from engine.core.state import Attempt, Call, State
 from events.bodies import (
@@ -255,7 +256,7 @@ def _budget_reached(state: State) -> str | None:
             return "target_speedup"
     if (
         budget.patience is not None
-        and best is not None
+        and (best is not None or PATIENCE_FROM_THE_START in state.flags)
         and state.attempts_ended - state.last_improvement >= budget.patience
     ):
         return "patience"

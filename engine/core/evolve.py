@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from engine.config import config_from_log
+from engine.core.flags import STATE_DIGEST_2, flags_from_log
 from engine.core.frontier import Frontier
 from engine.core.state import Attempt, Call, State
 from events.bodies import (
@@ -57,6 +58,8 @@ def evolve(state: State, body: Body) -> State:
         state.mix(body.TYPE)
     _fold_run(state, body)
     _fold_attempt(state, body)
+    if STATE_DIGEST_2 in state.flags:
+        _mix_course(state, getattr(body, "attempt", None))
     if state.tree.best is not best:
         state.last_improvement = state.attempts_ended
     return state
@@ -66,6 +69,7 @@ def _start(state: State, started: RunStarted) -> None:
     """Begin under a configuration, or go on under another with the tree as it is."""
     state.started = started
     state.config = config = config_from_log(started.config)
+    state.flags = flags_from_log(started.flags)
     state.team = state.team_of(config)
     state.frontier = Frontier(
         root_throttle=config.search.root_throttle,
@@ -90,6 +94,27 @@ def _fork(state: State, body: RunForked) -> None:
             role = state.config.role(call.body.role)
             if (call.body.model, call.body.params) != (role.model, role.params):
                 attempt.call = attempt.rejection = None
+
+
+def _mix_course(state: State, number: int | None) -> None:
+    """What steers a search beside its tree. Digests are in logs: this never changes, a new
+    fact needs a new flag."""
+    attempt = None if number is None else state.attempts.get(number)
+    if attempt is not None:
+        call = attempt.call
+        state.mix(
+            attempt.step,
+            None if call is None else (call.body.call, call.body.try_, call.status, call.failures),
+            attempt.source_sha256,
+            attempt.faults,
+            bool(attempt.hopeless),
+        )
+    state.mix(
+        state.spend.total.usd_micros,
+        (state.baseline, state.baseline_faults),
+        (state.stop_requested, state.deadline, state.exhausted),
+        (state.extra_attempts, state.extra_usd_micros, state.last_improvement),
+    )
 
 
 def _fold_run(state: State, body: Body) -> None:

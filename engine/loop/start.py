@@ -14,6 +14,7 @@ from agents.prices import dated, price_of
 from agents.templates import pinned
 from engine.config import Config
 from engine.core.evolve import evolve
+from engine.core.flags import FLAGS
 from engine.core.state import State
 from engine.loop.methods import team_of
 from engine.loop.texts import Texts
@@ -21,10 +22,7 @@ from events.bodies import Price, RunForked, RunResumed, RunStarted
 from events.envelope import Blob, Event
 from events.reader import LogReader
 
-__all__ = ["FLAGS", "Recovered", "forked", "recover", "resumed", "run_started", "versions"]
-
-FLAGS = ["abandoned-leaves-no-child"]
-"""Behaviour that a later engine may change keeps its old form under these names."""
+__all__ = ["Recovered", "forked", "recover", "resumed", "run_started", "versions"]
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +53,7 @@ def run_started(
         seed=config.search.seed,
         prices=_prices(config),
         prices_dated=dated(),
-        flags=FLAGS,
+        flags=sorted(FLAGS),
         versions=versions(device),
         device=dict(device),
         canned=canned,

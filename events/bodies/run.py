@@ -34,7 +34,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cache_write_usd_micros_per_mtok: int
 
 
-@event("RunStarted", "in")
+@event("RunStarted", "in", ver=2)
 class RunStarted(Body, frozen=True, kw_only=True):
     """The whole resolved configuration and everything a replay has to know."""
 
@@ -48,7 +48,8 @@ class RunStarted(Body, frozen=True, kw_only=True):
     prices: dict[str, Price]
     prices_dated: str
     flags: list[str]
-    """Behaviour flags: an engine that improves a rule keeps the old one for old logs."""
+    """Behaviour flags, the changed rules that this run is searched by; a rule whose flag is
+    missing keeps its old form, so that old logs replay (``engine.core.flags``)."""
     versions: dict[str, str]
     device: dict[str, Any]
     canned: bool

@@ -6,6 +6,7 @@ Only the outside is made up. Selection, windows, retries and endings are the rea
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from agents.team import WindowedTeam, stark_team
 from engine.config import Budget, Config, Prompts, Sandbox, Search
 from engine.core.decide import decide
 from engine.core.evolve import evolve
+from engine.core.flags import FLAGS
 from engine.core.state import State
 from events.bodies import (
     AgentCalled,
@@ -42,7 +44,7 @@ def team_of(config: Config) -> WindowedTeam:
     return stark_team(leaders=config.search.leaders, windows=config.search.windows)
 
 
-def started(config: Config) -> RunStarted:
+def started(config: Config, flags: Sequence[str] = tuple(FLAGS)) -> RunStarted:
     price = Price(
         input_usd_micros_per_mtok=3_000_000,
         output_usd_micros_per_mtok=15_000_000,
@@ -52,7 +54,7 @@ def started(config: Config) -> RunStarted:
     return RunStarted(
         title="world", config=msgspec.to_builtins(config), task_name="t.py", task_sha256="0" * 64,
         templates={}, seed=config.search.seed, prices={"fake:m": price}, prices_dated="2026-01-01",
-        flags=[], versions={}, device={}, canned=False,
+        flags=list(flags), versions={}, device={}, canned=False,
     )  # fmt: skip
 
 
@@ -73,15 +75,16 @@ class World:
     """Drives one run; ``bodies`` is its log."""
 
     def __init__(
-        self, config: Config, chance: int, *, trouble: float = 0.0, failing: float = 0.5
-    ) -> None:
+        self, config: Config, chance: int, *, trouble: float = 0.0, failing: float = 0.5,
+        flags: Sequence[str] = tuple(FLAGS),
+    ) -> None:  # fmt: skip
         self.random = random.Random(chance)
         self.trouble = trouble
         self.failing = failing
         self.state = State(team_of)
         self.bodies: list[Body] = []
         self.pending: list[Body] = []
-        self.feed(started(config))
+        self.feed(started(config, flags))
 
     def feed(self, body: Body) -> None:
         """Append one ``in`` event and all decisions that follow from it."""
