@@ -23,7 +23,8 @@ from events.bodies import (
 )
 from events.envelope import Event
 from projections.overview import Best, Overview
-from replay.settings import differing
+from replay.differing import differing
+from replay.settings import differing_settings
 
 __all__ = ["Noted", "Parting", "RunDiff", "Side", "Standing", "diff_runs"]
 
@@ -57,10 +58,10 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parting(msgspec.Struct, frozen=True, kw_only=True):
-    """The first decision that chooses otherwise. ``fields`` are the keys of its body that
-    differ, where both runs decided the same kind of thing."""
+    """The first decision that chooses otherwise. ``fields`` of its body that differ, each
+    with both values, where both runs decided the same kind of thing."""
 
-    fields: list[str]
+    fields: dict[str, list[Any]]
     first: Side
     second: Side
 
@@ -92,7 +93,7 @@ def diff_runs(first: Iterable[Event], second: Iterable[Event]) -> RunDiff:
     if left is not None or right is not None:
         parting = Parting(fields=_fields(left, right), first=one.side(left), second=two.side(right))
     return RunDiff(
-        settings=differing([one.overview.started, two.overview.started]),
+        settings=differing_settings([one.overview.started, two.overview.started]),
         agreed=agreed,
         agreed_upto=upto,
         parting=parting,
@@ -151,11 +152,11 @@ def _choice(body: Body) -> tuple[object, ...] | None:
     return body.TYPE, *(getattr(body, name) for name in names)
 
 
-def _fields(left: Event | None, right: Event | None) -> list[str]:
+def _fields(left: Event | None, right: Event | None) -> dict[str, list[Any]]:
     if left is None or right is None or type(left.body) is not type(right.body):
-        return []
-    one, two = msgspec.to_builtins(left.body), msgspec.to_builtins(right.body)
-    return [key for key in one if one[key] != two[key] and key != "state_digest"]
+        return {}
+    found = differing([msgspec.to_builtins(event.body) for event in (left, right)])
+    return {path: values for path, values in found.items() if path != "state_digest"}
 
 
 def _noted(event: Event) -> Noted:

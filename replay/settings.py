@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from engine.config import config_from_log
 from events.bodies import RunStarted
+from replay.differing import differing
 
-__all__ = ["COMPARABLE", "differing", "settings"]
+__all__ = ["COMPARABLE", "differing_settings"]
 
-COMPARABLE = ("task", "task_sha256", "sandbox.device", "device", "sandbox.protocol")
+COMPARABLE = ("task", "task_sha256", "device", "sandbox.protocol")
 """What runs have to have in common, so that their runtimes may be compared."""
 
 
-def settings(started: RunStarted | None) -> dict[str, Any]:
-    """Key path → value: the whole configuration, the task and the device's name."""
+def _settings(started: RunStarted | None) -> dict[str, Any]:
+    """The whole configuration, and what it is of: the task, the device, the rules."""
     if started is None:
         return {}
+    # Over today's defaults: a key that is younger than the log is no difference.
+    config = config_from_log(started.config)
     return {
         "task": started.task_name,
         "task_sha256": started.task_sha256,
-        "device": started.device.get("name"),
-        # Over today's defaults: a key that is younger than the log is no difference.
-        **dict(_leaves(msgspec.to_builtins(config_from_log(started.config)))),
+        # Two of a kind are comparable, under whatever number.
+        "device": started.device.get("name", config.sandbox.device),
+        "flags": started.flags,
+        **msgspec.to_builtins(config),
     }
 
 
-def differing(runs: Sequence[RunStarted | None]) -> dict[str, list[Any]]:
-    """Each key that is not the same in all runs → its values, in the order of the runs."""
-    told = [settings(run) for run in runs]
-    keys = dict.fromkeys(key for one in told for key in one)
-    values = {key: [one.get(key) for one in told] for key in keys}
-    return {key: each for key, each in values.items() if any(one != each[0] for one in each)}
-
-
-def _leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+def differing_settings(runs: Sequence[RunStarted | None]) -> dict[str, list[Any]]:
+    """Each key path that is not the same in all runs → its values, in the order of the runs."""
+    return differing([_settings(run) for run in runs])

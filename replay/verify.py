@@ -18,6 +18,7 @@ from events.bodies import Body, NodeSelected, RunForked
 from events.codec import encode_body
 from events.envelope import Event
 from events.errors import BodyInvalid
+from replay.differing import differing
 
 __all__ = ["Agreed", "Difference", "FieldDifference", "Replay", "replay"]
 
@@ -183,7 +184,7 @@ class _Course:
             computed_type=None if computed is None else computed.TYPE,
             logged=_raw(logged),
             computed=_raw(computed),
-            fields=list(_fields(logged, computed)) if comparable else [],
+            fields=list(_fields(logged, computed)) if comparable and computed else [],
             logged_digest=logged.state_digest if isinstance(logged, NodeSelected) else None,
             computed_digest=self.state.digest,
             agreed=self.agreed,
@@ -216,17 +217,8 @@ def _raw(body: Body | None) -> msgspec.Raw | None:
     return None if body is None else msgspec.Raw(encode_body(body))
 
 
-def _fields(logged: Any, computed: Any) -> Iterator[FieldDifference]:
+def _fields(logged: Body, computed: Body) -> Iterator[FieldDifference]:
     """The fields that differ, nested ones by their path, in the body's own order."""
-    yield from _parts(msgspec.to_builtins(logged), msgspec.to_builtins(computed), "")
-
-
-def _parts(
-    logged: dict[str, Any], computed: dict[str, Any], prefix: str
-) -> Iterator[FieldDifference]:
-    for name in dict.fromkeys((*logged, *computed)):
-        one, other = logged.get(name), computed.get(name)
-        if isinstance(one, dict) and isinstance(other, dict):
-            yield from _parts(one, other, f"{prefix}{name}.")
-        elif one != other:
-            yield FieldDifference(field=prefix + name, logged=one, computed=other)
+    found = differing([msgspec.to_builtins(body) for body in (logged, computed)])
+    for path, (one, other) in found.items():
+        yield FieldDifference(field=path, logged=one, computed=other)

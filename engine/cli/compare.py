@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
 from engine.cli.address import open_runs
-from engine.cli.draw import ms, printable
+from engine.cli.draw import ms, value_text
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option, summary_of
 from engine.cli.table import table_lines
-from replay.compare import AXES, Axis, Compared, Comparison, Curve, best_at
+from projections.steps import Steps
+from replay.compare import AXES, Axis, Compared, Comparison, best_at
 from replay.compare import compare as compared
 
 __all__ = ["compare"]
@@ -34,10 +33,10 @@ def compare(logs: tuple[str, ...], as_json: bool) -> None:
     dollars and by seconds of work."""
     runs = []
     for opened in open_runs(logs):
-        curve = Curve()
+        steps = Steps()
         for event in opened.reader.events(opened.run.run_id):
-            curve.apply(event)
-        runs.append((curve, summary_of(opened, curve.overview)))
+            steps.apply(event)
+        runs.append((steps, summary_of(opened, steps.overview)))
     if len(runs) < 2:
         raise Failure(f"there is nothing to compare: {len(runs)} run in {', '.join(logs)}")
     found = compared(runs)
@@ -60,7 +59,7 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
     yield from ("", *_results(found))
     if found.settings:
         names = ("setting", *map(str, range(1, len(found.runs) + 1)))
-        rows = [(key, *map(_value, values)) for key, values in found.settings.items()]
+        rows = [(key, *map(value_text, values)) for key, values in found.settings.items()]
         yield from ("", *table_lines(names, rows))
     for axis in AXES:
         yield from _curves(found.runs, axis)
@@ -84,7 +83,7 @@ def _results(found: Comparison) -> Iterator[str]:
 def _curves(runs: list[Compared], axis: Axis) -> Iterator[str]:
     name, form = _AXES[axis]
     most = max(getattr(run.summary, axis) for run in runs)
-    top = max((point.speedup for run in runs for point in run.curve), default=0.0)
+    top = max((step.speedup for run in runs for step in run.curve), default=0.0)
     if not most or not top:
         return
     at = [most * column / _COLUMNS for column in range(1, _COLUMNS + 1)]
@@ -107,7 +106,3 @@ def _spark(run: Compared, axis: Axis, most: float, top: float) -> str:
         " " if point is None else _LEVELS[int(point.speedup / top * (len(_LEVELS) - 1))]
         for point in points
     )
-
-
-def _value(value: Any) -> str:
-    return printable(value if isinstance(value, str) else json.dumps(value))

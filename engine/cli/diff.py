@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 import msgspec
 
 from engine.cli.address import Opened, open_run
-from engine.cli.draw import ms, printable
+from engine.cli.draw import ms, printable, value_text
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, find_node, json_option
 from engine.cli.moment import load
@@ -81,7 +80,7 @@ def diff_lines(one: Opened, two: Opened, found: RunDiff) -> Iterator[str]:
     yield f"B  {two.name}, run {two.run.uid}"
     if found.settings:
         yield ""
-        rows = [(key, *map(_value, values)) for key, values in found.settings.items()]
+        rows = [(key, *map(value_text, values)) for key, values in found.settings.items()]
         yield from table_lines(("setting", "A", "B"), rows)
     yield ""
     agreed = f"{found.agreed} decisions choose the same"
@@ -100,10 +99,8 @@ def _parting(parting: Parting) -> Iterator[str]:
     for name, side in sides.items():
         what = _event(side.decision) if side.decision else "no decision any more"
         yield f"   {name} {what}"
-    decisions = [side.decision for side in sides.values()]
     if parting.fields:
-        bodies: list[dict[str, Any]] = [msgspec.to_builtins(d.body) for d in decisions if d]
-        rows = [(key, *(_value(body[key]) for body in bodies)) for key in parting.fields]
+        rows = [(key, *map(value_text, values)) for key, values in parting.fields.items()]
         yield ""
         yield from table_lines(("field", "A", "B"), rows)
     yield ""
@@ -134,7 +131,3 @@ def _best(best: Any) -> str:
 
 def _event(noted: Noted) -> str:
     return printable(f"event {noted.run_seq} {noted.type}: {told(noted.body)}".removesuffix(": "))
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
 
@@ -25,9 +27,11 @@ __all__ = [
     "pool_lines",
     "printable",
     "resume_line",
+    "set_words",
     "status_lines",
     "tree_lines",
     "use_color",
+    "value_text",
 ]
 
 CANNED = "canned replies from a playbook: this shows the engine at work, not any model's skill"
@@ -48,6 +52,16 @@ def printable(text: str) -> str:
     return "".join(
         char if char in "\n\t" or (char.isprintable() and char != "\x7f") else "�" for char in text
     )
+
+
+def value_text(value: Any) -> str:
+    """A setting, or a field of an event, as ``--set`` takes it."""
+    return printable(value if isinstance(value, str) else json.dumps(value))
+
+
+def set_words(changed: Mapping[str, Any]) -> str:
+    """``search.epsilon=0.9, search.root_throttle=null``."""
+    return ", ".join(f"{key}={value_text(value)}" for key, value in changed.items())
 
 
 def ms(value: float) -> str:
@@ -147,9 +161,8 @@ def best_line(summary: Summary) -> str:
 
 def fork_line(fork: Fork) -> str:
     """Where a fork comes from, what was set, and who answered since."""
-    changed = ", ".join(f"{key}={value}" for key, value in fork.changed.items()) or "nothing set"
     parts = [
-        f"of {fork.parent} at event {fork.at}: {changed}",
+        f"of {fork.parent} at event {fork.at}: {set_words(fork.changed) or 'nothing set'}",
         f"shares {fork.shared_attempts} attempts, ${fork.shared_cost_usd:.4f}",
         f"replies since: {fork.recorded_replies} out of the log, {fork.live_replies} live",
         f"verdicts since: {fork.recorded_evaluations} out of the log, {fork.new_evaluations} new",

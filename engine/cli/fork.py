@@ -5,21 +5,21 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any, Literal
 
 import anyio
 import click
 import msgspec
 
-from engine.cli.address import log_errors, split
+from engine.cli.address import log_errors, open_run
 from engine.cli.exits import Failure
+from engine.cli.moment import load
 from engine.cli.run import confirm, finish, shared
 from engine.cli.settings import SettingsError, amend
 from engine.config import Config
 from engine.core.state import State
-from events.envelope import Event
-from events.reader import LogReader, RunRow
+from events.errors import LogDamaged
+from events.reader import LogReader
 
 __all__ = ["fork"]
 
@@ -31,8 +31,7 @@ _FIXED = {
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True):
-    path: Path
-    run: str | None
+    log: str
     at: int
     assignments: list[str]
     replies: Literal["live", "recorded"]
@@ -43,7 +42,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command()
 @click.argument("log")
-@click.option("--at", type=click.IntRange(min=1), required=True, metavar="SEQ",
+@click.option("--at", type=int, required=True, metavar="SEQ",
               help="The last event (run_seq) that the fork shares.")  # fmt: skip
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
               help="What the fork is configured otherwise, such as search.epsilon=0.6")  # fmt: skip
@@ -65,12 +64,9 @@ def fork(
     Nothing is copied. Whatever was due or in flight at SEQ is settled by the fork, under its own
     configuration. Task, device and protocol stay.
     """
-    path, run = split(log)
-    if not path.is_file():
-        raise Failure(f"{path}: no such log")
     isolation = [f"sandbox.require_isolation={require_isolation}"] if require_isolation else []
     told = _Told(
-        path=path, run=run, at=at, assignments=[*assignments, *isolation], replies=replies,
+        log=log, at=at, assignments=[*assignments, *isolation], replies=replies,
         evaluations=evaluations, display=display, yes=yes,
     )  # fmt: skip
     with log_errors():
@@ -85,15 +81,16 @@ async def _fork(told: _Told) -> Any:
     from engine.loop.start import forked, recover
     from engine.loop.texts import Texts
     from events.writer import LogWriter
-    from projections.overview import overview_of
     from replay.recorded import out_of_log
 
     # What can be refused is refused before the log is opened for writing.
-    with LogReader(told.path) as reader:
-        parent = reader.find_run(told.run)
-        point = _point(reader, parent, told)
-        recovered = recover(reader, parent.run_id, upto=told.at)
-        overview = overview_of(reader.events(parent.run_id, upto=told.at))
+    with open_run(told.log) as opened:
+        path, parent = opened.reader.path, opened.run
+        overview = load(opened, told.at)
+        point = next(opened.reader.events(parent.run_id, after=told.at - 1, upto=told.at), None)
+        if point is None:
+            raise LogDamaged(f"{opened.name}: event {told.at} of the run is missing")
+        recovered = recover(opened.reader, parent.run_id, upto=told.at)
     state = recovered.state
     config, changed = _configured(state, told)
     async with AsyncExitStack() as stack:
@@ -103,8 +100,8 @@ async def _fork(told: _Told) -> Any:
         clients = await session.open_clients(stack, config)
         canned = any(client.canned for client in clients.values())
         confirm(_rest(config, state), canned, yes=told.yes)
-        log = await stack.enter_async_context(LogWriter(told.path))
-        reader = stack.enter_context(LogReader(told.path))
+        log = await stack.enter_async_context(LogWriter(path))
+        reader = stack.enter_context(LogReader(path))
         clients, verdicts = out_of_log(
             reader, clients, parent=parent.run_id, run=parent.run_id, upto=told.at,
             replies=told.replies, evaluations=told.evaluations,
@@ -119,18 +116,9 @@ async def _fork(told: _Told) -> Any:
             log=log, run_id=run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
         )  # fmt: skip
-        name = f"{told.path}#{run_id}"
+        name = f"{path}#{run_id}"
         begun = session.Done(overview=overview, state=state, name=name, uid=uid)
         return await session.drive(loop, first, [], begun, told.display, sandbox)
-
-
-def _point(reader: LogReader, parent: RunRow, told: _Told) -> Event:
-    """The last shared event. Raises ``Failure``."""
-    point = next(reader.events(parent.run_id, after=told.at - 1, upto=told.at), None)
-    if point is None:
-        count = sum(1 for _ in reader.events(parent.run_id))
-        raise Failure(f"--at {told.at}: the run has the events 1 to {count}")
-    return point
 
 
 def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:

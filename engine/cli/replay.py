@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from engine.cli.address import Opened, open_run
-from engine.cli.draw import printable
+from engine.cli.draw import printable, value_text
 from engine.cli.exits import Exit
 from engine.cli.inspect import emit, json_option
 from engine.cli.story import story
@@ -140,7 +139,7 @@ def _difference_lines(difference: Difference) -> Iterator[str]:
     if difference.fields:
         # The digest has a line of its own below.
         fields = [field for field in difference.fields if field.field != "state_digest"]
-        rows = [(f.field, _json(f.logged), _json(f.computed)) for f in fields]
+        rows = [(f.field, value_text(f.logged), value_text(f.computed)) for f in fields]
         if rows:
             yield from (*table_lines(("field", "recorded", "computed"), rows), "")
     else:
@@ -175,7 +174,3 @@ def _cause_lines(causes: list[Cause]) -> Iterator[str]:
     yield "likely causes"
     for cause in causes:
         yield f"  {_LIKELY[cause.likely]:<8}  {cause.cause}: {cause.evidence}"
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -14,7 +14,7 @@ from typing import Any, get_origin
 
 import msgspec
 
-from engine.config import Config
+from engine.config import Config, by_key_path
 
 __all__ = ["PRESETS", "SettingsError", "amend", "environment_name", "key_paths", "resolve"]
 
@@ -79,8 +79,8 @@ def amend(config: Config, assignments: list[str]) -> tuple[Config, dict[str, Any
     _assign(merged, assignments)
     _check_keys(merged, Config, "")
     amended = _over(config, merged)
-    before = dict(_leaves(msgspec.to_builtins(config)))
-    after = _leaves(msgspec.to_builtins(amended))
+    before = dict(by_key_path(msgspec.to_builtins(config)))
+    after = by_key_path(msgspec.to_builtins(amended))
     return amended, {path: value for path, value in after if value != before[path]}
 
 
@@ -201,14 +201,6 @@ def _apply_method(merged: dict[str, Any]) -> None:
         search.setdefault(key, value)
 
 
-def _leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
 def _explain(message: str) -> str:
     """msgspec's "… - at `$.search.epsilon`" as "search.epsilon: …"."""
     text, at, path = message.partition(" - at `$.")
@@ -217,7 +209,7 @@ def _explain(message: str) -> str:
 
 def _check_ranges(config: Config) -> None:
     search, budget = config.search, config.budget
-    for path, value in _leaves(msgspec.to_builtins(config)):
+    for path, value in by_key_path(msgspec.to_builtins(config)):
         if isinstance(value, float) and not math.isfinite(value):
             raise SettingsError(f"{path} must be a finite number")
     rules = {

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from engine.cli.address import Opened, open_run
-from engine.cli.draw import CANNED, printable
+from engine.cli.draw import CANNED, printable, set_words
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option
 from engine.cli.settings import SettingsError, amend
@@ -90,10 +90,9 @@ def _lineage(opened: Opened) -> list[str]:
 
 
 def _lines(made: Estimate) -> Iterator[str]:
-    changed = ", ".join(f"{key} = {_value(value)}" for key, value in made.changed.items())
     yield (
         f"{printable(made.task)}: {made.policy}, {_seeds(made.seeds)} of {made.attempts} attempts"
-        f"{f' ({printable(changed)})' if changed else ''}"
+        f"{f' ({set_words(made.changed)})' if made.changed else ''}"
     )
     counts = sorted(done.attempts for done in made.simulations)
     yield (
@@ -138,7 +137,3 @@ def _times(speedup: float | None) -> str | None:
 
 def _seeds(count: int) -> str:
     return f"{count} seed{'' if count == 1 else 's'}"
-
-
-def _value(value: object) -> str:
-    return msgspec.json.encode(value).decode()

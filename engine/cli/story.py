@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.cli.draw import baseline_words
+from engine.cli.draw import baseline_words, set_words
 from events.bodies import (
     AgentCalled,
     AgentReplied,
@@ -26,8 +26,7 @@ def story(body: Body) -> str:
         case BaselineMeasured():
             return f"the reference takes {baseline_words(body)}"
         case RunForked():
-            changed = ", ".join(f"{key}={value}" for key, value in body.changed.items())
-            return f"forked from {body.parent}: {changed or 'nothing set'}"
+            return f"forked from {body.parent}: {set_words(body.changed) or 'nothing set'}"
         case NodeSelected():
             path = "debug" if body.repair else "plan and code"
             return f"attempt {body.attempt} from node {body.node} ({body.rule}): {path}"

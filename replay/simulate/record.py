@@ -22,6 +22,7 @@ from events.bodies import (
     RunStarted,
 )
 from events.outcomes import BaselineKind, Correct
+from replay.settings import COMPARABLE, differing_settings
 
 __all__ = ["FOLDS", "Child", "NotComparable", "Record", "check_comparable", "record_of"]
 
@@ -134,27 +135,16 @@ def check_comparable(records: Sequence[Record]) -> None:
     Raises ``NotComparable``, which names what differs.
     """
     for first, other in combinations(records, 2):
-        for what, one, two in zip(_SAME, _meaning(first), _meaning(other), strict=True):
-            if one != two:
-                raise NotComparable(
-                    f"{other.name} and {first.name} differ in {what} ({two}, {one}):"
-                    " simulate them one by one"
-                )
+        found = differing_settings([first.started, other.started])
+        what = next((key for key in (*COMPARABLE, "search.method") if key in found), None)
+        if what is not None:
+            one, two = found[what]
+            raise NotComparable(
+                f"{other.name} and {first.name} differ in {what} ({two}, {one}):"
+                " simulate them one by one"
+            )
         if set(first.lineage) & set(other.lineage):
             raise NotComparable(
                 f"{other.name} and {first.name} share attempts, which would count twice:"
                 " name one of them"
             )
-
-
-_SAME = ("task", "device", "protocol", "method")
-
-
-def _meaning(record: Record) -> tuple[str, ...]:
-    device = record.started.device
-    return (
-        f"{record.started.task_name} {record.started.task_sha256[:12]}",
-        str(device.get("name", "")),
-        record.config.sandbox.protocol,
-        record.config.search.method,
-    )

@@ -102,6 +102,12 @@ def test_everything_reads_a_fork_as_its_prefix_and_its_own(forked: Path, tmp_pat
     assert "agree" in engine("replay", f"{tmp_path / 'redacted.db'}#2", "--verify")
 
 
+def _at(body: Any, path: list[str]) -> Any:
+    for key in path:
+        body = body[key]
+    return body
+
+
 def test_a_fork_parts_from_its_parent_where_it_says(forked: Path) -> None:
     one, two = f"{forked}#1", f"{forked}#2"
     at = _second_verdict(forked)
@@ -112,6 +118,10 @@ def test_a_fork_parts_from_its_parent_where_it_says(forked: Path) -> None:
     assert first["before"]["attempts"] >= 2
     assert second["after"]["attempts"] == 4
     assert "They part:" in engine("diff", one, two)
+    for field, (left, right) in found["parting"]["fields"].items():
+        path = field.split(".")
+        assert left == _at(first["decision"]["body"], path)
+        assert right == _at(second["decision"]["body"], path) != left
     assert "the runs do not part" in engine("diff", two, two)
     changed = engine("diff", one, 0, 1)
     assert changed.startswith("--- node 0\n+++ node 1\n")
@@ -129,7 +139,7 @@ def test_compare_sets_runs_side_by_side(forked: Path) -> None:
     assert "by seconds" in engine("compare", forked)
     histories = Path(__file__).parents[1] / "histories"
     said = engine("compare", *sorted(histories.glob("1_*.db")))
-    assert "NOT COMPARABLE: the runs differ in task." in said
+    assert "NOT COMPARABLE: the runs differ in task, device, sandbox.protocol." in said
     with pytest.raises(Failure, match="nothing to compare"):
         engine("compare", f"{forked}#1")
 
@@ -156,7 +166,7 @@ def test_a_killed_fork_is_resumed(forked: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--at", "9999"], "the run has the events 1 to"),
+        (["--at", "9999"], "--at 9999: .* has events 1 to"),
         (["--at", "9", "--set", "sandbox.device=cuda:0"], "sandbox.device can't change in a fork"),
         (["--at", "9", "--set", "sandbox.protocol=paper"], "sandbox.protocol can't change in a"),
         (["--at", "9", "--set", "search.epsilno=1"], "did you mean search.epsilon?"),
@@ -175,7 +185,7 @@ def test_what_is_refused_is_named(finished: Path, args: list[str], told: str) ->
 
 def test_a_finished_budget_is_named(finished: Path, tmp_path: Path) -> None:
     with LogReader(finished) as reader:
-        last = sum(1 for _ in reader.events(1))
+        last = reader.newest_run_seq(1)
     with pytest.raises(Failure, match=r"all 5 attempts are made; .* --set budget.attempts=N"):
         engine("fork", finished, "--at", last)
     with pytest.raises(Failure, match="no such log"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.cli.conftest import run_engine
 
 HISTORY = Path(__file__).parents[1] / "histories" / "1_resumed.db"
 """Three processes, two workers, an abandoned attempt."""
+FORKED = HISTORY.with_name("1_forked.db")
 
 
 def shown(*args: object) -> tuple[int, str, str]:
@@ -82,11 +84,15 @@ def test_a_node_that_was_not_there_yet() -> None:
     assert done.stderr == "engine: no node 6: up to event 20 the run has 0 to 2\n"
 
 
-def test_a_fork_counts_what_it_shares(tmp_path: Path) -> None:
-    log = tmp_path / "log.db"
-    shutil.copy(HISTORY, log)
-    with sqlite3.connect(log) as connection:
-        connection.execute("INSERT INTO runs VALUES (2, 'fork', 0, 1, 40)")
-    connection.close()
-    assert shown("tree", f"{log}#2", "--at", 40) == shown("tree", f"{log}#1", "--at", 40)
-    assert f"--at 41: {log}#2 has events 1 to 40" in shown("tree", f"{log}#2", "--at", 41)[2]
+def test_a_fork_is_its_parent_up_to_where_it_left_it() -> None:
+    """The third run shares 50 events with the second, 40 of which are the first's."""
+    for command, at in product(("tree", "best", "status"), range(1, 51)):
+        told = [
+            shown(command, f"{FORKED}#{run}", "--at", at)[:2] for run in (1 if at <= 40 else 2, 3)
+        ]
+        if command == "status":  # whose first line names the run
+            told = [(code, out.partition("\n")[2]) for code, out in told]
+        assert told[0] == told[1], (command, at)
+    after = shown("status", f"{FORKED}#3", "--at", 51)[1]
+    assert "at event 50: search.policy=best_of_k, search.workers=1" in after
+    assert f"--at 81: {FORKED}#3 has events 1 to 80" in shown("tree", f"{FORKED}#3", "--at", 81)[2]

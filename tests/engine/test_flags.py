@@ -51,6 +51,21 @@ def test_a_log_replays_by_its_own_flags_and_by_no_others(flag: str) -> None:
     assert replay(flagged(new, []), team_of).difference is not None
 
 
+@pytest.mark.parametrize("flags", [(), (PATIENCE_FROM_THE_START,), tuple(FLAGS)])
+def test_a_fork_goes_on_by_its_parents_flags(flags: tuple[str, ...]) -> None:
+    config = config_of()
+    config = msgspec.structs.replace(config, budget=Budget(attempts=20, patience=4))
+    parent = World(config, 1, failing=1.0, flags=flags).run(12)
+    fork = parent.fork(len(parent.bodies), config)
+    fork.failing = 1.0
+    fork.run()
+    assert fork.state.flags == frozenset(flags)
+    assert fork.state.digest.startswith("v2:" if STATE_DIGEST_2 in flags else "v1:")
+    ended = "patience" if PATIENCE_FROM_THE_START in flags else "attempts"
+    assert fork.state.stop_reason == ended
+    assert replay(as_events(fork.bodies), team_of).difference is None
+
+
 @pytest.mark.parametrize("flags", GOLDEN_DIGESTS)
 def test_digests_are_fixed_for_ever(flags: tuple[str, ...]) -> None:
     world = World(config_of(attempts=5, seed=1), 1, flags=flags).run()

@@ -21,7 +21,7 @@ from events.connect import FORMAT
 from events.errors import LogError
 from events.reader import LogReader
 from tests.cli.conftest import engine_command, environment
-from tests.histories.pins import HERE, PINS, Pin, read_pins
+from tests.histories.pins import HERE, PINS, Pin, histories, read_pins
 from tests.replayed import replayed
 
 __all__ = ["RECIPES"]
@@ -32,11 +32,13 @@ BOOK, HOPELESS = (f"playbook:tests/histories/{name}.toml" for name in ("playbook
 
 class Recipe(NamedTuple):
     """``run`` is given to ``engine run``. Then, for each of ``stops``, the process gets the
-    signal once the log has so many events, and ``engine resume`` goes on with ``resume``."""
+    signal once the log has so many events, and ``engine resume`` goes on with ``resume``. Each of
+    ``forks`` is the number of a run, and what ``engine fork`` is given with it."""
 
     run: Sequence[object]
     stops: Sequence[tuple[int, signal.Signals]] = ()
     resume: Sequence[object] = ()
+    forks: Sequence[tuple[int, Sequence[object]]] = ()
 
 
 RECIPES = {
@@ -68,6 +70,15 @@ RECIPES = {
         ["--attempts", 5, "--workers", 2], [(20, signal.SIGKILL), (45, signal.SIGINT)],
         ["--attempts", "+1"],
     ),
+    "forked": Recipe(
+        ["--attempts", 6, "--workers", 2],
+        forks=[
+            (1, ["--at", 40, "--set", "search.epsilon=0.9", "--replies", "recorded",
+                 "--evaluations", "recorded"]),
+            (2, ["--at", 50, "--set", "search.policy=best_of_k", "--set", "search.workers=1"]),
+            (2, ["--at", 33, "--set", "budget.attempts=4", "--set", "search.root_throttle=null"]),
+        ],
+    ),
 }  # fmt: skip
 
 
@@ -84,6 +95,8 @@ def record(name: str) -> None:
         _stopped(command, path, events, number)
         command = ("resume", log, "--display", "none", *recipe.resume)
     _engine(command).wait()
+    for run, args in recipe.forks:
+        _engine(("fork", f"{log}#{run}", "--display", "none", *args)).wait()
     path.with_name(f"{path.name}.lock").unlink()
     _pin(path)
 
@@ -109,24 +122,29 @@ def _length(path: Path) -> int:
 
 
 def _pin(path: Path) -> None:
-    """Note what the log is and comes to, so that every later test run can compare."""
-    found = replayed(path)
-    if found.check.problems or found.report.difference:
-        raise SystemExit(f"{path}: {found.check.problems} {found.report.difference}")
-    pin = Pin(
-        head=next(iter(found.check.head.values())),
-        decisions=found.report.decisions,
-        digest=found.report.digest,
-    )
-    with PINS.open("a") as file:
-        file.write(f"\n[{path.stem}]\n")
-        for key, value in msgspec.to_builtins(pin).items():
-            file.write(f"{key} = {msgspec.json.encode(value).decode()}\n")
-    print(f"{path.name}: {path.stat().st_size} bytes, {pin}. Say in README.md what it is.")
+    """Note what each run is and comes to, so that every later test run can compare."""
+    for name, (log, run) in histories().items():
+        if log != path:
+            continue
+        found = replayed(path, run)
+        if found.check.problems or found.report.difference:
+            raise SystemExit(f"{name}: {found.check.problems} {found.report.difference}")
+        pin = Pin(
+            head=list(found.check.head.values())[run - 1],
+            decisions=found.report.decisions,
+            digest=found.report.digest,
+        )
+        with PINS.open("a") as file:
+            file.write(f'\n["{name}"]\n')
+            for key, value in msgspec.to_builtins(pin).items():
+                file.write(f"{key} = {msgspec.json.encode(value).decode()}\n")
+        print(f"{name}: {pin}")
+    print(f"{path.name}: {path.stat().st_size} bytes. Say in README.md what it is.")
 
 
 def main(names: list[str]) -> None:
-    missing = [name for name in RECIPES if f"{FORMAT}_{name}" not in read_pins()]
+    pinned = {name.partition("#")[0] for name in read_pins()}
+    missing = [name for name in RECIPES if f"{FORMAT}_{name}" not in pinned]
     for name in names or missing:
         record(name)
 

@@ -16,26 +16,28 @@ from events.bodies import BODIES, RunStarted
 from events.codec import encode_body
 from events.envelope import Event
 from events.reader import LogReader
-from tests.histories.pins import HERE, read_pins
+from tests.histories.pins import HERE, histories, read_pins
 from tests.replayed import replayed
 
 PINS = read_pins()
-each_history = pytest.mark.parametrize("path", sorted(HERE.glob("*.db")), ids=lambda p: p.stem)
+HISTORIES = histories()
+each_history = pytest.mark.parametrize("name", HISTORIES)
+each_log = pytest.mark.parametrize("path", sorted(HERE.glob("*.db")), ids=lambda p: p.stem)
 
 
 def test_each_history_is_pinned_and_described() -> None:
-    histories = {path.stem for path in HERE.glob("*.db")}
-    assert histories == set(PINS)
+    assert set(HISTORIES) == set(PINS)
     readme = (HERE / "README.md").read_text()
-    assert [name for name in sorted(histories) if f"| `{name}` |" not in readme] == []
+    assert [name for name in HISTORIES if f"| `{name}` |" not in readme] == []
 
 
 @each_history
-def test_a_history_is_intact_and_replays(path: Path) -> None:
-    events, check, report, prompts = replayed(path)
-    pin = PINS[path.stem]
+def test_a_history_is_intact_and_replays(name: str) -> None:
+    path, run = HISTORIES[name]
+    events, check, report, prompts = replayed(path, run)
+    pin = PINS[name]
     assert check.problems == []
-    assert list(check.head.values()) == [pin.head]
+    assert list(check.head.values())[run - 1] == pin.head
     assert report.difference is None
     assert (report.decisions, report.digest) == (pin.decisions, pin.digest)
     assert report.due is None
@@ -44,12 +46,12 @@ def test_a_history_is_intact_and_replays(path: Path) -> None:
     assert events[-1].kind == "decision"
 
 
-@each_history
+@each_log
 def test_a_replay_makes_the_bytes_that_are_stored(path: Path) -> None:
     """A replay compares with decoded bodies: here is that these are the stored ones."""
     with LogReader(path) as reader:
         stored = list(reader.connection.execute("SELECT ver, body FROM events ORDER BY seq"))
-        events = list(reader.events(1))
+        events = reader.since(0, most=len(stored))
     for (ver, body), event in zip(stored, events, strict=True):
         if event.kind == "decision":
             assert ver == BODIES[event.type].VER, "compare with what its upcaster makes of it"
@@ -68,9 +70,9 @@ def as_written(event: Event, body: str) -> str:
 
 def test_every_policy_method_and_flag_has_a_history() -> None:
     starts = []
-    for path in HERE.glob("*.db"):
+    for path, run in HISTORIES.values():
         with LogReader(path) as reader:
-            body = next(reader.events(1)).body
+            body = next(reader.events(run)).body
             assert isinstance(body, RunStarted)
             starts.append(body)
     searches = [body.config["search"] for body in starts]

@@ -18,8 +18,10 @@ from engine.cli.main import cli
 from events.connect import connect_read_only
 from events.reader import LogReader
 from projections.frames import Frames, columns, frames_of
+from tests.histories.pins import histories
 
-HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.db"))
+RUNS = histories()
+HISTORIES = sorted({path for path, _ in RUNS.values()})
 
 
 def frames(*paths: Path) -> Frames:
@@ -35,16 +37,20 @@ def export(*args: object) -> Result:
 
 
 @pytest.mark.parametrize("table", ["nodes", "calls", "evaluations"])
-@pytest.mark.parametrize("path", [*HISTORIES, None], ids=lambda path: path.stem if path else "rich")
-def test_records_are_the_rows_of_the_view(path: Path | None, table: str, rich: Path) -> None:
-    records = getattr(frames(path or rich), table)
-    connection = connect_read_only(path or rich, views=True)
+@pytest.mark.parametrize("name", [*RUNS, "rich"])
+def test_records_are_the_rows_of_the_view(name: str, table: str, rich: Path) -> None:
+    path, run = RUNS.get(name, (rich, 1))
+    found = frames(path)
+    uid = found.runs[run - 1].run
+    made = [msgspec.to_builtins(record) for record in getattr(found, table) if record.run == uid]
+    connection = connect_read_only(path, views=True)
     connection.row_factory = sqlite3.Row
-    rows = [dict(row) for row in connection.execute(f"SELECT * FROM {table}")]
+    order = "node" if table == "nodes" else "run_seq"
+    query = f"SELECT * FROM {table} WHERE run_id = {run} ORDER BY {order}"
+    rows = [dict(row) for row in connection.execute(query)]
     connection.close()
-    assert [row.pop("run_id") for row in rows] == [1] * len(records)
-    made = [msgspec.to_builtins(record) for record in records]
-    assert {row.pop("run") for row in made} == {frames(path or rich).runs[0].run}
+    assert {row.pop("run_id") for row in rows} == {run}
+    assert {row.pop("run") for row in made} == {uid}
     assert made == rows
     assert list(made[0]) == list(rows[0])
 

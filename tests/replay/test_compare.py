@@ -10,14 +10,15 @@ from events.bodies import AttemptAbandoned, EvaluationFinished
 from events.envelope import Event
 from events.outcomes import Correct
 from projections.overview import overview_of
-from replay.compare import Compared, Curve, best_at, compare
+from projections.steps import Steps
+from replay.compare import Compared, best_at, compare
 from tests.engine.world import World, as_events, config_of
 
 chances = st.integers(0, 10**6)
 
 
-def curve_of(events: list[Event]) -> tuple[Curve, Compared]:
-    curve = Curve()
+def curve_of(events: list[Event]) -> tuple[Steps, Compared]:
+    curve = Steps()
     for event in events:
         curve.apply(event)
     (run,) = compare([(curve, curve.overview.summary(run="r", log="l"))]).runs
@@ -42,7 +43,7 @@ def test_the_curve_is_the_fastest_so_far(chance: int, workers: int) -> None:
         so_far = overview_of(events[:place])
         assert found is None or found.cost_usd <= so_far.spend.total.usd_micros / 1e6
     assert best_at(run, "attempts", ended + 1) is None, "the run has ended"
-    assert [p.runtime_ms for p in run.curve] == sorted({p.runtime_ms for p in run.curve})[::-1]
+    assert [s.runtime_ms for s in run.curve] == sorted({s.runtime_ms for s in run.curve})[::-1]
 
 
 def test_runs_of_other_tasks_devices_or_protocols_are_not_comparable() -> None:

@@ -31,6 +31,9 @@ from tests.replay.rewriting import HISTORY, edited, rewritten
 
 pytestmark = pytest.mark.anyio
 
+FORKED = HISTORY.with_name("1_forked.db")
+"""Run 2 forks from run 1 at event 40, run 3 from run 2 at 50."""
+NODE_7 = "UPDATE events SET body = json_set(body, '$.node', 7) WHERE"
 SIXTH = "type = 'NodeSelected' AND json_extract(body, '$.attempt') = 6"
 
 
@@ -258,14 +261,25 @@ async def test_a_newer_engines_flag_is_an_error_for_people(tmp_path: Path) -> No
     assert "does not know (better-windows): a newer engine wrote it, update engine" in done.stderr
 
 
-async def test_a_forks_shared_events_are_part_of_its_chain(tmp_path: Path) -> None:
-    log = edited(
-        tmp_path / "log.db",
-        f"UPDATE events SET body = json_set(body, '$.node', 7) WHERE {SIXTH}",
-        "INSERT INTO runs VALUES (2, 'fork', 0, 1, 70)",
-    )
-    difference, causes, _ = explained(Path(f"{log}#2"))
-    assert difference["run_seq"] == 56
-    assert causes["edited log"].startswith("yes: the run's hash chain does not hold at event 56")
-    whole = CliRunner().invoke(replay_command, [f"{HISTORY}#1", "--verify"])
-    assert whole.exit_code == 0
+@pytest.mark.parametrize("run", [1, 2, 3])
+async def test_a_forks_shared_events_are_part_of_its_chain(tmp_path: Path, run: int) -> None:
+    log = edited(tmp_path / "log.db", f"{NODE_7} run_id = 1 AND run_seq = 25", of=FORKED)
+    difference, causes, _ = explained(Path(f"{log}#{run}"))
+    assert (difference["run_seq"], difference["logged_type"]) == (25, "NodeSelected")
+    assert causes["edited log"].startswith("yes: the run's hash chain does not hold at event 25")
+
+
+async def test_what_a_fork_does_not_share_is_no_cause_of_its_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parent went on, and stands before it in the file."""
+    log = edited(tmp_path / "log.db", f"{NODE_7} run_id = 1 AND run_seq = 50", of=FORKED)
+    assert explained(Path(f"{log}#1"))[1]["edited log"].startswith("yes")
+    agrees = CliRunner().invoke(replay_command, [f"{log}#2", "--verify"])
+    assert agrees.exit_code == 0
+    monkeypatch.setitem(policies.POLICIES, "best_of_k", selecting_the_newest)
+    difference, causes, _ = explained(Path(f"{log}#3"))
+    assert difference["run_seq"] > 50
+    assert causes["edited log"].startswith("no: the run's hash chain holds")
+    assert causes["another engine"].startswith("yes")
+    assert f"engine {engine_version()} wrote it" in causes["another engine"]

@@ -239,7 +239,7 @@ def test_the_command_prints_one_object() -> None:
 
 def test_the_command_tells_people_coverage_and_bias() -> None:
     told = ask(SOFTMAX, "--seeds", 10, "--attempts", 6)
-    assert "10 seeds of 6 attempts (budget.attempts = 6)" in told.stdout
+    assert "10 seeds of 6 attempts (budget.attempts=6)" in told.stdout
     assert "coverage" in told.stdout
     assert "might have answered otherwise" in told.stderr
     assert "several workers" in told.stderr
