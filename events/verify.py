@@ -183,16 +183,8 @@ def _run(
         previous = genesis_hash(run.uid, run.created_us, fork)
     heads[run.uid] = previous.hex()
     blobs: dict[int, list[tuple[str, str]]] = {}
+    yield from _names(connection, run, blobs)
     newest = 0
-    for seq, pos, name, sha in connection.execute(
-        "SELECT b.seq, b.pos, b.name, b.sha256 FROM event_blobs b JOIN events e USING (seq)"
-        " WHERE e.run_id = ? ORDER BY b.seq, b.pos",
-        (run.run_id,),
-    ):
-        named = blobs.setdefault(seq, [])
-        if pos != len(named):
-            yield Problem(run_id=run.run_id, seq=seq, what="its blobs are numbered with a gap")
-        named.append((name, sha))
     for seq, run_seq, epoch, kind, type_, ver, ts_us, body, stored in connection.execute(
         "SELECT seq, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
         " WHERE run_id = ? AND run_seq <= ? ORDER BY run_seq",
@@ -218,6 +210,21 @@ def _run(
         # Go on from what is stored: one altered event is one problem, not a cascade.
         expected, previous = run_seq + 1, stored
         heads[run.uid] = previous.hex()
+
+
+def _names(
+    connection: sqlite3.Connection, run: RunRow, blobs: dict[int, list[tuple[str, str]]]
+) -> Iterator[Problem]:
+    """The (name, sha256) of each event's blobs, into ``blobs``."""
+    for seq, pos, name, sha in connection.execute(
+        "SELECT b.seq, b.pos, b.name, b.sha256 FROM event_blobs b JOIN events e USING (seq)"
+        " WHERE e.run_id = ? ORDER BY b.seq, b.pos",
+        (run.run_id,),
+    ):
+        named = blobs.setdefault(seq, [])
+        if pos != len(named):
+            yield Problem(run_id=run.run_id, seq=seq, what="its blobs are numbered with a gap")
+        named.append((name, sha))
 
 
 def _file_sequence(connection: sqlite3.Connection) -> Iterator[Problem]:

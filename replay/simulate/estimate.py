@@ -153,13 +153,14 @@ def _warnings(
     simulations: Sequence[Simulation],
     changed: Mapping[str, Any],
 ) -> Iterator[str]:
-    policies = sorted({record.config.search.policy for record in records})
+    searches = [config.search for record in records for config in record.configs]
+    policies = sorted({search.policy for search in searches})
     yield (
         f"Outcomes were recorded under {' and '.join(policies)}, and agents saw the attempts of"
         " that search. In another order of attempts their windows would have held others, and"
         " they might have answered otherwise."
     )
-    sequential = all(record.config.search.workers == 1 for record in records)
+    sequential = all(search.workers == 1 for search in searches)
     whole = len(records) == len(records[0].lineage) == 1
     if whole and sequential and not _selecting(changed):
         yield (

@@ -58,7 +58,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The uid of the run, and those of the runs that it is a fork of."""
     started: RunStarted
     """A fork's as if it had been configured so from the beginning."""
-    config: Config
+    configs: list[Config]
+    """Under which its attempts were made: a fork's own comes last, after its ancestors'."""
     baselines: dict[BaselineKind, BaselineMeasured]
     attempts_allowed: int
     attempts: int
@@ -67,6 +68,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     best: list[float | None]
     """The best speedup over the root after each ended attempt, in the order of their ends."""
 
+    @property
+    def config(self) -> Config:
+        return self.configs[-1]
+
 
 def record_of(bodies: Iterable[Body], name: str, lineage: Sequence[str]) -> Record:
     """A record of a run's events, of which those in ``FOLDS`` are enough.
@@ -74,6 +79,7 @@ def record_of(bodies: Iterable[Body], name: str, lineage: Sequence[str]) -> Reco
     Raises ``NotComparable`` for a run whose root was never measured.
     """
     started: RunStarted | None = None
+    configs: list[Config] = []
     baselines: dict[BaselineKind, BaselineMeasured] = {}
     going: dict[int, Child] = {}
     ended: list[Child] = []
@@ -82,12 +88,14 @@ def record_of(bodies: Iterable[Body], name: str, lineage: Sequence[str]) -> Reco
         match body:
             case RunStarted():
                 started = body
+                configs.append(config_from_log(started.config))
             case RunResumed():
                 extra += body.extra_attempts
             case RunForked():
                 assert started is not None
                 # What resumes had added is part of the budget that the fork was given.
                 started, extra = body.applied(started), 0
+                configs.append(config_from_log(started.config))
             case BaselineMeasured():
                 baselines[body.baseline] = body
             case NodeSelected():
@@ -105,14 +113,13 @@ def record_of(bodies: Iterable[Body], name: str, lineage: Sequence[str]) -> Reco
     children: dict[int, list[Child]] = {}
     for child in sorted(ended, key=lambda child: child.node):
         children.setdefault(child.parent, []).append(child)
-    config = config_from_log(started.config)
     return Record(
         name=name,
         lineage=tuple(lineage),
         started=started,
-        config=config,
+        configs=configs,
         baselines=baselines,
-        attempts_allowed=config.budget.attempts + extra,
+        attempts_allowed=configs[-1].budget.attempts + extra,
         attempts=len(ended),
         children=children,
         best=_best(ended, baselines["eager"].runtime_ms or 0.0),

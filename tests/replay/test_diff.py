@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.flags import FLAGS
 from events.bodies import AgentCalled, Body, EvaluationRequested, NodeSelected, RunStopped
 from projections.overview import overview_of
 from replay.diff import diff_runs
@@ -57,6 +58,14 @@ def test_it_is_the_first_choice_that_differs(
             assert (side.before.attempts, side.after.attempts) == (before.ended, whole.ended)
             assert (side.before.correct, side.after.best) == (before.correct, whole.best)
             assert all(body.body.KIND == "in" for body in side.facts)
+
+
+def test_other_rules_are_a_difference_of_settings() -> None:
+    config = config_of(attempts=4)
+    old, new = (World(config, 1, flags=flags).run().bodies for flags in ([], [*FLAGS]))
+    found = diff_runs(as_events(old), as_events(new))
+    assert found.settings == {"flags": [[], [*FLAGS]]}
+    assert found.parting is None, "digests part nobody"
 
 
 @settings(max_examples=20, deadline=None)

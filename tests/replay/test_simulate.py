@@ -107,6 +107,11 @@ def test_a_fork_answers_with_what_it_shares_and_what_it_made(
     told = fork.state.started
     assert told is not None
     assert (record.started, record.config) == (told, fork.state.config)
+    policies = {record.configs[0].search.policy, told.config["search"]["policy"]}
+    assert (
+        f"recorded under {' and '.join(sorted(policies))},"
+        in estimated([record], record.config).warnings[0]
+    )
     assert (record.attempts, record.attempts_allowed) == (fork.state.attempts_ended, 20)
     assert record.best == speedups(fork.bodies)
     check_is_recorded(simulate([record], record.config, team_of, order=0), [record])
