@@ -68,6 +68,14 @@ def as_written(event: Event, body: str) -> str:
     return msgspec.json.encode({n: v for n, v in today.items() if n in names}).decode()
 
 
+def test_runs_that_were_taken_over_have_a_history() -> None:
+    types = set()
+    for path in HERE.glob("*.db"):
+        with LogReader(path) as reader:
+            types |= {type_ for (type_,) in reader.connection.execute("SELECT type FROM events")}
+    assert types >= {"RunResumed", "RunForked", "RunPaused", "StopRequested"}
+
+
 def test_every_policy_method_and_flag_has_a_history() -> None:
     starts = []
     for path, run in HISTORIES.values():
