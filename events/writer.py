@@ -147,8 +147,10 @@ class LogWriter:
         )  # fmt: skip
         tail.run_seq, tail.hash = run_seq, hash_
         named = tuple(zip(blobs, shas, strict=True))
-        # Numbers have no gaps: runs that began earlier come into the file with this one.
-        births = [self._unborn.pop(born) for born in sorted(self._unborn) if born <= run_id]
+        births: list[Write] = []
+        if self._unborn:
+            # Numbers have no gaps: runs that began earlier come into the file with this one.
+            births = [self._unborn.pop(born) for born in sorted(self._unborn) if born <= run_id]
         self._put(*births, NewEvent(row, named))
         return event
 
