@@ -6,7 +6,7 @@ DEMO   := runs/demo
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test faults test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log lint types check clean prerequisites
+.PHONY: demo test faults test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log history lint types check clean prerequisites
 
 demo: $(VENV)/.installed
 	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO).db.fts $(DEMO)_best.py
@@ -38,8 +38,18 @@ bench-sandbox: $(VENV)/.installed-dev
 bench-sandbox-gpu: $(VENV)/.installed-dev
 	PYTHON=$(BIN)/python PART=doctor,verdicts,compile benchmarks/gpu_sandbox.sh
 
-bench-log: $(VENV)/.installed-dev
-	$(BIN)/python -m benchmarks.log
+# Under five minutes on two idle cores; BENCH="--only append" measures some rows.
+bench-log: $(VENV)/.installed-dev .venv-peers/.installed
+	$(BIN)/python -m benchmarks.log $(BENCH)
+
+.venv-peers/.installed: benchmarks/log_peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+# A recorded log for tests/histories, which is replayed for ever; its README says when.
+history: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.histories.record $(NAME)
 
 check: lint types test
 
@@ -66,4 +76,4 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

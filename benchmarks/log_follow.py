@@ -19,8 +19,8 @@ from statistics import median, quantiles
 
 import anyio
 
+from benchmarks.log_events import reply
 from benchmarks.table import Table
-from events.bodies import AgentReplied, Usage
 from events.envelope import Blob
 from events.writer import LogWriter
 
@@ -35,10 +35,11 @@ def measure(table: Table, scratch: Path) -> None:
     """Add the row."""
     table.progress("a follower beside a writer")
     latencies_ms, cpu = anyio.run(_follow, scratch / "follow.db")
-    p95 = quantiles(latencies_ms, n=20)[-1]
+    p50, p95 = median(latencies_ms), quantiles(latencies_ms, n=20)[-1]
     table.row(
         "follower latency at a 10 ms poll", "p50 ≤ 6 ms, CPU ≤ 4 %",
-        f"p50 {median(latencies_ms):.1f} ms, p95 {p95:.1f} ms, CPU {100 * cpu:.1f} %",
+        f"p50 {p50:.1f} ms, p95 {p95:.1f} ms, CPU {100 * cpu:.1f} %",
+        table.verdict(p50 <= 6 and cpu <= 0.04),
     )  # fmt: skip
 
 
@@ -49,7 +50,7 @@ async def _follow(path: Path) -> tuple[list[float], float]:
     chance = random.Random(0)
     async with LogWriter(path) as log:
         run = log.create_run("follow")
-        await log.durable(log.append(run, _reply(0), [Blob.text("reply", _REPLY)]))
+        await log.durable(log.append(run, reply(0), [Blob.text("reply", _REPLY)]))
         follower = subprocess.Popen(  # noqa: ASYNC220 (it returns at once)
             [sys.executable, "-m", "engine.cli.main", "tail", str(path), "--follow", "--json"],
             stdout=subprocess.PIPE,
@@ -62,7 +63,7 @@ async def _follow(path: Path) -> tuple[list[float], float]:
         for number in range(1, _EVENTS + 1):
             # Not in step with the poll: a fixed gap would always hit the same phase.
             await anyio.sleep(chance.expovariate(1 / _MEAN_GAP_S))
-            event = log.append(run, _reply(number), [Blob.text("reply", f"{_REPLY}{number}")])
+            event = log.append(run, reply(number), [Blob.text("reply", f"{_REPLY}{number}")])
             await log.durable(event)
             acknowledged[event.seq] = time.monotonic_ns()
         await anyio.sleep(0.1)
@@ -77,14 +78,6 @@ def _read(follower: subprocess.Popen[bytes], seen: dict[int, int]) -> None:
     for line in follower.stdout:
         now = time.monotonic_ns()
         seen[json.loads(line)["seq"]] = now
-
-
-def _reply(number: int) -> AgentReplied:
-    return AgentReplied(
-        attempt=number, role="code", call=number, try_=1, usage=Usage(output_tokens=1),
-        latency_ms=1, stop_reason="end_turn", served_by="m", sent={"note": "y" * 700},
-        reply_sha256="0" * 64,
-    )  # fmt: skip
 
 
 def _cpu_s(pid: int) -> float:

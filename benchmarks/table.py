@@ -13,11 +13,11 @@ _WIDTHS = (44, 24, 40)
 class Table:
     """Rows go to standard output as soon as they exist, progress to standard error."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, last: str = "peer") -> None:
         self._began = time.monotonic()
         self._terminal = sys.stderr.isatty()
         print(f"\n{title}")
-        self.row("measure", "goal", "measured", "peer")
+        self.row("measure", "goal", "measured", last)
         self.row(*("-" * width for width in (*_WIDTHS, 24)))
 
     def row(self, name: str, goal: str, measured: str, peer: str = "-") -> None:
@@ -26,6 +26,11 @@ class Table:
         told = (name, goal, measured)
         cells = [text.ljust(width) for text, width in zip(told, _WIDTHS, strict=True)]
         print("  ".join([*cells, peer]).rstrip(), flush=True)
+
+    @staticmethod
+    def verdict(met: bool) -> str:
+        """A goal's last cell."""
+        return "met" if met else "MISSED"
 
     def progress(self, doing: str) -> None:
         """What is being measured: one line that is written over, or lines where it can't be."""

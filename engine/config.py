@@ -6,14 +6,19 @@ is ``engine.cli.settings``'s job; the search reads these structs and nothing els
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
 
+from events.bodies import CallParams
 from events.errors import NewerFormat
 from events.outcomes import BaselineKind
 
-__all__ = ["Budget", "Config", "Prompts", "RoleConfig", "Sandbox", "Search", "config_from_log"]
+__all__ = [
+    "Budget", "Config", "Prompts", "RoleConfig", "Sandbox", "Search", "by_key_path",
+    "config_from_log",
+]  # fmt: skip
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +64,13 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     effort: str | None = None
     max_tokens: int = 16_000
     timeout_s: float = 600.0
+
+    @property
+    def params(self) -> CallParams:
+        """What every request of this role asks for."""
+        return CallParams(
+            temperature=self.temperature, effort=self.effort, max_tokens=self.max_tokens
+        )
 
 
 class Roles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,6 +128,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The role's configuration with the default model filled in."""
         role: RoleConfig = getattr(self.roles, name)
         return role if role.model else msgspec.structs.replace(role, model=self.model)
+
+
+def by_key_path(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of nested data with its key's path, such as ``search.epsilon``."""
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from by_key_path(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def config_from_log(data: dict[str, Any]) -> Config:

@@ -16,7 +16,7 @@ from events.bodies import BODIES, Body
 from events.errors import BodyInvalid, NewerFormat
 from events.upcast import upcast
 
-__all__ = ["decode_body", "encode_body"]
+__all__ = ["as_stored", "decode_body", "encode_body"]
 
 _encoder = msgspec.json.Encoder()
 
@@ -28,6 +28,12 @@ def _decoder(name: str) -> msgspec.json.Decoder[Body]:
 
 def encode_body(body: Body) -> bytes:
     """JSON bytes as they are stored and hashed. Raises ``BodyInvalid``."""
+    return as_stored(body)[0]
+
+
+def as_stored(body: Body) -> tuple[bytes, Body]:
+    """JSON bytes, and the body that they decode to: an int in a float field is a float
+    there. Raises ``BodyInvalid``."""
     try:
         data = _encoder.encode(body)
         back = _decoder(body.TYPE).decode(data)
@@ -37,10 +43,10 @@ def encode_body(body: Body) -> bytes:
         raise BodyInvalid(
             f"{body.TYPE}: the body does not survive JSON (NaN, infinity or a wrong type): {body!r}"
         )
-    return data
+    return data, back
 
 
-def decode_body(type_: str, ver: int, data: bytes) -> Body:
+def decode_body(type_: str, ver: int, data: bytes | str) -> Body:
     """The body of a stored row. Raises ``BodyInvalid`` or ``NewerFormat``."""
     known = BODIES.get(type_)
     if known is None or ver > known.VER:

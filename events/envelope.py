@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
 from events.bodies import Body, Kind
 
-__all__ = ["Blob", "Event", "chain_hash", "genesis_hash", "sha256_hex"]
+__all__ = ["Blob", "Event", "chain_hash", "chained", "genesis_hash", "sha256_hex"]
 
 _DOMAIN = b"stark-log-1"
+_LENGTH = struct.Struct(">Q")
 
 
 def sha256_hex(data: bytes) -> str:
@@ -64,8 +67,12 @@ def genesis_hash(run_uid: str, created_us: int, parent: bytes = b"") -> bytes:
     return hashlib.sha256(_DOMAIN + b"\0" + identity + parent).digest()
 
 
-def chain_hash(
-    previous: bytes,
+def chain_hash(previous: bytes, content: bytes) -> bytes:
+    """sha256 over the previous hash and what ``chained`` makes of an event."""
+    return hashlib.sha256(_DOMAIN + previous + content).digest()
+
+
+def chained(
     *,
     run_seq: int,
     epoch: int,
@@ -76,17 +83,26 @@ def chain_hash(
     body: bytes,
     blobs: Sequence[tuple[str, str]],
 ) -> bytes:
-    """sha256 over the previous hash, the length-prefixed header fields and body, and the
+    """What a hash covers of an event: the length-prefixed header fields and body, and the
     (name, sha256) of each blob.
 
     The file's ``seq`` is left out, so that a run keeps its chain when it is copied into
     another file.
     """
-    digest = hashlib.sha256(_DOMAIN)
-    digest.update(previous)
-    header = (run_seq, epoch, kind, type_, ver, ts_us, len(blobs))
-    named = [field for name, sha in blobs for field in (name.encode(), bytes.fromhex(sha))]
-    for field in (*(str(value).encode() for value in header), body, *named):
-        digest.update(len(field).to_bytes(8, "big"))
-        digest.update(field)
-    return digest.digest()
+    hashed = [
+        _field(b"%d" % run_seq), _word(epoch), _word(kind), _word(type_),
+        _word(ver), _field(b"%d" % ts_us), _word(len(blobs)), _field(body),
+    ]  # fmt: skip
+    for name, sha in blobs:
+        hashed += (_field(name.encode()), _field(bytes.fromhex(sha)))
+    return b"".join(hashed)
+
+
+def _field(content: bytes) -> bytes:
+    return _LENGTH.pack(len(content)) + content
+
+
+@lru_cache(maxsize=1024)
+def _word(value: str | int) -> bytes:
+    """A field that comes again and again."""
+    return _field(str(value).encode())

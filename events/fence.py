@@ -16,6 +16,7 @@ from pathlib import Path
 from events.connect import beside
 from events.errors import WriterFailed
 from events.lock import WriterLock, lock_path
+from events.names import named
 
 __all__ = ["Fence"]
 
@@ -50,8 +51,5 @@ class Fence:
 
 
 def _identity(path: Path) -> _Identity | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+    found = named(path)
+    return None if found is None else (found.device, found.inode)

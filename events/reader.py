@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
-from events.bodies import Kind
+from events.bodies import Body, Kind
 from events.codec import decode_body
 from events.connect import connect_read_only
 from events.envelope import Event, sha256_hex
 from events.errors import BlobRedacted, LogDamaged, LogUnreadable, RunUnknown
+from events.rows import REDACTED
 
-__all__ = ["REDACTED", "LogReader", "RunRow", "read_blob"]
+__all__ = ["LogReader", "RunRow", "read_blob"]
 
-REDACTED = "redacted"
-"""The codec of a tombstone: a blob whose content was left out (``events.redact``)."""
+
+_COLUMNS = "seq, run_id, run_seq, epoch, kind, type, ver, ts_us, body, hash"
+_ENDLESS = 2**62
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +43,7 @@ class LogReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.connection = connect_read_only(path)
+        self._lineages: dict[int, list[tuple[int, int]]] = {}
 
     def __enter__(self) -> LogReader:
         return self
@@ -77,36 +80,64 @@ class LogReader:
         what = f"no single run {name!r}" if name else f"holds {len(runs)} runs, name one"
         raise RunUnknown(f"{self.path}: {what} (runs: {listed})")
 
+    def lineage(self, run_id: int) -> list[tuple[int, int]]:
+        """What a run is made of, oldest first: (run, up to which ``run_seq``). For a fork,
+        parts of its ancestors, then itself. Raises ``RunUnknown``."""
+        if run_id not in self._lineages:
+            rows = {run.run_id: run for run in self.runs()}
+            made: list[tuple[int, int]] = []
+            at: int | None = run_id
+            upto = _ENDLESS
+            while at is not None:
+                if at not in rows or any(at >= younger for younger, _ in made):
+                    raise RunUnknown(f"{self.path}: no run {at}")
+                made.insert(0, (at, upto))
+                upto, at = min(upto, rows[at].parent_seq or 0), rows[at].parent_run_id
+            self._lineages[run_id] = made
+        return self._lineages[run_id]
+
     def events(self, run_id: int, *, after: int = 0, upto: int | None = None) -> Iterator[Event]:
         """The run's events with ``after`` < run_seq ≤ ``upto``, a fork's shared prefix included.
 
         Raises ``BodyInvalid``, ``NewerFormat`` or ``LogDamaged``.
         """
-        run = self._run(run_id)
-        if run.parent_run_id is not None:
-            assert run.parent_seq is not None
-            shared = run.parent_seq if upto is None else min(upto, run.parent_seq)
-            yield from self.events(run.parent_run_id, after=after, upto=shared)
-        limit = 2**62 if upto is None else upto
-        for row in self._rows(
-            "SELECT seq, run_id, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
-            " WHERE run_id = ? AND run_seq > ? AND run_seq <= ? ORDER BY run_seq",
-            (run_id, after, limit),
-        ):
-            yield self._event(*row)
+        for part, last in self.lineage(run_id):
+            for row in self._rows(
+                f"SELECT {_COLUMNS} FROM events"
+                " WHERE run_id = ? AND run_seq > ? AND run_seq <= ? ORDER BY run_seq",
+                (part, after, last if upto is None else min(last, upto)),
+            ):
+                yield self._event(*row)
+
+    def bodies(
+        self, run_id: int, types: Iterable[type[Body]], *, upto: int | None = None
+    ) -> Iterator[Body]:
+        """Like ``events``, but only bodies of these types: for a fold that needs no more.
+
+        Raises what ``events`` raises.
+        """
+        names = [body.TYPE for body in types]
+        for part, last in self.lineage(run_id):
+            # In the file's order, which is the run's: the index by run would be a search a row.
+            for type_, ver, body in self._rows(
+                "SELECT type, ver, body FROM events WHERE +run_id = ?1 AND run_seq <= ?2"
+                " AND seq BETWEEN (SELECT min(seq) FROM events WHERE run_id = ?1)"
+                " AND (SELECT max(seq) FROM events WHERE run_id = ?1)"
+                f" AND type IN ({', '.join('?' * len(names))}) ORDER BY seq",
+                (part, last if upto is None else min(last, upto), *names),
+            ):
+                yield decode_body(type_, ver, body)
 
     def since(self, seq: int, *, run_id: int | None = None, most: int = 1000) -> list[Event]:
-        """The next events of the file after ``seq``, or of one run's own, in file order.
+        """The next events after ``seq`` in file order: of the file, or of one run.
 
         A list, not an iterator: a slow consumer must not hold a snapshot, because the
         writer's WAL grows for as long as there is one.
         """
-        # The plus keeps SQLite on the primary key: the index by run would be read from its start.
-        where, values = ("", ()) if run_id is None else (" AND +run_id = ?", (run_id,))
+        of_run, values = self._of_run(run_id)
         rows = list(
             self._rows(
-                "SELECT seq, run_id, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
-                f" WHERE seq > ?{where} ORDER BY seq LIMIT ?",
+                f"SELECT {_COLUMNS} FROM events WHERE seq > ? AND {of_run} ORDER BY seq LIMIT ?",
                 (seq, *values, most),
             )
         )
@@ -114,11 +145,32 @@ class LogReader:
 
     def newest_seq(self, *, run_id: int | None = None, before: int = 0) -> int:
         """The file position of the newest event, or of the one ``before`` events earlier."""
-        where, values = ("", ()) if run_id is None else (" WHERE run_id = ?", (run_id,))
-        order = "seq" if run_id is None else "run_seq"
-        sql = f"SELECT seq FROM events{where} ORDER BY {order} DESC LIMIT 1 OFFSET ?"
+        of_run, values = self._of_run(run_id)
+        sql = f"SELECT seq FROM events WHERE {of_run} ORDER BY seq DESC LIMIT 1 OFFSET ?"
         row = next(self._rows(sql, (*values, before)), None)
         return 0 if row is None else int(row[0])
+
+    def newest_run_seq(self, run_id: int) -> int:
+        """How many events the run has, those that a fork shares included."""
+        parts = self.lineage(run_id)
+        sql = "SELECT max(run_seq) FROM events WHERE run_id = ?"
+        own = next(self._rows(sql, (run_id,)))[0]
+        return int(own or (parts[-2][1] if len(parts) > 1 else 0))
+
+    def has(self, run_id: int, seq: int) -> bool:
+        """Whether the event ``seq`` of the file is one of the run's, its own or shared."""
+        of_run, values = self._of_run(run_id)
+        sql = f"SELECT 1 FROM events WHERE seq = ? AND {of_run}"
+        return next(self._rows(sql, (seq, *values)), None) is not None
+
+    def _of_run(self, run_id: int | None) -> tuple[str, tuple[int, ...]]:
+        """A condition on rows of ``events``, and its values."""
+        if run_id is None:
+            return "TRUE", ()
+        parts = self.lineage(run_id)
+        # The plus keeps SQLite on the primary key: the index by run would be read from its start.
+        condition = " OR ".join(["(+run_id = ? AND run_seq <= ?)"] * len(parts))
+        return f"({condition})", tuple(value for part in parts for value in part)
 
     def blob(self, sha256: str) -> bytes:
         """The content of a blob. Raises ``LogDamaged`` when it is missing or altered, and
@@ -144,12 +196,6 @@ class LogReader:
             self._rows("SELECT name, sha256 FROM event_blobs WHERE seq = ? ORDER BY pos", (seq,))
         )
 
-    def _run(self, run_id: int) -> RunRow:
-        for run in self.runs():
-            if run.run_id == run_id:
-                return run
-        raise RunUnknown(f"{self.path}: no run {run_id}")
-
     def _event(
         self, seq: int, run_id: int, run_seq: int, epoch: int, kind: Kind, type_: str, ver: int,
         ts_us: int, body: str, hash_: bytes,
@@ -162,7 +208,9 @@ class LogReader:
 
     def _rows(self, sql: str, values: tuple[object, ...] = ()) -> Iterator[tuple]:  # type: ignore[type-arg]
         try:
-            yield from self.connection.execute(sql, values)
+            # Not `yield from`: it would close the cursor of a reader that is closed already.
+            for row in self.connection.execute(sql, values):  # noqa: UP028
+                yield row
         except sqlite3.OperationalError as error:
             raise LogUnreadable(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:

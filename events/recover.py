@@ -8,7 +8,7 @@ its history has a hole, and no replay could get over it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -17,13 +17,11 @@ from events.connect import connect_read_write
 from events.envelope import Blob, chain_hash, genesis_hash
 from events.errors import LogError, LogUnreadable
 from events.reader import RunRow
-from events.rows import EventRow, insert_event, insert_run
+from events.rebuild import content_of, readings, rebuilt_run
+from events.rows import REDACTED, EventRow, insert_event, insert_run, insert_tombstone
 from events.salvage import Salvage
 
 __all__ = ["Recovery", "RunSaved", "recover_log"]
-
-_MOST_READINGS = 64
-"""Of an event's blobs, where copies contradict each other."""
 
 Named = list[tuple[Blob, str]]
 
@@ -41,11 +39,16 @@ class RunSaved(msgspec.Struct, frozen=True, kw_only=True):
     """The damaged log's ``seq`` of the lost events, where it still says."""
     lost_blobs: list[str]
     why: str = ""
+    rebuilt: bool = False
+    """Its own row was damaged and could be made again; the chain proves it."""
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """``redacted`` of the ``blobs`` are tombstones, as they were."""
+
     events: int
     blobs: int
+    redacted: int
     runs: list[RunSaved]
 
     @property
@@ -68,6 +71,7 @@ class _Prefix(msgspec.Struct, frozen=True):
     hashes: dict[int, bytes]
     why: str
     lost_blobs: list[str]
+    rebuilt: bool = False
 
 
 def recover_log(damaged: Path, new: Path) -> Recovery:
@@ -85,23 +89,38 @@ def recover_log(damaged: Path, new: Path) -> Recovery:
             prefixes[run_id] = prefix
     if not any(prefix.events for prefix in prefixes.values()):
         raise LogUnreadable(f"{damaged}: nothing of a log could be found in it")
-    events, blobs = _write(found, list(prefixes.values()), new)
+    events, blobs, redacted = _write(found, _kept(prefixes), new)
     saved = {kept.row.seq for prefix in prefixes.values() for kept in prefix.events}
     told = [_told(found, run_id, prefixes.get(run_id), saved) for run_id in numbers]
     # A run that only damaged copies of saved rows speak of has never been.
     real = [run for run in told if run.uid or run.lost]
-    return Recovery(events=events, blobs=blobs, runs=real)
+    return Recovery(events=events, blobs=blobs, redacted=redacted, runs=real)
 
 
 def _best(found: Salvage, run_id: int, parents: dict[int, _Prefix]) -> _Prefix | None:
-    """The longest prefix that any copy of the run's own row leads to."""
+    """The longest prefix that any copy of the run's own row leads to, or the row made again."""
     tried = [
         _prefix(found, run, parents)
         for run in found.runs.get(run_id, ())
         if run.parent_run_id is None
         or run.parent_seq in getattr(parents.get(run.parent_run_id), "hashes", {})
     ]
-    return max(tried, key=lambda prefix: len(prefix.events), default=None)
+    best = max(tried, key=lambda prefix: len(prefix.events), default=None)
+    if best is None or not best.events:
+        hashes = {number: parent.hashes for number, parent in parents.items()}
+        rebuilt = rebuilt_run(found, run_id, hashes)
+        if rebuilt is not None:
+            return msgspec.structs.replace(_prefix(found, rebuilt, parents), rebuilt=True)
+    return best
+
+
+def _kept(prefixes: dict[int, _Prefix]) -> list[_Prefix]:
+    """Runs with something left, and those that such a run was forked from."""
+    needed: set[int | None] = set()
+    for number in sorted(prefixes, reverse=True):
+        if prefixes[number].events or number in needed:
+            needed |= {number, prefixes[number].run.parent_run_id}
+    return [prefix for number, prefix in prefixes.items() if number in needed]
 
 
 def _prefix(found: Salvage, run: RunRow, parents: dict[int, _Prefix]) -> _Prefix:
@@ -116,7 +135,7 @@ def _prefix(found: Salvage, run: RunRow, parents: dict[int, _Prefix]) -> _Prefix
         if kept is None:
             why = f"event {run_seq} of the run is unreadable or not as it was written"
             return _Prefix(run, events, hashes, why, [])
-        missing = {sha: name for name, sha in kept.names if found.blob(name, sha) is None}
+        missing = {sha: name for name, sha in kept.names if _is_missing(found, name, sha)}
         if missing:
             names = ", ".join(missing.values())
             why = f"event {run_seq} of the run ({kept.row.type}) has lost blobs: {names}"
@@ -126,36 +145,28 @@ def _prefix(found: Salvage, run: RunRow, parents: dict[int, _Prefix]) -> _Prefix
     raise AssertionError("unreachable")
 
 
+def _is_missing(found: Salvage, name: str, sha: str) -> bool:
+    return found.blob(name, sha) is None and found.tombstone(sha) is None
+
+
 def _next(found: Salvage, run_id: int, run_seq: int, previous: bytes) -> _Kept | None:
     """The candidate that the chain confirms; of two, the newer writer's, which was committed."""
     candidates = found.events.get((run_id, run_seq), set())
     for row in sorted(candidates, key=lambda row: -row.epoch):
-        for names in itertools.islice(_names(found, row.seq), _MOST_READINGS):
-            computed = chain_hash(
-                previous, run_seq=row.run_seq, epoch=row.epoch, kind=row.kind, type_=row.type,
-                ver=row.ver, ts_us=row.ts_us, body=row.body.encode(), blobs=names,
-            )  # fmt: skip
-            if computed == row.hash:
+        for names in readings(found, row.seq):
+            if chain_hash(previous, content_of(row, names)) == row.hash:
                 return _Kept(row, names)
     return None
 
 
-def _names(found: Salvage, seq: int) -> Iterator[list[tuple[str, str]]]:
-    """What the event's blobs may have been: all that copies of the rows say, longest first."""
-    by_position = found.names.get(seq, {})
-    copies = [sorted(by_position[pos]) for pos in sorted(by_position)]
-    for length in range(len(copies), -1, -1):
-        yield from map(list, itertools.product(*copies[:length]))
-
-
-def _write(found: Salvage, prefixes: list[_Prefix], new: Path) -> tuple[int, int]:
-    """The new log, in the old order, made under another name until it is whole."""
+def _write(found: Salvage, kept: list[_Prefix], new: Path) -> tuple[int, int, int]:
+    """The new log, in the old order, made under another name until it is whole: how many
+    events, blobs and tombstones among these."""
     making = new.with_name(f"{new.name}.making")
     making.unlink(missing_ok=True)
     connection = connect_read_write(making)
     try:
         connection.execute("BEGIN IMMEDIATE")
-        kept = [prefix for prefix in prefixes if prefix.events]
         ids: dict[int | None, int] = {}
         for prefix in kept:
             run = prefix.run
@@ -166,8 +177,10 @@ def _write(found: Salvage, prefixes: list[_Prefix], new: Path) -> tuple[int, int
         events = sorted(chosen, key=lambda event: event.row.seq)
         for seq, event in enumerate(events, 1):
             row = msgspec.structs.replace(event.row, seq=seq, run_id=ids[event.row.run_id])
-            insert_event(connection, row, _content(found, event.names))
-        (blobs,) = connection.execute("SELECT count(*) FROM blobs").fetchone()
+            insert_event(connection, row, _content(connection, found, event.names))
+        blobs, redacted = connection.execute(
+            "SELECT count(*), count(*) FILTER (WHERE codec = ?) FROM blobs", (REDACTED,)
+        ).fetchone()
         connection.execute("COMMIT")
         connection.set_authorizer(None)
         connection.execute("PRAGMA journal_mode=DELETE")
@@ -177,13 +190,17 @@ def _write(found: Salvage, prefixes: list[_Prefix], new: Path) -> tuple[int, int
         connection.close()
         making.unlink(missing_ok=True)
         raise
-    return len(events), blobs
+    return len(events), blobs, redacted
 
 
-def _content(found: Salvage, names: list[tuple[str, str]]) -> Named:
+def _content(connection: sqlite3.Connection, found: Salvage, names: list[tuple[str, str]]) -> Named:
+    """The blobs of an event. Those that were left out get their tombstones first."""
     content: Named = []
     for name, sha in names:
-        blob = found.blob(name, sha)
+        blob, size = found.blob(name, sha), found.tombstone(sha)
+        if blob is None and size is not None:
+            insert_tombstone(connection, sha, size)
+            blob = Blob(name, b"")
         if blob is None:
             raise LogError(f"blob {sha[:12]} changed while it was saved")
         content.append((blob, sha))
@@ -208,8 +225,9 @@ def _told(found: Salvage, run_id: int, prefix: _Prefix | None, saved: set[int]) 
     blobs = dict.fromkeys(prefix.lost_blobs)
     for seq in lost:
         for names in found.names.get(seq, {}).values():
-            blobs |= {sha: None for name, sha in names if found.blob(name, sha) is None}
+            blobs |= {sha: None for name, sha in names if _is_missing(found, name, sha)}
     return RunSaved(
         run_id=run_id, uid=prefix.run.uid, saved=len(prefix.events), lost=len(lost),
         lost_seqs=lost, lost_blobs=list(blobs), why=prefix.why if lost else "",
+        rebuilt=prefix.rebuilt,
     )  # fmt: skip

@@ -17,7 +17,8 @@ import msgspec
 
 from events.connect import connect_read_write
 from events.errors import LogDamaged, LogUnreadable
-from events.reader import REDACTED, LogReader
+from events.reader import LogReader
+from events.rows import REDACTED
 
 __all__ = ["Redaction", "redact"]
 

@@ -5,15 +5,30 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Sequence
+from functools import cache
 
 import msgspec
 
 from events.envelope import Blob, genesis_hash
 from events.errors import LogDamaged
 
-__all__ = ["EventRow", "Tail", "insert_event", "insert_run", "positions"]
+__all__ = [
+    "REDACTED",
+    "EventRow",
+    "NewEvent",
+    "Tail",
+    "hash_at",
+    "insert_event",
+    "insert_events",
+    "insert_run",
+    "insert_tombstone",
+    "positions",
+]
 
+REDACTED = "redacted"
+"""The codec of a tombstone: a blob whose content was left out (``events.redact``)."""
 _COMPRESS_FROM_BYTES = 128
+_ROWS_A_STATEMENT = 64
 
 
 class EventRow(msgspec.Struct, frozen=True):
@@ -29,6 +44,13 @@ class EventRow(msgspec.Struct, frozen=True):
     ts_us: int
     body: str
     hash: bytes
+
+
+class NewEvent(msgspec.Struct, frozen=True):
+    """An event to be written, with its blobs, each given with its sha256."""
+
+    row: EventRow
+    blobs: Sequence[tuple[Blob, str]]
 
 
 class Tail(msgspec.Struct):
@@ -49,14 +71,54 @@ def insert_run(
     _insert(connection, "runs", (run_id, uid, created_us, parent_run_id, parent_seq))
 
 
+def insert_events(connection: sqlite3.Connection, events: Sequence[NewEvent]) -> None:
+    """Write the events in order, with few statements.
+
+    A thread that runs one waits afterwards for Python's lock, which the thread that goes on
+    appending gives away seldom.
+    """
+    begin = 0
+    for end, event in enumerate(events, 1):
+        # A blob is attached to the newest event, so that one ends its statement.
+        if event.blobs or end == len(events):
+            _insert_rows(connection, [event.row for event in events[begin:end]])
+            _insert_blobs(connection, event.row.seq, event.blobs)
+            begin = end
+
+
 def insert_event(
     connection: sqlite3.Connection, row: EventRow, blobs: Sequence[tuple[Blob, str]]
 ) -> None:
     """Write the event, then its blobs, each given with its sha256."""
-    _insert(connection, "events", msgspec.structs.astuple(row))
+    insert_events(connection, [NewEvent(row, blobs)])
+
+
+def _insert_rows(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> None:
+    # Powers of two, so that SQLite prepares a handful of statements and no more.
+    begin = 0
+    while begin < len(rows):
+        size = min(_ROWS_A_STATEMENT, 1 << ((len(rows) - begin).bit_length() - 1))
+        part = rows[begin : begin + size]
+        values = [value for row in part for value in msgspec.structs.astuple(row)]
+        connection.execute(_insert_sql("events", len(EventRow.__struct_fields__), size), values)
+        begin += size
+
+
+def _insert_blobs(
+    connection: sqlite3.Connection, seq: int, blobs: Sequence[tuple[Blob, str]]
+) -> None:
     for pos, (blob, sha) in enumerate(blobs):
         _insert_blob(connection, sha, blob.data)
-        _insert(connection, "event_blobs", (row.seq, pos, blob.name, sha))
+        _insert(connection, "event_blobs", (seq, pos, blob.name, sha))
+
+
+def insert_tombstone(connection: sqlite3.Connection, sha: str, size: int) -> None:
+    """What stands for a blob that was left out; an event may refer to it then."""
+    connection.execute(
+        "INSERT INTO blobs (id, sha256, codec, size, data)"
+        " SELECT coalesce(max(id), 0) + 1, ?, ?, ?, x'' FROM blobs",
+        (sha, REDACTED, size),
+    )
 
 
 def _insert_blob(connection: sqlite3.Connection, sha: str, content: bytes) -> None:
@@ -83,8 +145,13 @@ _COLUMNS = {
 
 
 def _insert(connection: sqlite3.Connection, table: str, values: Sequence[object]) -> None:
-    marks = ", ".join("?" * len(values))
-    connection.execute(f"INSERT INTO {table} ({_COLUMNS[table]}) VALUES ({marks})", values)
+    connection.execute(_insert_sql(table, len(values)), values)
+
+
+@cache
+def _insert_sql(table: str, columns: int, rows: int = 1) -> str:
+    row = f"({', '.join('?' * columns)})"
+    return f"INSERT INTO {table} ({_COLUMNS[table]}) VALUES {', '.join([row] * rows)}"
 
 
 def positions(connection: sqlite3.Connection) -> tuple[int, int, dict[int, Tail]]:
@@ -96,7 +163,9 @@ def positions(connection: sqlite3.Connection) -> tuple[int, int, dict[int, Tail]
     for run_id, uid, created_us, parent, parent_seq in connection.execute(
         "SELECT run_id, uid, created_us, parent_run_id, parent_seq FROM runs ORDER BY run_id"
     ).fetchall():
-        before = b"" if parent is None else _hash_at(connection, parent, parent_seq)
+        before = b"" if parent is None else hash_at(connection, parent, parent_seq)
+        if before is None:
+            raise LogDamaged(f"run {parent} has no event {parent_seq} that run {run_id} forks from")
         tails[run_id] = Tail(parent_seq or 0, genesis_hash(uid, created_us, before))
         last = connection.execute(
             "SELECT run_seq, hash FROM events WHERE run_id = ? ORDER BY run_seq DESC LIMIT 1",
@@ -107,7 +176,8 @@ def positions(connection: sqlite3.Connection) -> tuple[int, int, dict[int, Tail]
     return seq, epoch, tails
 
 
-def _hash_at(connection: sqlite3.Connection, run_id: int, run_seq: int) -> bytes:
+def hash_at(connection: sqlite3.Connection, run_id: int, run_seq: int) -> bytes | None:
+    """The hash of a run's event, which for a fork may be its parent's; None without one."""
     while True:
         row = connection.execute(
             "SELECT hash FROM events WHERE run_id = ? AND run_seq = ?", (run_id, run_seq)
@@ -115,8 +185,10 @@ def _hash_at(connection: sqlite3.Connection, run_id: int, run_seq: int) -> bytes
         if row is not None:
             return bytes(row[0])
         row = connection.execute(
-            "SELECT parent_run_id FROM runs WHERE run_id = ?", (run_id,)
+            "SELECT parent_run_id FROM runs WHERE run_id = ? AND parent_run_id < run_id"
+            " AND parent_seq >= ?",
+            (run_id, run_seq),
         ).fetchone()
-        if row is None or row[0] is None:
-            raise LogDamaged(f"run {run_id} has no event {run_seq} to fork from")
-        run_id = row[0]
+        if row is None:
+            return None
+        (run_id,) = row

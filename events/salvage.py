@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
 from events.envelope import Blob
-from events.errors import LogDamaged
+from events.errors import BlobRedacted, LogDamaged
 from events.pages import Cell, Pages, Value
 from events.reader import RunRow, read_blob
-from events.rows import EventRow
+from events.rows import REDACTED, EventRow
 
 __all__ = ["Salvage"]
 
+_SHA_CHARS = 64
 _NUMBER, _TEXT, _BYTES, _NULL = int, str, bytes, type(None)
 
 _RUN = (_NULL, _TEXT, _NUMBER)  # then the parent: two numbers, or two nulls
 _EVENT = (_NULL, *[_NUMBER] * 3, _TEXT, _TEXT, _NUMBER, _NUMBER, _TEXT, _BYTES)
 _BLOB = (_NULL, _TEXT, _TEXT, _NUMBER, _BYTES)
 _EVENT_BLOB = (_NUMBER, _NUMBER, _TEXT, _TEXT)
+_RUN_NAME = (_TEXT, _NUMBER)  # of the index of runs by uid; that of blobs looks alike
 _PLACE = (_NUMBER, _NUMBER, _NUMBER)  # of the index of events by run and run_seq
 
 
 class Salvage:
     """Everything that looks like a row of a log, by what it claims to be.
 
-    ``runs`` by run_id, ``events`` by (run_id, run_seq), several where copies differ;
-    ``names`` of an event's blobs by seq, then position; ``places`` are the (run_id,
-    run_seq) that the index knows, found or not, with their seq.
+    ``runs`` by run_id, and the ``uids`` that their index knows; ``events`` by (run_id,
+    run_seq), several where copies differ; ``names`` of an event's blobs by seq, then
+    position; ``places`` are the (run_id, run_seq) that the index knows, found or not, with
+    their seq.
     """
 
     def __init__(self, path: Path) -> None:
         self.runs: dict[int, set[RunRow]] = defaultdict(set)
+        self.uids: dict[int, set[str]] = defaultdict(set)
         self.events: dict[tuple[int, int], set[EventRow]] = defaultdict(set)
         self.names: dict[int, dict[int, set[tuple[str, str]]]] = defaultdict(
             lambda: defaultdict(set)
@@ -50,10 +55,16 @@ class Salvage:
         """The blob, where a copy of it is as it was written."""
         for cell in self._blobs.get(sha, ()):
             _, _, codec, _, data = self._pages.values(cell)
-            try:
+            with suppress(LogDamaged, BlobRedacted):
                 return Blob(name, read_blob(sha, cast(str, codec), cast(bytes, data)))
-            except LogDamaged:
-                continue
+        return None
+
+    def tombstone(self, sha: str) -> int | None:
+        """The size of a blob that was left out of this copy of the log; None for others."""
+        for cell in self._blobs.get(sha, ()):
+            _, _, codec, size, data = self._pages.values(cell)
+            if codec == REDACTED and data == b"":
+                return cast(int, size)
         return None
 
     def _sort(self, cell: Cell, values: tuple[Value, ...]) -> None:
@@ -66,6 +77,10 @@ class Salvage:
             elif shape == _PLACE:
                 run_id, run_seq, seq = cast("tuple[int, int, int]", values)
                 self.places[run_id, run_seq] = seq
+            elif shape == _RUN_NAME:
+                text, number = cast("tuple[str, int]", values)
+                if len(text) != _SHA_CHARS:
+                    self.uids[number].add(text)
         elif shape == _EVENT:
             event = EventRow(rowid, *values[1:])  # type: ignore[arg-type]
             self.events[event.run_id, event.run_seq].add(event)

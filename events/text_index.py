@@ -12,6 +12,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 
@@ -101,15 +102,20 @@ class TextIndex:
         places = self._connection.execute(
             "WITH found AS MATERIALIZED ("
             "  SELECT rowid AS id, bm25(words) AS score FROM words WHERE words MATCH ?)"
-            # Of each group, kind and name are those of the row with the least seq.
-            " SELECT t.sha256, p.kind, min(p.seq), p.name, count(DISTINCT p.seq)"
+            " SELECT t.sha256, p.kind, p.seq, p.name"
             " FROM found JOIN texts AS t USING (id) JOIN places AS p ON p.text = t.id"
-            " WHERE ? IS NULL OR p.kind = ? GROUP BY t.id ORDER BY score, min(p.seq)",
+            " WHERE ? IS NULL OR p.kind = ?"
+            " ORDER BY score, min(p.seq) OVER (PARTITION BY t.id), t.id, p.seq",
             (" ".join(map(_quoted, terms)), kind, kind),
         )
-        for sha256, found_kind, seq, name, events in places.fetchall():
+        for sha256, same in groupby(places.fetchall(), key=lambda place: place[0]):
+            of_run = [place for place in same if run_id is None or self._log.has(run_id, place[2])]
+            if not of_run:
+                continue
+            _, found_kind, seq, name = of_run[0]
+            events = len({place[2] for place in of_run})
             hit = self._confirm(sha256, found_kind, seq, name, events, terms)
-            if hit is not None and run_id in (None, hit.run_id):
+            if hit is not None:
                 yield hit
 
     def _confirm(

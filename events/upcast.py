@@ -18,7 +18,13 @@ __all__ = ["UPCASTERS", "upcast"]
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
-UPCASTERS: dict[tuple[str, int], Upcaster] = {}
+
+def _without_idle_flags(raw: dict[str, Any]) -> dict[str, Any]:
+    """Up to version 1 each rule had one form: the flag that was recorded chose nothing."""
+    return {**raw, "flags": []}
+
+
+UPCASTERS: dict[tuple[str, int], Upcaster] = {("RunStarted", 1): _without_idle_flags}
 
 
 def upcast(type_: str, ver: int, raw: dict[str, Any]) -> dict[str, Any]:

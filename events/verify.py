@@ -16,14 +16,15 @@ import msgspec
 from sqlite_utils import Database
 
 from events.codec import decode_body
-from events.envelope import chain_hash, genesis_hash
+from events.envelope import chain_hash, chained, genesis_hash
 from events.errors import LogDamaged, LogError, NewerFormat
 from events.lock import holder
-from events.reader import REDACTED, LogReader, RunRow, read_blob
+from events.reader import LogReader, RunRow, read_blob
+from events.rows import REDACTED, hash_at
 from events.salvage import Salvage
 from events.wal import damage
 
-__all__ = ["LogCheck", "Problem", "verify_file", "verify_log"]
+__all__ = ["LogCheck", "Problem", "verify_file", "verify_log", "verify_run"]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,10 +50,7 @@ class LogCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 def verify_log(reader: LogReader) -> LogCheck:
     """Check structure, sequence, chains, bodies and blobs. Reads the whole file."""
-    connection = reader.connection
-    # One snapshot: a writer that goes on appending must not look like damage.
-    connection.execute("BEGIN")
-    try:
+    with _snapshot(reader) as connection:
         check = _check(reader, connection)
         with contextlib.suppress(sqlite3.Error):
             tombstones = connection.execute(
@@ -60,9 +58,31 @@ def verify_log(reader: LogReader) -> LogCheck:
             )
             check = msgspec.structs.replace(check, redacted=tombstones.fetchone()[0])
         return check
+
+
+def verify_run(reader: LogReader, run: RunRow) -> list[Problem]:
+    """Check one run's chain only: for a fork, what it shares with its ancestors, then its own.
+
+    Raises ``RunUnknown`` when one of these is not there.
+    """
+    problems: list[Problem] = []
+    with _snapshot(reader) as connection:
+        runs = {row.run_id: row for row in reader.runs()}
+        for part, last in reader.lineage(run.run_id):
+            checked = _run(connection, runs[part], {}, upto=last)
+            problems += _guarded(f"run {part}", checked)
+    return problems
+
+
+@contextlib.contextmanager
+def _snapshot(reader: LogReader) -> Iterator[sqlite3.Connection]:
+    """One state of the file: a writer that goes on appending must not look like damage."""
+    reader.connection.execute("BEGIN")
+    try:
+        yield reader.connection
     finally:
         with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
+            reader.connection.execute("ROLLBACK")
 
 
 def verify_file(path: Path) -> LogCheck:
@@ -91,7 +111,7 @@ def _check(reader: LogReader, connection: sqlite3.Connection) -> LogCheck:
     problems += _guarded("the -wal", _wal(reader.path))
     problems += _guarded("the table of runs", _runs(reader, runs))
     for run in runs:
-        problems += _guarded(f"run {run.run_id}", _run(connection, run, runs, heads))
+        problems += _guarded(f"run {run.run_id}", _run(connection, run, heads))
     problems += _guarded("the sequence of events", _file_sequence(connection))
     problems += _guarded("the blobs", _blobs(connection))
     problems += _guarded("the tables", _counts(connection, counts))
@@ -148,12 +168,13 @@ def _structure(connection: sqlite3.Connection) -> Iterator[Problem]:
 
 
 def _run(
-    connection: sqlite3.Connection, run: RunRow, runs: list[RunRow], heads: dict[str, str]
+    connection: sqlite3.Connection, run: RunRow, heads: dict[str, str], *, upto: int = 2**62
 ) -> Iterator[Problem]:
-    """Walk one run's chain: what is wrong. Its newest event's hash goes to ``heads``."""
+    """Walk one run's own chain, up to event ``upto``: what is wrong. Its newest event's hash
+    goes to ``heads``."""
     expected, previous = 1, genesis_hash(run.uid, run.created_us)
     if run.parent_run_id is not None:
-        fork = _fork_point(connection, run, runs)
+        fork = hash_at(connection, run.parent_run_id, run.parent_seq or 0)
         if fork is None:
             what = f"the event it was forked from ({run.parent_seq}) is missing"
             yield Problem(run_id=run.run_id, what=what)
@@ -162,20 +183,12 @@ def _run(
         previous = genesis_hash(run.uid, run.created_us, fork)
     heads[run.uid] = previous.hex()
     blobs: dict[int, list[tuple[str, str]]] = {}
+    yield from _names(connection, run, blobs)
     newest = 0
-    for seq, pos, name, sha in connection.execute(
-        "SELECT b.seq, b.pos, b.name, b.sha256 FROM event_blobs b JOIN events e USING (seq)"
-        " WHERE e.run_id = ? ORDER BY b.seq, b.pos",
-        (run.run_id,),
-    ):
-        named = blobs.setdefault(seq, [])
-        if pos != len(named):
-            yield Problem(run_id=run.run_id, seq=seq, what="its blobs are numbered with a gap")
-        named.append((name, sha))
     for seq, run_seq, epoch, kind, type_, ver, ts_us, body, stored in connection.execute(
         "SELECT seq, run_seq, epoch, kind, type, ver, ts_us, body, hash FROM events"
-        " WHERE run_id = ? ORDER BY run_seq",
-        (run.run_id,),
+        " WHERE run_id = ? AND run_seq <= ? ORDER BY run_seq",
+        (run.run_id, upto),
     ):
         at = {"run_id": run.run_id, "seq": seq}
         if seq <= newest:
@@ -183,11 +196,11 @@ def _run(
         newest = seq
         if run_seq != expected:
             yield Problem(**at, what=f"event {expected} of the run is missing (next is {run_seq})")
-        computed = chain_hash(
-            previous, run_seq=run_seq, epoch=epoch, kind=kind, type_=type_, ver=ver,
-            ts_us=ts_us, body=body.encode(), blobs=blobs.get(seq, []),
+        content = chained(
+            run_seq=run_seq, epoch=epoch, kind=kind, type_=type_, ver=ver, ts_us=ts_us,
+            body=body.encode(), blobs=blobs.get(seq, []),
         )  # fmt: skip
-        if computed != stored:
+        if chain_hash(previous, content) != stored:
             yield Problem(**at, what=f"{type_}: the hash does not match the content")
         try:
             if kind != decode_body(type_, ver, body.encode()).KIND:
@@ -199,17 +212,19 @@ def _run(
         heads[run.uid] = previous.hex()
 
 
-def _fork_point(connection: sqlite3.Connection, run: RunRow, runs: list[RunRow]) -> bytes | None:
-    by_id = {row.run_id: row for row in runs}
-    parent, seq = run.parent_run_id, run.parent_seq
-    while parent is not None:
-        row = connection.execute(
-            "SELECT hash FROM events WHERE run_id = ? AND run_seq = ?", (parent, seq)
-        ).fetchone()
-        if row is not None:
-            return bytes(row[0])
-        parent = by_id[parent].parent_run_id if parent in by_id else None
-    return None
+def _names(
+    connection: sqlite3.Connection, run: RunRow, blobs: dict[int, list[tuple[str, str]]]
+) -> Iterator[Problem]:
+    """The (name, sha256) of each event's blobs, into ``blobs``."""
+    for seq, pos, name, sha in connection.execute(
+        "SELECT b.seq, b.pos, b.name, b.sha256 FROM event_blobs b JOIN events e USING (seq)"
+        " WHERE e.run_id = ? ORDER BY b.seq, b.pos",
+        (run.run_id,),
+    ):
+        named = blobs.setdefault(seq, [])
+        if pos != len(named):
+            yield Problem(run_id=run.run_id, seq=seq, what="its blobs are numbered with a gap")
+        named.append((name, sha))
 
 
 def _file_sequence(connection: sqlite3.Connection) -> Iterator[Problem]:

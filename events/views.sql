@@ -23,6 +23,9 @@ SELECT run_id, run_seq, coalesce(json_extract(body, '$.baseline'), 'eager') AS b
 FROM history WHERE type = 'BaselineMeasured';
 
 -- One row an evaluated candidate. Columns that only correct ones have are null for others.
+-- ``registers`` and ``spill_bytes`` are of the kernel that takes most; ``resources`` is JSON,
+-- an object a kernel, as the assembler reported it. ``reused`` is, in a fork, its parent's
+-- event that the verdict was taken from.
 CREATE VIEW evaluations AS
 SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.type') AS outcome,
@@ -44,11 +47,19 @@ SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.timings_s.check') AS check_s,
   json_extract(body, '$.timings_s.bench') AS bench_s,
   json_extract(body, '$.compile_log_sha256') AS compile_log_sha256,
-  json_extract(body, '$.run_log_sha256') AS run_log_sha256
+  json_extract(body, '$.run_log_sha256') AS run_log_sha256,
+  (SELECT max(json_extract(value, '$.registers')) FROM json_each(body, '$.resources'))
+    AS registers,
+  (SELECT max(json_extract(value, '$.spill_store_bytes')
+    + json_extract(value, '$.spill_load_bytes')) FROM json_each(body, '$.resources'))
+    AS spill_bytes,
+  coalesce(json_extract(body, '$.resources'), '[]') AS resources,
+  json_extract(body, '$.reused') AS reused
 FROM history WHERE type = 'EvaluationFinished';
 
 -- One row a request to a model: ``state`` is replied, failed or unanswered; ``parsed`` says
--- whether a reply was usable. Money is of the configured model's logged price, null without one.
+-- whether a reply was usable; ``reused`` is, in a fork, its parent's event that the reply was
+-- taken from. Money is of the configured model's logged price, null without one.
 CREATE VIEW calls AS
 WITH
 asked AS MATERIALIZED (
@@ -64,7 +75,8 @@ judged AS MATERIALIZED (
   FROM history WHERE type IN ('ReplyParsed', 'ReplyRejected')),
 prices AS MATERIALIZED (
   SELECT h.run_id, p.key AS model, p.value AS price
-  FROM history AS h, json_each(h.body, '$.prices') AS p WHERE h.type = 'RunStarted')
+  FROM history AS h, json_each(h.body, '$.prices') AS p
+  WHERE h.type IN ('RunStarted', 'RunForked'))
 SELECT a.run_id, a.call, a.try, json_extract(a.body, '$.attempt') AS node, a.run_seq, a.epoch,
   a.ts_us,
   json_extract(a.body, '$.role') AS role, json_extract(a.body, '$.ask') AS ask,
@@ -76,12 +88,14 @@ SELECT a.run_id, a.call, a.try, json_extract(a.body, '$.attempt') AS node, a.run
   json_extract(r.body, '$.stop_reason') AS stop_reason,
   json_extract(r.body, '$.served_by') AS served_by,
   coalesce(json_extract(r.body, '$.canned'), 0) AS canned,
+  json_extract(r.body, '$.reused') AS reused,
   json_extract(r.body, '$.latency_ms') AS latency_ms,
   json_extract(r.body, '$.usage.input_tokens') AS input_tokens,
   json_extract(r.body, '$.usage.output_tokens') AS output_tokens,
   json_extract(r.body, '$.usage.cache_read_tokens') AS cache_read_tokens,
   json_extract(r.body, '$.usage.cache_write_tokens') AS cache_write_tokens,
-  CASE WHEN r.type = 'AgentReplied' THEN (
+  CASE WHEN json_extract(r.body, '$.reused') IS NOT NULL THEN 0
+  WHEN r.type = 'AgentReplied' THEN (
     json_extract(r.body, '$.usage.input_tokens')
       * json_extract(p.price, '$.input_usd_micros_per_mtok')
     + json_extract(r.body, '$.usage.output_tokens')
@@ -140,7 +154,7 @@ WHERE s.type = 'NodeSelected';
 
 -- What each role has cost. Unpriced calls count nothing in money; canned ones are free.
 CREATE VIEW costs_by_role AS
-SELECT run_id, role, count(*) AS calls,
+SELECT run_id, role, count(*) AS calls, count(reused) AS reused,
   sum(input_tokens + cache_read_tokens + cache_write_tokens) AS input_tokens,
   sum(output_tokens) AS output_tokens, coalesce(sum(usd_micros), 0) AS usd_micros,
   sum(usd_micros IS NULL AND NOT canned) AS unpriced_calls

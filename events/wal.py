@@ -13,6 +13,7 @@ import struct
 from pathlib import Path
 
 from events.connect import PAGE_BYTES, beside
+from events.names import named
 
 __all__ = ["WARN_FROM_BYTES", "Watch", "damage", "readers"]
 
@@ -39,10 +40,8 @@ class Watch:
         self._limit = WARN_FROM_BYTES
 
     def look(self) -> None:
-        try:
-            size = os.stat(self._wal).st_size
-        except OSError:
-            return
+        found = named(self._wal)
+        size = 0 if found is None else found.size_bytes
         if size < WARN_FROM_BYTES:
             self._limit = WARN_FROM_BYTES
         elif size >= self._limit:

@@ -24,20 +24,20 @@ import anyio
 import anyio.lowlevel
 
 from events.bodies import Body
-from events.codec import decode_body, encode_body
+from events.codec import as_stored
 from events.connect import Opener, connect_read_write, open_sqlite, unreadable
-from events.envelope import Blob, Event, chain_hash, genesis_hash
+from events.envelope import Blob, Event, chain_hash, chained, genesis_hash
 from events.errors import LogError, LogInUse, RunUnknown, WriterFailed
 from events.fence import Fence
 from events.lock import WriterLock
-from events.rows import EventRow, Tail, insert_event, insert_run, positions
+from events.rows import EventRow, NewEvent, Tail, insert_events, insert_run, positions
 from events.wal import Watch
 
 __all__ = ["LogWriter"]
 
 _MOST_PER_COMMIT = 1024
 
-Write = Callable[[sqlite3.Connection], None]
+Write = NewEvent | Callable[[sqlite3.Connection], None]
 
 
 class LogWriter:
@@ -70,7 +70,9 @@ class LogWriter:
             opened.pop_all()
         self.epoch = epoch + 1
         self._watch = Watch(path)
-        self._queue: SimpleQueue[tuple[int, Write] | None] = SimpleQueue()
+        self._unborn: dict[int, Write] = {}
+        """Runs without an event yet, which the file doesn't know."""
+        self._queue: SimpleQueue[tuple[int, tuple[Write, ...]] | None] = SimpleQueue()
         self._committed = self._seq
         self._failure: str | None = None
         self._progress = anyio.Event()
@@ -96,11 +98,21 @@ class LogWriter:
             self._lock.release()
 
     def create_run(self, uid: str) -> int:
-        """Begin a run and return its id in this file. Its first event makes it durable."""
-        run_id = max(self._tails, default=0) + 1
-        now = self._clock_us()
-        self._put(lambda connection: insert_run(connection, run_id, uid, now))
-        self._tails[run_id] = Tail(0, genesis_hash(uid, now))
+        """Begin a run and return its id in this file, where it appears with its first event."""
+        return self._begin(uid, None, None)
+
+    def fork(self, parent: int, at: Event, uid: str) -> int:
+        """Begin a run that shares the events of run ``parent`` up to ``at``, without copying
+        them. Like any run, it appears with its first event: killed before, there is none."""
+        return self._begin(uid, parent, at)
+
+    def _begin(self, uid: str, parent: int | None, at: Event | None) -> int:
+        run_id, now = max(self._tails, default=0) + 1, self._clock_us()
+        run_seq, before = (0, b"") if at is None else (at.run_seq, at.hash)
+        self._tails[run_id] = Tail(run_seq, genesis_hash(uid, now, before))
+        self._unborn[run_id] = lambda connection: insert_run(
+            connection, run_id, uid, now, parent, None if at is None else run_seq
+        )
         return run_id
 
     def append(self, run_id: int, body: Body, blobs: Iterable[Blob] = ()) -> Event:
@@ -112,22 +124,22 @@ class LogWriter:
         if run_id not in self._tails:
             raise RunUnknown(f"{self.path}: no run {run_id}")
         blobs = tuple(blobs)
-        data = encode_body(body)
+        # What the fold sees live is what a replay will decode, not the object given here.
+        data, stored = as_stored(body)
         tail = self._tails[run_id]
         shas = tuple(blob.sha256 for blob in blobs)
         ts_us = self._clock_us()
         run_seq = tail.run_seq + 1
-        hash_ = chain_hash(
-            tail.hash, run_seq=run_seq, epoch=self.epoch, kind=body.KIND, type_=body.TYPE,
-            ver=body.VER, ts_us=ts_us, body=data,
+        content = chained(
+            run_seq=run_seq, epoch=self.epoch, kind=body.KIND, type_=body.TYPE, ver=body.VER,
+            ts_us=ts_us, body=data,
             blobs=[(blob.name, sha) for blob, sha in zip(blobs, shas, strict=True)],
         )  # fmt: skip
+        hash_ = chain_hash(tail.hash, content)
         self._seq += 1
-        # What the fold sees live is what a replay will decode, not the object given here:
-        # an int in a float field comes back as a float.
         event = Event(
             seq=self._seq, run_id=run_id, run_seq=run_seq, epoch=self.epoch, kind=body.KIND,
-            ts_us=ts_us, body=decode_body(body.TYPE, body.VER, data), hash=hash_, blobs=shas,
+            ts_us=ts_us, body=stored, hash=hash_, blobs=shas,
         )  # fmt: skip
         row = EventRow(
             seq=self._seq, run_id=run_id, run_seq=run_seq, epoch=self.epoch, kind=body.KIND,
@@ -135,18 +147,30 @@ class LogWriter:
         )  # fmt: skip
         tail.run_seq, tail.hash = run_seq, hash_
         named = tuple(zip(blobs, shas, strict=True))
-        self._put(lambda connection: insert_event(connection, row, named))
+        births: list[Write] = []
+        if self._unborn:
+            # Numbers have no gaps: runs that began earlier come into the file with this one.
+            births = [self._unborn.pop(born) for born in sorted(self._unborn) if born <= run_id]
+        self._put(*births, NewEvent(row, named))
         return event
 
     async def durable(self, event: Event) -> None:
-        """Return once ``event`` is on disk. Not cancellable: the answer is always learned.
+        """Return once ``event`` is on disk. A cancellation has to wait for that as well.
 
         Raises ``WriterFailed``.
         """
-        with anyio.CancelScope(shield=True):
-            while self._committed < event.seq:
-                self._raise_if_failed()
-                await self._progress.wait()
+        try:
+            await self._reached(event.seq)
+        except anyio.get_cancelled_exc_class():
+            # Not shielded from the start: that costs a third of a concurrent append.
+            with anyio.CancelScope(shield=True):
+                await self._reached(event.seq)
+            raise
+
+    async def _reached(self, seq: int) -> None:
+        while self._committed < seq:
+            self._raise_if_failed()
+            await self._progress.wait()
 
     def _raise_if_failed(self) -> None:
         if self._failure is not None:
@@ -154,8 +178,9 @@ class LogWriter:
         if self._closed:
             raise WriterFailed(f"{self.path}: the log is closed")
 
-    def _put(self, write: Write) -> None:
-        self._queue.put((self._seq, write))
+    def _put(self, *writes: Write) -> None:
+        """Queue what belongs together: a transaction takes all of it or nothing."""
+        self._queue.put((self._seq, writes))
 
     # -- on the writer's thread ---------------------------------------------------------
 
@@ -171,7 +196,7 @@ class LogWriter:
             if not writes:
                 continue
             try:
-                self._commit([write for _, write in writes])
+                self._commit([write for _, together in writes for write in together])
             except Exception as error:
                 self._wake(self._on_failure, _words(error, self.path))
                 return
@@ -181,8 +206,15 @@ class LogWriter:
     def _commit(self, writes: Sequence[Write]) -> None:
         with _transaction(self._connection, self.path):
             self._fence.check()
+            events: list[NewEvent] = []
             for write in writes:
-                write(self._connection)
+                if isinstance(write, NewEvent):
+                    events.append(write)
+                else:
+                    insert_events(self._connection, events)
+                    events = []
+                    write(self._connection)
+            insert_events(self._connection, events)
 
     def _wake(self, callback: Callable[..., None], *args: Any) -> None:
         native: Any = self._token.native_token

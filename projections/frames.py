@@ -132,14 +132,19 @@ class FramesFold:
         )  # fmt: skip
 
     def _replied(self, body: AgentReplied) -> dict[str, Any]:
-        started = self.overview.started
-        price = started.prices.get(self._calls[body.call, body.try_]["model"]) if started else None
         return {
             "state": "replied", "stop_reason": body.stop_reason, "served_by": body.served_by,
-            "canned": body.canned, "latency_ms": body.latency_ms,
+            "canned": body.canned, "reused": body.reused, "latency_ms": body.latency_ms,
             **msgspec.structs.asdict(body.usage), "reply_sha256": body.reply_sha256,
-            "usd_micros": None if price is None else cost_usd_micros(body.usage, price),
+            "usd_micros": self._cost(body),
         }  # fmt: skip
+
+    def _cost(self, body: AgentReplied) -> int | None:
+        if body.reused is not None:
+            return 0
+        started = self.overview.started
+        price = started.prices.get(self._calls[body.call, body.try_]["model"]) if started else None
+        return None if price is None else cost_usd_micros(body.usage, price)
 
     def _node(self, run: str, node: Node) -> NodeRecord:
         root_ms = self.overview.tree.root.runtime_ms
@@ -160,12 +165,14 @@ class FramesFold:
         started, best, total = self.overview.started, summary.best, self.overview.spend.total
         config = started.config if started else {}
         sandbox, search = config.get("sandbox", {}), config.get("search", {})
-        root = self.overview.tree.nodes.get(ROOT)
+        root, fork = self.overview.tree.nodes.get(ROOT), self.overview.fork
         return RunRecord(
             run=summary.run, log=summary.log,
             task=started.task_name if started else None,
             task_sha256=started.task_sha256 if started else None,
-            started_us=self._started_us, status=summary.status, reason=summary.reason,
+            started_us=self._started_us,
+            parent=fork.parent if fork else None, parent_seq=fork.at if fork else None,
+            status=summary.status, reason=summary.reason,
             method=search.get("method"), seed=started.seed if started else None,
             model=config.get("model"), device=sandbox.get("device"),
             device_name=started.device.get("name") if started else None,
@@ -207,4 +214,7 @@ def _evaluation(run: str, event: Event, body: EvaluationFinished) -> EvaluationR
         protocol=body.protocol, device=body.device, queue_s=body.queue_s,
         **stages_s,
         compile_log_sha256=body.compile_log_sha256, run_log_sha256=body.run_log_sha256,
+        registers=max((kernel.registers for kernel in body.resources), default=None),
+        spill_bytes=max((kernel.spill_bytes for kernel in body.resources), default=None),
+        resources=msgspec.json.encode(body.resources).decode(), reused=body.reused,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from events.bodies import (
     EvaluationFinished,
     EvaluationRequested,
     NodeSelected,
+    RunForked,
     RunPaused,
     RunResumed,
     RunStarted,
@@ -26,10 +27,10 @@ from events.bodies import (
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.pool import Pool, PoolSummary
-from projections.spend import Spend
+from projections.spend import RoleSpend, Spend
 from projections.tree import Tree
 
-__all__ = ["Best", "Overview", "Summary", "overview_of"]
+__all__ = ["Best", "Fork", "Overview", "Summary", "overview_of"]
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,23 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     source_sha256: str
     speedups: dict[str, float] = {}
     """Over each baseline that was measured, eager among them."""
+
+
+class Fork(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run left its parent; of a fork's fork, the last. ``shared_*`` is part of the
+    run's sums, but was the parent's work; ``*_replies`` came since."""
+
+    parent: str
+    at: int
+    changed: dict[str, Any]
+    replies: str
+    evaluations: str
+    shared_attempts: int
+    shared_cost_usd: float
+    recorded_replies: int = 0
+    live_replies: int = 0
+    recorded_evaluations: int = 0
+    new_evaluations: int = 0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +83,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     baselines: dict[str, float | None] = {}
     """Runtime in milliseconds of each; null where a compiled one failed."""
     pool: PoolSummary | None = None
+    fork: Fork | None = None
 
 
 class Overview:
@@ -72,6 +91,10 @@ class Overview:
 
     def __init__(self) -> None:
         self.started: RunStarted | None = None
+        """As it is configured now: a fork may have changed that."""
+        self.fork: Fork | None = None
+        self._shared = RoleSpend()
+        self._shared_evaluations: set[int] = set()
         self.tree = Tree()
         self.spend = Spend()
         self.pool = Pool()
@@ -104,6 +127,8 @@ class Overview:
         match body:
             case RunStarted():
                 self.started = body
+            case RunForked():
+                self._fork(body)
             case RunResumed():
                 self.status, self.reason = "running", ""
                 self.quarantined = {}
@@ -132,6 +157,24 @@ class Overview:
                 self.status, self.reason = "paused", body.reason
             case RunStopped():
                 self.status, self.reason = body.status, body.reason
+
+    def _fork(self, body: RunForked) -> None:
+        assert self.started is not None
+        self.started = body.applied(self.started)
+        self.status, self.reason = "running", ""
+        self.quarantined = {}
+        self.extra_attempts = 0
+        self.fork = Fork(
+            parent=body.parent,
+            at=body.at,
+            changed=body.changed,
+            replies=body.replies,
+            evaluations=body.evaluations,
+            shared_attempts=self.ended,
+            shared_cost_usd=self.spend.total.usd_micros / 1_000_000,
+        )
+        self._shared = self.spend.total
+        self._shared_evaluations = set(self.evaluations)
 
     def _clock(self, event: Event) -> None:
         # Time between two processes is nobody's work; a clock that jumps back adds none.
@@ -202,7 +245,22 @@ class Overview:
             canned=bool(self.started and self.started.canned),
             quarantined=dict(self.quarantined),
             pool=self.pool.summary(self.wall_us / 1_000_000),
+            fork=self._forked(total),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
+        )
+
+    def _forked(self, total: RoleSpend) -> Fork | None:
+        if self.fork is None:
+            return None
+        recorded = total.reused - self._shared.reused
+        own = [e for node, e in self.evaluations.items() if node not in self._shared_evaluations]
+        taken = sum(verdict.reused is not None for verdict in own)
+        return msgspec.structs.replace(
+            self.fork,
+            recorded_replies=recorded,
+            live_replies=total.calls - self._shared.calls - recorded,
+            recorded_evaluations=taken,
+            new_evaluations=len(own) - taken,
         )
 
 

@@ -18,6 +18,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None
     task_sha256: str | None
     started_us: int | None
+    parent: str | None
+    """A fork's parent (uid), with which it shares the events up to ``parent_seq``."""
+    parent_seq: int | None
     status: str
     reason: str
     method: str | None
@@ -82,6 +85,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: str | None = None
     served_by: str | None = None
     canned: bool = False
+    reused: int | None = None
     latency_ms: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -122,6 +126,13 @@ class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
     bench_s: float | None
     compile_log_sha256: str | None
     run_log_sha256: str | None
+    registers: int | None
+    """Of the kernel that takes most, as ``spill_bytes``; null where nothing was reported."""
+    spill_bytes: int | None
+    resources: str
+    """JSON: what the assembler reported of each kernel."""
+    reused: int | None
+    """In a fork, the parent's event that the verdict was taken from."""
 
 
 class Frames(msgspec.Struct, kw_only=True):

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from events.bodies import AgentReplied, EvaluationFinished, EvaluationRequested
+from events.bodies import AgentReplied, EvaluationRequested
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.failures import FailureClass, Failures
 from projections.overview import Overview, Summary
 from projections.spend import RoleSpend
+from projections.steps import Step, Steps
 from projections.tree import ROOT, Node
 
-__all__ = ["Funnel", "Ranked", "Report", "ReportFold", "StageTime", "Step", "report_of"]
+__all__ = ["Funnel", "Ranked", "Report", "ReportFold", "StageTime", "report_of"]
 
 
 class Funnel(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,17 +55,6 @@ class StageTime(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A new best kernel: after how many attempts, how much money, and how long."""
-
-    node: int
-    attempts: int
-    usd_micros: int
-    since_start_s: float
-    runtime_ms: float
-    speedup: float
-
-
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One run. ``funnel`` has ``all``, and each way of making a candidate by itself."""
 
@@ -86,19 +76,19 @@ class ReportFold:
     """A fold over one run's events that owns mutable state."""
 
     def __init__(self) -> None:
-        self.overview = Overview()
         self.failures = Failures()
-        self._steps: list[Step] = []
+        self._steps = Steps()
         self._proposed: set[int] = set()
         self._latency_s: dict[str, float] = {}
-        self._began_us: int | None = None
+
+    @property
+    def overview(self) -> Overview:
+        return self._steps.overview
 
     def apply(self, event: Event) -> None:
         """Fold one event."""
         body = event.body
-        if self._began_us is None:
-            self._began_us = event.ts_us
-        self.overview.apply(event)
+        self._steps.apply(event)
         self.failures.apply(body)
         match body:
             case EvaluationRequested():
@@ -106,23 +96,6 @@ class ReportFold:
             case AgentReplied():
                 earlier = self._latency_s.get(body.role, 0.0)
                 self._latency_s[body.role] = earlier + body.latency_ms / 1000
-            case EvaluationFinished():
-                self._step(body.attempt, event.ts_us - self._began_us)
-
-    def _step(self, attempt: int, since_us: int) -> None:
-        best = self.overview.best
-        if best is None or best.node != attempt:
-            return
-        self._steps.append(
-            Step(
-                node=attempt,
-                attempts=self.overview.ended,
-                usd_micros=self.overview.spend.total.usd_micros,
-                since_start_s=since_us / 1_000_000,
-                runtime_ms=best.runtime_ms,
-                speedup=best.speedup,
-            )
-        )
 
     def report(self, summary: Summary) -> Report:
         """``summary`` is the overview's, which knows how the log is called."""
@@ -138,7 +111,7 @@ class ReportFold:
             models={role: told["model"] or default for role, told in roles.items()},
             funnel=self._funnels(),
             leaderboard=list(self._ranked()),
-            steps=list(self._steps),
+            steps=list(self._steps.found),
             spend=self.overview.spend.roles,
             failures=self.failures.candidates,
             call_failures=self.failures.calls,

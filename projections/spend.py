@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from events.bodies import AgentCalled, AgentReplied, Body, Price, RunStarted, Usage
+from events.bodies import AgentCalled, AgentReplied, Body, Price, RunForked, RunStarted, Usage
 
 __all__ = ["RoleSpend", "Spend", "cost_usd_micros"]
 
@@ -21,9 +21,11 @@ def cost_usd_micros(usage: Usage, price: Price) -> int:
 
 
 class RoleSpend(msgspec.Struct):
-    """Sums for one role. ``unpriced_calls`` have no price and count nothing in money."""
+    """Sums for one role. ``unpriced_calls`` have no price and count nothing in money;
+    ``reused`` replies came out of a parent's log, and used nothing."""
 
     calls: int = 0
+    reused: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     usd_micros: int = 0
@@ -43,6 +45,8 @@ class Spend:
         match body:
             case RunStarted():
                 self._prices = body.prices
+            case RunForked():
+                self._prices = {**body.prices, **self._prices}
             case AgentCalled():
                 # Priced by the configured model: providers answer under dated names.
                 self._models[body.call] = body.model
@@ -53,6 +57,9 @@ class Spend:
         role = self.roles.setdefault(body.role, RoleSpend())
         usage = body.usage
         role.calls += 1
+        if body.reused is not None:
+            role.reused += 1
+            return
         role.input_tokens += usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         role.output_tokens += usage.output_tokens
         price = self._prices.get(model)
@@ -67,6 +74,7 @@ class Spend:
         total = RoleSpend()
         for role in self.roles.values():
             total.calls += role.calls
+            total.reused += role.reused
             total.input_tokens += role.input_tokens
             total.output_tokens += role.output_tokens
             total.usd_micros += role.usd_micros

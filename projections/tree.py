@@ -9,9 +9,9 @@ attempt is its parent's child from its selection on; an abandoned one leaves no 
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Iterator
-from typing import Literal
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -26,6 +26,8 @@ from events.bodies import (
     RunStarted,
 )
 from events.outcomes import Correct, KernelResources, Outcome
+from projections.ancestry import Ancestry
+from projections.ranking import Ranking
 
 __all__ = ["ROOT", "Node", "Tree", "fold_tree"]
 
@@ -74,9 +76,16 @@ class Node(msgspec.Struct, kw_only=True):
 class Tree:
     """All nodes by id, and the correct ones by runtime."""
 
+    FOLDS: ClassVar[tuple[type[Body], ...]] = (
+        RunStarted, BaselineMeasured, NodeSelected, ReplyParsed, EvaluationFinished,
+        AttemptAbandoned,
+    )  # fmt: skip
+    """Events of other types leave it as it is."""
+
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {}
-        self._ranking: list[tuple[float, int]] = []
+        self._ranking = Ranking()
+        self._ancestry = Ancestry()
 
     def __getitem__(self, node: int) -> Node:
         return self.nodes[node]
@@ -88,11 +97,12 @@ class Tree:
     @property
     def best(self) -> Node | None:
         """The fastest correct node other than the root; of equals, the oldest."""
-        return self.nodes[self._ranking[0][1]] if self._ranking else None
+        best = self._ranking.first
+        return None if best is None else self.nodes[best]
 
     def leaderboard(self) -> Iterator[Node]:
         """Correct nodes without the root, fastest first; of equals, the oldest first."""
-        return (self.nodes[node] for _, node in self._ranking)
+        return (self.nodes[node] for node in self._ranking)
 
     def evaluated_children(self, node: int) -> list[int]:
         return [child for child in self.nodes[node].children if self.nodes[child].evaluated]
@@ -106,13 +116,7 @@ class Tree:
 
     def is_within(self, node: int, ancestor: int) -> bool:
         """Whether ``node`` is ``ancestor`` or below it."""
-        at: int | None = node
-        # Ids grow downwards, so the walk may stop as soon as it has passed the ancestor.
-        while at is not None and at >= ancestor:
-            if at == ancestor:
-                return True
-            at = self.nodes[at].parent
-        return False
+        return self._ancestry.is_within(node, ancestor)
 
     # -- folding ------------------------------------------------------------------------
 
@@ -121,6 +125,7 @@ class Tree:
         match body:
             case RunStarted():
                 self.nodes[ROOT] = Node(id=ROOT, parent=None, source_sha256=body.task_sha256)
+                self._ancestry.add(ROOT, None)
                 return self.root
             case BaselineMeasured(baseline="eager"):
                 self.root.status, self.root.runtime_ms = "evaluated", body.runtime_ms
@@ -147,6 +152,7 @@ class Tree:
             node.annotated_sha256 = parent.annotated_sha256
         parent.children.append(body.attempt)
         self.nodes[body.attempt] = node
+        self._ancestry.add(body.attempt, body.node)
         return node
 
     def _parse(self, body: ReplyParsed) -> Node:
@@ -166,7 +172,7 @@ class Tree:
         node.resources = body.resources
         if isinstance(body.outcome, Correct):
             node.runtime_ms = body.outcome.runtime_ms
-            insort(self._ranking, (node.runtime_ms, node.id))
+            self._ranking.add(node.runtime_ms, node.id)
         parent = self.nodes[node.parent or ROOT]
         parent.evaluated_children += 1
         parent.failed_children += node.failed
@@ -175,11 +181,12 @@ class Tree:
     def _abandon(self, body: AttemptAbandoned) -> Node:
         node = self.nodes[body.attempt]
         node.status, node.reason = "abandoned", body.reason
-        self.nodes[node.parent or ROOT].children.remove(body.attempt)
+        siblings = self.nodes[node.parent or ROOT].children
+        del siblings[bisect_left(siblings, body.attempt)]
         return node
 
 
-def fold_tree(bodies: Iterator[Body]) -> Tree:
+def fold_tree(bodies: Iterable[Body]) -> Tree:
     """The tree after these events."""
     tree = Tree()
     for body in bodies:

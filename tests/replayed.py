@@ -24,9 +24,9 @@ class Replayed(NamedTuple):
     prompts: PromptCheck
 
 
-def replayed(path: Path) -> Replayed:
+def replayed(path: Path, run_id: int = 1) -> Replayed:
     with LogReader(path) as reader:
-        events = list(reader.events(1))
+        events = list(reader.events(run_id))
         templates = events[0].body.templates  # type: ignore[attr-defined]
         prompts = PromptCheck(
             Texts(reader.text),

@@ -63,6 +63,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     served_by: str
     sent: dict[str, Any]
     canned: bool = False
+    reused: int | None = None
+    """The event of an earlier run that has this reply, where nobody was asked for it."""
 
 
 class CallFailed(Exception):

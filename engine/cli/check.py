@@ -1,24 +1,17 @@
-"""Checking: replay a search's decisions, verify a log's integrity, examine the machine."""
+"""Checking: verify a log's integrity, save what is intact of it, examine the machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-from engine.cli.address import Opened, log_errors, open_run, split
+from engine.cli.address import log_errors, split
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit, json_option
-from engine.cli.story import story
-from events.errors import BlobRedacted
 from events.recover import RunSaved, recover_log
 
-if TYPE_CHECKING:
-    from replay.prompts import PromptCheck
-
-__all__ = ["doctor", "recover", "replay", "verify"]
+__all__ = ["doctor", "recover", "verify"]
 
 
 @click.command()
@@ -70,13 +63,16 @@ def recover(log: Path, new: Path, as_json: bool) -> None:
     else:
         for run in done.runs:
             click.echo(_saved(run))
-        click.echo(f"{new}: {done.events} events, {done.blobs} blobs")
+        redacted = f" ({done.redacted} redacted)" if done.redacted else ""
+        click.echo(f"{new}: {done.events} events, {done.blobs} blobs{redacted}")
     if not done.whole:
         raise click.exceptions.Exit(Exit.DIFFERENT)
 
 
 def _saved(run: RunSaved) -> str:
     lines = [f"run {run.run_id} {run.uid}: {run.saved} events saved, {run.lost or 'none'} lost"]
+    if run.rebuilt:
+        lines.append("  its own row was damaged and is made again; its chain proves it")
     if run.why:
         lines.append(f"  {run.why}")
     if run.lost_seqs:
@@ -95,97 +91,6 @@ def _ranges(numbers: list[int]) -> str:
         else:
             ranges.append([number, number])
     return ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in ranges)
-
-
-@click.command()
-@click.argument("log")
-@click.option(
-    "--verify", "verifying", is_flag=True,
-    help="Compare every decision with the logged one; exit code 5 at a difference.",
-)  # fmt: skip
-@json_option
-def replay(log: str, verifying: bool, as_json: bool) -> None:
-    """Run LOG's search again from its recorded replies and evaluations.
-
-    Needs no network, no device and no model. Without --verify it tells the search step
-    by step.
-    """
-    from engine.loop.methods import team_of
-    from replay.verify import replay as run_again
-
-    with open_run(log) as opened:
-        run_id = opened.run.run_id
-        prompts = _prompt_check(opened)
-
-        def watch(state: object, event: object) -> None:
-            if prompts is not None:
-                prompts.watch(state, event)  # type: ignore[arg-type]
-            line = story(event.body)  # type: ignore[attr-defined]
-            if line and not verifying and not as_json:
-                click.echo(f"{event.run_seq:>5}  {line}")  # type: ignore[attr-defined]
-
-        report = run_again(opened.reader.events(run_id), team_of, watch=watch)
-    difference = report.difference
-    if as_json:
-        emit(
-            {
-                "run": opened.run.uid,
-                "events": report.events,
-                "decisions": report.decisions,
-                "digest": report.digest,
-                "difference": difference,
-                "prompts": prompts.rendered if prompts else None,
-                "prompts_different": prompts.different if prompts else [],
-            }
-        )
-    elif difference is not None:
-        click.echo(_tell(difference), err=True)
-    else:
-        click.echo(
-            f"{opened.name}: {report.decisions} decisions in {report.events} events agree,"
-            f" digest {report.digest}"
-        )
-    if prompts is None and not as_json:
-        click.echo("note: this log is redacted: its prompts were not compared", err=True)
-    if prompts is not None and prompts.different and not as_json:
-        click.echo(
-            f"note: {len(prompts.different)} of {prompts.rendered} prompts would be worded"
-            f" differently today (first: event {prompts.different[0]}); decisions do not"
-            " depend on wording",
-            err=True,
-        )
-    if difference is not None:
-        raise click.exceptions.Exit(Exit.DIFFERENT)
-
-
-def _prompt_check(opened: Opened) -> PromptCheck | None:
-    """None for a redacted log: its decisions can be recomputed, its prompts can't."""
-    from agents.templates import Templates
-    from engine.loop.texts import Texts
-    from replay.prompts import PromptCheck
-
-    started = next(iter(opened.reader.events(opened.run.run_id, upto=1)), None)
-    templates = getattr(started.body, "templates", {}) if started else {}
-    try:
-        texts = {name: opened.reader.text(sha) for name, sha in templates.items()}
-    except BlobRedacted:
-        return None
-    return PromptCheck(Texts(opened.reader.text), Templates(texts=texts))
-
-
-def _tell(difference: object) -> str:
-    data = msgspec.to_builtins(difference)
-    lines = [f"replay differs at event {data['run_seq']}:"]
-    lines.append(f"  logged   {data['logged_type']}: {data['logged']}")
-    lines.append(f"  computed {data['computed_type'] or 'no decision'}: {data['computed']}")
-    if data["fields"]:
-        lines.append(f"  fields   {', '.join(data['fields'])}")
-    lines.append(
-        f"  agreed up to event {data['last_agreeing_seq']}"
-        f" (last state digest {data['last_agreeing_digest']})"
-    )
-    lines.append("  likely causes: another engine version, an edited log (engine verify tells)")
-    return "\n".join(lines)
 
 
 @click.command()

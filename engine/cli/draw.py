@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
 
 from events.bodies import BaselineMeasured
 from events.outcomes import Correct, Outcome, WrongResult
-from projections.overview import Overview, Summary
+from projections.overview import Fork, Overview, Summary
 from projections.pool import PoolSummary
 from projections.tree import ROOT, Node
 
@@ -19,14 +21,17 @@ __all__ = [
     "CANNED",
     "baseline_words",
     "best_line",
+    "fork_line",
     "ms",
     "outcome_line",
     "pool_lines",
     "printable",
     "resume_line",
+    "set_words",
     "status_lines",
     "tree_lines",
     "use_color",
+    "value_text",
 ]
 
 CANNED = "canned replies from a playbook: this shows the engine at work, not any model's skill"
@@ -47,6 +52,16 @@ def printable(text: str) -> str:
     return "".join(
         char if char in "\n\t" or (char.isprintable() and char != "\x7f") else "�" for char in text
     )
+
+
+def value_text(value: Any) -> str:
+    """A setting, or a field of an event, as ``--set`` takes it."""
+    return printable(value if isinstance(value, str) else json.dumps(value))
+
+
+def set_words(changed: Mapping[str, Any]) -> str:
+    """``search.epsilon=0.9, search.root_throttle=null``."""
+    return ", ".join(f"{key}={value_text(value)}" for key, value in changed.items())
 
 
 def ms(value: float) -> str:
@@ -144,6 +159,17 @@ def best_line(summary: Summary) -> str:
     )
 
 
+def fork_line(fork: Fork) -> str:
+    """Where a fork comes from, what was set, and who answered since."""
+    parts = [
+        f"of {fork.parent} at event {fork.at}: {set_words(fork.changed) or 'nothing set'}",
+        f"shares {fork.shared_attempts} attempts, ${fork.shared_cost_usd:.4f}",
+        f"replies since: {fork.recorded_replies} out of the log, {fork.live_replies} live",
+        f"verdicts since: {fork.recorded_evaluations} out of the log, {fork.new_evaluations} new",
+    ]
+    return printable("; ".join(parts))
+
+
 def _baseline_status(measured: BaselineMeasured) -> str:
     return baseline_words(measured) + (" (measured before)" if measured.cached else "")
 
@@ -162,6 +188,8 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
         yield f"method     {config['search']['method']} with {', '.join(models)}"
     if summary.canned:
         yield f"           {CANNED}"
+    if summary.fork is not None:
+        yield f"fork       {fork_line(summary.fork)}"
     yield f"status     {summary.status}{printable(reason)}"
     yield (
         f"attempts   {summary.attempts} of {overview.attempts_allowed}:"

@@ -19,20 +19,18 @@ from engine.cli.draw import (
     use_color,
 )
 from engine.cli.exits import Exit, Failure
+from engine.cli.moment import at_option, events_until, load
 from events.bodies import AgentCalled, PromptRendered
 from events.errors import LogError
 from events.lock import holder
 from events.reader import LogReader
-from projections.overview import Overview, Summary, overview_of
+from projections.overview import Overview, Summary
 from projections.resources import resources_table
 from projections.tree import ROOT, Node
 
-__all__ = ["best", "ls", "prompt", "show", "status", "tree"]
+__all__ = ["best", "find_node", "ls", "prompt", "show", "status", "tree"]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
-at_option = click.option(
-    "--at", type=click.IntRange(min=1), help="As it stood after this event of the run (run_seq)."
-)
 
 
 def emit(value: object) -> None:
@@ -50,11 +48,6 @@ def summary_of(opened: Opened, overview: Overview, *, past: bool = False) -> Sum
     # Another run of the same file may be the one that is being written.
     alive = newest and holder(reader.path) is not None
     return overview.summary(run=opened.run.uid, log=opened.name, writer_alive=alive or past)
-
-
-def load(opened: Opened, at: int | None = None) -> Overview:
-    """The run's overview, up to event ``at``."""
-    return overview_of(opened.reader.events(opened.run.run_id, upto=at))
 
 
 @click.command()
@@ -85,6 +78,8 @@ def _ls_row(opened: Opened, overview: Overview, as_json: bool, *, alone: bool) -
     speedup = f"{summary.best.speedup:6.2f}×" if summary.best else "      –"
     name = str(opened.reader.path) if alone else opened.name
     canned = "  (canned replies)" if summary.canned else ""
+    if summary.fork is not None:
+        canned += f"  (fork of {summary.fork.parent} at {summary.fork.at})"
     click.echo(
         f"{name}  {task}  {summary.status:<11}  {summary.attempts:>3} attempts  {speedup}"
         f"  ${summary.cost_usd:.2f}{canned}"
@@ -125,21 +120,24 @@ def tree(log: str, at: int | None, as_json: bool) -> None:
         click.echo(line)
 
 
-def _node(overview: Overview, number: int) -> Node:
+def find_node(overview: Overview, number: int) -> Node:
+    """The node. Raises ``Failure`` for one that the run does not have."""
     if number not in overview.tree.nodes:
-        raise Failure(f"no node {number}: the run has 0 to {max(overview.tree.nodes, default=0)}")
+        there = f"0 to {max(overview.tree.nodes)}" if overview.tree.nodes else "none"
+        raise Failure(f"no node {number}: up to event {overview.run_seq} the run has {there}")
     return overview.tree[number]
 
 
 @click.command()
 @click.argument("log")
 @click.argument("node", type=int)
+@at_option
 @json_option
-def show(log: str, node: int, as_json: bool) -> None:
+def show(log: str, node: int, at: int | None, as_json: bool) -> None:
     """Show NODE of LOG: its plan, source, logs and outcome."""
     with open_run(log) as opened:
-        overview = load(opened)
-        found = _node(overview, node)
+        overview = load(opened, at)
+        found = find_node(overview, node)
         texts = {
             name: opened.reader.text(getattr(found, f"{name}_sha256"))
             for name in ("advice", "source", "explanation", "compile_log", "run_log")
@@ -161,6 +159,8 @@ def show(log: str, node: int, as_json: bool) -> None:
         timings = ", ".join(f"{stage} {s:.2f} s" for stage, s in evaluation.timings_s.items())
         click.echo(f"protocol {evaluation.protocol} on {evaluation.device}; {timings}")
         click.echo(f"isolation {', '.join(evaluation.isolation) or 'none'}")
+        if evaluation.reused is not None:
+            click.echo(f"reused: the parent's verdict, its event {evaluation.reused}")
         for note in evaluation.notes:
             click.echo(f"note {printable(note)}")
     texts["resources"] = resources_table(found.resources)
@@ -174,13 +174,14 @@ def show(log: str, node: int, as_json: bool) -> None:
 @click.argument("node", type=int)
 @click.argument("role", type=click.Choice(["plan", "code", "debug"]))
 @click.option("--ask", type=int, default=None, help="Which asking: 0 is the first (default: last).")
+@at_option
 @json_option
-def prompt(log: str, node: int, role: str, ask: int | None, as_json: bool) -> None:
+def prompt(log: str, node: int, role: str, ask: int | None, at: int | None, as_json: bool) -> None:
     """Show the prompt that ROLE got for attempt NODE of LOG, as it was sent."""
     with open_run(log) as opened:
         calls: dict[tuple[int, int], AgentCalled] = {}
         chosen: tuple[AgentCalled, PromptRendered, tuple[str, ...]] | None = None
-        for event in opened.reader.events(opened.run.run_id):
+        for event in events_until(opened, at):
             body = event.body
             if isinstance(body, AgentCalled) and body.attempt == node and body.role == role:
                 calls[body.call, body.try_] = body
@@ -209,12 +210,13 @@ def prompt(log: str, node: int, role: str, ask: int | None, as_json: bool) -> No
 @click.argument("log")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
               help="Write the kernel's file here instead of printing it.")  # fmt: skip
+@at_option
 @json_option
-def best(log: str, output: Path | None, as_json: bool) -> None:
+def best(log: str, output: Path | None, at: int | None, as_json: bool) -> None:
     """Print the source of LOG's best kernel. Exit code 4 when there is none."""
     with open_run(log) as opened, log_errors():
-        overview = load(opened)
-        summary = summary_of(opened, overview)
+        overview = load(opened, at)
+        summary = summary_of(opened, overview, past=at is not None)
         if summary.best is None:
             raise Failure(f"{opened.name}: no correct kernel", Exit.NOT_FASTER)
         source = opened.reader.text(summary.best.source_sha256)

@@ -11,6 +11,7 @@ from engine.cli.address import Opened, open_runs
 from engine.cli.draw import CANNED, best_line, ms, pool_lines, printable
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option, summary_of
+from engine.cli.moment import at_option, events_until
 from engine.cli.table import table_lines
 from projections.failures import FailureClass
 from projections.report import Report, ReportFold
@@ -24,14 +25,15 @@ _PLACES = 10
 @click.argument("logs", metavar="LOG...", nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
               help="Write the Markdown here instead of printing it.")  # fmt: skip
+@at_option
 @json_option
-def report(logs: tuple[str, ...], output: Path | None, as_json: bool) -> None:
+def report(logs: tuple[str, ...], output: Path | None, at: int | None, as_json: bool) -> None:
     """What became of the runs in each LOG: funnel, leaderboard, spend, failures, time."""
     if output is not None and output.suffix in (".html", ".htm"):
         raise Failure(f"{output}: a report is Markdown: name a .md file")
     if output is not None and as_json:
         raise Failure("--json prints to stdout: leave -o out, or redirect it")
-    reports = [_made(opened) for opened in open_runs(logs)]
+    reports = [_made(opened, at) for opened in open_runs(logs)]
     if as_json:
         for made in reports:
             emit(made)
@@ -46,11 +48,11 @@ def report(logs: tuple[str, ...], output: Path | None, as_json: bool) -> None:
         raise Failure(f"{output}: {error.strerror}") from error
 
 
-def _made(opened: Opened) -> Report:
+def _made(opened: Opened, at: int | None) -> Report:
     fold = ReportFold()
-    for event in opened.reader.events(opened.run.run_id):
+    for event in events_until(opened, at):
         fold.apply(event)
-    return fold.report(summary_of(opened, fold.overview))
+    return fold.report(summary_of(opened, fold.overview, past=at is not None))
 
 
 def report_lines(made: Report) -> Iterator[str]:

@@ -16,21 +16,29 @@ import anyio
 import click
 
 from engine.cli.address import log_errors, split
-from engine.cli.draw import CANNED, best_line, printable, resume_line, tree_lines, use_color
+from engine.cli.draw import (
+    CANNED,
+    best_line,
+    fork_line,
+    printable,
+    resume_line,
+    tree_lines,
+    use_color,
+)  # fmt: skip
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options
 from engine.cli.settings import PRESETS, SettingsError, resolve
 from engine.config import Config
 
-__all__ = ["resume", "run"]
+__all__ = ["confirm", "finish", "read_task", "resume", "run", "shared"]
 
 _INTERFACE = ("Model", "get_inputs", "get_init_inputs")
 
 Command = Callable[..., Any]
 
 
-def _shared(command: Command) -> Command:
+def shared(command: Command) -> Command:
     """The options that run and resume have in common."""
     options = [
         click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
@@ -69,7 +77,7 @@ def _shared(command: Command) -> Command:
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), envvar="ENGINE_LOG",
               help="The log's file; a new one below runs/ by default.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
-@_shared
+@shared
 def run(
     task: Path, file: Path | None, assignments: tuple[str, ...], preset: str | None,
     method: str | None, model: str | None, language: str | None, device: str | None,
@@ -102,12 +110,12 @@ def run(
     source = read_task(task)
     start = Start(
         config=config, task=task, task_source=source, log=log or _new_log(task), display=display,
-        confirm=lambda resolved, canned: _confirm(resolved, canned, yes=yes),
+        confirm=lambda resolved, canned: confirm(resolved, canned, yes=yes),
     )  # fmt: skip
     _make_folder(start.log)
     with log_errors():
         done = anyio.run(search, start, backend=backend)
-    return _finish(done, as_json)
+    return finish(done, as_json)
 
 
 @click.command()
@@ -115,7 +123,7 @@ def run(
 @click.option("--attempts", default="+0", metavar="+N", help="Add N attempts to the budget.")
 @click.option("--budget-usd", default="+0", metavar="+USD", help="Add to the dollar budget.")
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
-@_shared
+@shared
 def resume(
     log: str, attempts: str, budget_usd: str, yes: bool, backend: str, display: str, as_json: bool,
     require_isolation: str | None,
@@ -134,12 +142,12 @@ def resume(
             path, name, extra_attempts=extra_attempts,
             extra_usd_micros=round(extra_usd * 1_000_000), display=display,
             require_isolation=require_isolation,
-            confirm=lambda config, canned: _confirm(config, canned, yes=yes),
+            confirm=lambda config, canned: confirm(config, canned, yes=yes),
         )  # fmt: skip
 
     with log_errors():
         done = anyio.run(work, backend=backend)
-    return _finish(done, as_json)
+    return finish(done, as_json)
 
 
 def read_task(task: Path) -> str:
@@ -202,7 +210,7 @@ def _added(option: str, text: str, type_: Callable[[str], Any]) -> Any:
     return value
 
 
-def _confirm(config: Config, canned: bool, *, yes: bool) -> None:
+def confirm(config: Config, canned: bool, *, yes: bool) -> None:
     """Say what is sent where and what it may cost; ask unless that was answered already."""
     from agents.prices import price_of
 
@@ -245,7 +253,7 @@ def _confirm(config: Config, canned: bool, *, yes: bool) -> None:
     click.confirm("Go on?", abort=True, err=True)
 
 
-def _finish(done: Any, as_json: bool) -> int:
+def finish(done: Any, as_json: bool) -> int:
     """Print the result and say how the run ended by the exit code."""
     overview, state = done.overview, done.state
     summary = overview.summary(run=done.uid, log=done.name, writer_alive=True)
@@ -255,6 +263,8 @@ def _finish(done: Any, as_json: bool) -> int:
         for line in tree_lines(overview, color=use_color()):
             click.echo(line)
         click.echo(f"\nbest: {best_line(summary)}")
+        if summary.fork is not None:
+            click.echo(f"fork: {fork_line(summary.fork)}")
         if summary.canned:
             click.echo(CANNED)
         click.echo(f"log:  {done.name}")

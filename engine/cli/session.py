@@ -37,9 +37,12 @@ from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import Evaluator, PrerequisiteMissing
 from gpu_sandbox.prerequisites import require_compiler
 from gpu_sandbox.sandbox import LocalSandbox
-from projections.overview import Overview
+from projections.overview import Overview, overview_of
+from replay.recorded import out_of_log
 
-__all__ = ["Start", "go_on", "open_clients", "open_sandbox", "resolve_device", "search"]
+__all__ = [
+    "Done", "Start", "drive", "go_on", "open_clients", "open_sandbox", "resolve_device", "search",
+]  # fmt: skip
 
 ROLES = ("plan", "code", "debug")
 
@@ -82,11 +85,13 @@ async def search(start: Start) -> Done:
             config=config, task_name=start.task.name, task_source=start.task_source,
             device=device, canned=canned, texts=texts,
         )  # fmt: skip
-        overview = Overview()
-        loop = _loop(log, run_id, State(team_of), texts, load(), clients, sandbox)
+        loop = RunLoop(
+            log=log, run_id=run_id, state=State(team_of), texts=texts, templates=load(),
+            clients=clients, evaluator=sandbox,
+        )  # fmt: skip
         name = str(start.log) if run_id == 1 else f"{start.log}#{run_id}"
-        state = await _drive(loop, first, blobs, overview, start.display, sandbox, name)
-        return Done(overview=overview, state=state, name=name, uid=uid)
+        done = Done(overview=Overview(), state=loop.state, name=name, uid=uid)
+        return await drive(loop, first, blobs, done, start.display, sandbox)
 
 
 async def go_on(
@@ -113,19 +118,25 @@ async def go_on(
         _, device = await resolve_device(sandbox, config)
         clients = await open_clients(stack, config)
         confirm(config, any(client.canned for client in clients.values()))
-        texts = Texts(reader.text)
-        overview = Overview()
-        for event in reader.events(row.run_id):
-            overview.apply(event)
-        templates = Templates(texts=recovered.templates)
-        loop = _loop(log, row.run_id, state, texts, templates, clients, sandbox)
+        overview = overview_of(reader.events(row.run_id))
+        verdicts = None
+        if overview.fork is not None:
+            clients, verdicts = out_of_log(
+                reader, clients, run=row.run_id,
+                parent=reader.find_run(overview.fork.parent).run_id,
+                replies=overview.fork.replies, evaluations=overview.fork.evaluations,
+            )  # fmt: skip
+        loop = RunLoop(
+            log=log, run_id=row.run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
+            templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
+        )  # fmt: skip
         first = resumed(
             device, extra_attempts=extra_attempts, extra_usd_micros=extra_usd_micros,
             require_isolation=require_isolation,
         )  # fmt: skip
         name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
-        state = await _drive(loop, first, [], overview, display, sandbox, name)
-        return Done(overview=overview, state=state, name=name, uid=row.uid)
+        done = Done(overview=overview, state=state, name=name, uid=row.uid)
+        return await drive(loop, first, [], done, display, sandbox)
 
 
 def _isolated(config: Config, require: str) -> Config:
@@ -156,21 +167,14 @@ def _check_resumable(state: State, path: Path, attempts: int, usd_micros: int) -
         raise Failure(f"{path}: the dollar budget is used up; add to it with --budget-usd +N")
 
 
-def _loop(
-    log: LogWriter, run_id: int, state: State, texts: Texts, templates: Templates,
-    clients: Mapping[str, Client], sandbox: Evaluator,
-) -> RunLoop:  # fmt: skip
-    return RunLoop(
-        log=log, run_id=run_id, state=state, texts=texts, templates=templates,
-        clients=clients, evaluator=sandbox,
-    )  # fmt: skip
+async def drive(
+    loop: RunLoop, first: Body, blobs: list[Blob], begun: Done, display: str, sandbox: Evaluator
+) -> Done:
+    """Run the loop with its display and its signal handling. Raises ``Failure``, ``LogError``.
 
-
-async def _drive(
-    loop: RunLoop, first: Body, blobs: list[Blob], overview: Overview, display: str,
-    sandbox: Evaluator, name: str,
-) -> State:  # fmt: skip
-    """Run the loop with its display and its signal handling."""
+    ``begun`` has the overview of the events so far.
+    """
+    overview, name = begun.overview, begun.name
     shown = open_display(display, overview, sandbox.load)
     loop.observe(shown.observe)
     failure: LogError | None = None
@@ -191,7 +195,7 @@ async def _drive(
         )
     if failure is not None:
         raise failure
-    return loop.state
+    return msgspec.structs.replace(begun, state=loop.state)
 
 
 async def _stop_on_signals(loop: RunLoop, name: str) -> None:
@@ -247,7 +251,7 @@ async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, di
     ), facts
 
 
-async def open_clients(stack: AsyncExitStack, config: Config) -> dict[str, Client]:
+async def open_clients(stack: AsyncExitStack, config: Config) -> Mapping[str, Client]:
     """A client for each model that the roles name. Raises ``Failure``."""
     clients: dict[str, Client] = {}
     for spec in dict.fromkeys(config.role(role).model for role in ROLES):

@@ -14,9 +14,9 @@ from typing import Any, get_origin
 
 import msgspec
 
-from engine.config import Config
+from engine.config import Config, by_key_path
 
-__all__ = ["PRESETS", "SettingsError", "environment_name", "key_paths", "resolve"]
+__all__ = ["PRESETS", "SettingsError", "amend", "environment_name", "key_paths", "resolve"]
 
 PRESETS: dict[str, dict[str, Any]] = {
     # The paper to the letter: sequential, its main system message, none of our additions.
@@ -61,19 +61,42 @@ def resolve(
         value = environment.get(environment_name(path))
         if value is not None:
             _put(merged, path, _parse(value))
+    _assign(merged, assignments)
+    for path, given in flags.items():
+        if given is not None:
+            _put(merged, path, given)
+    _check_keys(merged, Config, "")
+    merged.setdefault("search", {}).setdefault("method", Config().search.method)
+    return _over(Config(), merged)
+
+
+def amend(config: Config, assignments: list[str]) -> tuple[Config, dict[str, Any]]:
+    """``config`` with some keys set, and those that are another value now, by key path.
+
+    A method brings its policy and windows, as in a new run. Raises ``SettingsError``.
+    """
+    merged: dict[str, Any] = {}
+    _assign(merged, assignments)
+    _check_keys(merged, Config, "")
+    amended = _over(config, merged)
+    before = dict(by_key_path(msgspec.to_builtins(config)))
+    after = by_key_path(msgspec.to_builtins(amended))
+    return amended, {path: value for path, value in after if value != before[path]}
+
+
+def _assign(merged: dict[str, Any], assignments: list[str]) -> None:
     for assignment in assignments:
         path, equals, value = assignment.partition("=")
         if not equals:
             raise SettingsError(f"--set {assignment}: write KEY=VALUE")
         _put(merged, path.strip(), _parse(value.strip()))
-    for path, given in flags.items():
-        if given is not None:
-            _put(merged, path, given)
-    _check_keys(merged, Config, "")
+
+
+def _over(base: Config, merged: dict[str, Any]) -> Config:
+    """``merged`` over ``base``, as data, so that naming one key of a role keeps its others."""
     _split_lists(merged, Config)
     _apply_method(merged)
-    # Over the defaults as data, so that naming one key of a role keeps its other ones.
-    complete: dict[str, Any] = msgspec.to_builtins(Config())
+    complete: dict[str, Any] = msgspec.to_builtins(base)
     _merge(complete, merged)
     try:
         config = msgspec.convert(complete, Config, strict=False)
@@ -171,19 +194,11 @@ def _nearest(name: str, known: Any) -> str:
 
 def _apply_method(merged: dict[str, Any]) -> None:
     """A method is a policy and a team: it fills what was not set by name."""
-    search = merged.setdefault("search", {})
-    name = search.get("method", "stark")
+    search = merged.get("search", {})
+    name = search.get("method")
     method = _METHODS.get(name, {}) if isinstance(name, str) else {}
     for key, value in method.items():
         search.setdefault(key, value)
-
-
-def _leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _explain(message: str) -> str:
@@ -194,7 +209,7 @@ def _explain(message: str) -> str:
 
 def _check_ranges(config: Config) -> None:
     search, budget = config.search, config.budget
-    for path, value in _leaves(msgspec.to_builtins(config)):
+    for path, value in by_key_path(msgspec.to_builtins(config)):
         if isinstance(value, float) and not math.isfinite(value):
             raise SettingsError(f"{path} must be a finite number")
     rules = {

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from engine.cli.draw import baseline_words
+import msgspec
+
+from engine.cli.draw import baseline_words, set_words
 from events.bodies import (
     AgentCalled,
+    AgentReplied,
     AttemptAbandoned,
     BaselineMeasured,
     Body,
     EvaluationFinished,
     NodeSelected,
+    RunForked,
     RunStopped,
 )
 
-__all__ = ["story"]
+__all__ = ["story", "told"]
 
 
 def story(body: Body) -> str:
@@ -21,6 +25,8 @@ def story(body: Body) -> str:
     match body:
         case BaselineMeasured():
             return f"the reference takes {baseline_words(body)}"
+        case RunForked():
+            return f"forked from {body.parent}: {set_words(body.changed) or 'nothing set'}"
         case NodeSelected():
             path = "debug" if body.repair else "plan and code"
             return f"attempt {body.attempt} from node {body.node} ({body.rule}): {path}"
@@ -28,12 +34,32 @@ def story(body: Body) -> str:
             again = f", asking {body.ask + 1}" if body.ask else ""
             again += f", try {body.try_}" if body.try_ > 1 else ""
             return f"attempt {body.attempt}: {body.role} sees {body.window}{again}"
+        case AgentReplied() if body.reused is not None:
+            return f"attempt {body.attempt}: {body.role}, the parent's reply, event {body.reused}"
         case EvaluationFinished():
             tag = str(body.outcome.__struct_config__.tag).replace("_", " ")
             runtime = getattr(body.outcome, "runtime_ms", None)
-            return f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
+            taken = "" if body.reused is None else f" (the parent's verdict, event {body.reused})"
+            told = f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
+            return told + taken
         case AttemptAbandoned():
             return f"attempt {body.attempt}: abandoned, {body.reason}"
         case RunStopped():
             return f"{body.status}: {body.reason}, best {body.best}"
     return ""
+
+
+def told(body: Body) -> str:
+    """The same for any event: for one that is no step, whom it is about, and why."""
+    return story(body) or _brief(msgspec.structs.asdict(body))
+
+
+def _brief(body: dict[str, object]) -> str:
+    """Whom an event is about, and why, for those that are no step of the search."""
+    about = f"attempt {body['attempt']}: " if "attempt" in body else ""
+    words = [
+        str(body[key]).splitlines()[0]
+        for key in ("title", "role", "error", "message", "source", "reason", "budget", "device")
+        if body.get(key) and isinstance(body[key], str)
+    ]
+    return f"{about}{', '.join(words)}".removesuffix(": ")

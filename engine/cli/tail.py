@@ -6,12 +6,11 @@ import time
 from collections.abc import Iterator
 
 import click
-import msgspec
 
 from engine.cli.address import log_errors, split
 from engine.cli.draw import printable
 from engine.cli.inspect import emit, json_option
-from engine.cli.story import story
+from engine.cli.story import told
 from events.envelope import Event
 from events.lock import holder
 from events.reader import LogReader
@@ -75,16 +74,4 @@ def _record(event: Event, reader: LogReader) -> dict[str, object]:
 def _line(event: Event, *, several: bool) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(event.ts_us // 1_000_000))
     where = f"#{event.run_id} {event.run_seq:>5}" if several else f"{event.run_seq:>5}"
-    told = story(event.body) or _brief(msgspec.structs.asdict(event.body))
-    return f"{clock} {where}  {event.type:<19}  {printable(told)}".rstrip()
-
-
-def _brief(body: dict[str, object]) -> str:
-    """Whom an event is about, and why, for those that are no step of the search."""
-    about = f"attempt {body['attempt']}: " if "attempt" in body else ""
-    words = [
-        str(body[key]).splitlines()[0]
-        for key in ("title", "role", "error", "message", "source", "reason", "budget", "device")
-        if body.get(key) and isinstance(body[key], str)
-    ]
-    return f"{about}{', '.join(words)}".removesuffix(": ")
+    return f"{clock} {where}  {event.type:<19}  {printable(told(event.body))}".rstrip()

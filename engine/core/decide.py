@@ -7,8 +7,11 @@ returned is the whole decision; the shell adds nothing to it.
 
 from __future__ import annotations
 
+import msgspec
+
 from engine.core.draws import draw, sample
 from engine.core.evolve import visit_key
+from engine.core.flags import PATIENCE_FROM_THE_START
 from engine.core.policies import POLICIES
 from engine.core.state import Attempt, Call, State
 from events.bodies import (
@@ -17,7 +20,6 @@ from events.bodies import (
     BaselineRequested,
     Body,
     BudgetExhausted,
-    CallParams,
     EvaluationRequested,
     NodeSelected,
     RunPaused,
@@ -96,9 +98,7 @@ def _call(state: State, attempt: Attempt, role: str) -> AgentCalled:
         pool=pool,
         draws=draws,
         model=config.model,
-        params=CallParams(
-            temperature=config.temperature, effort=config.effort, max_tokens=config.max_tokens
-        ),
+        params=config.params,
         template=SYSTEM_MESSAGES[attempt.id % 3] if system == "rotate" else system,
     )
 
@@ -136,7 +136,10 @@ def _ask_again(state: State, attempt: Attempt, call: Call) -> Body:
         return AttemptAbandoned(
             attempt=attempt.id, reason=f"the {call.body.role} reply stayed unusable"
         )
-    return _repeat(call.body, call=state.calls + 1, try_=1, ask=call.body.ask + 1, wait_ms=0)
+    again = _repeat(call.body, call=state.calls + 1, try_=1, ask=call.body.ask + 1, wait_ms=0)
+    # A new call, so of whom the role asks now: since a fork that may be another model.
+    role = state.config.role(call.body.role)
+    return msgspec.structs.replace(again, model=role.model, params=role.params)
 
 
 def _repeat(
@@ -253,7 +256,7 @@ def _budget_reached(state: State) -> str | None:
             return "target_speedup"
     if (
         budget.patience is not None
-        and best is not None
+        and (best is not None or PATIENCE_FROM_THE_START in state.flags)
         and state.attempts_ended - state.last_improvement >= budget.patience
     ):
         return "patience"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from engine.config import config_from_log
+from engine.core.flags import STATE_DIGEST_2, flags_from_log
 from engine.core.frontier import Frontier
 from engine.core.state import Attempt, Call, State
 from events.bodies import (
@@ -24,6 +25,7 @@ from events.bodies import (
     NodeSelected,
     ReplyParsed,
     ReplyRejected,
+    RunForked,
     RunPaused,
     RunResumed,
     RunStarted,
@@ -31,6 +33,7 @@ from events.bodies import (
     StopRequested,
     TaskRejected,
 )
+from projections.tree import ROOT
 
 __all__ = ["evolve", "visit_key"]
 
@@ -43,6 +46,8 @@ def evolve(state: State, body: Body) -> State:
     state.spend.apply(body)
     if isinstance(body, RunStarted):
         _start(state, body)
+    elif isinstance(body, RunForked):
+        _fork(state, body)
     changed = state.tree.apply(body)
     if changed is not None:
         state.frontier.update(changed)
@@ -53,20 +58,63 @@ def evolve(state: State, body: Body) -> State:
         state.mix(body.TYPE)
     _fold_run(state, body)
     _fold_attempt(state, body)
+    if STATE_DIGEST_2 in state.flags:
+        _mix_course(state, getattr(body, "attempt", None))
     if state.tree.best is not best:
         state.last_improvement = state.attempts_ended
     return state
 
 
-def _start(state: State, body: RunStarted) -> None:
-    state.started = body
-    state.config = config = config_from_log(body.config)
+def _start(state: State, started: RunStarted) -> None:
+    """Begin under a configuration, or go on under another with the tree as it is."""
+    state.started = started
+    state.config = config = config_from_log(started.config)
+    state.flags = flags_from_log(started.flags)
     state.team = state.team_of(config)
     state.frontier = Frontier(
         root_throttle=config.search.root_throttle,
         dead_branch=config.search.dead_branch,
     )
-    state.mix("config", msgspec.json.encode(body.config, order="sorted").decode(), body.seed)
+    for node in state.tree.nodes.values():
+        state.frontier.update(node)
+    state.mix("config", msgspec.json.encode(started.config, order="sorted").decode(), started.seed)
+
+
+def _fork(state: State, body: RunForked) -> None:
+    assert state.started is not None
+    _start(state, body.applied(state.started))
+    # What resumes had added is part of the budget that the fork was given.
+    state.extra_attempts = state.extra_usd_micros = 0
+    _take_over(state)
+    for attempt in state.attempts.values():
+        # A request that this configuration would not send is not sent again: the role is
+        # asked anew, as it is asked now.
+        call = attempt.call
+        if call is not None and call.status == "in_doubt":
+            role = state.config.role(call.body.role)
+            if (call.body.model, call.body.params) != (role.model, role.params):
+                attempt.call = attempt.rejection = None
+
+
+def _mix_course(state: State, number: int | None) -> None:
+    """What steers a search beside its tree. Digests are in logs: this never changes, a new
+    fact needs a new flag."""
+    attempt = None if number is None else state.attempts.get(number)
+    if attempt is not None:
+        call = attempt.call
+        state.mix(
+            attempt.step,
+            None if call is None else (call.body.call, call.body.try_, call.status, call.failures),
+            attempt.source_sha256,
+            attempt.faults,
+            bool(attempt.hopeless),
+        )
+    state.mix(
+        state.spend.total.usd_micros,
+        (state.baseline, state.baseline_faults),
+        (state.stop_requested, state.deadline, state.exhausted),
+        (state.extra_attempts, state.extra_usd_micros, state.last_improvement),
+    )
 
 
 def _fold_run(state: State, body: Body) -> None:
@@ -100,6 +148,11 @@ def _fold_run(state: State, body: Body) -> None:
 def _resume(state: State, body: RunResumed) -> None:
     state.extra_attempts += body.extra_attempts
     state.extra_usd_micros += body.extra_usd_micros
+    _take_over(state)
+
+
+def _take_over(state: State) -> None:
+    """Another process goes on: what an earlier one had in flight is in doubt."""
     state.stop_requested = state.exhausted = state.deadline = state.paused = None
     state.stopped, state.stop_reason = "", ""
     # Patience starts anew: whoever resumes wants to see more attempts, not the same end.
@@ -158,6 +211,9 @@ def _fold_attempt(state: State, body: Body) -> None:
             attempt.evaluation_faulted, attempt.faults = True, attempt.faults + 1
             attempt.hopeless = "" if body.retryable else body.message
         case EvaluationFinished() | AttemptAbandoned():
+            ended = state.tree[body.attempt]
+            if ended.parent == ROOT and ended.failed:
+                state.unrepaired.put(ended.id, True)
             del state.attempts[body.attempt]
             state.attempts_ended += 1
 
@@ -167,7 +223,7 @@ def _select(state: State, body: NodeSelected) -> None:
     key = visit_key(state, body.node, repair=body.repair)
     state.visits[key] = body.visit + 1
     if body.repair:
-        state.repaired.add(body.node)
+        state.unrepaired.put(body.node, False)
     state.attempts[body.attempt] = Attempt(
         id=body.attempt,
         node=body.node,

@@ -12,7 +12,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from engine.config import Config
-from engine.core.frontier import Frontier
+from engine.core.flags import STATE_DIGEST_2
+from engine.core.frontier import Frontier, OrderedIds
 from events.bodies import AgentCalled, AgentFailed, AgentReplied, EvaluationRequested, RunStarted
 from events.outcomes import BaselineKind
 from projections.spend import Spend
@@ -79,6 +80,7 @@ class State:
         self.team_of = team_of
         self.started: RunStarted | None = None
         self.config = Config()
+        self.flags: frozenset[str] = frozenset()
         self.team: Team
         self.tree = Tree()
         self.frontier = Frontier(root_throttle=None, dead_branch=None)
@@ -89,8 +91,8 @@ class State:
         self.last_improvement = 0
         """``attempts_ended`` when the best last changed."""
         self.calls = 0
-        self.repaired: set[int] = set()
-        """Nodes that a repair was tried from, whatever became of it."""
+        self.unrepaired = OrderedIds()
+        """Failed children of the root that no repair was tried from."""
         self.visits: dict[tuple[bool, str], int] = {}
         self.refused: dict[str, set[str]] = {}
         self.baseline: Literal["none", "requested", "faulted", "measured", "rejected"] = "none"
@@ -131,7 +133,8 @@ class State:
     @property
     def digest(self) -> str:
         """A rolling hash of what the fold made of every event so far."""
-        return "v1:" + self._digest.hex()[:32]
+        version = 2 if STATE_DIGEST_2 in self.flags else 1
+        return f"v{version}:{self._digest.hex()[:32]}"
 
     def mix(self, *facts: object) -> None:
         """Roll facts that the fold derived into the digest."""

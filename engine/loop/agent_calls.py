@@ -127,6 +127,7 @@ class AgentCalls:
                 reply_sha256=text.sha256,
                 tool_input_sha256=blobs[1].sha256 if len(blobs) > 1 else None,
                 canned=reply.canned,
+                reused=reply.reused,
             ),
             blobs,
         )

@@ -15,7 +15,7 @@ from agents.clients.port import Client
 from agents.templates import Templates
 from engine.core.state import State
 from engine.loop.agent_calls import AgentCalls
-from engine.loop.evaluations import Evaluations
+from engine.loop.evaluations import Evaluations, Recorded
 from engine.loop.feed import Feed, Observer
 from engine.loop.texts import Texts
 from events.bodies import (
@@ -24,6 +24,7 @@ from events.bodies import (
     Body,
     DeadlineReached,
     EvaluationRequested,
+    RunForked,
     RunPaused,
     RunStopped,
     StopRequested,
@@ -37,7 +38,8 @@ __all__ = ["RunLoop"]
 
 
 class RunLoop:
-    """Drives one run of an open log. ``clients`` maps ``client:model`` to its client."""
+    """Drives one run of an open log. ``clients`` maps ``client:model`` to its client;
+    ``recorded`` has verdicts that need not be given again."""
 
     def __init__(
         self,
@@ -49,10 +51,11 @@ class RunLoop:
         templates: Templates,
         clients: Mapping[str, Client],
         evaluator: Evaluator,
+        recorded: Recorded | None = None,
     ) -> None:
         self._feed = Feed(log, run_id, state, self._perform)
         self._agents = AgentCalls(self._feed, texts, templates, clients)
-        self._evaluations = Evaluations(self._feed, texts, evaluator)
+        self._evaluations = Evaluations(self._feed, texts, evaluator, recorded)
         self._effects: anyio.abc.TaskGroup | None = None
 
     @property
@@ -68,12 +71,15 @@ class RunLoop:
         self._feed.observe(observer)
 
     async def run(self, first: Body, blobs: Iterable[Blob] = ()) -> State:
-        """Feed ``first`` (``RunStarted`` or ``RunResumed``) and go on until the run is over.
+        """Feed ``first`` (``RunStarted``, ``RunResumed`` or ``RunForked``) and go on until the
+        run is over.
 
         Raises ``LogError`` when the log can't be written on; what was acknowledged is kept.
         """
-        # A kill may have cut off decisions that were due: they come before anything new.
-        self._feed.complete_decisions(perform=False)
+        if not isinstance(first, RunForked):
+            # A kill may have cut off decisions that were due: they come before anything new.
+            # A fork decides them anew.
+            self._feed.complete_decisions(perform=False)
         outstanding = list(self._outstanding())
         failure: LogError | None = None
         try:

@@ -6,7 +6,7 @@ import platform
 import sqlite3
 from collections.abc import Iterable, Mapping
 from importlib import metadata
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,17 +14,15 @@ from agents.prices import dated, price_of
 from agents.templates import pinned
 from engine.config import Config
 from engine.core.evolve import evolve
+from engine.core.flags import FLAGS
 from engine.core.state import State
 from engine.loop.methods import team_of
 from engine.loop.texts import Texts
-from events.bodies import Price, RunResumed, RunStarted
+from events.bodies import Price, RunForked, RunResumed, RunStarted
 from events.envelope import Blob, Event
 from events.reader import LogReader
 
-__all__ = ["FLAGS", "Recovered", "recover", "resumed", "run_started", "versions"]
-
-FLAGS = ["abandoned-leaves-no-child"]
-"""Behaviour that a later engine may change keeps its old form under these names."""
+__all__ = ["Recovered", "forked", "recover", "resumed", "run_started", "versions"]
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,12 +44,6 @@ def run_started(
     """The first event of a run and its blobs: the task and every prompt text."""
     task = texts.put("task", task_source)
     templates = {name: texts.put(name, text) for name, text in pinned().items()}
-    models = {config.role(role).model for role in ("plan", "code", "debug")}
-    prices: dict[str, Price] = {}
-    for model in sorted(models):
-        price = price_of(model)
-        if price is not None:
-            prices[model] = price
     body = RunStarted(
         title=task_name,
         config=msgspec.to_builtins(config),
@@ -59,9 +51,9 @@ def run_started(
         task_sha256=task.sha256,
         templates={name: blob.sha256 for name, blob in templates.items()},
         seed=config.search.seed,
-        prices=prices,
+        prices=_prices(config),
         prices_dated=dated(),
-        flags=FLAGS,
+        flags=sorted(FLAGS),
         versions=versions(device),
         device=dict(device),
         canned=canned,
@@ -69,9 +61,9 @@ def run_started(
     return body, [task, *templates.values()]
 
 
-def recover(reader: LogReader, run_id: int) -> Recovered:
-    """Fold a run's whole log. Raises what reading raises."""
-    state = _fold(State(team_of), reader.events(run_id))
+def recover(reader: LogReader, run_id: int, *, upto: int | None = None) -> Recovered:
+    """Fold a run's log, or its events up to ``upto``. Raises what reading raises."""
+    state = _fold(State(team_of), reader.events(run_id, upto=upto))
     templates = state.started.templates if state.started else {}
     return Recovered(
         state=state, templates={name: reader.text(sha) for name, sha in templates.items()}
@@ -98,6 +90,41 @@ def resumed(
         extra_usd_micros=extra_usd_micros,
         require_isolation=require_isolation,
     )
+
+
+def forked(
+    state: State,
+    device: Mapping[str, Any],
+    *,
+    parent: str,
+    at: int,
+    config: Config,
+    changed: Mapping[str, Any],
+    replies: Literal["live", "recorded"],
+    evaluations: Literal["anew", "recorded"],
+    canned: bool,
+) -> RunForked:
+    """The first event of a fork's own. ``state`` is the parent's at the fork, ``canned``
+    whether a client of the fork is."""
+    assert state.started is not None
+    known = state.started.prices
+    return RunForked(
+        parent=parent,
+        at=at,
+        config=msgspec.to_builtins(config),
+        changed=dict(changed),
+        replies=replies,
+        evaluations=evaluations,
+        prices={model: price for model, price in _prices(config).items() if model not in known},
+        versions=versions(device),
+        canned=canned or state.started.canned,
+    )
+
+
+def _prices(config: Config) -> dict[str, Price]:
+    """Today's prices of the models that the roles name, where there is one."""
+    models = sorted({config.role(role).model for role in ("plan", "code", "debug")})
+    return {model: price for model in models if (price := price_of(model)) is not None}
 
 
 def versions(device: Mapping[str, Any]) -> dict[str, str]:

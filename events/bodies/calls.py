@@ -76,7 +76,11 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @event("AgentReplied", "in")
 class AgentReplied(Body, frozen=True, kw_only=True):
-    """A whole reply arrived. Its text, and its tool input if any, are this event's blobs."""
+    """A whole reply arrived. Its text, and its tool input if any, are this event's blobs.
+
+    ``reused`` is, in a fork, the ``run_seq`` of the parent's reply that was taken instead of
+    asking anybody; its ``usage`` is nothing, because nothing was paid.
+    """
 
     attempt: int
     role: Role
@@ -92,6 +96,7 @@ class AgentReplied(Body, frozen=True, kw_only=True):
     reply_sha256: str
     tool_input_sha256: str | None = None
     canned: bool = False
+    reused: int | None = None
 
 
 @event("ReplyParsed", "in")

@@ -28,7 +28,11 @@ class EvaluationRequested(Body, frozen=True, kw_only=True):
 
 @event("EvaluationFinished", "in")
 class EvaluationFinished(Body, frozen=True, kw_only=True):
-    """The verdict. Compiler and execution logs are this event's blobs, if not empty."""
+    """The verdict. Compiler and execution logs are this event's blobs, if not empty.
+
+    ``reused`` is, in a fork, the ``run_seq`` of the parent's verdict on the same source that
+    was taken instead of a new one; no time was spent on it then.
+    """
 
     attempt: int
     outcome: Outcome
@@ -42,6 +46,7 @@ class EvaluationFinished(Body, frozen=True, kw_only=True):
     notes: list[str] = msgspec.field(default_factory=list)
     usage: PoolUsage | None = None
     resources: list[KernelResources] = msgspec.field(default_factory=list)
+    reused: int | None = None
 
 
 @event("EvaluationFaulted", "in")

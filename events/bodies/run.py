@@ -15,6 +15,7 @@ __all__ = [
     "BudgetExhausted",
     "DeadlineReached",
     "Price",
+    "RunForked",
     "RunPaused",
     "RunResumed",
     "RunStarted",
@@ -33,7 +34,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cache_write_usd_micros_per_mtok: int
 
 
-@event("RunStarted", "in")
+@event("RunStarted", "in", ver=2)
 class RunStarted(Body, frozen=True, kw_only=True):
     """The whole resolved configuration and everything a replay has to know."""
 
@@ -47,7 +48,8 @@ class RunStarted(Body, frozen=True, kw_only=True):
     prices: dict[str, Price]
     prices_dated: str
     flags: list[str]
-    """Behaviour flags: an engine that improves a rule keeps the old one for old logs."""
+    """Behaviour flags, the changed rules that this run is searched by; a rule whose flag is
+    missing keeps its old form, so that old logs replay (``engine.core.flags``)."""
     versions: dict[str, str]
     device: dict[str, Any]
     canned: bool
@@ -63,6 +65,41 @@ class RunResumed(Body, frozen=True, kw_only=True):
     extra_usd_micros: int = 0
     require_isolation: str | None = None
     """The tier that this process asked for, where it was told another than the run's."""
+
+
+@event("RunForked", "in")
+class RunForked(Body, frozen=True, kw_only=True):
+    """The first event of a fork's own: what comes before is its parent's.
+
+    Calls sent but not answered are in doubt, as after ``RunResumed``. Decisions that were
+    due at the fork are made anew, under ``config``.
+    """
+
+    parent: str
+    """The parent's uid; ``at`` is the ``run_seq`` of its last event that the fork shares."""
+    at: int
+    config: dict[str, Any]
+    """The whole configuration from here on. ``changed`` are the keys that were set."""
+    changed: dict[str, Any]
+    replies: Literal["live", "recorded"]
+    """``recorded``: out of the parent's log, where it has one to the identical request."""
+    evaluations: Literal["anew", "recorded"]
+    """``recorded``: the parent's verdict, where it has one on the identical source."""
+    prices: dict[str, Price]
+    """Of models that had none before; a price that a run has logged stays its price."""
+    versions: dict[str, str]
+    canned: bool
+    """True when a reply before or after the fork may come from a playbook."""
+
+    def applied(self, started: RunStarted) -> RunStarted:
+        """The run's start as if it had been configured so from the beginning."""
+        return msgspec.structs.replace(
+            started,
+            config=self.config,
+            seed=self.config["search"]["seed"],
+            prices={**self.prices, **started.prices},
+            canned=self.canned,
+        )
 
 
 @event("StopRequested", "in")

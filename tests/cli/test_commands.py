@@ -109,32 +109,8 @@ def test_an_altered_log_is_found_by_verify_and_replay(finished: Path, tmp_path: 
     assert "does not match" in done.stdout
     done = run_engine("replay", log, "--verify")
     assert done.returncode == 5
-    assert "fields   node" in done.stderr
-    assert "likely causes" in done.stderr
-
-
-def test_replay_needs_no_torch_network_clock_or_chance(finished: Path) -> None:
-    program = (
-        "import sys, time, random, socket, uuid, secrets\n"
-        "from engine.cli.main import main\n"
-        "import engine.cli.check, engine.cli.address, replay.prompts, replay.verify\n"
-        "import engine.loop.methods, engine.loop.texts, agents.templates\n"
-        "def no(*a, **k): raise AssertionError('replay must not ask the world')\n"
-        "random.random = random.randint = uuid.uuid4 = secrets.token_hex = no\n"
-        "socket.socket.connect = no\n"
-        "time.time = time.time_ns = time.monotonic = time.perf_counter = no\n"
-        f"sys.argv = ['engine', 'replay', {str(finished)!r}, '--verify']\n"
-        "try: main()\n"
-        "except SystemExit as end: code = end.code\n"
-        "assert not {'torch', 'anthropic', 'httpx'} & set(sys.modules), sys.modules.keys()\n"
-        "sys.exit(code)\n"
-    )
-    for hash_seed in ("0", "7"):
-        done = subprocess.run(
-            [*engine_command()[:1], "-c", program], capture_output=True, text=True, check=False,
-            env=environment(PYTHONHASHSEED=hash_seed),
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+    assert "| node " in done.stderr
+    assert "likely    edited log" in done.stderr
 
 
 @pytest.mark.parametrize("workers", [1, 4])

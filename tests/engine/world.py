@@ -6,6 +6,7 @@ Only the outside is made up. Selection, windows, retries and endings are the rea
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from agents.team import WindowedTeam, stark_team
 from engine.config import Budget, Config, Prompts, Sandbox, Search
 from engine.core.decide import decide
 from engine.core.evolve import evolve
+from engine.core.flags import FLAGS
 from engine.core.state import State
 from events.bodies import (
     AgentCalled,
@@ -28,6 +30,7 @@ from events.bodies import (
     Price,
     ReplyParsed,
     ReplyRejected,
+    RunForked,
     RunResumed,
     RunStarted,
     StopRequested,
@@ -41,7 +44,7 @@ def team_of(config: Config) -> WindowedTeam:
     return stark_team(leaders=config.search.leaders, windows=config.search.windows)
 
 
-def started(config: Config) -> RunStarted:
+def started(config: Config, flags: Sequence[str] = tuple(FLAGS)) -> RunStarted:
     price = Price(
         input_usd_micros_per_mtok=3_000_000,
         output_usd_micros_per_mtok=15_000_000,
@@ -51,7 +54,7 @@ def started(config: Config) -> RunStarted:
     return RunStarted(
         title="world", config=msgspec.to_builtins(config), task_name="t.py", task_sha256="0" * 64,
         templates={}, seed=config.search.seed, prices={"fake:m": price}, prices_dated="2026-01-01",
-        flags=[], versions={}, device={}, canned=False,
+        flags=list(flags), versions={}, device={}, canned=False,
     )  # fmt: skip
 
 
@@ -72,15 +75,16 @@ class World:
     """Drives one run; ``bodies`` is its log."""
 
     def __init__(
-        self, config: Config, chance: int, *, trouble: float = 0.0, failing: float = 0.5
-    ) -> None:
+        self, config: Config, chance: int, *, trouble: float = 0.0, failing: float = 0.5,
+        flags: Sequence[str] = tuple(FLAGS),
+    ) -> None:  # fmt: skip
         self.random = random.Random(chance)
         self.trouble = trouble
         self.failing = failing
         self.state = State(team_of)
         self.bodies: list[Body] = []
         self.pending: list[Body] = []
-        self.feed(started(config))
+        self.feed(started(config, flags))
 
     def feed(self, body: Body) -> None:
         """Append one ``in`` event and all decisions that follow from it."""
@@ -128,7 +132,25 @@ class World:
                 self._evaluate(body)
         return True
 
+    def fork(self, at: int, config: Config) -> World:
+        """Another run that goes on from the first ``at`` events, configured otherwise."""
+        other = World(config, self.random.randrange(2**20), trouble=self.trouble)
+        other.state, other.bodies, other.pending = State(team_of), [], []
+        for body in self.bodies[:at]:
+            other._append(body)
+        other.take_over(
+            RunForked(
+                parent="world", at=at, config=msgspec.to_builtins(config), changed={},
+                replies="live", evaluations="anew", prices={}, versions={}, canned=False,
+            )
+        )  # fmt: skip
+        return other
+
     def resume(self) -> None:
+        self.take_over(RunResumed(versions={}))
+
+    def take_over(self, first: Body) -> None:
+        """As another process does: what is outstanding is done again."""
         evaluations = [
             attempt.evaluation
             for attempt in self.state.attempts.values()
@@ -137,7 +159,11 @@ class World:
         self.pending = list(evaluations)
         if self.state.baseline == "requested":
             self.pending.append(BaselineRequested())
-        self.feed(RunResumed(versions={}))
+        calls = [attempt.call for attempt in self.state.attempts.values()]
+        self.feed(first)
+        for call in calls:
+            if call is not None and call.status == "replied":
+                self._read(call.body)
 
     def _answer(self, called: AgentCalled) -> None:
         at: dict[str, Any] = {
@@ -160,6 +186,10 @@ class World:
                 reply_sha256="1" * 64,
             )
         )  # fmt: skip
+        self._read(called)
+
+    def _read(self, called: AgentCalled) -> None:
+        at: dict[str, Any] = {"attempt": called.attempt, "role": called.role, "call": called.call}
         if self.random.random() < self.trouble:
             self.feed(ReplyRejected(**at, reason="no code"))
             return

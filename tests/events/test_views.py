@@ -93,21 +93,13 @@ async def test_requests_without_an_answer_are_in_doubt(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def fork(path: Path) -> None:
-    """Run 2 goes on from run 1's event 31, as a later engine would write it."""
-    with sqlite3.connect(path, isolation_level=None) as raw:
-        raw.execute("INSERT INTO runs VALUES (2, 'fork', 0, 1, 31)")
-        raw.execute(
-            "INSERT INTO events SELECT (SELECT max(seq) + 1 FROM events), 2, 32, epoch, kind, type,"
-            " ver, ts_us, body, hash FROM events WHERE run_seq = 32"
-        )
-    raw.close()
-
-
 async def test_a_fork_shows_what_it_shares(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     path.write_bytes(HISTORY.read_bytes())
-    fork(path)
+    async with LogWriter(path) as log:
+        with LogReader(path) as reader:
+            (at,) = reader.events(1, after=30, upto=31)
+        await log.durable(log.append(log.fork(1, at, "fork"), BaselineRequested()))
     connection = connect_read_only(path, views=True)
     own = rows(connection, "SELECT run_seq, seq FROM history WHERE run_id = 2 ORDER BY run_seq")
     assert [row["run_seq"] for row in own] == list(range(1, 33))

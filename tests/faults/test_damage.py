@@ -6,7 +6,7 @@ import random
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -18,6 +18,7 @@ from events.envelope import Blob, Event
 from events.errors import LogError
 from events.reader import LogReader
 from events.recover import Recovery, recover_log
+from events.redact import redact
 from events.verify import verify_file
 from events.writer import LogWriter
 from tests.cli.conftest import run_engine
@@ -35,6 +36,10 @@ async def _fill(log: LogWriter, count: int) -> None:
         body = StopRequested(source=f"{number} " + "x" * chance.choice([3, 300, 9000]))
         event = log.append(runs[number % 2], body, blobs[: number % 3])
         await log.durable(event)
+        if number == 20:
+            fork = log.fork(runs[0], event, "cc33")
+        if number >= 20 and number % 10 == 0:
+            await log.durable(log.append(fork, body, blobs))
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +77,13 @@ def left_open(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(path: Path) -> Told:
+    """Each run's own events."""
     with LogReader(path) as reader:
         return {
             run.uid: [
                 (event, [reader.blob(sha) for sha in event.blobs])
                 for event in reader.events(run.run_id)
+                if event.run_id == run.run_id
             ]
             for run in reader.runs()
         }
@@ -197,8 +204,9 @@ def test_a_damaged_text_is_named_and_ends_its_run(closed: Path, tmp_path: Path) 
     data[at + 4] ^= 1
     recovery = damaged.look(closed, bytes(data))
     assert recovery is not None
-    one, two = recovery.runs
+    one, two, three = recovery.runs
     assert (one.saved, one.lost, one.why) == (75, 0, "")
+    assert (three.saved, three.lost) == (13, 0)
     assert (two.saved, two.lost, two.lost_blobs) == (41, 34, [event.blobs[1]])
     assert two.lost_seqs == [e.seq for e, _ in damaged.written["bb22"][41:]]
     assert "event 42 of the run (StopRequested) has lost blobs: text" in two.why
@@ -219,3 +227,68 @@ def test_a_damaged_header_hides_nothing(closed: Path, tmp_path: Path) -> None:
     assert recovery.whole
     done = run_engine("verify", damaged.path)
     assert (done.returncode, "it has rows of a log" in done.stdout) == (5, True)
+
+
+@pytest.mark.parametrize("run", ["aa11", "bb22", "cc33"])
+@pytest.mark.parametrize("place", ["the row", "the index", "the time", "the parent"])
+def test_a_damaged_row_of_a_run_is_made_again(
+    closed: Path, tmp_path: Path, run: str, place: str
+) -> None:
+    """Every field has a second source: the index, the numbers, and the hash that covers it."""
+    damaged, data = Damaged(closed, tmp_path), closed.read_bytes()
+    name, time = run.encode(), _created(closed, run)
+    # A row is its uid, then its time and for a fork its parent; in the index a number follows.
+    row = data.index(name + time)
+    at = {"row": row, "time": row + 4 + 3, "parent": row + 4 + len(time)}.get(place[4:])
+    if at is None:
+        at = next(i for i in _places(data, name) if i != row)
+    if place == "the parent" and run != "cc33":
+        return
+    recovery = damaged.look(closed, data[:at] + bytes([data[at] ^ 6]) + data[at + 1 :])
+    assert recovery is not None
+    assert recovery.whole
+    assert {one.uid: one.rebuilt for one in recovery.runs} == {
+        uid: uid == run and place != "the index" for uid in ("aa11", "bb22", "cc33")
+    }
+    assert contents(damaged.new).keys() == damaged.written.keys()
+
+
+def _created(path: Path, uid: str) -> bytes:
+    with LogReader(path) as reader:
+        return reader.find_run(uid).created_us.to_bytes(8, "big")
+
+
+def _places(data: bytes, name: bytes) -> Iterator[int]:
+    at = -1
+    while (at := data.find(name, at + 1)) >= 0:
+        yield at
+
+
+def test_a_lost_row_of_a_run_is_found_again_by_its_first_event(
+    closed: Path, tmp_path: Path
+) -> None:
+    """Nothing of the row is left but its uid in the index."""
+    damaged, data = Damaged(closed, tmp_path), bytearray(closed.read_bytes())
+    for run in ("aa11", "cc33"):
+        row = data.index(run.encode() + _created(closed, run))
+        data[row + 2] = 0xFF  # no UTF-8: no row
+    recovery = damaged.look(closed, bytes(data))
+    assert recovery is not None
+    assert recovery.whole
+    assert [one.rebuilt for one in recovery.runs] == [True, False, True]
+
+
+def test_a_redacted_log_is_recovered_with_its_tombstones(tmp_path: Path) -> None:
+    history = Path(__file__).parents[1] / "histories" / "1_stark_softmax_h200.db"
+    redacted, new = tmp_path / "redacted.db", tmp_path / "new.db"
+    with LogReader(history) as reader:
+        redact(reader, redacted)
+    data = bytearray(redacted.read_bytes())
+    data[:16] = bytes(16)  # SQLite does not know the file any more
+    redacted.write_bytes(data)
+    recovery = recover_log(redacted, new)
+    assert recovery.whole
+    assert recovery.redacted == recovery.blobs > 100
+    check, original = verify_file(new), verify_file(history)
+    assert (check.problems, check.head) == ([], original.head)
+    assert check.redacted == recovery.blobs

@@ -136,6 +136,7 @@ def obey(path: Path, backend: str, orders: Connection) -> None:
 
 async def _obey(path: Path, orders: Connection) -> None:
     async with LogWriter(path) as log:
+        written: dict[tuple[int, int], Event] = {}
         while True:
             order = await anyio.to_thread.run_sync(orders.recv)
             match order:
@@ -144,12 +145,23 @@ async def _obey(path: Path, orders: Connection) -> None:
                 case ("append", run, texts, size, wait):
                     blobs = [Blob("text", texts[0].encode() * size)]
                     events = [log.append(run, StopRequested(source=t), blobs) for t in texts]
+                    written |= {(run, event.run_seq): event for event in events}
                     if wait:
                         await log.durable(events[-1])
                     orders.send(events[-1].seq)
+                case ("fork", parent, at, (owner, run_seq), uid):
+                    # Also of an event that this process has not committed yet.
+                    event = written.get((owner, run_seq)) or _stored(path, owner, run_seq)
+                    assert event.run_seq == at
+                    orders.send(log.fork(parent, event, uid))
                 case ("close",):
                     break
     orders.send("closed")
+
+
+def _stored(path: Path, run: int, run_seq: int) -> Event:
+    with LogReader(path) as reader:
+        return next(reader.events(run, after=run_seq - 1, upto=run_seq))
 
 
 def check(path: Path, acknowledged: dict[int, str]) -> int:

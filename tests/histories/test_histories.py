@@ -1,39 +1,92 @@
-"""Recorded logs, replayed for ever: a later engine has to decide as the one that wrote them.
-
-A file's name begins with the log format that it is of. Files are never changed; a new
-format, policy or method adds one. Recorded with `engine run` on an NVIDIA H200 (the
-playbook client; docs/results says how).
-"""
+"""Recorded logs, replayed for ever: a later engine has to decide as the one that wrote them."""
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
+import msgspec
 import pytest
 
-from projections.overview import overview_of
+from engine.config import Search
+from engine.core.flags import FLAGS
+from engine.core.policies import POLICIES
+from events.bodies import BODIES, RunStarted
+from events.codec import encode_body
+from events.envelope import Event
+from events.reader import LogReader
+from tests.histories.pins import HERE, histories, read_pins
 from tests.replayed import replayed
 
-HISTORIES = sorted(Path(__file__).parent.glob("*.db"))
-HEADS = {
-    "1_stark_layer_norm_h200": ("046bef0fc41a02791a77fe9b00447b6dd43dfaf8f77899534896400a8d6523d9"),
-    "1_stark_softmax_h200": ("f129b0ffecbc6e0435a3692795499de8f1175043a7268e88b14e0743033c0039"),
-}
+PINS = read_pins()
+HISTORIES = histories()
+each_history = pytest.mark.parametrize("name", HISTORIES)
+each_log = pytest.mark.parametrize("path", sorted(HERE.glob("*.db")), ids=lambda p: p.stem)
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
-def test_a_history_is_intact_and_replays(path: Path) -> None:
-    events, check, report, prompts = replayed(path)
+def test_each_history_is_pinned_and_described() -> None:
+    assert set(HISTORIES) == set(PINS)
+    readme = (HERE / "README.md").read_text()
+    assert [name for name in HISTORIES if f"| `{name}` |" not in readme] == []
+
+
+@each_history
+def test_a_history_is_intact_and_replays(name: str) -> None:
+    path, run = HISTORIES[name]
+    events, check, report, prompts = replayed(path, run)
+    pin = PINS[name]
     assert check.problems == []
-    assert list(check.head.values()) == [HEADS[path.stem]]
+    assert list(check.head.values())[run - 1] == pin.head
     assert report.difference is None
-    assert report.decisions > 50
+    assert (report.decisions, report.digest) == (pin.decisions, pin.digest)
+    assert report.due is None
     assert prompts.rendered > 0
     assert prompts.different == []
-    overview = overview_of(events)
-    assert overview.status == "finished"
-    assert overview.best is not None
+    assert events[-1].kind == "decision"
 
 
-def test_there_are_histories() -> None:
-    assert {path.stem for path in HISTORIES} == set(HEADS)
+@each_log
+def test_a_replay_makes_the_bytes_that_are_stored(path: Path) -> None:
+    """A replay compares with decoded bodies: here is that these are the stored ones."""
+    with LogReader(path) as reader:
+        stored = list(reader.connection.execute("SELECT ver, body FROM events ORDER BY seq"))
+        events = reader.since(0, most=len(stored))
+    for (ver, body), event in zip(stored, events, strict=True):
+        if event.kind == "decision":
+            assert ver == BODIES[event.type].VER, "compare with what its upcaster makes of it"
+            assert as_written(event, body) == body
+
+
+def as_written(event: Event, body: str) -> str:
+    """The body encoded today, without the fields that were added since, at their defaults."""
+    names = msgspec.json.decode(body).keys()
+    today: dict[str, Any] = msgspec.json.decode(encode_body(event.body))
+    for field in msgspec.structs.fields(event.body):
+        if field.encode_name not in names:
+            assert getattr(event.body, field.name) == field.default
+    return msgspec.json.encode({n: v for n, v in today.items() if n in names}).decode()
+
+
+def test_runs_that_were_taken_over_have_a_history() -> None:
+    types = set()
+    for path in HERE.glob("*.db"):
+        with LogReader(path) as reader:
+            types |= {type_ for (type_,) in reader.connection.execute("SELECT type FROM events")}
+    assert types >= {"RunResumed", "RunForked", "RunPaused", "StopRequested"}
+
+
+def test_every_policy_method_and_flag_has_a_history() -> None:
+    starts = []
+    for path, run in HISTORIES.values():
+        with LogReader(path) as reader:
+            body = next(reader.events(run)).body
+            assert isinstance(body, RunStarted)
+            starts.append(body)
+    searches = [body.config["search"] for body in starts]
+    recorded = {(s["policy"], s["workers"] > 1) for s in searches}
+    assert recorded >= set(product(POLICIES, (False, True)))
+    methods = set(get_args(get_type_hints(Search)["method"]))
+    assert {s["method"] for s in searches} == methods
+    for flag in FLAGS:
+        assert {flag in body.flags for body in starts} == {False, True}

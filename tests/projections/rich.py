@@ -30,7 +30,7 @@ from events.bodies import (
     Usage,
 )
 from events.envelope import Blob, sha256_hex
-from events.outcomes import CompileFailed, Correct, Outcome, WrongResult
+from events.outcomes import CompileFailed, Correct, KernelResources, Outcome, WrongResult
 from events.writer import LogWriter
 
 __all__ = ["write_rich"]
@@ -40,6 +40,12 @@ PRICE = Price(
     input_usd_micros_per_mtok=3_000_000, output_usd_micros_per_mtok=15_000_000,
     cache_read_usd_micros_per_mtok=300_000, cache_write_usd_micros_per_mtok=3_750_000,
 )  # fmt: skip
+
+
+RESOURCES = [
+    KernelResources(kernel="rows", registers=40, spill_store_bytes=8, spill_load_bytes=24),
+    KernelResources(kernel="ends", registers=64),
+]
 
 
 class _Run:
@@ -102,6 +108,7 @@ class _Run:
             attempt=attempt, outcome=outcome, protocol="strict", queue_s=0.5, device="cpu",
             timings_s={"guard": 0.1, "compile": 2.0, "lease": 1.0, "check": 0.25, "bench": 0.5},
             isolation=[], compile_log_sha256=blobs[0].sha256 if blobs else None,
+            resources=RESOURCES if isinstance(outcome, Correct) else [],
         ), *blobs)  # fmt: skip
 
 

@@ -18,8 +18,10 @@ from engine.cli.main import cli
 from events.connect import connect_read_only
 from events.reader import LogReader
 from projections.frames import Frames, columns, frames_of
+from tests.histories.pins import histories
 
-HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.db"))
+RUNS = histories()
+HISTORIES = sorted({path for path, _ in RUNS.values()})
 
 
 def frames(*paths: Path) -> Frames:
@@ -35,16 +37,20 @@ def export(*args: object) -> Result:
 
 
 @pytest.mark.parametrize("table", ["nodes", "calls", "evaluations"])
-@pytest.mark.parametrize("path", [*HISTORIES, None], ids=lambda path: path.stem if path else "rich")
-def test_records_are_the_rows_of_the_view(path: Path | None, table: str, rich: Path) -> None:
-    records = getattr(frames(path or rich), table)
-    connection = connect_read_only(path or rich, views=True)
+@pytest.mark.parametrize("name", [*RUNS, "rich"])
+def test_records_are_the_rows_of_the_view(name: str, table: str, rich: Path) -> None:
+    path, run = RUNS.get(name, (rich, 1))
+    found = frames(path)
+    uid = found.runs[run - 1].run
+    made = [msgspec.to_builtins(record) for record in getattr(found, table) if record.run == uid]
+    connection = connect_read_only(path, views=True)
     connection.row_factory = sqlite3.Row
-    rows = [dict(row) for row in connection.execute(f"SELECT * FROM {table}")]
+    order = "node" if table == "nodes" else "run_seq"
+    query = f"SELECT * FROM {table} WHERE run_id = {run} ORDER BY {order}"
+    rows = [dict(row) for row in connection.execute(query)]
     connection.close()
-    assert [row.pop("run_id") for row in rows] == [1] * len(records)
-    made = [msgspec.to_builtins(record) for record in records]
-    assert {row.pop("run") for row in made} == {frames(path or rich).runs[0].run}
+    assert {row.pop("run_id") for row in rows} == {run}
+    assert {row.pop("run") for row in made} == {uid}
     assert made == rows
     assert list(made[0]) == list(rows[0])
 
@@ -57,8 +63,21 @@ def test_a_run_is_one_row(rich: Path) -> None:
     assert (run.unpriced_calls, run.usd_micros) == (1, 10 * 409)
 
 
+def test_registers_are_those_of_the_kernel_that_takes_most(rich: Path) -> None:
+    records = frames(rich).evaluations
+    assert {(r.outcome, r.registers, r.spill_bytes) for r in records} == {
+        ("correct", 64, 32), ("compile_failed", None, None), ("wrong_result", None, None),
+    }  # fmt: skip
+    asked = (
+        "SELECT count(*) FROM evaluations, json_each(resources) WHERE value ->> 'registers' > 40"
+    )
+    told = CliRunner().invoke(cli, ["sql", str(rich), asked, "--csv"]).stdout
+    assert told.split() == ["count(*)", str(sum(r.outcome == "correct" for r in records))]
+
+
 def test_columns_are_what_data_frames_are_made_of(rich: Path) -> None:
-    nodes = columns(frames(rich, HISTORIES[0]).nodes)
+    softmax = next(path for path in HISTORIES if "softmax" in path.stem)
+    nodes = columns(frames(rich, softmax).nodes)
     assert list(nodes)[:3] == ["run", "node", "parent"]
     assert {len(values) for values in nodes.values()} == {8 + 15}
     assert "try" in columns(frames(rich).calls)

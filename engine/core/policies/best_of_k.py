@@ -14,9 +14,6 @@ def best_of_k(state: State, attempt: int) -> Selection | None:
     """The oldest failed sample that nobody has repaired yet, else the root."""
     if not state.tree.root.evaluated:
         return None
-    if state.team.repairs:
-        for child in state.tree.root.children:
-            sample = state.tree[child]
-            if sample.failed and child not in state.repaired:
-                return Selection(node=child, rule="repair", draws=Draws(), eligible=1)
+    if state.team.repairs and state.unrepaired:
+        return Selection(node=state.unrepaired.nth(0), rule="repair", draws=Draws(), eligible=1)
     return Selection(node=ROOT, rule="sample", draws=Draws(), eligible=1)

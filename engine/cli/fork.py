@@ -1,0 +1,168 @@
+"""``engine fork``: a new run that shares another's events up to a point, and goes on from there."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any, Literal
+
+import anyio
+import click
+import msgspec
+
+from engine.cli.address import log_errors, open_run
+from engine.cli.exits import Failure
+from engine.cli.moment import load
+from engine.cli.run import confirm, finish, shared
+from engine.cli.settings import SettingsError, amend
+from engine.config import Config
+from engine.core.state import State
+from events.errors import LogDamaged
+from events.reader import LogReader
+
+__all__ = ["fork"]
+
+_FIXED = {
+    "sandbox.device": "the runtimes before the fork are of that device",
+    "sandbox.protocol": "the verdicts before the fork were given under that protocol",
+}
+"""What the outcomes that a fork shares depend on, so that it can't change on the way."""
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True):
+    log: str
+    at: int
+    assignments: list[str]
+    replies: Literal["live", "recorded"]
+    evaluations: Literal["anew", "recorded"]
+    display: str
+    yes: bool
+
+
+@click.command()
+@click.argument("log")
+@click.option("--at", type=int, required=True, metavar="SEQ",
+              help="The last event (run_seq) that the fork shares.")  # fmt: skip
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
+              help="What the fork is configured otherwise, such as search.epsilon=0.6")  # fmt: skip
+@click.option("--replies", type=click.Choice(["live", "recorded"]), default="live",
+              show_default=True,
+              help="recorded: out of LOG, where it has one to the identical request.")  # fmt: skip
+@click.option("--evaluations", type=click.Choice(["anew", "recorded"]), default="anew",
+              show_default=True,
+              help="recorded: LOG's verdict, where it has one on the same source.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
+@shared
+def fork(
+    log: str, at: int, assignments: tuple[str, ...], replies: Literal["live", "recorded"],
+    evaluations: Literal["anew", "recorded"], yes: bool, backend: str, display: str,
+    as_json: bool, require_isolation: str | None,
+) -> int:  # fmt: skip
+    """Begin a new run in the file LOG that has LOG's history up to event SEQ in common with it.
+
+    Nothing is copied. Whatever was due or in flight at SEQ is settled by the fork, under its own
+    configuration. Task, device and protocol stay.
+    """
+    isolation = [f"sandbox.require_isolation={require_isolation}"] if require_isolation else []
+    told = _Told(
+        log=log, at=at, assignments=[*assignments, *isolation], replies=replies,
+        evaluations=evaluations, display=display, yes=yes,
+    )  # fmt: skip
+    with log_errors():
+        done = anyio.run(_fork, told, backend=backend)
+    return finish(done, as_json)
+
+
+async def _fork(told: _Told) -> Any:
+    from agents.templates import Templates
+    from engine.cli import session
+    from engine.loop.run import RunLoop
+    from engine.loop.start import forked, recover
+    from engine.loop.texts import Texts
+    from events.writer import LogWriter
+    from replay.recorded import out_of_log
+
+    # What can be refused is refused before the log is opened for writing.
+    with open_run(told.log) as opened:
+        path, parent = opened.reader.path, opened.run
+        overview = load(opened, told.at)
+        point = next(opened.reader.events(parent.run_id, after=told.at - 1, upto=told.at), None)
+        if point is None:
+            raise LogDamaged(f"{opened.name}: event {told.at} of the run is missing")
+        recovered = recover(opened.reader, parent.run_id, upto=told.at)
+    state = recovered.state
+    config, changed = _configured(state, told)
+    async with AsyncExitStack() as stack:
+        sandbox = await session.open_sandbox(stack, config)
+        config, device = await session.resolve_device(sandbox, config)
+        _check_device(state, device)
+        clients = await session.open_clients(stack, config)
+        canned = any(client.canned for client in clients.values())
+        confirm(_rest(config, state), canned, yes=told.yes)
+        log = await stack.enter_async_context(LogWriter(path))
+        reader = stack.enter_context(LogReader(path))
+        clients, verdicts = out_of_log(
+            reader, clients, parent=parent.run_id, run=parent.run_id, upto=told.at,
+            replies=told.replies, evaluations=told.evaluations,
+        )  # fmt: skip
+        first = forked(
+            state, device, parent=parent.uid, at=told.at, config=config, changed=changed,
+            replies=told.replies, evaluations=told.evaluations, canned=canned,
+        )  # fmt: skip
+        uid = secrets.token_hex(8)
+        run_id = log.fork(parent.run_id, point, uid)
+        loop = RunLoop(
+            log=log, run_id=run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
+            templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
+        )  # fmt: skip
+        name = f"{path}#{run_id}"
+        begun = session.Done(overview=overview, state=state, name=name, uid=uid)
+        return await session.drive(loop, first, [], begun, told.display, sandbox)
+
+
+def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:
+    """The fork's configuration, and the keys that it changes. Raises ``Failure``."""
+    usd_micros = state.usd_micros_allowed
+    budget = msgspec.structs.replace(
+        state.config.budget,
+        attempts=state.attempts_allowed,
+        usd=None if usd_micros is None else usd_micros / 1_000_000,
+    )
+    try:
+        config, changed = amend(
+            msgspec.structs.replace(state.config, budget=budget), told.assignments
+        )
+    except SettingsError as error:
+        raise Failure(str(error)) from error
+    for key, why in _FIXED.items():
+        if key in changed:
+            raise Failure(f"{key} can't change in a fork: {why}; start a new run for another")
+    if told.evaluations == "recorded" and state.baseline != "measured":
+        raise Failure(
+            f"--evaluations recorded: at event {told.at} the reference was not measured yet, and"
+            " LOG's runtimes are relative to it; fork after BaselineMeasured"
+        )
+    if state.attempts_started >= config.budget.attempts and not state.attempts:
+        raise Failure(
+            f"nothing is left to do: by event {told.at} all {config.budget.attempts} attempts are"
+            " made; fork earlier, or --set budget.attempts=N"
+        )
+    return config, changed
+
+
+def _check_device(state: State, device: Mapping[str, Any]) -> None:
+    then = state.started.device.get("name") if state.started else None
+    if then is not None and device.get("name") != then:
+        raise Failure(
+            f"sandbox.device can't change in a fork: the run was measured on {then}, this is"
+            f" {device.get('name')}"
+        )
+
+
+def _rest(config: Config, state: State) -> Config:
+    """With the attempts that are still to be made, to say what they may cost."""
+    left = config.budget.attempts - state.attempts_ended
+    return msgspec.structs.replace(
+        config, budget=msgspec.structs.replace(config.budget, attempts=max(left, 0))
+    )

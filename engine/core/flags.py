@@ -1,0 +1,35 @@
+"""Behaviour flags: rules of the core that have changed, each new form under a name.
+
+``RunStarted`` records the flags that its engine knew, and a run is searched, resumed and
+replayed by those for ever: a flag that is not in the log means the rule's old form. To
+change a rule, add a flag here, ask ``state.flags`` where the rule is applied, and keep what
+was there (docs/replay.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from events.errors import NewerFormat
+
+__all__ = ["FLAGS", "PATIENCE_FROM_THE_START", "STATE_DIGEST_2", "flags_from_log"]
+
+PATIENCE_FROM_THE_START = "patience-from-the-start"
+STATE_DIGEST_2 = "state-digest-2"
+
+FLAGS = {
+    PATIENCE_FROM_THE_START: "attempts before the first correct kernel use up patience, too",
+    STATE_DIGEST_2: "the digest covers calls in flight, faults and spend, not the tree alone",
+}
+"""Every flag that this core knows, and what it changed. A new run has them all."""
+
+
+def flags_from_log(names: Sequence[str]) -> frozenset[str]:
+    """The flags of a logged run. Raises ``NewerFormat`` for one that is not known here."""
+    unknown = [name for name in names if name not in FLAGS]
+    if unknown:
+        raise NewerFormat(
+            f"the run was searched by rules that this version of engine does not know"
+            f" ({', '.join(unknown)}): a newer engine wrote it, update engine"
+        )
+    return frozenset(names)

@@ -1,0 +1,61 @@
+"""The best so far: each kernel that was faster than all before it, and what it took."""
+
+from __future__ import annotations
+
+import msgspec
+
+from events.bodies import EvaluationFinished
+from events.envelope import Event
+from projections.overview import Best, Overview
+
+__all__ = ["Step", "Steps"]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A new best kernel: after how many attempts, how much money, and how long.
+
+    ``since_start_s`` is by the clock; time in which no process worked on the run is left out
+    of ``wall_s``.
+    """
+
+    node: int
+    attempts: int
+    usd_micros: int
+    since_start_s: float
+    wall_s: float
+    runtime_ms: float
+    speedup: float
+
+    @property
+    def cost_usd(self) -> float:
+        return self.usd_micros / 1_000_000
+
+
+class Steps:
+    """A fold over one run's events that owns mutable state, the run's overview within it."""
+
+    def __init__(self) -> None:
+        self.overview = Overview()
+        self.found: list[Step] = []
+        self._began_us: int | None = None
+
+    def apply(self, event: Event) -> None:
+        """Fold one event."""
+        if self._began_us is None:
+            self._began_us = event.ts_us
+        self.overview.apply(event)
+        best = self.overview.best if isinstance(event.body, EvaluationFinished) else None
+        # An older attempt may end later and be as fast: it is the best then, but no step.
+        if best and (not self.found or best.runtime_ms < self.found[-1].runtime_ms):
+            self.found.append(self._step(best, event.ts_us - self._began_us))
+
+    def _step(self, best: Best, since_us: int) -> Step:
+        return Step(
+            node=best.node,
+            attempts=self.overview.ended,
+            usd_micros=self.overview.spend.total.usd_micros,
+            since_start_s=since_us / 1_000_000,
+            wall_s=self.overview.wall_us / 1_000_000,
+            runtime_ms=best.runtime_ms,
+            speedup=best.speedup,
+        )

@@ -1,0 +1,155 @@
+"""Replies and verdicts out of a parent's log, for a fork that asks the same again.
+
+The request key is the digest of what is sent and an occurrence number: a model that was
+asked the same thing three times gave three answers, and a fork gets them in that order,
+those that it shares or has had already left out. What the log has no reply for is asked
+of the live model. Verdicts are found the same way, by the source's sha256: task, device and
+protocol are the parent's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import anyio.lowlevel
+import msgspec
+
+from agents.clients.port import Client, Reply, Request
+from engine.loop.prompts import request_digest
+from engine.loop.texts import Texts
+from events.bodies import (
+    AgentReplied,
+    EvaluationFinished,
+    EvaluationRequested,
+    PromptRendered,
+    Usage,
+)
+from events.envelope import Event
+from events.reader import LogReader
+
+__all__ = ["RecordedClient", "RecordedReplies", "RecordedVerdicts", "out_of_log"]
+
+_T = TypeVar("_T")
+
+
+class RecordedReplies:
+    """What ``parent`` was answered and ``fork``, both from their first event, was not."""
+
+    def __init__(self, parent: Iterable[Event], fork: Iterable[Event], texts: Texts) -> None:
+        self._texts = texts
+        self._left = _left(_replies(parent), _replies(fork))
+
+    def take(self, key: str) -> Reply | None:
+        """The next recorded reply to the request with this digest, if there is one."""
+        left = self._left.get(key)
+        if not left:
+            return None
+        run_seq, body = left.popleft()
+        tool_input = None
+        if body.tool_input_sha256 is not None:
+            tool_input = json.loads(self._texts.get(body.tool_input_sha256))
+        return Reply(
+            text=self._texts.get(body.reply_sha256),
+            tool_input=tool_input,
+            usage=Usage(),  # nobody was asked: nothing was used
+            stop_reason=body.stop_reason,
+            served_by=body.served_by,
+            sent=body.sent,
+            canned=body.canned,
+            reused=run_seq,
+        )
+
+
+def _replies(events: Iterable[Event]) -> dict[str, list[tuple[int, AgentReplied]]]:
+    """Each request's replies, in order, by the digest of the request."""
+    keys: dict[tuple[int, int], str] = {}
+    found: dict[str, list[tuple[int, AgentReplied]]] = defaultdict(list)
+    for event in events:
+        match event.body:
+            case PromptRendered() as body:
+                keys[body.call, body.try_] = body.request_sha256
+            case AgentReplied() as body if (body.call, body.try_) in keys:
+                found[keys[body.call, body.try_]].append((event.run_seq, body))
+    return found
+
+
+class RecordedVerdicts:
+    """What ``parent`` found of a source and ``fork`` did not, both from their first event."""
+
+    def __init__(self, parent: Iterable[Event], fork: Iterable[Event]) -> None:
+        self._left = _left(_verdicts(parent), _verdicts(fork))
+
+    def __call__(self, source_sha256: str) -> EvaluationFinished | None:
+        """The next recorded verdict on this source; the time it took was the parent's."""
+        left = self._left.get(source_sha256)
+        if not left:
+            return None
+        run_seq, body = left.popleft()
+        return msgspec.structs.replace(body, timings_s={}, queue_s=0.0, usage=None, reused=run_seq)
+
+
+def _verdicts(events: Iterable[Event]) -> dict[str, list[tuple[int, EvaluationFinished]]]:
+    sources: dict[int, str] = {}
+    found: dict[str, list[tuple[int, EvaluationFinished]]] = defaultdict(list)
+    for event in events:
+        match event.body:
+            case EvaluationRequested() as body:
+                sources[body.attempt] = body.source_sha256
+            case EvaluationFinished() as body:
+                found[sources[body.attempt]].append((event.run_seq, body))
+    return found
+
+
+def _left(parent: Mapping[str, list[_T]], fork: Mapping[str, list[_T]]) -> dict[str, deque[_T]]:
+    """What the parent was given, without as much as the fork has had."""
+    return {key: deque(given[len(fork.get(key, ())) :]) for key, given in parent.items()}
+
+
+class RecordedClient:
+    """A client that looks into the log first."""
+
+    def __init__(self, live: Client, replies: RecordedReplies) -> None:
+        self._live = live
+        self._replies = replies
+
+    @property
+    def canned(self) -> bool:
+        return self._live.canned
+
+    async def send(self, request: Request) -> Reply:
+        """Raises what the live client raises."""
+        await anyio.lowlevel.checkpoint()
+        recorded = self._replies.take(request_digest(request))
+        return recorded or await self._live.send(request)
+
+    async def aclose(self) -> None:
+        await self._live.aclose()
+
+
+def out_of_log(
+    reader: LogReader,
+    clients: Mapping[str, Client],
+    *,
+    parent: int,
+    run: int,
+    upto: int | None = None,
+    replies: str,
+    evaluations: str,
+) -> tuple[Mapping[str, Client], RecordedVerdicts | None]:
+    """What a fork asks and is judged by: ``clients`` that look into ``parent``'s log first,
+    and its verdicts; where ``replies`` and ``evaluations`` are not ``recorded``, neither.
+
+    ``run`` with its events up to ``upto`` is what the fork has had so far.
+    """
+    verdicts = None
+    if replies == "recorded":
+        given = RecordedReplies(
+            reader.events(parent), reader.events(run, upto=upto), Texts(reader.text)
+        )
+        clients = {spec: RecordedClient(client, given) for spec, client in clients.items()}
+    if evaluations == "recorded":
+        verdicts = RecordedVerdicts(reader.events(parent), reader.events(run, upto=upto))
+    return clients, verdicts

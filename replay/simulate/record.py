@@ -1,0 +1,157 @@
+"""What a log can answer: from which node which attempts were made, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+import msgspec
+
+from engine.config import Config, config_from_log
+from events.bodies import (
+    AgentReplied,
+    AttemptAbandoned,
+    BaselineMeasured,
+    Body,
+    EvaluationFinished,
+    NodeSelected,
+    ReplyParsed,
+    ReplyRejected,
+    RunForked,
+    RunResumed,
+    RunStarted,
+)
+from events.outcomes import BaselineKind, Correct
+from replay.settings import COMPARABLE, differing_settings
+
+__all__ = ["FOLDS", "Child", "NotComparable", "Record", "check_comparable", "record_of"]
+
+FOLDS: tuple[type[Body], ...] = (
+    RunStarted, RunResumed, RunForked, BaselineMeasured, NodeSelected, AgentReplied, ReplyParsed,
+    ReplyRejected, EvaluationFinished, AttemptAbandoned,
+)  # fmt: skip
+"""The events that ``record_of`` needs."""
+
+
+class NotComparable(Exception):
+    """These logs can't be simulated, or not together; the message says why."""
+
+
+class Child(msgspec.Struct, kw_only=True):
+    """A recorded attempt that has ended: all that the outside did in it.
+
+    ``said`` is what agents answered, in order; ``verdict`` is None for an abandoned one.
+    """
+
+    node: int
+    parent: int
+    repair: bool
+    said: list[AgentReplied | ReplyParsed | ReplyRejected] = []
+    verdict: EvaluationFinished | None = None
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One run, as outcomes by the node that they were made from, in recorded order."""
+
+    name: str
+    lineage: tuple[str, ...]
+    """The uid of the run, and those of the runs that it is a fork of."""
+    started: RunStarted
+    """A fork's as if it had been configured so from the beginning."""
+    configs: list[Config]
+    """Under which its attempts were made: a fork's own comes last, after its ancestors'."""
+    baselines: dict[BaselineKind, BaselineMeasured]
+    attempts_allowed: int
+    attempts: int
+    """Ended ones; what was in flight when the log ends is no outcome."""
+    children: dict[int, list[Child]]
+    best: list[float | None]
+    """The best speedup over the root after each ended attempt, in the order of their ends."""
+
+    @property
+    def config(self) -> Config:
+        return self.configs[-1]
+
+
+def record_of(bodies: Iterable[Body], name: str, lineage: Sequence[str]) -> Record:
+    """A record of a run's events, of which those in ``FOLDS`` are enough.
+
+    Raises ``NotComparable`` for a run whose root was never measured.
+    """
+    started: RunStarted | None = None
+    configs: list[Config] = []
+    baselines: dict[BaselineKind, BaselineMeasured] = {}
+    going: dict[int, Child] = {}
+    ended: list[Child] = []
+    extra = 0
+    for body in bodies:
+        match body:
+            case RunStarted():
+                started = body
+                configs.append(config_from_log(started.config))
+            case RunResumed():
+                extra += body.extra_attempts
+            case RunForked():
+                assert started is not None
+                # What resumes had added is part of the budget that the fork was given.
+                started, extra = body.applied(started), 0
+                configs.append(config_from_log(started.config))
+            case BaselineMeasured():
+                baselines[body.baseline] = body
+            case NodeSelected():
+                going[body.attempt] = Child(node=body.attempt, parent=body.node, repair=body.repair)
+            case AgentReplied() | ReplyParsed() | ReplyRejected():
+                going[body.attempt].said.append(body)
+            case EvaluationFinished():
+                child = going.pop(body.attempt)
+                child.verdict = body
+                ended.append(child)
+            case AttemptAbandoned():
+                ended.append(going.pop(body.attempt))
+    if started is None or "eager" not in baselines:
+        raise NotComparable(f"{name}: its reference was never measured, so nothing was searched")
+    children: dict[int, list[Child]] = {}
+    for child in sorted(ended, key=lambda child: child.node):
+        children.setdefault(child.parent, []).append(child)
+    return Record(
+        name=name,
+        lineage=tuple(lineage),
+        started=started,
+        configs=configs,
+        baselines=baselines,
+        attempts_allowed=configs[-1].budget.attempts + extra,
+        attempts=len(ended),
+        children=children,
+        best=_best(ended, baselines["eager"].runtime_ms or 0.0),
+    )
+
+
+def _best(ended: Sequence[Child], root_ms: float) -> list[float | None]:
+    curve: list[float | None] = []
+    best: float | None = None
+    for child in ended:
+        if child.verdict is not None and isinstance(child.verdict.outcome, Correct):
+            best = max(best or 0.0, root_ms / child.verdict.outcome.runtime_ms)
+        curve.append(best)
+    return curve
+
+
+def check_comparable(records: Sequence[Record]) -> None:
+    """Several logs answer for one search only if their scores mean the same.
+
+    Raises ``NotComparable``, which names what differs.
+    """
+    for first, other in combinations(records, 2):
+        found = differing_settings([first.started, other.started])
+        what = next((key for key in (*COMPARABLE, "search.method") if key in found), None)
+        if what is not None:
+            one, two = found[what]
+            raise NotComparable(
+                f"{other.name} and {first.name} differ in {what} ({two}, {one}):"
+                " simulate them one by one"
+            )
+        if set(first.lineage) & set(other.lineage):
+            raise NotComparable(
+                f"{other.name} and {first.name} share attempts, which would count twice:"
+                " name one of them"
+            )

@@ -1,0 +1,196 @@
+"""One simulated search: the real core, whose outside is what logs have recorded.
+
+When the core selects a node, a recorded child of that node which this simulation has not
+used yet is what comes of it. Where none is left the simulation ends: nothing is made up.
+Attempts are made one after another, as with one worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from engine.config import Config
+from engine.core.decide import decide
+from engine.core.draws import draw
+from engine.core.evolve import evolve
+from engine.core.state import State, TeamOf
+from events.bodies import (
+    AgentCalled,
+    AgentReplied,
+    BaselineRequested,
+    Body,
+    EvaluationRequested,
+    NodeSelected,
+    RunStopped,
+)
+from events.outcomes import Correct
+from projections.tree import ROOT
+from replay.simulate.record import Child, Record
+
+__all__ = ["Simulation", "simulate"]
+
+
+class Simulation(msgspec.Struct, frozen=True, kw_only=True):
+    """What one seed led to. ``order`` 0 takes recorded children in their recorded order.
+
+    ``best`` is the best speedup after each attempt. ``stopped``: ``no_outcome`` where the
+    record had no unused child of ``wanted``, else the budget that ended the search.
+    ``taken`` names the recorded node of each attempt, with its log when there are several.
+    """
+
+    order: int
+    seed: int
+    attempts: int
+    coverage: float
+    stopped: str
+    wanted: str | None
+    best: list[float | None]
+    taken: list[str]
+    selections: list[NodeSelected]
+
+
+def simulate(
+    records: Sequence[Record], config: Config, team_of: TeamOf, *, order: int
+) -> Simulation:
+    """Search with ``config`` on the recorded trees. Pure.
+
+    The seed is the configuration's plus ``order``. With ``order`` 0 and the configuration of
+    the only record the recorded search itself comes out.
+    """
+    return _Search(records, config, team_of, order).run()
+
+
+class _Search:
+    def __init__(
+        self, records: Sequence[Record], config: Config, team_of: TeamOf, order: int
+    ) -> None:
+        seed = config.search.seed + order
+        search = msgspec.structs.replace(config.search, seed=seed, workers=1)
+        # A compiled baseline that was never measured would be waited for at the end.
+        measured = [kind for kind in config.sandbox.baselines if kind in records[0].baselines]
+        sandbox = msgspec.structs.replace(config.sandbox, baselines=measured)
+        self._config = msgspec.structs.replace(config, search=search, sandbox=sandbox)
+        self._records = records
+        self._order = order
+        self._state = State(team_of)
+        self._left = [
+            {parent: list(children) for parent, children in record.children.items()}
+            for record in records
+        ]
+        """What is unused, by log and recorded parent."""
+        self._places: dict[int, tuple[int, int]] = {}
+        """Simulated node → its log and its number there. The root is every log's."""
+        self._child: Child | None = None
+        self._said = 0
+        self._best: list[float | None] = []
+        self._selections: list[NodeSelected] = []
+
+    def run(self) -> Simulation:
+        first = self._records[0].started
+        self._fold(
+            msgspec.structs.replace(
+                first, config=msgspec.to_builtins(self._config), seed=self._config.search.seed
+            )
+        )
+        stopped, wanted = "", None
+        while not stopped and (decision := decide(self._state)) is not None:
+            if isinstance(decision, NodeSelected) and not self._take(decision):
+                stopped, wanted = "no_outcome", self._name(decision.node)
+                break
+            self._fold(decision)
+            if isinstance(decision, RunStopped):
+                stopped = decision.reason
+            else:
+                self._answer(decision)
+            self._note()
+        attempts = self._state.attempts_ended
+        return Simulation(
+            order=self._order,
+            seed=self._config.search.seed,
+            attempts=attempts,
+            coverage=1.0 if wanted is None else attempts / self._config.budget.attempts,
+            stopped=stopped,
+            wanted=wanted,
+            best=self._best,
+            taken=[self._name(attempt) for attempt in sorted(self._places)],
+            selections=self._selections,
+        )
+
+    def _fold(self, body: Body) -> None:
+        self._state = evolve(self._state, body)
+
+    def _note(self) -> None:
+        """The best so far, once for each attempt that has ended."""
+        if self._state.attempts_ended > len(self._best):
+            best, root = self._state.tree.best, self._state.tree.root
+            speedup = None
+            if best is not None and best.runtime_ms is not None and root.runtime_ms is not None:
+                speedup = root.runtime_ms / best.runtime_ms
+            self._best.append(speedup)
+
+    # -- the outside: what was recorded -------------------------------------------------
+
+    def _take(self, selected: NodeSelected) -> bool:
+        """Have an unused recorded child of the node be this attempt; False if there is none."""
+        where = [self._places[selected.node]] if selected.node != ROOT else [
+            (log, ROOT) for log in range(len(self._records))
+        ]  # fmt: skip
+        unused = [
+            (log, child)
+            for log, node in where
+            for child in self._left[log].get(node, ())
+            if child.repair == selected.repair
+        ]
+        if not unused:
+            return False
+        at = 0
+        if self._order:
+            at = draw(self._config.search.seed, "simulate/child", selected.attempt, len(unused))
+        log, self._child = unused[at]
+        self._said = 0
+        self._left[log][self._child.parent].remove(self._child)
+        self._places[selected.attempt] = (log, self._child.node)
+        self._selections.append(selected)
+        return True
+
+    def _answer(self, decision: Body) -> None:
+        """Feed what the recorded attempt was told at this point."""
+        match decision:
+            case BaselineRequested():
+                self._fold(self._records[0].baselines[decision.baseline])
+            case AgentCalled():
+                self._speak(decision)
+            case EvaluationRequested():
+                self._judge(decision)
+
+    def _speak(self, called: AgentCalled) -> None:
+        """One reply, and whether it was usable."""
+        assert self._child is not None
+        at = {"attempt": called.attempt, "call": called.call}
+        for said in self._child.said[self._said :]:
+            self._said += 1
+            if isinstance(said, AgentReplied):
+                self._fold(msgspec.structs.replace(said, try_=called.try_, **at))
+            else:
+                self._fold(msgspec.structs.replace(said, **at))
+                return
+
+    def _judge(self, requested: EvaluationRequested) -> None:
+        assert self._child is not None
+        verdict = self._child.verdict
+        assert verdict is not None
+        outcome, root_ms = verdict.outcome, self._state.tree.root.runtime_ms
+        log, _ = self._places[requested.attempt]
+        if log != 0 and isinstance(outcome, Correct) and root_ms is not None:
+            # Its root was timed at another hour: ratios are what compares.
+            outcome = msgspec.structs.replace(outcome, runtime_ms=root_ms * outcome.ratio)
+        self._fold(msgspec.structs.replace(verdict, attempt=requested.attempt, outcome=outcome))
+
+    def _name(self, node: int) -> str:
+        """A simulated node as the record calls it."""
+        if node == ROOT:
+            return str(ROOT)
+        log, recorded = self._places[node]
+        return str(recorded) if len(self._records) == 1 else f"{log + 1}:{recorded}"

@@ -1,0 +1,102 @@
+"""Behaviour flags: what a log was searched by is what it is resumed and replayed by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.config import Budget
+from engine.core.evolve import evolve
+from engine.core.flags import FLAGS, PATIENCE_FROM_THE_START, STATE_DIGEST_2
+from engine.core.state import State
+from events.bodies import AgentReplied, NodeSelected, RunStarted
+from events.codec import decode_body, encode_body
+from events.errors import NewerFormat
+from replay.verify import replay
+from tests.engine.world import World, as_events, config_of, started, team_of
+
+GOLDEN_DIGESTS = {
+    (): "v1:14f5206f2e28a52a47b30ff8d06fa039",
+    (STATE_DIGEST_2,): "v2:3ac7df6448e2037ffffce51e6e84ee2c",
+}
+
+
+def flagged(world: World, flags: list[str]) -> list[Any]:
+    """The same log with other flags in its first event."""
+    first = world.bodies[0]
+    assert isinstance(first, RunStarted)
+    return as_events([msgspec.structs.replace(first, flags=flags), *world.bodies[1:]])
+
+
+def hopeless(*flags: str) -> World:
+    """A run with patience for three, in which nothing is ever correct."""
+    config = msgspec.structs.replace(config_of(), budget=Budget(attempts=20, patience=3))
+    return World(config, 1, failing=1.0, flags=flags).run()
+
+
+def test_patience_without_a_correct_kernel_is_the_flags_to_decide() -> None:
+    old, new = hopeless(), hopeless(PATIENCE_FROM_THE_START)
+    assert (old.state.stop_reason, old.state.attempts_ended) == ("attempts", 20)
+    assert (new.state.stop_reason, new.state.attempts_ended) == ("patience", 3)
+
+
+@pytest.mark.parametrize("flag", sorted(FLAGS))
+def test_a_log_replays_by_its_own_flags_and_by_no_others(flag: str) -> None:
+    old, new = hopeless(), hopeless(flag)
+    for world in (old, new):
+        assert replay(as_events(world.bodies), team_of).difference is None
+    assert replay(flagged(old, [flag]), team_of).difference is not None
+    assert replay(flagged(new, []), team_of).difference is not None
+
+
+@pytest.mark.parametrize("flags", [(), (PATIENCE_FROM_THE_START,), tuple(FLAGS)])
+def test_a_fork_goes_on_by_its_parents_flags(flags: tuple[str, ...]) -> None:
+    config = config_of()
+    config = msgspec.structs.replace(config, budget=Budget(attempts=20, patience=4))
+    parent = World(config, 1, failing=1.0, flags=flags).run(12)
+    fork = parent.fork(len(parent.bodies), config)
+    fork.failing = 1.0
+    fork.run()
+    assert fork.state.flags == frozenset(flags)
+    assert fork.state.digest.startswith("v2:" if STATE_DIGEST_2 in flags else "v1:")
+    ended = "patience" if PATIENCE_FROM_THE_START in flags else "attempts"
+    assert fork.state.stop_reason == ended
+    assert replay(as_events(fork.bodies), team_of).difference is None
+
+
+@pytest.mark.parametrize("flags", GOLDEN_DIGESTS)
+def test_digests_are_fixed_for_ever(flags: tuple[str, ...]) -> None:
+    world = World(config_of(attempts=5, seed=1), 1, flags=flags).run()
+    assert world.state.digest == GOLDEN_DIGESTS[flags]
+
+
+def test_the_second_digest_sees_what_a_reply_cost() -> None:
+    """The first one does not: what steers a budget could be altered behind its back."""
+    for flags, seen in ((), False), ((STATE_DIGEST_2,), True):
+        world = World(config_of(attempts=3), 1, flags=flags).run()
+        bodies = list(world.bodies)
+        at = next(i for i, body in enumerate(bodies) if isinstance(body, AgentReplied))
+        reply = bodies[at]
+        assert isinstance(reply, AgentReplied)
+        usage = msgspec.structs.replace(reply.usage, output_tokens=999)
+        bodies[at] = msgspec.structs.replace(reply, usage=usage)
+        difference = replay(as_events(bodies), team_of).difference
+        assert (difference is not None) == seen
+        if difference is not None:
+            later = [i for i, b in enumerate(bodies, 1) if isinstance(b, NodeSelected) and i > at]
+            assert difference.run_seq == later[0]
+
+
+def test_an_unknown_flag_is_a_newer_engines() -> None:
+    with pytest.raises(NewerFormat, match=r"\(better-windows\): a newer engine wrote it"):
+        evolve(State(team_of), started(config_of(), ["better-windows"]))
+
+
+def test_the_flag_of_the_first_version_chose_nothing() -> None:
+    raw = msgspec.json.decode(encode_body(started(config_of())))
+    raw["flags"] = ["abandoned-leaves-no-child"]
+    old = decode_body("RunStarted", 1, msgspec.json.encode(raw))
+    assert isinstance(old, RunStarted)
+    assert old.flags == []

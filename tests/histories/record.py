@@ -1,0 +1,153 @@
+"""Record a log that is kept for ever: ``make history NAME=…``, or all that are missing.
+
+Real runs of ``engine run`` on the CPU with canned replies. A log that is there is never
+made anew: what it proves is that the engine of today decides as the one that wrote it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from events.connect import FORMAT
+from events.errors import LogError
+from events.reader import LogReader
+from tests.cli.conftest import engine_command, environment
+from tests.histories.pins import HERE, PINS, Pin, histories, read_pins
+from tests.replayed import replayed
+
+__all__ = ["RECIPES"]
+
+ROOT = HERE.parents[1]
+BOOK, HOPELESS = (f"playbook:tests/histories/{name}.toml" for name in ("playbook", "hopeless"))
+
+
+class Recipe(NamedTuple):
+    """``run`` is given to ``engine run``. Then, for each of ``stops``, the process gets the
+    signal once the log has so many events, and ``engine resume`` goes on with ``resume``. Each of
+    ``forks`` is the number of a run, and what ``engine fork`` is given with it."""
+
+    run: Sequence[object]
+    stops: Sequence[tuple[int, signal.Signals]] = ()
+    resume: Sequence[object] = ()
+    forks: Sequence[tuple[int, Sequence[object]]] = ()
+
+
+RECIPES = {
+    "stark": Recipe(["--attempts", 8]),
+    "stark_workers": Recipe(["--attempts", 8, "--workers", 4, "--backend", "trio"]),
+    "ma_only": Recipe(["--method", "ma_only", "--attempts", 8]),
+    "ma_only_workers": Recipe(
+        ["--method", "ma_only", "--attempts", 7, "--workers", 3, "--backend", "trio"]
+    ),
+    "best_of_k": Recipe(["--set", "search.policy=best_of_k", "--attempts", 6]),
+    "paper": Recipe(["--preset", "paper", "--language", "cpp", "--attempts", 7]),
+    "epsilon_greedy": Recipe(
+        ["--set", "search.leaf_bias=false", "--set", "search.root_throttle=null",
+         "--set", "search.dead_branch=null", "--set", "search.epsilon=0.6", "--attempts", 8,
+         "--seed", 3]
+    ),
+    "no_windows": Recipe(
+        ["--set", "search.windows=false", "--set", "prompts.system=rotate", "--attempts", 6,
+         "--workers", 2]
+    ),
+    "small_windows": Recipe(
+        ["--set", "search.window_nodes=3", "--set", "search.window_sampling=literal",
+         "--set", "search.epsilon=0", "--attempts", 8, "--workers", 2]
+    ),
+    "patience": Recipe(["--model", HOPELESS, "--set", "search.policy=best_of_k",
+                        "--patience", 2, "--attempts", 9]),
+    "paused": Recipe(["--model", HOPELESS, "--attempts", 9, "--workers", 2]),
+    "resumed": Recipe(
+        ["--attempts", 5, "--workers", 2], [(20, signal.SIGKILL), (45, signal.SIGINT)],
+        ["--attempts", "+1"],
+    ),
+    "forked": Recipe(
+        ["--attempts", 6, "--workers", 2],
+        forks=[
+            (1, ["--at", 40, "--set", "search.epsilon=0.9", "--replies", "recorded",
+                 "--evaluations", "recorded"]),
+            (2, ["--at", 50, "--set", "search.policy=best_of_k", "--set", "search.workers=1"]),
+            (2, ["--at", 33, "--set", "budget.attempts=4", "--set", "search.root_throttle=null"]),
+        ],
+    ),
+}  # fmt: skip
+
+
+def record(name: str) -> None:
+    path = HERE / f"{FORMAT}_{name}.db"
+    if path.exists():
+        raise SystemExit(f"{path.name} is there, and stays as it is; give the new one another name")
+    recipe, log = RECIPES[name], path.relative_to(ROOT)
+    command: Sequence[object] = (
+        "run", "tests/cli/small/task.py", "--model", BOOK, "--device", "cpu",
+        "--display", "none", *recipe.run, "--log", log,
+    )  # fmt: skip
+    for events, number in recipe.stops:
+        _stopped(command, path, events, number)
+        command = ("resume", log, "--display", "none", *recipe.resume)
+    _engine(command).wait()
+    for run, args in recipe.forks:
+        _engine(("fork", f"{log}#{run}", "--display", "none", *args)).wait()
+    path.with_name(f"{path.name}.lock").unlink()
+    _pin(path)
+
+
+def _engine(command: Sequence[object]) -> subprocess.Popen[str]:
+    # From the repository's root, so that no path of this machine gets into the log.
+    return subprocess.Popen(engine_command(*command), cwd=ROOT, env=environment(), text=True)
+
+
+def _stopped(command: Sequence[object], path: Path, events: int, number: signal.Signals) -> None:
+    process = _engine(command)
+    while process.poll() is None and _length(path) < events:
+        time.sleep(0.01)
+    process.send_signal(number)
+    process.wait()
+
+
+def _length(path: Path) -> int:
+    """Nothing is there at first, or not yet a log."""
+    with contextlib.suppress(LogError), LogReader(path) as reader:
+        return reader.newest_seq()
+    return 0
+
+
+def _pin(path: Path) -> None:
+    """Note what each run is and comes to, so that every later test run can compare."""
+    for name, (log, run) in histories().items():
+        if log != path:
+            continue
+        found = replayed(path, run)
+        if found.check.problems or found.report.difference:
+            raise SystemExit(f"{name}: {found.check.problems} {found.report.difference}")
+        pin = Pin(
+            head=list(found.check.head.values())[run - 1],
+            decisions=found.report.decisions,
+            digest=found.report.digest,
+        )
+        with PINS.open("a") as file:
+            file.write(f'\n["{name}"]\n')
+            for key, value in msgspec.to_builtins(pin).items():
+                file.write(f"{key} = {msgspec.json.encode(value).decode()}\n")
+        print(f"{name}: {pin}")
+    print(f"{path.name}: {path.stat().st_size} bytes. Say in README.md what it is.")
+
+
+def main(names: list[str]) -> None:
+    pinned = {name.partition("#")[0] for name in read_pins()}
+    missing = [name for name in RECIPES if f"{FORMAT}_{name}" not in pinned]
+    for name in names or missing:
+        record(name)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
