@@ -132,13 +132,13 @@ class FramesFold:
         )  # fmt: skip
 
     def _replied(self, body: AgentReplied) -> dict[str, Any]:
-        started = self.overview.started
+        started, usage = self.overview.started, body.usage
         price = started.prices.get(self._calls[body.call, body.try_]["model"]) if started else None
         return {
             "state": "replied", "stop_reason": body.stop_reason, "served_by": body.served_by,
             "canned": body.canned, "latency_ms": body.latency_ms,
-            **msgspec.structs.asdict(body.usage), "reply_sha256": body.reply_sha256,
-            "usd_micros": None if price is None else cost_usd_micros(body.usage, price),
+            **(msgspec.structs.asdict(usage) if usage else {}), "reply_sha256": body.reply_sha256,
+            "usd_micros": cost_usd_micros(usage, price) if usage and price else None,
         }  # fmt: skip
 
     def _node(self, run: str, node: Node) -> NodeRecord:

@@ -21,13 +21,15 @@ def cost_usd_micros(usage: Usage, price: Price) -> int:
 
 
 class RoleSpend(msgspec.Struct):
-    """Sums for one role. ``unpriced_calls`` have no price and count nothing in money."""
+    """Sums for one role. ``unpriced_calls`` have no price and count nothing in money;
+    ``uncounted_calls`` came without a usage and count nothing at all."""
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     usd_micros: int = 0
     unpriced_calls: int = 0
+    uncounted_calls: int = 0
 
 
 class Spend:
@@ -53,6 +55,10 @@ class Spend:
         role = self.roles.setdefault(body.role, RoleSpend())
         usage = body.usage
         role.calls += 1
+        if usage is None:
+            role.uncounted_calls += 1
+            role.unpriced_calls += 1
+            return
         role.input_tokens += usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         role.output_tokens += usage.output_tokens
         price = self._prices.get(model)
@@ -71,4 +77,5 @@ class Spend:
             total.output_tokens += role.output_tokens
             total.usd_micros += role.usd_micros
             total.unpriced_calls += role.unpriced_calls
+            total.uncounted_calls += role.uncounted_calls
         return total

@@ -10,7 +10,8 @@ import pytest
 
 from events.bodies import AgentFailed, AgentReplied
 from events.reader import LogReader
-from tests.agents.messages_server import Script, error, events, message, serve
+from tests.agents.messages_api import error, events, message
+from tests.agents.model_server import Script, serve
 from tests.cli.conftest import SMALL, engine_command, environment
 
 pytestmark = pytest.mark.anyio

@@ -76,6 +76,8 @@ def test_the_views_say_the_same(path: Path | None, rich: Path) -> None:
     path = path or rich
     made = report(path)
     spend = {role: msgspec.to_builtins(spent) for role, spent in made.spend.items()}
+    for spent in spend.values():
+        del spent["uncounted_calls"]  # in SQL, a call without usage has null tokens
     costs = view(path, "SELECT * FROM costs_by_role")
     assert {row.pop("role"): row for row in costs if row.pop("run_id")} == spend
     steps = view(path, "SELECT * FROM best_over_time ORDER BY run_seq")
