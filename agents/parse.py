@@ -24,6 +24,9 @@ __all__ = ["Fence", "Parsed", "Rejected", "fences", "parse"]
 _MODEL_NEW = re.compile(r"^[ \t]*(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=)", re.MULTILINE)
 _OPEN = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`]*$")
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_LONGEST = 2**20
+"""Characters of a candidate, and of a text that is searched for one: what no model's output
+limit reaches, and no file of kernels needs, is not worth seconds in which all else waits."""
 _CUT_OFF = ("max_tokens", "model_context_window_exceeded")
 
 
@@ -89,6 +92,8 @@ def _answer(role: str, reply: Reply) -> Parsed | Rejected:
     """The answer's texts, as they came: from the tool if it can be, else from the text."""
     code, prose = ("annotated_source", "advice") if role == "plan" else ("source", "explanation")
     fields = _strings(reply.tool_input or {})
+    if len(fields.get(code) or reply.text) > _LONGEST:
+        return Rejected(reason=f"The reply is too long: answer in less than {_LONGEST} characters.")
     for via, found in (("tool", fields), ("json", _written(reply.text))):
         if found.get(code, "").strip():
             return _parsed(role, via, _unfenced(found[code]), found.get(prose, ""))

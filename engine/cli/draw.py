@@ -180,7 +180,7 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
     unpriced = f" + {summary.unpriced_calls} unpriced calls" if summary.unpriced_calls else ""
     uncounted = ""
     if summary.uncounted_calls:
-        uncounted = f" (without {summary.uncounted_calls} calls, whose usage was not reported)"
+        uncounted = f" (not reported by {summary.uncounted_calls} of the calls)"
     yield (
         f"spent      ${summary.cost_usd:.4f}{unpriced}, {summary.tokens['input']} input and"
         f" {summary.tokens['output']} output tokens{uncounted}, {summary.wall_s:.0f} s"
