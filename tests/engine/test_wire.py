@@ -169,7 +169,7 @@ def in_order(text: str, pieces: Sequence[str]) -> None:
 
 async def test_each_request_is_what_the_paper_defines(tmp_path: Path, api: Dialect) -> None:
     settings = msgspec.structs.replace(
-        config(attempts=36, seed=3, epsilon=0.5), prompts=Prompts(system="main", language="cpp")
+        config(attempts=36, seed=2, epsilon=0.5), prompts=Prompts(system="main", language="cpp")
     )
     kinds = ("ok", "broken", "ok", "wrong", "ok", "ok", "broken")
     async with running(Team(api, kinds=kinds)) as team:
