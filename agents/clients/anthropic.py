@@ -78,7 +78,7 @@ class AnthropicClient:
 
     async def _connected(self) -> AsyncAnthropic:
         if self._sdk is None:
-            await anyio.to_thread.run_sync(_import_sdk)
+            await anyio.to_thread.run_sync(_import_sdk, abandon_on_cancel=True)
         if self._sdk is None:  # another call may have been faster
             from anthropic import AsyncAnthropic
 

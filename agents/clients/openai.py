@@ -99,7 +99,7 @@ class OpenAIClient:
 
     async def _connected(self) -> httpx.AsyncClient:
         if self._http is None:
-            await anyio.to_thread.run_sync(_import_httpx)
+            await anyio.to_thread.run_sync(_import_httpx, abandon_on_cancel=True)
         if self._http is None:  # another call may have been faster
             import httpx
 
