@@ -66,16 +66,25 @@ async def reply_to(api: Dialect, script: Script) -> Reply:
         return await client.send(REQUEST)
 
 
-async def failure_of(api: Dialect, script: Script, request: Request = REQUEST) -> CallFailed:
-    async with talking(api, script) as (client, server):
-        with pytest.raises(CallFailed) as info:
-            await client.send(request)
-        assert len(server.got) == 1, "a client must not retry"
-    shown = "".join(traceback.format_exception(info.value)) + repr(info.value.__context__)
-    assert KEY not in shown
-    assert KEY not in repr(client)
-    assert "\n" not in info.value.message
-    return info.value
+async def failures_of(api: Dialect, *scripts: Script) -> list[CallFailed]:
+    """How a call for each of the scripts failed."""
+    failures: list[CallFailed] = []
+    async with talking(api, *scripts) as (client, server):
+        for _ in scripts:
+            with pytest.raises(CallFailed) as info:
+                await client.send(REQUEST)
+            failures.append(info.value)
+        assert len(server.got) == len(scripts), "a client must not retry"
+    for failed in failures:
+        shown = "".join(traceback.format_exception(failed)) + repr(failed.__context__)
+        assert KEY not in shown + repr(client)
+        assert "\n" not in failed.message
+    return failures
+
+
+async def failure_of(api: Dialect, script: Script) -> CallFailed:
+    (failed,) = await failures_of(api, script)
+    return failed
 
 
 async def test_a_tool_answer(api: Dialect) -> None:
@@ -143,54 +152,47 @@ async def test_unusable_answers_are_replies(api: Dialect, blocks: list[Any], sto
     assert ("cut off" in result.reason) == (stop == "max_tokens")
 
 
-@pytest.mark.parametrize(
-    ("status", "text", "word", "retryable"),
-    [
-        (400, "max_tokens: 9 is too large", "bad_request", False),
-        (400, "temperature: range: 0..1", "bad_request", False),
-        (400, "prompt is too long: 9 tokens > 8", "too_large", False),
-        (401, "invalid key " + KEY, "unauthorized", False),
-        (402, "no credit", "unauthorized", False),
-        (403, "no", "unauthorized", False),
-        (404, "model: test-model", "bad_request", False),
-        (408, "slow", "timed_out", True),
-        (413, "big", "too_large", False),
-        (429, "slow\ndown", "rate_limited", True),
-        (500, "oops", "server_error", True),
-        (503, "oops", "server_error", True),
-        (504, "oops", "server_error", True),
-        (529, "Overloaded", "overloaded", True),
-    ],
-)
-async def test_errors_have_the_ports_words(
-    api: Dialect, status: int, text: str, word: str, retryable: bool
-) -> None:
-    failed = await failure_of(api, api.error(status, text))
-    assert (failed.error, failed.retryable) == (word, retryable)
-    assert failed.message.startswith(f"{status}: {text.split()[0]}")
-    assert (f"check {api.name.upper()}_API_KEY" in failed.message) == (status in (401, 403))
+STATUSES = [
+    (400, "max_tokens: 9 is too large", "bad_request", False),
+    (400, "temperature: range: 0..1", "bad_request", False),
+    (400, "prompt is too long: 9 tokens > 8", "too_large", False),
+    (401, "invalid key " + KEY, "unauthorized", False),
+    (402, "no credit", "unauthorized", False),
+    (403, "no", "unauthorized", False),
+    (404, "model: test-model", "bad_request", False),
+    (408, "slow", "timed_out", True),
+    (413, "big", "too_large", False),
+    (429, "slow\ndown", "rate_limited", True),
+    (500, "oops", "server_error", True),
+    (503, "oops", "server_error", True),
+    (504, "oops", "server_error", True),
+    (529, "Overloaded", "overloaded", True),
+]
 
 
-@pytest.mark.parametrize(
-    ("headers", "low", "high"),
-    [
-        ({"retry_after": "7"}, 7, 7),
-        ({"retry_after": "0.5"}, 0.5, 0.5),
-        ({"retry_after_ms": "1500", "retry_after": "9"}, 1.5, 1.5),
-        ({"retry_after": formatdate(time() + 7200, usegmt=True)}, 3600, 7200),
-        ({"retry_after": "soon"}, None, None),
-        ({}, None, None),
-    ],
-)
-async def test_retry_after_is_passed_on(
-    api: Dialect, headers: dict[str, str], low: float | None, high: float | None
-) -> None:
-    failed = await failure_of(api, api.error(429, "slow down", **headers))
-    if low is None or high is None:
-        assert failed.retry_after_s is None
-    else:
-        assert failed.retry_after_s is not None
-        assert low <= failed.retry_after_s <= high
+async def test_errors_have_the_ports_words(api: Dialect) -> None:
+    scripts = [api.error(status, text) for status, text, *_ in STATUSES]
+    failures = await failures_of(api, *scripts)
+    for (status, text, word, retryable), failed in zip(STATUSES, failures, strict=True):
+        assert (failed.error, failed.retryable) == (word, retryable), status
+        assert failed.message.startswith(f"{status}: {text.split()[0]}")
+        assert (f"check {api.name.upper()}_API_KEY" in failed.message) == (status in (401, 403))
+
+
+async def test_retry_after_is_passed_on(api: Dialect) -> None:
+    headers = [
+        {"retry_after": "7"},
+        {"retry_after": "0.5"},
+        {"retry_after_ms": "1500", "retry_after": "9"},
+        {"retry_after": "soon"},
+        {},
+        {"retry_after": formatdate(time() + 7200, usegmt=True)},
+    ]
+    scripts = [api.error(429, "slow down", **given) for given in headers]
+    *waits, at_a_date = [failed.retry_after_s for failed in await failures_of(api, *scripts)]
+    assert waits == [7, 0.5, 1.5, None, None]
+    assert at_a_date is not None
+    assert 3600 <= at_a_date <= 7200
 
 
 async def test_an_error_page_that_is_no_json(api: Dialect) -> None:
@@ -210,11 +212,13 @@ async def test_a_stream_that_is_cut(api: Dialect, end: bool) -> None:
     assert (failed.error, failed.retryable) == ("connection", True)
 
 
-@pytest.mark.parametrize("data", [b"{oops", b"[]", b'{"type": 1, "choices": [7]}', b"[" * 100_000])
-async def test_an_event_that_makes_no_sense(api: Dialect, data: bytes) -> None:
-    nonsense = chunk(b"data: %s\n\n" % data)
-    failed = await failure_of(api, [*api.begun("Hello"), nonsense, b"0\r\n\r\n"])
-    assert (failed.error, failed.retryable) == ("connection", True)
+async def test_an_event_that_makes_no_sense(api: Dialect) -> None:
+    nonsense = [b"{oops", b"[]", b'{"type": 1, "choices": [7]}', b"[" * 100_000]
+    scripts: list[Script] = [
+        [*api.begun("Hello"), chunk(b"data: %s\n\n" % data), b"0\r\n\r\n"] for data in nonsense
+    ]
+    for failed in await failures_of(api, *scripts):
+        assert (failed.error, failed.retryable) == ("connection", True)
 
 
 async def test_bytes_that_are_no_utf_8_are_replaced(api: Dialect) -> None:

@@ -135,54 +135,58 @@ NO_ENDPOINT = "No endpoints found that support tool use."
 NOT_STREAMING = [{"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("status", "body", "refused", "param"),
-    [
-        (400, _error(USE_NEW, param="max_tokens", code="unsupported_parameter"), (), "max_tokens"),
-        (400, _error(ONLY_DEFAULT, code="unsupported_value"), (), "temperature"),
-        (400, _error("registry.ollama.ai/library/x:latest does not support tools"), (), "tools"),
-        (500, _error("tools param requires --jinja flag", code=500), (), "tools"),
-        (500, _error("Unsupported param: tools", code=500), (), "tools"),
-        (400, {"object": "error", "message": NO_PARSER, "code": 400}, ("tool_choice",), "tools"),
-        (404, _error(NO_ENDPOINT, code=404), (), "tools"),
-        (400, _error("Thinking mode does not support this tool_choice"), (), "tool_choice"),
-        (400, _error("This response_format type is unavailable now"), ("tools",),
-         "response_format"),
-        (422, {"detail": NOT_STREAMING}, (), "stream_options"),
-        (400, {"error": "Unrecognized request argument supplied: reasoning_effort"}, (), "effort"),
-        (400, _error("Provider returned error",
-                     metadata={"raw": "temperature is not supported"}), (), "temperature"),
-    ],
-)  # fmt: skip
-async def test_each_servers_words_for_what_it_does_not_take(
-    status: int, body: dict[str, Any], refused: tuple[str, ...], param: str
-) -> None:
-    script = response(status, json.dumps(body).encode())
-    with pytest.raises(CapabilityMissing) as info:
-        await sent_for(script, request=without(*refused))
-    assert info.value.param == param
+REFUSALS: list[tuple[int, dict[str, Any], tuple[str, ...], str]] = [
+    (400, _error(USE_NEW, param="max_tokens", code="unsupported_parameter"), (), "max_tokens"),
+    (400, _error(ONLY_DEFAULT, code="unsupported_value"), (), "temperature"),
+    (400, _error("registry.ollama.ai/library/x:latest does not support tools"), (), "tools"),
+    (500, _error("tools param requires --jinja flag", code=500), (), "tools"),
+    (500, _error("Unsupported param: tools", code=500), (), "tools"),
+    (400, {"object": "error", "message": NO_PARSER, "code": 400}, ("tool_choice",), "tools"),
+    (404, _error(NO_ENDPOINT, code=404), (), "tools"),
+    (400, _error("Thinking mode does not support this tool_choice"), (), "tool_choice"),
+    (400, _error("This response_format type is unavailable now"), ("tools",),
+     "response_format"),
+    (422, {"detail": NOT_STREAMING}, (), "stream_options"),
+    (400, {"error": "Unrecognized request argument supplied: reasoning_effort"}, (), "effort"),
+    (400, _error("Provider returned error",
+                 metadata={"raw": "temperature is not supported"}), (), "temperature"),
+]  # fmt: skip
+COMPLAINTS = [
+    (400, _error("max_tokens is too large: 16000. This model supports at most 4096 completion"
+                 " tokens, unsupported_value"), "bad_request"),
+    (400, _error("This model's maximum context length is 8192 tokens. However, you requested"
+                 " 20000 tokens"), "too_large"),
+    (400, _error("the request exceeds the available context size",
+                 type="exceed_context_size_error"), "too_large"),
+    (429, _error("You exceeded your current quota", code="insufficient_quota"),
+     "unauthorized"),
+    (500, _error("the tool server fell over"), "server_error"),
+]  # fmt: skip
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("status", "body", "word"),
-    [
-        (400, _error("max_tokens is too large: 16000. This model supports at most 4096 completion"
-                     " tokens, unsupported_value"), "bad_request"),
-        (400, _error("This model's maximum context length is 8192 tokens. However, you requested"
-                     " 20000 tokens"), "too_large"),
-        (400, _error("the request exceeds the available context size",
-                     type="exceed_context_size_error"), "too_large"),
-        (429, _error("You exceeded your current quota", code="insufficient_quota"),
-         "unauthorized"),
-        (500, _error("the tool server fell over"), "server_error"),
-    ],
-)  # fmt: skip
-async def test_other_complaints_teach_nothing(status: int, body: dict[str, Any], word: str) -> None:
-    with pytest.raises(CallFailed) as info:
-        await sent_for(response(status, json.dumps(body).encode()))
-    assert (info.value.error, info.value.retryable) == (word, word == "server_error")
+async def test_each_servers_words_for_what_it_does_not_take() -> None:
+    scripts = [response(status, json.dumps(body).encode()) for status, body, *_ in REFUSALS]
+    async with serve(*scripts) as server:
+        client = OpenAIClient(base_url=server.url)
+        for _, _, refused, param in REFUSALS:
+            with pytest.raises(CapabilityMissing) as info:
+                await client.send(without(*refused))
+            assert info.value.param == param, info.value.message
+        await client.aclose()
+
+
+@pytest.mark.anyio
+async def test_other_complaints_teach_nothing() -> None:
+    scripts = [response(status, json.dumps(body).encode()) for status, body, _ in COMPLAINTS]
+    async with serve(*scripts) as server:
+        client = OpenAIClient(base_url=server.url)
+        for _, _, word in COMPLAINTS:
+            with pytest.raises(CallFailed) as info:
+                await client.send(REQUEST)
+            failed = info.value
+            assert (failed.error, failed.retryable) == (word, word == "server_error")
+        await client.aclose()
 
 
 @pytest.mark.anyio
