@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import NamedTuple
 
 from agents.clients.anthropic import AnthropicClient
@@ -69,6 +70,11 @@ def server_of(spec: str, *, base_url: str | None = None, **_: str) -> str | None
 
 
 def _openai(spec: str, api_key: str | None, base_url: str | None, key_name: str) -> OpenAIClient:
+    if not re.fullmatch("[A-Z_][A-Z0-9_]*", key_name):
+        raise ValueError(
+            "the openai client's key_name must be the name of a variable, in capitals, such as"
+            " OPENAI_API_KEY: it is written to the log, and the key itself must not be"
+        )
     url, key = server_of(spec, base_url=base_url) or OPENAI, _key(api_key, key_name)
     # A server of one's own may want no key; if it does, its 401 says so.
     if not key and url.rstrip("/") == OPENAI:

@@ -66,7 +66,8 @@ def failure(error: Exception, api_key: str, base_url: str) -> CallFailed | None:
     if isinstance(error, ErrorEvent):
         word, retryable = _in_mid_stream(error.kind)
         return CallFailed(word, shown(error.text, api_key), retryable=retryable)
-    if isinstance(error, Nonsense | ValueError | LookupError | TypeError | AttributeError):
+    nonsense = (Nonsense, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+    if isinstance(error, nonsense):
         cause = str(error) if isinstance(error, Nonsense) else type(error).__name__
         return CallFailed("connection", f"the reply makes no sense: {cause}", retryable=True)
     return None

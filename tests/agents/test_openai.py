@@ -232,6 +232,19 @@ def test_a_url_that_is_none_is_refused_without_repeating_it(url: str) -> None:
     assert "a:b" not in str(info.value)
 
 
+def test_a_key_in_the_place_of_its_name_is_refused_without_repeating_it() -> None:
+    with pytest.raises(ValueError, match="name of a variable") as info:
+        _opened(key_name=KEY)
+    assert KEY not in str(info.value)
+
+
+@pytest.mark.anyio
+async def test_a_whole_reply_that_makes_no_sense() -> None:
+    for body in (b"[1]", b"{", b"[" * 100_000):
+        with pytest.raises(CallFailed, match="makes no sense"):
+            await sent_for(response(200, body))
+
+
 def test_a_url_is_taken_as_it_is() -> None:
     assert checked_url("https://host:1/api/v1/") == "https://host:1/api/v1"
 
