@@ -1,6 +1,7 @@
 """From a reply to an answer that the search can use, or to a reason why not.
 
-The structured tool answer is preferred; fenced code blocks in the text are the fallback.
+The structured tool answer is preferred, then the same as JSON; fenced code blocks in the
+text are the fallback. What a model thought aloud before its answer is not part of it.
 A syntax error in a candidate is the sandbox's to find: here only a missing ``ModelNew``
 counts against it.
 """
@@ -15,12 +16,17 @@ import msgspec
 
 from agents.anchors import has_anchors, source_key, strip_anchors
 from agents.clients.port import Reply
+from agents.clients.structured import json_object
 from agents.grounding import Rejected, ground
 
 __all__ = ["Fence", "Parsed", "Rejected", "fences", "parse"]
 
 _MODEL_NEW = re.compile(r"^[ \t]*(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=)", re.MULTILINE)
 _OPEN = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`]*$")
+_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_LONGEST = 2**20
+"""Characters of a candidate, and of a text that is searched for one: what no model's output
+limit reaches, and no file of kernels needs, is not worth seconds in which all else waits."""
 _CUT_OFF = ("max_tokens", "model_context_window_exceeded")
 
 
@@ -28,7 +34,7 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """A usable answer. A plan has ``advice`` and ``annotated``, the others ``source``."""
 
     via: str
-    """``tool`` or ``fence``."""
+    """``tool``, ``json`` or ``fence``."""
     advice: str | None = None
     annotated: str | None = None
     source: str | None = None
@@ -86,9 +92,11 @@ def _answer(role: str, reply: Reply) -> Parsed | Rejected:
     """The answer's texts, as they came: from the tool if it can be, else from the text."""
     code, prose = ("annotated_source", "advice") if role == "plan" else ("source", "explanation")
     fields = _strings(reply.tool_input or {})
-    if fields.get(code, "").strip():
-        text = _unfenced(fields[code])
-        return _parsed(role, "tool", text, fields.get(prose, ""))
+    if len(fields.get(code) or reply.text) > _LONGEST:
+        return Rejected(reason=f"The reply is too long: answer in less than {_LONGEST} characters.")
+    for via, found in (("tool", fields), ("json", _written(reply.text))):
+        if found.get(code, "").strip():
+            return _parsed(role, via, _unfenced(found[code]), found.get(prose, ""))
     answer = _fenced(role, reply)
     if isinstance(answer, Rejected) and reply.tool_input is not None:
         given = ", ".join(sorted(fields)) or "nothing"
@@ -96,8 +104,18 @@ def _answer(role: str, reply: Reply) -> Parsed | Rejected:
     return answer
 
 
+def _written(text: str) -> dict[str, str]:
+    """The answer's fields where the text is, or fences, their JSON object and nothing more."""
+    text = _answered(text).strip()
+    return _strings(json_object(_unfenced(text).strip()) or {})
+
+
+def _answered(text: str) -> str:
+    return _THOUGHT.sub("", _clean(text), count=1)
+
+
 def _fenced(role: str, reply: Reply) -> Parsed | Rejected:
-    text = _clean(reply.text)
+    text = _answered(reply.text)
     blocks = fences(text)
     cut_off = reply.stop_reason in _CUT_OFF
     if role == "plan":

@@ -36,12 +36,16 @@ def dated() -> str:
 def price_of(model: str) -> Price | None:
     """The price of ``model``, with or without a client's prefix; None if it is unknown.
 
+    The table is Anthropic's own: what another server takes for the same model is not known.
+
     A date behind the name is looked past. A longer name is another model: nothing is
     guessed for ``claude-opus-9`` or ``claude-opus-5-5-preview``.
     """
     client, _, name = model.partition(":")
     if client == "playbook":
         return FREE
+    if client == "openai":
+        return None
     if not name:
         name = model
     table = _table()[1]

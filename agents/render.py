@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from agents.anchors import has_anchors
-from agents.clients.port import Part, Tool
+from agents.clients.port import AnswerForm, Part, Tool
 from agents.templates import SYSTEM_VARIANTS, Templates, fill
 
 __all__ = ["LOG_CHARS", "ROLES", "SELECTED_LOG_CHARS", "NodeView", "Prompt", "clip", "render"]
@@ -73,13 +73,15 @@ def render(
     advice: str | None = None,
     annotated: str | None = None,
     reask: str | None = None,
+    answer: AnswerForm = "tool",
 ) -> Prompt:
     """The prompt for one call.
 
     ``window`` is shown in the order given, without the selected node, and with the root
     as a line about the reference. ``advice`` and ``annotated`` are the plan that ``code``
     is to implement, or that ``debug`` inherits. Without ``annotated`` the coder gets
-    advice only (the ablation). ``reask`` is why the previous reply was no use.
+    advice only (the ablation). ``reask`` is why the previous reply was no use. ``answer``
+    is how the model can answer: the instruction asks for the tool, so others are told how.
     """
     if role not in ROLES:
         raise ValueError(f"unknown role {role!r}; the roles are {', '.join(ROLES)}")
@@ -100,9 +102,20 @@ def render(
     if role == "code" and marked is None:
         instruction = "code_unmarked" if advice else "single"
     parts.append(_part(templates, instruction, words, name="instruction"))
+    tool = "code" if role == "single" else role
+    if answer != "tool" and templates.has(f"answer_{answer}.md"):
+        parts.append(_part(templates, f"answer_{answer}", _fields(templates, tool), name="answer"))
     if reask:
         parts.append(_part(templates, "reask", {"reason": reask}))
-    return Prompt(parts=tuple(parts), tool=_tool(templates, "code" if role == "single" else role))
+    return Prompt(parts=tuple(parts), tool=_tool(templates, tool))
+
+
+def _fields(templates: Templates, tool: str) -> dict[str, str]:
+    """What the tool asks for, for those who can't be given it. Prose comes before code."""
+    _, fields = templates.tool(tool)
+    prose, code = fields.values()
+    lines = "\n".join(f"- `{name}`: {text}" for name, text in fields.items())
+    return {"fields": lines, "prose": prose, "code": code}
 
 
 def _part(

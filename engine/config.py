@@ -16,8 +16,8 @@ from events.errors import NewerFormat
 from events.outcomes import BaselineKind
 
 __all__ = [
-    "Budget", "Config", "Prompts", "RoleConfig", "Sandbox", "Search", "by_key_path",
-    "config_from_log",
+    "Budget", "Clients", "Config", "OpenAI", "Prompts", "RoleConfig", "Sandbox", "Search",
+    "by_key_path", "config_from_log",
 ]  # fmt: skip
 
 
@@ -81,6 +81,21 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     debug: RoleConfig = RoleConfig(temperature=0.1)
 
 
+class OpenAI(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The server behind ``openai:MODEL``."""
+
+    base_url: str | None = None
+    """Up to ``/v1``, as a rule. Null: ``OPENAI_BASE_URL``, else OpenAI's own."""
+    key_name: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key, if the server wants one."""
+
+
+class Clients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What clients have to know beside the model; a section for each by its prefix."""
+
+    openai: OpenAI = OpenAI()
+
+
 class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What prompts hold. ``system``: one of three messages, or a new one each attempt."""
 
@@ -121,6 +136,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     search: Search = Search()
     budget: Budget = Budget()
     roles: Roles = Roles()
+    clients: Clients = Clients()
     prompts: Prompts = Prompts()
     sandbox: Sandbox = Sandbox()
 
@@ -128,6 +144,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The role's configuration with the default model filled in."""
         role: RoleConfig = getattr(self.roles, name)
         return role if role.model else msgspec.structs.replace(role, model=self.model)
+
+    def client(self, model: str) -> dict[str, Any]:
+        """The settings of the client that ``model`` names by its prefix."""
+        section = getattr(self.clients, model.partition(":")[0], None)
+        return {} if section is None else msgspec.structs.asdict(section)
 
 
 def by_key_path(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -132,11 +132,11 @@ class FramesFold:
         )  # fmt: skip
 
     def _replied(self, body: AgentReplied) -> dict[str, Any]:
+        usage = {} if body.usage is None else msgspec.structs.asdict(body.usage)
         return {
             "state": "replied", "stop_reason": body.stop_reason, "served_by": body.served_by,
             "canned": body.canned, "reused": body.reused, "latency_ms": body.latency_ms,
-            **msgspec.structs.asdict(body.usage), "reply_sha256": body.reply_sha256,
-            "usd_micros": self._cost(body),
+            **usage, "reply_sha256": body.reply_sha256, "usd_micros": self._cost(body),
         }  # fmt: skip
 
     def _cost(self, body: AgentReplied) -> int | None:
@@ -144,7 +144,9 @@ class FramesFold:
             return 0
         started = self.overview.started
         price = started.prices.get(self._calls[body.call, body.try_]["model"]) if started else None
-        return None if price is None else cost_usd_micros(body.usage, price)
+        if price is None or body.usage is None:
+            return None
+        return cost_usd_micros(body.usage, price)
 
     def _node(self, run: str, node: Node) -> NodeRecord:
         root_ms = self.overview.tree.root.runtime_ms

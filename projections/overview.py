@@ -76,6 +76,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     best: Best | None
     cost_usd: float
     unpriced_calls: int
+    uncounted_calls: int
     tokens: dict[str, int]
     wall_s: float
     canned: bool
@@ -240,6 +241,7 @@ class Overview:
             best=self.best,
             cost_usd=total.usd_micros / 1_000_000,
             unpriced_calls=total.unpriced_calls,
+            uncounted_calls=total.uncounted_calls,
             tokens={"input": total.input_tokens, "output": total.output_tokens},
             wall_s=self.wall_us / 1_000_000,
             canned=bool(self.started and self.started.canned),

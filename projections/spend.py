@@ -22,7 +22,8 @@ def cost_usd_micros(usage: Usage, price: Price) -> int:
 
 class RoleSpend(msgspec.Struct):
     """Sums for one role. ``unpriced_calls`` have no price and count nothing in money;
-    ``reused`` replies came out of a parent's log, and used nothing."""
+    ``uncounted_calls`` came without a usage and count nothing at all; ``reused`` replies came
+    out of a parent's log, and used nothing."""
 
     calls: int = 0
     reused: int = 0
@@ -30,6 +31,7 @@ class RoleSpend(msgspec.Struct):
     output_tokens: int = 0
     usd_micros: int = 0
     unpriced_calls: int = 0
+    uncounted_calls: int = 0
 
 
 class Spend:
@@ -60,6 +62,10 @@ class Spend:
         if body.reused is not None:
             role.reused += 1
             return
+        if usage is None:
+            role.uncounted_calls += 1
+            role.unpriced_calls += 1
+            return
         role.input_tokens += usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         role.output_tokens += usage.output_tokens
         price = self._prices.get(model)
@@ -79,4 +85,5 @@ class Spend:
             total.output_tokens += role.output_tokens
             total.usd_micros += role.usd_micros
             total.unpriced_calls += role.unpriced_calls
+            total.uncounted_calls += role.uncounted_calls
         return total

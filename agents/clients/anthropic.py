@@ -9,8 +9,6 @@ runs on asyncio and on trio alike. The key is never shown: not in reprs, not in 
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import re
 import warnings
@@ -19,17 +17,16 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.to_thread
 
+from agents.clients.anthropic_errors import KEY_NAME
 from agents.clients.anthropic_errors import failure as as_failure
-from agents.clients.anthropic_reply import ErrorEvent, EventLines, Message, Nonsense
+from agents.clients.anthropic_reply import Message
+from agents.clients.event_stream import read_events
 from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 __all__ = ["AnthropicClient"]
-
-_DRAIN_S = 2.0
-"""How long a stream is read on after an error in it."""
 
 
 class AnthropicClient:
@@ -42,7 +39,7 @@ class AnthropicClient:
     canned = False
 
     def __init__(self, *, api_key: str | None = None, base_url: str | None = None) -> None:
-        self._api_key = (api_key or os.environ.get("ANTHROPIC_API_KEY", "")).strip()
+        self._api_key = (api_key or os.environ.get(KEY_NAME, "")).strip()
         self.base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or None
         self._sdk: AsyncAnthropic | None = None
 
@@ -81,7 +78,7 @@ class AnthropicClient:
 
     async def _connected(self) -> AsyncAnthropic:
         if self._sdk is None:
-            await anyio.to_thread.run_sync(_import_sdk)
+            await anyio.to_thread.run_sync(_import_sdk, abandon_on_cancel=True)
         if self._sdk is None:  # another call may have been faster
             from anthropic import AsyncAnthropic
 
@@ -139,23 +136,5 @@ async def _stream(
     # The paper's own model is past its end of life, which is for its user to know.
     warnings.filterwarnings("ignore", "The model '.*' is deprecated", DeprecationWarning)
     stream = await sdk.messages.create(**arguments, stream=True, extra_body=extra, timeout=timeout)
-    # Read by hand: the SDK's iterator builds a model for every few characters, and leaves
-    # generators suspended where it raises in mid-stream, about which trio complains. For
-    # the same reason a stream with an error in it is read on to its (near) end.
-    problem: Exception | None = None
-    lines = EventLines()
     async with stream:
-        with anyio.CancelScope() as scope:
-            async for chunk in stream.response.aiter_bytes():
-                try:
-                    for line in lines.feed(chunk) if problem is None else ():
-                        if line.startswith(b"data:"):
-                            message.add(json.loads(line[5:]))
-                except ErrorEvent as error:
-                    problem = error
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
-                    problem = Nonsense(type(error).__name__)
-                if problem is not None and scope.deadline == math.inf:
-                    scope.deadline = anyio.current_time() + _DRAIN_S
-    if problem is not None:
-        raise problem
+        await read_events(stream.response.aiter_bytes(), message.add)

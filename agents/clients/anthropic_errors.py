@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import email.utils
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
-from agents.clients.anthropic_reply import ErrorEvent, Nonsense
+from agents.clients.event_stream import ErrorEvent, Nonsense
+from agents.clients.failures import by_status, shown, status_failure
 from agents.clients.port import CallFailed, CapabilityMissing
 
 if TYPE_CHECKING:
     import anthropic
 
-__all__ = ["failure"]
+__all__ = ["KEY_NAME", "failure"]
+
+KEY_NAME = "ANTHROPIC_API_KEY"
 
 # The words of a 400 that complains about a value, not about the parameter as such.
 _BAD_VALUE = re.compile(r"input should be|range: ", re.IGNORECASE)
@@ -22,10 +23,8 @@ _PARAMETERS = {
     "effort": re.compile(r"\beffort\b|\boutput_config\b"),
     "tool_choice": re.compile(r"\btool_choice\b"),
 }
-_TOO_LONG = re.compile(r"prompt is too long|exceeds? the (maximum|context)", re.IGNORECASE)
 
-# (error, retryable) by the body's error type, which is all that an error in mid-stream
-# has, and by HTTP status.
+# (error, retryable) by the body's error type, which is all that an error in mid-stream has.
 _BY_TYPE = {
     "rate_limit_error": ("rate_limited", True),
     "overloaded_error": ("overloaded", True),
@@ -37,16 +36,6 @@ _BY_TYPE = {
     "request_too_large": ("too_large", False),
     "invalid_request_error": ("bad_request", False),
     "not_found_error": ("bad_request", False),
-}
-_BY_STATUS = {
-    401: ("unauthorized", False),
-    402: ("unauthorized", False),
-    403: ("unauthorized", False),
-    408: ("timed_out", True),
-    409: ("server_error", True),
-    413: ("too_large", False),
-    429: ("rate_limited", True),
-    529: ("overloaded", True),
 }
 
 
@@ -60,17 +49,17 @@ def failure(
     if isinstance(error, anthropic.APITimeoutError | httpx2.TimeoutException):
         return CallFailed("timed_out", "the server did not answer in time", retryable=True)
     if isinstance(error, anthropic.APIConnectionError | httpx2.TransportError):
-        cause = _shown(str(error.__cause__ or error), api_key)
+        cause = shown(str(error.__cause__ or error), api_key)
         return CallFailed("connection", f"the connection failed: {cause}", retryable=True)
     if isinstance(error, ErrorEvent):
         word, retryable = _BY_TYPE.get(error.kind, ("unknown", True))
-        return CallFailed(word, _shown(error.text, api_key), retryable=retryable)
+        return CallFailed(word, shown(error.text, api_key), retryable=retryable)
     if isinstance(error, Nonsense):
         return CallFailed("connection", f"the stream makes no sense: {error}", retryable=True)
     if isinstance(error, anthropic.APIStatusError):
         return _status_failure(error, body, api_key)
     if isinstance(error, anthropic.AnthropicError | httpx2.HTTPError):
-        return CallFailed("unknown", _shown(str(error), api_key), retryable=False)
+        return CallFailed("unknown", shown(str(error), api_key), retryable=False)
     return None
 
 
@@ -78,16 +67,15 @@ def _status_failure(
     error: anthropic.APIStatusError, body: dict[str, Any], api_key: str
 ) -> CallFailed | CapabilityMissing:
     status = error.status_code
-    text = _shown(error.api_message or error.message, api_key)
-    word, retryable = _BY_STATUS.get(status) or _BY_TYPE.get(error.type or "", ("", False))
-    if not word:
-        word, retryable = ("server_error", True) if status >= 500 else ("bad_request", False)
-    if word == "bad_request" and _TOO_LONG.search(text):
-        word = "too_large"
-    if word == "bad_request" and (parameter := _refused(text, body)):
+    text = shown(error.api_message or error.message, api_key)
+    known = by_status(status)
+    if known[0] in ("bad_request", "server_error"):
+        known = _BY_TYPE.get(error.type or "", known)
+    if known[0] == "bad_request" and (parameter := _refused(text, body)):
         return CapabilityMissing(parameter, text)
-    wait_s = _retry_after_s(error.response.headers)
-    return CallFailed(word, f"{status}: {text}", retryable=retryable, retry_after_s=wait_s)
+    return status_failure(
+        status, text, error.response.headers, key_hint=f"check {KEY_NAME}", known=known
+    )
 
 
 def _refused(message: str, body: dict[str, Any]) -> str | None:
@@ -98,26 +86,3 @@ def _refused(message: str, body: dict[str, Any]) -> str | None:
         if pattern.search(message) and ("output_config" if name == "effort" else name) in body:
             return name
     return None
-
-
-def _retry_after_s(headers: Any) -> float | None:
-    """Seconds to wait, out of ``retry-after-ms`` or ``retry-after`` (seconds or a date)."""
-    milliseconds, value = headers.get("retry-after-ms"), headers.get("retry-after")
-    try:
-        if milliseconds is not None:
-            return max(0.0, float(milliseconds) / 1000)
-        if value is None:
-            return None
-        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
-            return float(value)
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError):
-        return None
-
-
-def _shown(text: str, api_key: str) -> str:
-    """One line for people, without the key."""
-    if api_key:
-        text = text.replace(api_key, "…")
-    line = " ".join(text.split())
-    return line if len(line) <= 500 else line[:499] + "…"

@@ -5,34 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from agents.clients.event_stream import ErrorEvent
 from agents.clients.port import CallFailed, Reply
+from agents.clients.structured import json_object, storable_json
 from events.bodies import Usage
 
-__all__ = ["ErrorEvent", "EventLines", "Message", "Nonsense"]
-
-
-class EventLines:
-    """Bytes to lines. Only LF and CRLF end one: JSON may hold other separators as they are."""
-
-    def __init__(self) -> None:
-        self._pending = b""
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        *lines, self._pending = (self._pending + chunk).split(b"\n")
-        return [line.rstrip(b"\r") for line in lines]
-
-
-class ErrorEvent(Exception):
-    """The API's own error, after the response had begun."""
-
-    def __init__(self, error: dict[str, Any]) -> None:
-        super().__init__()
-        self.kind = str(error.get("type", ""))
-        self.text = str(error.get("message", "")) or self.kind
-
-
-class Nonsense(Exception):
-    """An event that is none of this API's: a broken connection, or an odd proxy."""
+__all__ = ["Message"]
 
 
 class Message:
@@ -50,8 +28,9 @@ class Message:
         self._stop_reason = "unknown"
         self._complete = False
 
-    def add(self, event: dict[str, Any]) -> None:
+    def add(self, data: str) -> None:
         """Take in one event. Kinds that are not known are passed over, as the API asks."""
+        event = json.loads(data)
         kind = event["type"]
         if kind == "message_start":
             self._model = str(event["message"].get("model") or "")
@@ -70,7 +49,8 @@ class Message:
         elif kind == "message_stop":
             self._complete = True
         elif kind == "error":
-            raise ErrorEvent(event.get("error") or {})
+            error = event.get("error") or {}
+            raise ErrorEvent(str(error.get("type", "")), str(error.get("message", "")))
 
     def _open(self, index: int, block: dict[str, Any]) -> None:
         if block["type"] == "text":
@@ -96,35 +76,25 @@ class Message:
         tool_input = self._input
         written = "".join(self._json)
         if written:
-            try:
-                tool_input = json.loads(written)
-            except ValueError:
-                tool_input = None
-            if not isinstance(tool_input, dict):
+            tool_input = json_object(written)
+            if tool_input is None:
                 # Unusable, but it was paid for: kept where the log shows it.
-                tool_input, text = None, f"{text}\n{written}".strip()
+                text = f"{text}\n{written}".strip()
         return Reply(
-            text=_whole(text),
-            tool_input=None if tool_input is None else _whole(tool_input),
-            usage=Usage(
-                input_tokens=self._usage.get("input_tokens", 0),
-                output_tokens=self._usage.get("output_tokens", 0),
-                cache_read_tokens=self._usage.get("cache_read_input_tokens", 0),
-                cache_write_tokens=self._usage.get("cache_creation_input_tokens", 0),
-            ),
+            text=storable_json(text),
+            tool_input=storable_json(tool_input),
+            usage=self._reported(),
             stop_reason=self._stop_reason,
             served_by=self._model,
             sent=sent,
         )
 
-
-def _whole(value: Any) -> Any:
-    """The value with its surrogate pairs joined and lone halves, which no log can hold,
-    replaced."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {_whole(name): _whole(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_whole(entry) for entry in value]
-    return value
+    def _reported(self) -> Usage | None:
+        if not self._usage:
+            return None
+        return Usage(
+            input_tokens=self._usage.get("input_tokens", 0),
+            output_tokens=self._usage.get("output_tokens", 0),
+            cache_read_tokens=self._usage.get("cache_read_input_tokens", 0),
+            cache_write_tokens=self._usage.get("cache_creation_input_tokens", 0),
+        )

@@ -1,17 +1,20 @@
-"""Clients by specification: ``anthropic:MODEL``, ``playbook:FILE``."""
+"""Clients by specification: ``anthropic:MODEL``, ``openai:MODEL``, ``playbook:FILE``."""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import NamedTuple
 
 from agents.clients.anthropic import AnthropicClient
+from agents.clients.anthropic_errors import KEY_NAME
+from agents.clients.openai import OPENAI, OpenAIClient
 from agents.clients.playbook import PlaybookClient
 from agents.clients.port import Client
 
-__all__ = ["PREFIXES", "KeyMissing", "Opened", "open_client"]
+__all__ = ["PREFIXES", "KeyMissing", "Opened", "open_client", "server_of"]
 
-PREFIXES = ("anthropic", "playbook")
+PREFIXES = ("anthropic", "openai", "playbook")
 
 
 class KeyMissing(Exception):
@@ -25,27 +28,65 @@ class Opened(NamedTuple):
     model: str
 
 
-def open_client(spec: str, *, api_key: str | None = None, base_url: str | None = None) -> Opened:
+def open_client(
+    spec: str,
+    *,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    key_name: str = "OPENAI_API_KEY",
+) -> Opened:
     """Open the client that ``spec`` names. Nothing is sent before the first call.
 
-    Raises ``ValueError`` for an unknown or incomplete specification (``PlaybookInvalid``
-    for a playbook that doesn't hold together), and ``KeyMissing``.
+    ``key_name`` is the variable that an openai client's key is read from. Raises
+    ``ValueError`` for an unknown or incomplete specification or a URL that is none
+    (``PlaybookInvalid`` for a playbook that doesn't hold together), and ``KeyMissing``.
     """
     prefix, _, name = spec.partition(":")
-    known = " or ".join(f"{each}:{'FILE' if each == 'playbook' else 'MODEL'}" for each in PREFIXES)
+    *first, last = [f"{each}:{'FILE' if each == 'playbook' else 'MODEL'}" for each in PREFIXES]
+    known = f"{', '.join(first)} or {last}"
     if prefix not in PREFIXES:
         raise ValueError(f"unknown model {spec!r}: expected {known}")
     if not name:
         raise ValueError(f"model {spec!r} names no model: expected {known}")
     if prefix == "playbook":
         return Opened(PlaybookClient(name), name)
-    key = (api_key or os.environ.get("ANTHROPIC_API_KEY", "")).strip()
+    if prefix == "openai":
+        return Opened(_openai(spec, api_key, base_url, key_name), name)
+    key = _key(api_key, KEY_NAME)
     if not key:
         raise KeyMissing(
-            f"{spec} needs an API key: set ANTHROPIC_API_KEY (keys are made at "
+            f"{spec} needs an API key: set {KEY_NAME} (keys are made at "
             "https://platform.claude.com/settings/keys), or try a run without a model with "
             "--model playbook:FILE"
         )
-    if not key.isascii() or not key.isprintable():
-        raise KeyMissing("ANTHROPIC_API_KEY holds characters that no key has: set it again")
     return Opened(AnthropicClient(api_key=key, base_url=base_url), name)
+
+
+def server_of(spec: str, *, base_url: str | None = None, **_: str) -> str | None:
+    """The URL of the server that an ``openai:`` model is asked of; None for the others."""
+    if not spec.startswith("openai:"):
+        return None
+    return base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
+
+
+def _openai(spec: str, api_key: str | None, base_url: str | None, key_name: str) -> OpenAIClient:
+    if not re.fullmatch("[A-Z_][A-Z0-9_]*", key_name):
+        raise ValueError(
+            "the openai client's key_name must be the name of a variable, in capitals, such as"
+            " OPENAI_API_KEY: it is written to the log, and the key itself must not be"
+        )
+    url, key = server_of(spec, base_url=base_url) or OPENAI, _key(api_key, key_name)
+    # A server of one's own may want no key; if it does, its 401 says so.
+    if not key and url.rstrip("/") == OPENAI:
+        raise KeyMissing(
+            f"{spec} needs an API key: set {key_name}; or name a server of your own, which may"
+            " want none: --set clients.openai.base_url=http://127.0.0.1:8000/v1"
+        )
+    return OpenAIClient(base_url=url, api_key=key, key_name=key_name)
+
+
+def _key(api_key: str | None, name: str) -> str:
+    key = (api_key or os.environ.get(name, "")).strip()
+    if not key.isascii() or (key and not key.isprintable()):
+        raise KeyMissing(f"{name} holds characters that no key has: set it again")
+    return key

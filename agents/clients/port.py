@@ -6,13 +6,27 @@ logged and replayed.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Collection
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from events.bodies import CallParams, Usage
 
-__all__ = ["CallFailed", "CapabilityMissing", "Client", "Part", "Reply", "Request", "Tool"]
+__all__ = [
+    "AnswerForm", "CallFailed", "CapabilityMissing", "Client", "Part", "Reply", "Request", "Tool",
+    "answer_form",
+]  # fmt: skip
+
+AnswerForm = Literal["tool", "json", "fence"]
+
+
+def answer_form(refused: Collection[str]) -> AnswerForm:
+    """How a model that refused these parameters can be asked for a structured answer:
+    through the tool, else as JSON of the tool's schema, else as text with fenced code."""
+    if "tools" not in refused:
+        return "tool"
+    return "fence" if "response_format" in refused else "json"
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +68,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole reply. ``tool_input`` is the structured answer, if the model used the tool."""
+    """A whole reply. ``tool_input`` is the structured answer, if the model used the tool.
+
+    ``usage`` is None where the server reports none.
+    """
 
     text: str
     tool_input: dict[str, Any] | None
-    usage: Usage
+    usage: Usage | None
     stop_reason: str
+    """``end_turn``, ``tool_use``, ``max_tokens``, ``refusal``, or the provider's other word."""
     served_by: str
     sent: dict[str, Any]
     canned: bool = False

@@ -206,9 +206,12 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
     if summary.pool is not None:
         yield from pool_lines(summary.pool)
     unpriced = f" + {summary.unpriced_calls} unpriced calls" if summary.unpriced_calls else ""
+    uncounted = ""
+    if summary.uncounted_calls:
+        uncounted = f" (not reported by {summary.uncounted_calls} of the calls)"
     yield (
         f"spent      ${summary.cost_usd:.4f}{unpriced}, {summary.tokens['input']} input and"
-        f" {summary.tokens['output']} output tokens, {summary.wall_s:.0f} s"
+        f" {summary.tokens['output']} output tokens{uncounted}, {summary.wall_s:.0f} s"
     )
 
 

@@ -35,7 +35,7 @@ def examine(device: str) -> list[Check]:
     except SettingsError as error:
         raise Failure(str(error)) from error
     cache_bytes = round(config.sandbox.cache_gb * 2**30)
-    checks = [_installation(), _sqlite(), _key()]
+    checks = [_installation(), _sqlite(), *(_key(client) for client in _KEYS)]
     return checks + anyio.run(partial(examine_sandbox, devices, cache_bytes=cache_bytes))
 
 
@@ -74,12 +74,19 @@ def _sqlite() -> Check:
     )
 
 
-def _key() -> Check:
-    found = bool(os.environ.get("ANTHROPIC_API_KEY"))
+_KEYS = {
+    "anthropic": ("ANTHROPIC_API_KEY", "playbooks need none"),
+    "openai": ("OPENAI_API_KEY", "a server of your own may want none"),
+}
+
+
+def _key(client: str) -> Check:
+    name, otherwise = _KEYS[client]
+    found = bool(os.environ.get(name))
     return Check(
-        name="anthropic key",
+        name=f"{client} key",
         ok=found,
         needed=False,
-        detail="ANTHROPIC_API_KEY is set" if found else "ANTHROPIC_API_KEY is not set",
-        fix="" if found else "set it for --model anthropic:…; playbooks need none",
+        detail=f"{name} is set" if found else f"{name} is not set",
+        fix="" if found else f"set it for --model {client}:…; {otherwise}",
     )

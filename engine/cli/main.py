@@ -6,6 +6,7 @@ or SQLite.
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 
@@ -77,6 +78,7 @@ def main() -> None:
     """The console script."""
     try:
         code = _unwrapped()
+        sys.exit(code if isinstance(code, int) else Exit.DONE)
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("engine: interrupted", err=True)
         sys.exit(Exit.INTERRUPTED)
@@ -90,7 +92,10 @@ def main() -> None:
         # `engine tree LOG | head`: the reader has what it wants.
         sys.stderr.close()
         sys.exit(Exit.DONE)
-    sys.exit(code if isinstance(code, int) else Exit.DONE)
+    finally:
+        # On its way out, the interpreter would search all objects for cycles: with a
+        # provider's SDK loaded, that alone takes the second that a Ctrl-C may take.
+        gc.freeze()
 
 
 def _unwrapped() -> object:

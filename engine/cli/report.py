@@ -125,10 +125,11 @@ def _leaderboard(made: Report) -> Iterator[str]:
 def _spend(made: Report) -> Iterator[str]:
     if made.spend:
         yield from table_lines(
-            ("role", "calls", "input tokens", "output tokens", "dollars", "unpriced calls"),
+            ("role", "calls", "input tokens", "output tokens", "dollars", "unpriced calls",
+             "calls without usage"),
             [
                 (role, spent.calls, spent.input_tokens, spent.output_tokens,
-                 f"{spent.usd_micros / 1e6:.4f}", spent.unpriced_calls)
+                 f"{spent.usd_micros / 1e6:.4f}", spent.unpriced_calls, spent.uncounted_calls)
                 for role, spent in made.spend.items()
             ],
         )  # fmt: skip

@@ -60,7 +60,7 @@ def shared(command: Command) -> Command:
               help="Any configuration key, such as search.epsilon=0.4.")  # fmt: skip
 @click.option("--preset", type=click.Choice(list(PRESETS)), help="A named set of settings.")
 @click.option("--method", help="stark or ma_only.")
-@click.option("--model", help="anthropic:MODEL or playbook:FILE, for every role.")
+@click.option("--model", help="anthropic:MODEL, openai:MODEL or playbook:FILE, for every role.")
 @click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
@@ -212,6 +212,7 @@ def _added(option: str, text: str, type_: Callable[[str], Any]) -> Any:
 
 def confirm(config: Config, canned: bool, *, yes: bool) -> None:
     """Say what is sent where and what it may cost; ask unless that was answered already."""
+    from agents.clients.open import server_of
     from agents.prices import price_of
 
     if canned:
@@ -227,9 +228,11 @@ def confirm(config: Config, canned: bool, *, yes: bool) -> None:
             f"--budget-usd needs a price for {', '.join(unpriced)}, and there is none in"
             " agents/prices.toml; leave the budget out to run without a spending limit"
         )
+    servers = {model: server_of(model, **config.client(model)) for model in paid}
+    where = [model + (f" at {servers[model]}" if servers[model] else "") for model in paid]
     click.echo(
         f"The task's source, and every candidate with its logs, will be sent to"
-        f" {', '.join(paid)}: up to {config.budget.attempts} attempts of one or two calls each.",
+        f" {', '.join(where)}: up to {config.budget.attempts} attempts of one or two calls each.",
         err=True,
     )
     known = [price for price in prices.values() if price is not None]
@@ -271,7 +274,7 @@ def finish(done: Any, as_json: bool) -> int:
     go_on = f"Go on with: {resume_line(done.name)}"
     if state.paused:
         click.echo(f"paused: {printable(state.paused)}\n{go_on}", err=True)
-        return Exit.PAUSED
+        return Exit.MISSING if state.unauthorized else Exit.PAUSED
     match state.stopped:
         case "interrupted":
             click.echo(f"interrupted. {go_on}", err=True)

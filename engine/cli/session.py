@@ -256,7 +256,7 @@ async def open_clients(stack: AsyncExitStack, config: Config) -> Mapping[str, Cl
     clients: dict[str, Client] = {}
     for spec in dict.fromkeys(config.role(role).model for role in ROLES):
         try:
-            client, _ = open_client(spec)
+            client, _ = open_client(spec, **config.client(spec))
         except KeyMissing as missing:
             raise Failure(str(missing), Exit.MISSING) from missing
         except (PlaybookInvalid, ValueError) as error:

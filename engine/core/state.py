@@ -131,6 +131,13 @@ class State:
         return bool(self.stopped or self.paused)
 
     @property
+    def unauthorized(self) -> bool:
+        """A provider did not accept the key: waiting will not help."""
+        calls = [attempt.call for attempt in self.attempts.values()]
+        failures = [call.failure for call in calls if call and call.status == "failed"]
+        return any(failure and failure.error == "unauthorized" for failure in failures)
+
+    @property
     def digest(self) -> str:
         """A rolling hash of what the fold made of every event so far."""
         version = 2 if STATE_DIGEST_2 in self.flags else 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from agents.clients.port import Request
+from agents.clients.port import Request, answer_form
 from agents.render import NodeView, render
 from agents.templates import Templates
 from engine.core.state import State
@@ -28,6 +28,7 @@ def request_for(state: State, called: AgentCalled, texts: Texts, templates: Temp
     config, tree = state.config, state.tree
     attempt = state.attempts[called.attempt]
     node, own = tree[attempt.node], tree[called.attempt]
+    refused = frozenset(state.refused.get(called.model, ()))
     prompt = render(
         templates,
         role=called.role,
@@ -40,6 +41,7 @@ def request_for(state: State, called: AgentCalled, texts: Texts, templates: Temp
         advice=texts.get(own.advice_sha256) or None,
         annotated=texts.get(own.annotated_sha256) or None,
         reask=attempt.rejection if called.ask else None,
+        answer=answer_form(refused),
     )
     return Request(
         role=called.role,
@@ -51,7 +53,7 @@ def request_for(state: State, called: AgentCalled, texts: Texts, templates: Temp
         visit=attempt.visit,
         ask=called.ask,
         timeout_s=config.role(called.role).timeout_s,
-        refused=frozenset(state.refused.get(called.model, ())),
+        refused=refused,
     )
 
 

@@ -78,6 +78,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class AgentReplied(Body, frozen=True, kw_only=True):
     """A whole reply arrived. Its text, and its tool input if any, are this event's blobs.
 
+    ``usage`` is null where the server reported none: what such a call cost is not known.
     ``reused`` is, in a fork, the ``run_seq`` of the parent's reply that was taken instead of
     asking anybody; its ``usage`` is nothing, because nothing was paid.
     """
@@ -86,7 +87,7 @@ class AgentReplied(Body, frozen=True, kw_only=True):
     role: Role
     call: int
     try_: int = msgspec.field(name="try")
-    usage: Usage
+    usage: Usage | None
     latency_ms: int
     stop_reason: str
     served_by: str
@@ -104,7 +105,7 @@ class ReplyParsed(Body, frozen=True, kw_only=True):
     """The reply was usable. A plan has advice and annotated source, code has source.
 
     ``source_key`` is the digest of the normalised source, by which duplicates are
-    known. ``via`` says how the answer came: ``tool`` or ``fence``.
+    known. ``via`` says how the answer came: ``tool``, ``json`` or ``fence``.
     """
 
     attempt: int

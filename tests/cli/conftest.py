@@ -23,7 +23,11 @@ def engine_command(*args: object) -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """Ours, without what configures an engine."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ENGINE_", "ANTHROPIC_"))}
+    kept = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("ENGINE_", "ANTHROPIC_", "OPENAI_"))
+    }
     return {**kept, "PYTHONPATH": str(Path(__file__).parents[2]), **more}
 
 

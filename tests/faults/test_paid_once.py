@@ -17,7 +17,8 @@ import pytest
 
 from events.bodies import AgentReplied, PromptRendered, ReplyParsed
 from events.reader import LogReader
-from tests.agents.messages_server import Got, MessagesServer, Script, events, message, running
+from tests.agents.messages_api import events, message
+from tests.agents.model_server import Got, ModelServer, Script, running
 from tests.faults.conftest import LONG
 from tests.faults.searching import Killed, search
 from tests.replayed import replayed
@@ -47,7 +48,7 @@ def key_of(tool: str, texts: Iterable[str]) -> str:
     return hashlib.sha256(json.dumps([tool, *(t for t in texts if t.strip())]).encode()).hexdigest()
 
 
-class Till(MessagesServer):
+class Till(ModelServer):
     """Answers every request, and counts what would have to be paid for by key."""
 
     def __init__(self) -> None:

@@ -78,6 +78,8 @@ def test_the_views_say_the_same(name: str, rich: Path) -> None:
     path, run = RUNS.get(name, (rich, 1))
     made = report(path, run)
     spend = {role: msgspec.to_builtins(spent) for role, spent in made.spend.items()}
+    for spent in spend.values():
+        del spent["uncounted_calls"]  # in SQL, a call without usage has null tokens
     costs = view(path, f"SELECT * FROM costs_by_role WHERE run_id = {run}")
     assert {row.pop("role"): row for row in costs if row.pop("run_id")} == spend
     rows = view(path, f"SELECT * FROM best_over_time WHERE run_id = {run} ORDER BY run_seq")

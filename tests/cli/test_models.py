@@ -10,7 +10,9 @@ import pytest
 
 from events.bodies import AgentFailed, AgentReplied
 from events.reader import LogReader
-from tests.agents.messages_server import Script, error, events, message, serve
+from tests.agents import completions_api
+from tests.agents.messages_api import error, events, message
+from tests.agents.model_server import Script, serve
 from tests.cli.conftest import SMALL, engine_command, environment
 
 pytestmark = pytest.mark.anyio
@@ -63,3 +65,25 @@ async def test_a_search_over_the_wire(tmp_path: Path, anyio_backend: str) -> Non
         AgentFailed, AgentReplied, AgentReplied,
     ]  # fmt: skip
     assert b"sk-secret-of-the-user" not in done.stdout + done.stderr + log.read_bytes()
+
+
+async def test_a_server_that_wants_a_key_is_a_missing_prerequisite(
+    tmp_path: Path, anyio_backend: str
+) -> None:
+    """The run pauses, says which variable to set, and can be resumed."""
+    log = tmp_path / "log.db"
+    async with serve(completions_api.error(401, "auth", "who are you?")) as server:
+        done = await anyio.run_process(
+            engine_command(
+                "run", SMALL / "task.py", "--model", "openai:qwen", "--yes", "--device", "cpu",
+                "--attempts", 1, "--log", log, "--backend", anyio_backend,
+                "--set", f"clients.openai.base_url={server.url}/v1",
+            ),
+            check=False, stdin=None, env=environment(),
+        )  # fmt: skip
+    said = done.stderr.decode()
+    assert done.returncode == 3, said
+    assert f"will be sent to openai:qwen at {server.url}/v1" in said
+    assert "401: who are you? (no key was sent: set OPENAI_API_KEY)" in said
+    assert f"engine resume {log}" in said
+    assert "authorization" not in server.got[0].headers

@@ -1,4 +1,4 @@
-"""A Messages API on a real socket, which answers as a test scripts it.
+"""A model provider's API on a real socket, which answers as a test scripts it.
 
 HTTP/1.1 and server-sent events by hand over an anyio listener, on whichever backend the
 test runs. Each connection serves one request; what came over the wire is kept.
@@ -7,7 +7,7 @@ test runs. Each connection serves one request; what came over the wire is kept.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -18,14 +18,15 @@ import msgspec
 __all__ = [
     "Cut",
     "Got",
-    "MessagesServer",
+    "ModelServer",
     "Script",
     "Stall",
-    "error",
-    "events",
-    "message",
+    "Step",
+    "chunk",
+    "response",
     "running",
     "serve",
+    "stream",
 ]
 
 
@@ -49,12 +50,15 @@ Step = bytes | Stall | Cut
 Script = list[Step]
 
 
-class MessagesServer:
+class ModelServer:
     """Answers the n-th request with the n-th script; the last one serves all later ones."""
 
     def __init__(self, scripts: list[Script]) -> None:
         self._scripts = scripts
         self.got: list[Got] = []
+        self.stalled = anyio.Event()
+        self.hung_up = anyio.Event()
+        """Set when a client closed a stalled connection."""
         self.url = ""
 
     def script_for(self, got: Got) -> Script:
@@ -68,13 +72,20 @@ class MessagesServer:
                 self.got.append(got)
                 for step in self.script_for(got):
                     if isinstance(step, Stall):
-                        await anyio.sleep_forever()
+                        await self._wait_for_hanging_up(stream)
                     elif isinstance(step, Cut):
                         return
                     else:
                         await stream.send(step)
         except (anyio.BrokenResourceError, anyio.EndOfStream):
             pass  # the client went away, which some tests want
+
+    async def _wait_for_hanging_up(self, stream: anyio.abc.SocketStream) -> None:
+        self.stalled.set()
+        try:
+            await stream.receive()
+        except (anyio.BrokenResourceError, anyio.EndOfStream):
+            self.hung_up.set()
 
 
 async def _read(stream: anyio.abc.SocketStream) -> Got:
@@ -89,13 +100,13 @@ async def _read(stream: anyio.abc.SocketStream) -> Got:
     return Got(line=line, headers=headers, body=json.loads(body))
 
 
-_Server = TypeVar("_Server", bound=MessagesServer)
+_Server = TypeVar("_Server", bound=ModelServer)
 
 
 @asynccontextmanager
-async def serve(*scripts: Script) -> AsyncIterator[MessagesServer]:
+async def serve(*scripts: Script) -> AsyncIterator[ModelServer]:
     """Run a server of these scripts until the block is left."""
-    async with running(MessagesServer(list(scripts))) as server:
+    async with running(ModelServer(list(scripts))) as server:
         yield server
 
 
@@ -111,72 +122,25 @@ async def running(server: _Server) -> AsyncIterator[_Server]:
         group.cancel_scope.cancel()
 
 
-def _chunk(data: bytes) -> bytes:
+def chunk(data: bytes) -> bytes:
+    """A piece of a body of unknown length."""
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-def events(*bodies: dict[str, Any], end: bool = True) -> list[Step]:
+def stream(*events: bytes, end: bool = True) -> list[Step]:
     """A 200 with these server-sent events; ``end`` closes the body as HTTP wants it."""
     head = (
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: req_1\r\n"
         "transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
     )
-    steps: list[Step] = [head.encode()]
-    for body in bodies:
-        event = f"event: {body['type']}\ndata: {json.dumps(body)}\n\n"
-        steps.append(_chunk(event.encode()))
-    return [*steps, b"0\r\n\r\n"] if end else steps
+    return [head.encode(), *map(chunk, events), *([b"0\r\n\r\n"] if end else [])]
 
 
-def message(
-    *blocks: str | dict[str, Any],
-    stop: str = "end_turn",
-    model: str = "claude-test-1",
-    piece: int = 7,
-) -> list[dict[str, Any]]:
-    """The events of a whole message: texts, and tool uses as {name, json}."""
-    start = {
-        "id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [],
-        "stop_reason": None, "stop_sequence": None,
-        "usage": {
-            "input_tokens": 11, "output_tokens": 1,
-            "cache_read_input_tokens": 300, "cache_creation_input_tokens": 20,
-        },
-    }  # fmt: skip
-    found: list[dict[str, Any]] = [
-        {"type": "message_start", "message": start},
-        {"type": "ping"},
-    ]
-    for index, block in enumerate(blocks):
-        found += _block(index, block, piece)
-    delta = {"stop_reason": stop, "stop_sequence": None}
-    found.append({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 42}})
-    return [*found, {"type": "message_stop"}]
-
-
-def _block(index: int, block: str | dict[str, Any], piece: int) -> list[dict[str, Any]]:
-    opening: dict[str, Any]
-    if isinstance(block, str):
-        opening, text = {"type": "text", "text": ""}, block
-        delta: Callable[[str], dict[str, Any]] = lambda part: {"type": "text_delta", "text": part}  # noqa: E731
-    else:
-        opening = {"type": "tool_use", "id": "toolu_1", "name": block["name"], "input": {}}
-        text = block["json"]
-        delta = lambda part: {"type": "input_json_delta", "partial_json": part}  # noqa: E731
-    pieces = [text[at : at + piece] for at in range(0, len(text), piece)]
-    return [
-        {"type": "content_block_start", "index": index, "content_block": opening},
-        *({"type": "content_block_delta", "index": index, "delta": delta(part)} for part in pieces),
-        {"type": "content_block_stop", "index": index},
-    ]
-
-
-def error(status: int, kind: str, text: str, **headers: str) -> list[Step]:
-    """An error response as the API words it."""
-    body = json.dumps({"type": "error", "error": {"type": kind, "message": text}}).encode()
+def response(status: int, body: bytes, kind: str = "application/json", **headers: str) -> Script:
+    """A whole response; ``_`` in a header's name stands for ``-``."""
     extra = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     head = (
-        f"HTTP/1.1 {status} Status\r\ncontent-type: application/json\r\n{extra}"
+        f"HTTP/1.1 {status} Status\r\ncontent-type: {kind}\r\n{extra}"
         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
     )
     return [head.encode() + body]

@@ -1,0 +1,80 @@
+"""What HTTP APIs answer instead of a reply, in the port's words, and without the key."""
+
+from __future__ import annotations
+
+import email.utils
+import re
+import time
+from collections.abc import Mapping
+
+from agents.clients.port import CallFailed
+
+__all__ = ["by_status", "shown", "status_failure"]
+
+_BY_STATUS = {
+    401: ("unauthorized", False),
+    402: ("unauthorized", False),
+    403: ("unauthorized", False),
+    408: ("timed_out", True),
+    409: ("server_error", True),
+    413: ("too_large", False),
+    429: ("rate_limited", True),
+    529: ("overloaded", True),
+}
+_TOO_LONG = re.compile(
+    r"(prompt|input) is too long|exceeds? the ([a-z]+ )?(maximum|context)|(maximum|max) context"
+    r"|context_length_exceeded",
+    re.IGNORECASE,
+)
+
+
+def by_status(status: int) -> tuple[str, bool]:
+    """(error, retryable) for an HTTP status."""
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    return ("server_error", True) if status >= 500 else ("bad_request", False)
+
+
+def status_failure(
+    status: int,
+    text: str,
+    headers: Mapping[str, str],
+    *,
+    key_hint: str,
+    known: tuple[str, bool] | None = None,
+) -> CallFailed:
+    """The failure that a response with ``status`` stands for.
+
+    ``known`` is what the body said it is, for statuses that say little. ``key_hint`` is what to do
+    about a key that was not accepted.
+    """
+    word, retryable = known or by_status(status)
+    if word == "bad_request" and _TOO_LONG.search(text):
+        word = "too_large"
+    if word == "unauthorized" and status in (401, 403):
+        text += f" ({key_hint})"
+    wait_s = _retry_after_s(headers)
+    return CallFailed(word, f"{status}: {text}", retryable=retryable, retry_after_s=wait_s)
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, out of ``retry-after-ms`` or ``retry-after`` (seconds or a date)."""
+    milliseconds, value = headers.get("retry-after-ms"), headers.get("retry-after")
+    try:
+        if milliseconds is not None:
+            return max(0.0, float(milliseconds) / 1000)
+        if value is None:
+            return None
+        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
+            return float(value)
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, TypeError):
+        return None
+
+
+def shown(text: str, api_key: str) -> str:
+    """One line for people, without the key."""
+    if api_key:
+        text = text.replace(api_key, "…")
+    line = " ".join(text.split())
+    return line if len(line) <= 500 else line[:499] + "…"
