@@ -26,6 +26,7 @@ from events.bodies import (
     RunStarted,
 )
 from events.outcomes import Correct, KernelResources, Outcome
+from projections.team import improvers
 
 __all__ = ["ROOT", "Node", "Tree", "fold_tree"]
 
@@ -38,6 +39,8 @@ class Node(msgspec.Struct, kw_only=True):
     id: int
     parent: int | None
     repair: bool = False
+    made: str = ""
+    """By whom: ``plan+code``, ``debug`` or ``single``; empty for the root."""
     status: Literal["expanding", "evaluated", "abandoned"] = "expanding"
     children: list[int] = []
     evaluated_children: int = 0
@@ -77,6 +80,7 @@ class Tree:
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {}
         self._ranking: list[tuple[float, int]] = []
+        self._improvers = ""
 
     def __getitem__(self, node: int) -> Node:
         return self.nodes[node]
@@ -120,6 +124,7 @@ class Tree:
         """Fold one event; returns the node that it changed, None if it is not about one."""
         match body:
             case RunStarted():
+                self._improvers = improvers(body.config)
                 self.nodes[ROOT] = Node(id=ROOT, parent=None, source_sha256=body.task_sha256)
                 return self.root
             case BaselineMeasured(baseline="eager"):
@@ -140,7 +145,8 @@ class Tree:
 
     def _select(self, body: NodeSelected) -> Node:
         parent = self.nodes[body.node]
-        node = Node(id=body.attempt, parent=body.node, repair=body.repair)
+        made = "debug" if body.repair else self._improvers
+        node = Node(id=body.attempt, parent=body.node, repair=body.repair, made=made)
         if body.repair:
             # The debug agent works on: the plan and its anchors are the failing node's.
             node.advice_sha256 = parent.advice_sha256

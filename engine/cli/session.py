@@ -23,7 +23,7 @@ from engine.cli.exits import Exit, Failure
 from engine.cli.progress import open_display
 from engine.config import Config
 from engine.core.state import State
-from engine.loop.methods import team_of
+from engine.loop.methods import models_of, team_of
 from engine.loop.run import RunLoop
 from engine.loop.start import recover, resumed, run_started
 from engine.loop.texts import Texts
@@ -40,8 +40,6 @@ from gpu_sandbox.sandbox import LocalSandbox
 from projections.overview import Overview
 
 __all__ = ["Start", "go_on", "open_clients", "open_sandbox", "resolve_device", "search"]
-
-ROLES = ("plan", "code", "debug")
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,7 +248,7 @@ async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, di
 async def open_clients(stack: AsyncExitStack, config: Config) -> dict[str, Client]:
     """A client for each model that the roles name. Raises ``Failure``."""
     clients: dict[str, Client] = {}
-    for spec in dict.fromkeys(config.role(role).model for role in ROLES):
+    for spec in models_of(config):
         try:
             client, _ = open_client(spec)
         except KeyMissing as missing:

@@ -29,8 +29,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 _METHODS: dict[str, dict[str, Any]] = {
-    "stark": {"policy": "stark", "windows": True},
-    "ma_only": {"policy": "best_of_k", "windows": False},
+    "stark": {"policy": "stark", "team": "plan_code_debug", "windows": True},
+    "ma_only": {"policy": "best_of_k", "team": "plan_code_debug", "windows": False},
+    "sampling": {"policy": "best_of_k", "team": "single", "windows": False},
+    "reflexion": {"policy": "iterative", "team": "single", "windows": False},
+    "search_agent": {"policy": "stark", "team": "single", "windows": False},
 }
 
 
@@ -206,6 +209,9 @@ def _check_ranges(config: Config) -> None:
             "at least 1, or null",
         ),
         "search.dead_branch": ((search.dead_branch or 0) >= 0, "at least 0, or null"),
+        "search.uct_c": (search.uct_c >= 0, "at least 0"),
+        "search.population": (search.population >= 1, "at least 1"),
+        "search.tournament": (search.tournament >= 1, "at least 1"),
         "search.leaders": (search.leaders >= 0, "at least 0"),
         "search.window_nodes": (search.window_nodes >= 2, "at least 2"),
         "search.reasks": (search.reasks >= 0, "at least 0"),
@@ -230,7 +236,7 @@ def _check_ranges(config: Config) -> None:
         "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
         "sandbox.memory_gb": (config.sandbox.memory_gb >= 1, "at least 1"),
     }
-    for role in ("plan", "code", "debug"):
+    for role in msgspec.structs.asdict(config.roles):
         settings = config.role(role)
         rules[f"roles.{role}.max_tokens"] = (settings.max_tokens >= 1, "at least 1")
         rules[f"roles.{role}.timeout_s"] = (settings.timeout_s > 0, "above 0")

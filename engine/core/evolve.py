@@ -7,6 +7,7 @@ import msgspec
 from engine.config import config_from_log
 from engine.core.flags import STATE_DIGEST_2, flags_from_log
 from engine.core.frontier import Frontier
+from engine.core.returns import Returns
 from engine.core.state import Attempt, Call, State
 from events.bodies import (
     AgentCalled,
@@ -49,6 +50,8 @@ def evolve(state: State, body: Body) -> State:
         state.frontier.update(changed)
         if changed.parent is not None:
             state.frontier.update(state.tree[changed.parent])
+        if state.config.search.policy == "mcts":
+            state.returns.update(state.tree, changed)
         state.mix(body.TYPE, changed.id, changed.status, changed.runtime_ms, changed.source_key)
     else:
         state.mix(body.TYPE)
@@ -66,10 +69,8 @@ def _start(state: State, body: RunStarted) -> None:
     state.config = config = config_from_log(body.config)
     state.flags = flags_from_log(body.flags)
     state.team = state.team_of(config)
-    state.frontier = Frontier(
-        root_throttle=config.search.root_throttle,
-        dead_branch=config.search.dead_branch,
-    )
+    state.frontier = Frontier.of(config.search)
+    state.returns = Returns()
     state.mix("config", msgspec.json.encode(body.config, order="sorted").decode(), body.seed)
 
 

@@ -16,7 +16,7 @@ from engine.config import Config
 from engine.core.evolve import evolve
 from engine.core.flags import FLAGS
 from engine.core.state import State
-from engine.loop.methods import team_of
+from engine.loop.methods import models_of, team_of
 from engine.loop.texts import Texts
 from events.bodies import Price, RunResumed, RunStarted
 from events.envelope import Blob, Event
@@ -44,9 +44,8 @@ def run_started(
     """The first event of a run and its blobs: the task and every prompt text."""
     task = texts.put("task", task_source)
     templates = {name: texts.put(name, text) for name, text in pinned().items()}
-    models = {config.role(role).model for role in ("plan", "code", "debug")}
     prices: dict[str, Price] = {}
-    for model in sorted(models):
+    for model in sorted(models_of(config)):
         price = price_of(model)
         if price is not None:
             prices[model] = price

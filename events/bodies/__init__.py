@@ -40,7 +40,7 @@ from events.bodies.run import (
     StopRequested,
     TaskRejected,
 )
-from events.bodies.selection import AttemptAbandoned, Draws, NodeSelected
+from events.bodies.selection import AttemptAbandoned, Draws, NodeSelected, Rule
 
 __all__ = [
     "BODIES",
@@ -67,6 +67,7 @@ __all__ = [
     "ReplyParsed",
     "ReplyRejected",
     "Role",
+    "Rule",
     "RunPaused",
     "RunResumed",
     "RunStarted",
