@@ -16,7 +16,8 @@ from tests.engine.naive_policies import NAIVE
 from tests.engine.world import World, as_events, config_of, team_of
 
 each_policy = pytest.mark.parametrize("policy", POLICIES)
-some = settings(max_examples=25, deadline=None)
+NO_RULES = config_of(root_throttle=None, dead_branch=None).search
+some = settings(max_examples=40, deadline=None)
 
 
 def worlds(policy: str) -> st.SearchStrategy[World]:
@@ -77,6 +78,18 @@ def test_one_chain_under_iterative_refinement_and_k_with_k_workers() -> None:
     tree = world.state.tree
     assert len(tree.root.children) == 4
     assert all(len(node.children) <= 1 for node in tree.nodes.values() if node.id)
+
+
+def test_after_a_pause_the_newest_of_the_ends_goes_on_first() -> None:
+    config, ends = config_of(policy="iterative", attempts=40, workers=4, reasks=0), 0
+    for chance in range(30):
+        world = World(config, chance, trouble=0.2).run()
+        for at, body in enumerate(world.bodies):
+            if isinstance(body, NodeSelected):
+                nodes = naive.build(world.bodies[:at])
+                ends = max(ends, len(naive.leaves(nodes, NO_RULES)))
+                assert body.node == NAIVE["iterative"](nodes, body, config.search, set())
+    assert ends > 1
 
 
 def test_greedy_stays_at_the_root_until_something_is_faster() -> None:
