@@ -2,8 +2,8 @@
 
 From the root down: a node with room for a child is taken; else the walk goes on with the
 evaluated child of the greatest mean reward + c · sqrt(ln N / n). Edits are endless, so a
-node that was visited N times has room for ceil(sqrt(N)) children (progressive widening,
-Coulom 2007). Rewards and virtual loss are ``core.returns``'s.
+node that was visited N times has room for ceil(sqrt(N)) children (progressive widening;
+Couetoux et al., LION 2011). Rewards and virtual loss are ``core.returns``'s.
 """
 
 from __future__ import annotations
