@@ -33,6 +33,7 @@ from events.bodies import (
     StopRequested,
     TaskRejected,
 )
+from projections.tree import Node
 
 __all__ = ["evolve", "visit_key"]
 
@@ -47,11 +48,9 @@ def evolve(state: State, body: Body) -> State:
         _start(state, body)
     changed = state.tree.apply(body)
     if changed is not None:
-        state.frontier.update(changed)
+        _index(state, changed)
         if changed.parent is not None:
-            state.frontier.update(state.tree[changed.parent])
-        if state.config.search.policy == "mcts":
-            state.returns.update(state.tree, changed)
+            _index(state, state.tree[changed.parent])
         state.mix(body.TYPE, changed.id, changed.status, changed.runtime_ms, changed.source_key)
     else:
         state.mix(body.TYPE)
@@ -62,6 +61,13 @@ def evolve(state: State, body: Body) -> State:
     if state.tree.best is not best:
         state.last_improvement = state.attempts_ended
     return state
+
+
+def _index(state: State, node: Node) -> None:
+    """Tell what the policies look things up in that the node, or its children, changed."""
+    state.frontier.update(node)
+    if state.config.search.policy == "mcts":
+        state.returns.update(state.tree, node)
 
 
 def _start(state: State, body: RunStarted) -> None:
