@@ -10,7 +10,7 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -190,9 +190,23 @@ def _leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _explain(message: str) -> str:
-    """msgspec's "… - at `$.search.epsilon`" as "search.epsilon: …"."""
+    """msgspec's "… - at `$.search.epsilon`" as "search.epsilon: …", and what is allowed."""
     text, at, path = message.partition(" - at `$.")
-    return f"{path.rstrip('`')}: {text}" if at else message
+    path = path.rstrip("`")
+    words = _words(path)
+    hint = f" (known: {', '.join(words)})" if words else ""
+    return f"{path}: {text}{hint}" if at else message
+
+
+def _words(path: str) -> tuple[str, ...]:
+    """The values that a key takes one of; empty where it takes anything else."""
+    struct: Any = Config
+    for name in path.split("."):
+        types = {field.name: field.type for field in msgspec.structs.fields(struct)}
+        struct = types.get(name)
+        if not _is_section(struct):
+            break
+    return get_args(struct) if get_origin(struct) is Literal else ()
 
 
 def _check_ranges(config: Config) -> None:
