@@ -72,4 +72,10 @@ def _window(node: int, *groups: Iterable[int]) -> list[int]:
     return list(dict.fromkeys([node, ROOT, *(other for group in groups for other in group)]))
 
 
-RULES: dict[str, Rule] = {"plan": plan_window, "code": code_window, "debug": debug_window}
+RULES: dict[str, Rule] = {
+    "plan": plan_window,
+    "code": code_window,
+    "debug": debug_window,
+    # The paper's single agents have none; one that is given a window decides as a planner.
+    "single": plan_window,
+}

@@ -24,14 +24,28 @@ __all__ = [
 class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The policy and its parameters; defaults are the paper's. Null switches a rule off."""
 
-    method: Literal["stark", "ma_only"] = "stark"
-    policy: Literal["stark", "best_of_k"] = "stark"
+    method: Literal["stark", "sampling", "reflexion", "search_agent", "ma_only"] = "stark"
+    """A policy and a team by one name; what is set by name goes before it."""
+    policy: Literal[
+        "stark", "epsilon_greedy", "greedy", "mcts", "evolution", "best_of_k", "iterative",
+        "random",
+    ] = "stark"  # fmt: skip
+    team: Literal["plan_code_debug", "single"] = "plan_code_debug"
+    repairs: bool = True
+    """Off: no debug role, a failing node is planned for like any other."""
+    anchors: bool = True
+    """Off: the planner's anchors are stripped before any other role sees its plan."""
     workers: int = 1
     seed: int = 0
     epsilon: float = 0.3
     root_throttle: int | None = 5
     dead_branch: int | None = 3
     leaf_bias: bool = True
+    uct_c: float = 2**0.5
+    """Weight of the exploration term of ``mcts``; rewards are in 0..1."""
+    population: int = 8
+    tournament: int = 2
+    """How many of the population are drawn for a parent's place (``evolution``)."""
     leaders: int = 2
     window_nodes: int = 5
     window_sampling: Literal["keep_selected", "literal"] = "keep_selected"
@@ -74,11 +88,13 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Roles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry a role; the temperatures are the paper's."""
+    """One entry a role; the temperatures are the paper's. ``single`` is the one agent of a
+    team of one."""
 
     plan: RoleConfig = RoleConfig(temperature=0.8)
     code: RoleConfig = RoleConfig(temperature=0.1)
     debug: RoleConfig = RoleConfig(temperature=0.1)
+    single: RoleConfig = RoleConfig(temperature=0.7)
 
 
 class OpenAI(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,6 +149,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Everything. ``model`` is the default for roles that name none."""
 
     model: str = "anthropic:claude-sonnet-4-5"
+    temperature: float | None = None
+    """One for all roles, whatever theirs are; null: each role has its own."""
     search: Search = Search()
     budget: Budget = Budget()
     roles: Roles = Roles()
@@ -141,9 +159,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sandbox: Sandbox = Sandbox()
 
     def role(self, name: str) -> RoleConfig:
-        """The role's configuration with the default model filled in."""
+        """The role's configuration with what goes for all roles filled in."""
         role: RoleConfig = getattr(self.roles, name)
-        return role if role.model else msgspec.structs.replace(role, model=self.model)
+        if not role.model:
+            role = msgspec.structs.replace(role, model=self.model)
+        if self.temperature is not None:
+            role = msgspec.structs.replace(role, temperature=self.temperature)
+        return role
 
     def client(self, model: str) -> dict[str, Any]:
         """The settings of the client that ``model`` names by its prefix."""

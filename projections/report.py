@@ -13,6 +13,7 @@ from projections.failures import FailureClass, Failures
 from projections.overview import Overview, Summary
 from projections.spend import RoleSpend
 from projections.steps import Step, Steps
+from projections.team import models_of
 from projections.tree import ROOT, Node
 
 __all__ = ["Funnel", "Ranked", "Report", "ReportFold", "StageTime", "report_of"]
@@ -102,13 +103,12 @@ class ReportFold:
         started = self.overview.started
         device = started.config["sandbox"]["device"] if started else ""
         named = started.device.get("name") if started else None
-        roles = started.config.get("roles", {}) if started else {}
-        default = started.config.get("model", "") if started else ""
+        models = models_of(started.config) if started else {}
         return Report(
             summary=summary,
             task=started.task_name if started else "",
             device=f"{device} ({named})" if named else device,
-            models={role: told["model"] or default for role, told in roles.items()},
+            models=models,
             funnel=self._funnels(),
             leaderboard=list(self._ranked()),
             steps=list(self._steps.found),
@@ -120,8 +120,8 @@ class ReportFold:
 
     def _funnels(self) -> dict[str, Funnel]:
         nodes = [node for node in self.overview.tree.nodes.values() if node.id != ROOT]
-        made = dict.fromkeys(map(_made, nodes))
-        split = {way: self._funnel([n for n in nodes if _made(n) == way]) for way in made}
+        made = dict.fromkeys(node.made for node in nodes)
+        split = {way: self._funnel([n for n in nodes if n.made == way]) for way in made}
         return {"all": self._funnel(nodes), **(split if len(split) > 1 else {})}
 
     def _funnel(self, nodes: list[Node]) -> Funnel:
@@ -146,7 +146,7 @@ class ReportFold:
                 rank=rank,
                 node=node.id,
                 parent=node.parent or ROOT,
-                made=_made(node),
+                made=node.made,
                 runtime_ms=runtime,
                 speedup=root_ms / runtime if root_ms else node.outcome.speedup,
                 speedups={b.baseline: b.runtime_ms / runtime for b in measured if b.runtime_ms},
@@ -171,10 +171,6 @@ class ReportFold:
 
 
 _UNBUILT = (CompileFailed, NoCandidate)
-
-
-def _made(node: Node) -> str:
-    return "debug" if node.repair else "plan+code"
 
 
 def report_of(events: Iterable[Event], *, run: str, log: str, writer_alive: bool = False) -> Report:

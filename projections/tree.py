@@ -23,11 +23,13 @@ from events.bodies import (
     EvaluationRequested,
     NodeSelected,
     ReplyParsed,
+    RunForked,
     RunStarted,
 )
 from events.outcomes import Correct, KernelResources, Outcome
 from projections.ancestry import Ancestry
 from projections.ranking import Ranking
+from projections.team import improvers
 
 __all__ = ["ROOT", "Node", "Tree", "fold_tree"]
 
@@ -40,6 +42,8 @@ class Node(msgspec.Struct, kw_only=True):
     id: int
     parent: int | None
     repair: bool = False
+    made: str = ""
+    """By whom: ``plan+code``, ``debug`` or ``single``; empty for the root."""
     status: Literal["expanding", "evaluated", "abandoned"] = "expanding"
     children: list[int] = []
     evaluated_children: int = 0
@@ -77,7 +81,7 @@ class Tree:
     """All nodes by id, and the correct ones by runtime."""
 
     FOLDS: ClassVar[tuple[type[Body], ...]] = (
-        RunStarted, BaselineMeasured, NodeSelected, ReplyParsed, EvaluationFinished,
+        RunStarted, RunForked, BaselineMeasured, NodeSelected, ReplyParsed, EvaluationFinished,
         AttemptAbandoned,
     )  # fmt: skip
     """Events of other types leave it as it is."""
@@ -86,6 +90,7 @@ class Tree:
         self.nodes: dict[int, Node] = {}
         self._ranking = Ranking()
         self._ancestry = Ancestry()
+        self._improvers = ""
 
     def __getitem__(self, node: int) -> Node:
         return self.nodes[node]
@@ -124,9 +129,13 @@ class Tree:
         """Fold one event; returns the node that it changed, None if it is not about one."""
         match body:
             case RunStarted():
+                self._improvers = improvers(body.config)
                 self.nodes[ROOT] = Node(id=ROOT, parent=None, source_sha256=body.task_sha256)
                 self._ancestry.add(ROOT, None)
                 return self.root
+            case RunForked():
+                self._improvers = improvers(body.config)
+                return None
             case BaselineMeasured(baseline="eager"):
                 self.root.status, self.root.runtime_ms = "evaluated", body.runtime_ms
                 return self.root
@@ -145,7 +154,8 @@ class Tree:
 
     def _select(self, body: NodeSelected) -> Node:
         parent = self.nodes[body.node]
-        node = Node(id=body.attempt, parent=body.node, repair=body.repair)
+        made = "debug" if body.repair else self._improvers
+        node = Node(id=body.attempt, parent=body.node, repair=body.repair, made=made)
         if body.repair:
             # The debug agent works on: the plan and its anchors are the failing node's.
             node.advice_sha256 = parent.advice_sha256

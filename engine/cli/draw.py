@@ -15,6 +15,7 @@ from events.bodies import BaselineMeasured
 from events.outcomes import Correct, Outcome, WrongResult
 from projections.overview import Fork, Overview, Summary
 from projections.pool import PoolSummary
+from projections.team import models_of
 from projections.tree import ROOT, Node
 
 __all__ = [
@@ -127,14 +128,13 @@ def _node_text(overview: Overview, node: Node) -> str:
     if node.id == ROOT:
         words = ", ".join(map(baseline_words, overview.baselines.values()))
         return f"0 reference  {words or '(not measured)'}"
-    made = "debug" if node.repair else "plan+code"
     match node.status:
         case "abandoned":
-            return f"{node.id} {made}  abandoned: {printable(node.reason)}"
+            return f"{node.id} {node.made}  abandoned: {printable(node.reason)}"
         case "expanding":
-            return f"{node.id} {made}  … {overview.stages.get(node.id, '')}"
+            return f"{node.id} {node.made}  … {overview.stages.get(node.id, '')}"
     assert node.outcome is not None
-    return f"{node.id} {made}  {outcome_line(node.outcome, node.runtime_ms, root_ms)}"
+    return f"{node.id} {node.made}  {outcome_line(node.outcome, node.runtime_ms, root_ms)}"
 
 
 def _color(node: Node) -> str | None:
@@ -184,8 +184,10 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
         sandbox = config["sandbox"]
         device = f"{sandbox['device']} ({started.device.get('name', '?')})"
         yield f"task       {started.task_name} on {device}, protocol {sandbox['protocol']}"
-        models = sorted({config["model"], *(r["model"] for r in config["roles"].values())} - {""})
-        yield f"method     {config['search']['method']} with {', '.join(models)}"
+        models = sorted(set(models_of(config).values()))
+        method, policy = config["search"]["method"], config["search"]["policy"]
+        words = method if method == policy else f"{method}, policy {policy},"
+        yield f"method     {words} with {', '.join(models)}"
     if summary.canned:
         yield f"           {CANNED}"
     if summary.fork is not None:

@@ -172,7 +172,7 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
 @click.command()
 @click.argument("log")
 @click.argument("node", type=int)
-@click.argument("role", type=click.Choice(["plan", "code", "debug"]))
+@click.argument("role", type=click.Choice(["plan", "code", "debug", "single"]))
 @click.option("--ask", type=int, default=None, help="Which asking: 0 is the first (default: last).")
 @at_option
 @json_option

@@ -172,8 +172,8 @@ def event_line(overview: Overview, event: Event) -> str | None:
         case TaskRejected():
             return f"task rejected: {printable(body.reason)}"
         case NodeSelected():
-            path = "debug" if body.repair else "plan and code"
-            return f"attempt {body.attempt} from node {body.node} ({body.rule}): {path}"
+            made = overview.tree[body.attempt].made
+            return f"attempt {body.attempt} from node {body.node} ({body.rule}): {made}"
         case EvaluationFinished():
             node = overview.tree[body.attempt]
             outcome = outcome_line(body.outcome, node.runtime_ms, overview.tree.root.runtime_ms)

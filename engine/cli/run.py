@@ -59,7 +59,7 @@ def shared(command: Command) -> Command:
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
               help="Any configuration key, such as search.epsilon=0.4.")  # fmt: skip
 @click.option("--preset", type=click.Choice(list(PRESETS)), help="A named set of settings.")
-@click.option("--method", help="stark or ma_only.")
+@click.option("--method", help="stark, sampling, reflexion, search_agent or ma_only.")
 @click.option("--model", help="anthropic:MODEL, openai:MODEL or playbook:FILE, for every role.")
 @click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
@@ -214,11 +214,11 @@ def confirm(config: Config, canned: bool, *, yes: bool) -> None:
     """Say what is sent where and what it may cost; ask unless that was answered already."""
     from agents.clients.open import server_of
     from agents.prices import price_of
+    from engine.loop.methods import models_of, roles_of
 
     if canned:
         click.echo(CANNED, err=True)
-    paid = sorted({config.role(role).model for role in ("plan", "code", "debug")} - {""})
-    paid = [model for model in paid if not model.startswith("playbook:")]
+    paid = sorted(model for model in models_of(config) if not model.startswith("playbook:"))
     if not paid:
         return
     prices = {model: price_of(model) for model in paid}
@@ -230,21 +230,23 @@ def confirm(config: Config, canned: bool, *, yes: bool) -> None:
         )
     servers = {model: server_of(model, **config.client(model)) for model in paid}
     where = [model + (f" at {servers[model]}" if servers[model] else "") for model in paid]
+    roles = roles_of(config)
+    calls = "one call" if len(roles) == 1 else "one or two calls"
     click.echo(
         f"The task's source, and every candidate with its logs, will be sent to"
-        f" {', '.join(where)}: up to {config.budget.attempts} attempts of one or two calls each.",
+        f" {', '.join(where)}: up to {config.budget.attempts} attempts of {calls} each.",
         err=True,
     )
     known = [price for price in prices.values() if price is not None]
     if known:
-        # Two calls an attempt, ten thousand tokens in and the whole output limit out: a
-        # bound that real searches stay well below.
+        # Every call with ten thousand tokens in and the whole output limit out: a bound
+        # that real searches stay well below.
         top = max(
             10_000 * price.input_usd_micros_per_mtok
-            + config.roles.code.max_tokens * price.output_usd_micros_per_mtok
+            + max(config.role(role).max_tokens for role in roles) * price.output_usd_micros_per_mtok
             for price in known
         )
-        usd = 2 * config.budget.attempts * top / 1e12
+        usd = min(len(roles), 2) * config.budget.attempts * top / 1e12
         limit = f" (and stops at ${config.budget.usd:g})" if config.budget.usd else ""
         click.echo(f"That may cost up to about ${usd:.2f}{limit}.", err=True)
     if unpriced:

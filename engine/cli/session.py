@@ -23,7 +23,7 @@ from engine.cli.exits import Exit, Failure
 from engine.cli.progress import open_display
 from engine.config import Config
 from engine.core.state import State
-from engine.loop.methods import team_of
+from engine.loop.methods import models_of, team_of
 from engine.loop.run import RunLoop
 from engine.loop.start import recover, resumed, run_started
 from engine.loop.texts import Texts
@@ -43,8 +43,6 @@ from replay.recorded import out_of_log
 __all__ = [
     "Done", "Start", "drive", "go_on", "open_clients", "open_sandbox", "resolve_device", "search",
 ]  # fmt: skip
-
-ROLES = ("plan", "code", "debug")
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,7 +252,7 @@ async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, di
 async def open_clients(stack: AsyncExitStack, config: Config) -> Mapping[str, Client]:
     """A client for each model that the roles name. Raises ``Failure``."""
     clients: dict[str, Client] = {}
-    for spec in dict.fromkeys(config.role(role).model for role in ROLES):
+    for spec in models_of(config):
         try:
             client, _ = open_client(spec, **config.client(spec))
         except KeyMissing as missing:

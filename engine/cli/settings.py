@@ -10,7 +10,7 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -29,8 +29,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 _METHODS: dict[str, dict[str, Any]] = {
-    "stark": {"policy": "stark", "windows": True},
-    "ma_only": {"policy": "best_of_k", "windows": False},
+    "stark": {"policy": "stark", "team": "plan_code_debug", "windows": True},
+    "ma_only": {"policy": "best_of_k", "team": "plan_code_debug", "windows": False},
+    "sampling": {"policy": "best_of_k", "team": "single", "windows": False},
+    "reflexion": {"policy": "iterative", "team": "single", "windows": False},
+    "search_agent": {"policy": "stark", "team": "single", "windows": False},
 }
 
 
@@ -202,9 +205,23 @@ def _apply_method(merged: dict[str, Any]) -> None:
 
 
 def _explain(message: str) -> str:
-    """msgspec's "… - at `$.search.epsilon`" as "search.epsilon: …"."""
+    """msgspec's "… - at `$.search.epsilon`" as "search.epsilon: …", and what is allowed."""
     text, at, path = message.partition(" - at `$.")
-    return f"{path.rstrip('`')}: {text}" if at else message
+    path = path.rstrip("`")
+    words = _words(path)
+    hint = f" (known: {', '.join(words)})" if words else ""
+    return f"{path}: {text}{hint}" if at else message
+
+
+def _words(path: str) -> tuple[str, ...]:
+    """The values that a key takes one of; empty where it takes anything else."""
+    struct: Any = Config
+    for name in path.split("."):
+        types = {field.name: field.type for field in msgspec.structs.fields(struct)}
+        struct = types.get(name)
+        if not _is_section(struct):
+            break
+    return get_args(struct) if get_origin(struct) is Literal else ()
 
 
 def _check_ranges(config: Config) -> None:
@@ -221,6 +238,9 @@ def _check_ranges(config: Config) -> None:
             "at least 1, or null",
         ),
         "search.dead_branch": ((search.dead_branch or 0) >= 0, "at least 0, or null"),
+        "search.uct_c": (search.uct_c >= 0, "at least 0"),
+        "search.population": (search.population >= 1, "at least 1"),
+        "search.tournament": (search.tournament >= 1, "at least 1"),
         "search.leaders": (search.leaders >= 0, "at least 0"),
         "search.window_nodes": (search.window_nodes >= 2, "at least 2"),
         "search.reasks": (search.reasks >= 0, "at least 0"),
@@ -245,7 +265,7 @@ def _check_ranges(config: Config) -> None:
         "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
         "sandbox.memory_gb": (config.sandbox.memory_gb >= 1, "at least 1"),
     }
-    for role in ("plan", "code", "debug"):
+    for role in msgspec.structs.asdict(config.roles):
         settings = config.role(role)
         rules[f"roles.{role}.max_tokens"] = (settings.max_tokens >= 1, "at least 1")
         rules[f"roles.{role}.timeout_s"] = (settings.timeout_s > 0, "above 0")

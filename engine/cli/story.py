@@ -28,8 +28,8 @@ def story(body: Body) -> str:
         case RunForked():
             return f"forked from {body.parent}: {set_words(body.changed) or 'nothing set'}"
         case NodeSelected():
-            path = "debug" if body.repair else "plan and code"
-            return f"attempt {body.attempt} from node {body.node} ({body.rule}): {path}"
+            repair = ", a repair" if body.repair else ""
+            return f"attempt {body.attempt} from node {body.node} ({body.rule}){repair}"
         case AgentCalled():
             again = f", asking {body.ask + 1}" if body.ask else ""
             again += f", try {body.try_}" if body.try_ > 1 else ""

@@ -7,6 +7,7 @@ import msgspec
 from engine.config import config_from_log
 from engine.core.flags import STATE_DIGEST_2, flags_from_log
 from engine.core.frontier import Frontier
+from engine.core.returns import Returns
 from engine.core.state import Attempt, Call, State
 from events.bodies import (
     AgentCalled,
@@ -33,7 +34,7 @@ from events.bodies import (
     StopRequested,
     TaskRejected,
 )
-from projections.tree import ROOT
+from projections.tree import ROOT, Node
 
 __all__ = ["evolve", "visit_key"]
 
@@ -50,9 +51,9 @@ def evolve(state: State, body: Body) -> State:
         _fork(state, body)
     changed = state.tree.apply(body)
     if changed is not None:
-        state.frontier.update(changed)
+        _index(state, changed)
         if changed.parent is not None:
-            state.frontier.update(state.tree[changed.parent])
+            _index(state, state.tree[changed.parent])
         state.mix(body.TYPE, changed.id, changed.status, changed.runtime_ms, changed.source_key)
     else:
         state.mix(body.TYPE)
@@ -65,18 +66,23 @@ def evolve(state: State, body: Body) -> State:
     return state
 
 
+def _index(state: State, node: Node) -> None:
+    """Tell what the policies look things up in that the node, or its children, changed."""
+    state.frontier.update(node)
+    if state.config.search.policy == "mcts":
+        state.returns.update(state.tree, node)
+
+
 def _start(state: State, started: RunStarted) -> None:
     """Begin under a configuration, or go on under another with the tree as it is."""
     state.started = started
     state.config = config = config_from_log(started.config)
     state.flags = flags_from_log(started.flags)
     state.team = state.team_of(config)
-    state.frontier = Frontier(
-        root_throttle=config.search.root_throttle,
-        dead_branch=config.search.dead_branch,
-    )
+    state.frontier = Frontier.of(config.search)
+    state.returns = Returns()
     for node in state.tree.nodes.values():
-        state.frontier.update(node)
+        _index(state, node)
     state.mix("config", msgspec.json.encode(started.config, order="sorted").decode(), started.seed)
 
 

@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
+from engine.config import Search
 from projections.tree import ROOT, Node
 
 __all__ = ["Frontier", "OrderedIds"]
@@ -86,6 +87,15 @@ class Frontier:
         self._at_score: dict[float, list[int]] = {}
         self._scores: list[float] = []
         self._score_of: dict[int, float] = {}
+
+    @classmethod
+    def of(cls, search: Search) -> Frontier:
+        """The frontier of a policy: throttle and pruning are adaptations of ``stark`` alone."""
+        adapted = search.policy == "stark"
+        return cls(
+            root_throttle=search.root_throttle if adapted else None,
+            dead_branch=search.dead_branch if adapted else None,
+        )
 
     def update(self, node: Node) -> None:
         """Call after every event that changed the node or its children."""

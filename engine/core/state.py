@@ -14,6 +14,7 @@ import msgspec
 from engine.config import Config
 from engine.core.flags import STATE_DIGEST_2
 from engine.core.frontier import Frontier, OrderedIds
+from engine.core.returns import Returns
 from events.bodies import AgentCalled, AgentFailed, AgentReplied, EvaluationRequested, RunStarted
 from events.outcomes import BaselineKind
 from projections.spend import Spend
@@ -84,6 +85,8 @@ class State:
         self.team: Team
         self.tree = Tree()
         self.frontier = Frontier(root_throttle=None, dead_branch=None)
+        self.returns = Returns()
+        """Kept under ``mcts`` only: a backup costs the depth of its node."""
         self.spend = Spend()
         self.attempts: dict[int, Attempt] = {}
         self.attempts_started = 0

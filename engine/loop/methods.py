@@ -1,14 +1,31 @@
-"""Methods by name: which team a configuration asks for."""
+"""Which team a configuration asks for, and whom that makes a run ask."""
 
 from __future__ import annotations
 
-from agents.team import stark_team
+from agents.team import plan_code_debug_team, single_team
 from engine.config import Config
 from engine.core.state import Team
 
-__all__ = ["team_of"]
+__all__ = ["models_of", "roles_of", "team_of"]
 
 
 def team_of(config: Config) -> Team:
-    """The team of ``search.method``; both present methods use the plan/code/debug team."""
-    return stark_team(leaders=config.search.leaders, windows=config.search.windows)
+    """The team of ``search.team``, as the configuration wants it."""
+    search = config.search
+    if search.team == "single":
+        return single_team(leaders=search.leaders, windows=search.windows)
+    return plan_code_debug_team(
+        leaders=search.leaders, windows=search.windows, repairs=search.repairs
+    )
+
+
+def roles_of(config: Config) -> tuple[str, ...]:
+    """The roles that this configuration can ask, in the order of their work."""
+    team = team_of(config)
+    repair = team.roles(repair=True) if team.repairs else ()
+    return (*team.roles(repair=False), *repair)
+
+
+def models_of(config: Config) -> list[str]:
+    """The models that those roles name, each once."""
+    return list(dict.fromkeys(config.role(role).model for role in roles_of(config)))

@@ -16,7 +16,7 @@ from engine.config import Config
 from engine.core.evolve import evolve
 from engine.core.flags import FLAGS
 from engine.core.state import State
-from engine.loop.methods import team_of
+from engine.loop.methods import models_of, team_of
 from engine.loop.texts import Texts
 from events.bodies import Price, RunForked, RunResumed, RunStarted
 from events.envelope import Blob, Event
@@ -122,8 +122,8 @@ def forked(
 
 
 def _prices(config: Config) -> dict[str, Price]:
-    """Today's prices of the models that the roles name, where there is one."""
-    models = sorted({config.role(role).model for role in ("plan", "code", "debug")})
+    """Today's prices of the models that the team's roles name, where there is one."""
+    models = sorted(models_of(config))
     return {model: price for model in models if (price := price_of(model)) is not None}
 
 

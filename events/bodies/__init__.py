@@ -41,7 +41,7 @@ from events.bodies.run import (
     StopRequested,
     TaskRejected,
 )
-from events.bodies.selection import AttemptAbandoned, Draws, NodeSelected
+from events.bodies.selection import AttemptAbandoned, Draws, NodeSelected, Rule
 
 __all__ = [
     "BODIES",
@@ -68,6 +68,7 @@ __all__ = [
     "ReplyParsed",
     "ReplyRejected",
     "Role",
+    "Rule",
     "RunForked",
     "RunPaused",
     "RunResumed",

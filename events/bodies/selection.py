@@ -12,19 +12,24 @@ __all__ = [
     "AttemptAbandoned",
     "Draws",
     "NodeSelected",
+    "Rule",
 ]
+
+Rule = Literal["exploit", "explore", "sample", "repair", "uct", "tournament", "latest"]
 
 
 class Draws(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The random integers that a selection used; null where it used none.
 
     ``coin`` is out of 2**32; ``leaf`` and ``tie`` are indices into the candidates in
-    ascending node order.
+    ascending node order, and so are those of ``tournament``, which may name one twice.
     """
 
     coin: int | None = None
     leaf: int | None = None
     tie: int | None = None
+    tournament: list[int] | msgspec.UnsetType = msgspec.UNSET
+    """Unset, not null: bodies that were written before it are written the same today."""
 
 
 @event("NodeSelected", "decision")
@@ -32,14 +37,15 @@ class NodeSelected(Body, frozen=True, kw_only=True):
     """An attempt starts from ``node``.
 
     ``rule`` is what picked it: ``exploit`` and ``explore`` are the adapted epsilon-greedy
-    rule's, ``sample`` and ``repair`` those of best-of-K.
+    rule's, ``sample`` and ``repair`` those of best-of-K; ``uct`` is the tree search's,
+    ``tournament`` evolution's, ``latest`` iterative refinement's.
     ``eligible`` counts the nodes that could have been taken. ``visit`` counts earlier
     attempts from a node with the same source on the same path (improve or repair).
     """
 
     attempt: int
     node: int
-    rule: Literal["exploit", "explore", "sample", "repair"]
+    rule: Rule
     repair: bool
     visit: int
     draws: Draws

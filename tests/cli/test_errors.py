@@ -104,7 +104,12 @@ def test_a_log_of_a_newer_format(finished: Path, tmp_path: Path) -> None:
         (["--set", "search.method=[1]"], "search.method: "),
         (["--set", "search.root_throttle=0"], "search.root_throttle must be at least 1, or null"),
         (["--set", "roles.code.timeout_s=-1"], "roles.code.timeout_s must be above 0"),
-        (["--protocol", "quick"], "sandbox.protocol: "),
+        (["--protocol", "quick"], "(known: strict, kernelbench, paper)"),
+        (
+            ["--method", "reflect"],
+            "search.method: Invalid enum value 'reflect' (known: stark, sampling",
+        ),
+        (["--set", "search.tournament=0"], "search.tournament must be at least 1"),
         (["--model", "playbook:none.toml"], "none.toml"),
         (["--model", "magic:m"], "unknown model"),
         (["-c", "none.toml"], "none.toml"),

@@ -46,6 +46,12 @@ def test_a_method_sets_policy_and_windows_unless_they_are_named() -> None:
     assert mixed.search.policy == "stark"
 
 
+def test_the_papers_configuration_is_on_file() -> None:
+    """What ``--preset paper`` comes to, all of it: a change here is a change of the claim."""
+    resolved = msgspec.json.format(msgspec.json.encode(config(preset="paper")), indent=2)
+    assert resolved.decode() + "\n" == (Path(__file__).parent / "preset_paper.json").read_text()
+
+
 def test_role_settings_fall_back_to_the_common_model() -> None:
     resolved = config(assignments=["model=a:b", "roles.code.model=c:d"])
     assert [resolved.role(role).model for role in ("plan", "code")] == ["a:b", "c:d"]

@@ -120,7 +120,7 @@ def window(nodes: dict[int, N], role: str, node: int, r: int) -> set[int]:
     base = {node, 0}
     kids = _done(nodes, nodes[node].kids)
     match role:
-        case "plan":
+        case "plan" | "single":
             return base | kids | set(top(nodes, node, r))
         case "code":
             cousins = [kid for s in siblings(nodes, node) for kid in nodes[s].kids]

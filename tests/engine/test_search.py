@@ -16,6 +16,7 @@ from engine.core.draws import COIN, draw, sample
 from engine.core.evolve import evolve
 from engine.core.flags import FLAGS
 from engine.core.frontier import OrderedIds
+from engine.core.policies import POLICIES
 from engine.core.state import State
 from events.bodies import (
     AgentCalled,
@@ -42,7 +43,9 @@ configs = st.builds(
     window_nodes=st.integers(2, 6),
     window_sampling=st.sampled_from(["keep_selected", "literal"]),
     windows=st.booleans(),
-    policy=st.sampled_from(["stark", "stark", "best_of_k"]),
+    policy=st.sampled_from(["stark"] * len(POLICIES) + list(POLICIES)),
+    team=st.sampled_from(["plan_code_debug", "plan_code_debug", "single"]),
+    repairs=st.sampled_from([True, True, False]),
     reasks=st.integers(0, 2),
     call_tries=st.integers(1, 3),
 )
@@ -133,7 +136,8 @@ def _check_selection(nodes: dict[int, naive.N], body: NodeSelected, config: Conf
         tied = naive.best(nodes, search) or among
         assert (body.rule, body.node) == ("exploit", tied[body.draws.tie or 0])
         assert (body.draws.tie is not None) == (len(tied) > 1)
-    assert body.repair == (body.node != 0 and nodes[body.node].runtime is None)
+    repairs = search.repairs and search.team != "single"
+    assert body.repair == (repairs and body.node != 0 and nodes[body.node].runtime is None)
 
 
 def _check_window(nodes: dict[int, naive.N], body: AgentCalled, state: State) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from agents.team import WindowedTeam, stark_team
 from engine.config import Budget, Config, Prompts, Sandbox, Search
 from engine.core.decide import decide
 from engine.core.evolve import evolve
 from engine.core.flags import FLAGS
 from engine.core.state import State
+from engine.loop.methods import team_of
 from events.bodies import (
     AgentCalled,
     AgentFailed,
@@ -39,9 +39,7 @@ from events.bodies import (
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, Crashed, Outcome, WrongResult
 
-
-def team_of(config: Config) -> WindowedTeam:
-    return stark_team(leaders=config.search.leaders, windows=config.search.windows)
+__all__ = ["World", "as_events", "config_of", "started", "team_of"]
 
 
 def started(config: Config, flags: Sequence[str] = tuple(FLAGS)) -> RunStarted:

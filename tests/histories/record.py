@@ -63,6 +63,27 @@ RECIPES = {
         ["--set", "search.window_nodes=3", "--set", "search.window_sampling=literal",
          "--set", "search.epsilon=0", "--attempts", 8, "--workers", 2]
     ),
+    "sampling": Recipe(["--method", "sampling", "--attempts", 5]),
+    "reflexion": Recipe(["--method", "reflexion", "--attempts", 7]),
+    "search_agent": Recipe(["--method", "search_agent", "--attempts", 8]),
+    **{
+        f"{name}{'_workers' if workers > 1 else ''}": Recipe(
+            ["--set", f"search.policy={policy}", "--attempts", 8, "--workers", workers, *more]
+        )
+        for name, policy, more in (
+            ("canonical", "epsilon_greedy", ["--set", "search.epsilon=0.6", "--seed", 3]),
+            ("greedy", "greedy", []),
+            ("mcts", "mcts", []),
+            ("evolution", "evolution", ["--set", "search.population=3"]),
+            ("iterative", "iterative", []),
+            ("random", "random", []),
+        )
+        for workers in (1, 3)
+    },
+    "ablations": Recipe(
+        ["--set", "search.anchors=false", "--set", "search.repairs=false",
+         "--set", "temperature=0.5", "--set", "search.epsilon=0.6", "--attempts", 7]
+    ),
     "patience": Recipe(["--model", HOPELESS, "--set", "search.policy=best_of_k",
                         "--patience", 2, "--attempts", 9]),
     "paused": Recipe(["--model", HOPELESS, "--attempts", 9, "--workers", 2]),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
 from engine.core.state import State
-from events.bodies import Draws
+from events.bodies import Draws, Rule
 
 __all__ = ["Policy", "Selection"]
 
@@ -16,7 +16,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The picked node, with all that a reader of the log needs to check the pick."""
 
     node: int
-    rule: Literal["exploit", "explore", "sample", "repair"]
+    rule: Rule
     draws: Draws
     eligible: int
 
