@@ -87,7 +87,8 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         name: {key: config[name][key] for key in config[name].keys() - keys}
         for name, keys in younger.items()
     }
-    return {key: value for key, value in (config | sections).items() if key != "temperature"}
+    whole = {"temperature", "clients"}
+    return {key: value for key, value in (config | sections).items() if key not in whole}
 
 
 def test_the_second_digest_sees_what_a_reply_cost() -> None:

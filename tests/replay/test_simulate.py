@@ -256,7 +256,7 @@ def test_the_command_tells_people_coverage_and_bias() -> None:
     [
         ([SOFTMAX, LOGS / "1_stark_layer_norm_h200.db"], "differ in task"),
         ([SOFTMAX, SOFTMAX], "share attempts"),
-        ([SOFTMAX, "--policy", "clever"], "known: stark, best_of_k"),
+        ([SOFTMAX, "--policy", "clever"], "known: stark, epsilon_greedy"),
         ([SOFTMAX, "--set", "sandbox.protocol=paper"], "sandbox.protocol can't be simulated"),
         ([SOFTMAX, "--set", "search.epsilon=7"], "between 0 and 1"),
     ],
