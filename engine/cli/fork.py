@@ -97,7 +97,7 @@ async def _fork(told: _Told) -> Any:
         sandbox = await session.open_sandbox(stack, config)
         config, device = await session.resolve_device(sandbox, config)
         _check_device(state, device)
-        clients = await session.open_clients(stack, config)
+        clients = await session.open_clients(stack, config, state.attempts.values())
         canned = any(client.canned for client in clients.values())
         confirm(_rest(config, state), canned, yes=told.yes)
         log = await stack.enter_async_context(LogWriter(path))

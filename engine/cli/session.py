@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from engine.cli.draw import resume_line
 from engine.cli.exits import Exit, Failure
 from engine.cli.progress import open_display
 from engine.config import Config
-from engine.core.state import State
+from engine.core.state import Attempt, State
 from engine.loop.methods import models_of, team_of
 from engine.loop.run import RunLoop
 from engine.loop.start import recover, resumed, run_started
@@ -114,7 +114,7 @@ async def go_on(
             config = _isolated(config, require_isolation)
         sandbox = await open_sandbox(stack, config)
         _, device = await resolve_device(sandbox, config)
-        clients = await open_clients(stack, config)
+        clients = await open_clients(stack, config, state.attempts.values())
         confirm(config, any(client.canned for client in clients.values()))
         overview = overview_of(reader.events(row.run_id))
         verdicts = None
@@ -249,10 +249,14 @@ async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, di
     ), facts
 
 
-async def open_clients(stack: AsyncExitStack, config: Config) -> Mapping[str, Client]:
-    """A client for each model that the roles name. Raises ``Failure``."""
+async def open_clients(
+    stack: AsyncExitStack, config: Config, in_flight: Iterable[Attempt] = ()
+) -> Mapping[str, Client]:
+    """A client for each model that the team's roles name, or those of attempts that another
+    team began. Raises ``Failure``."""
+    begun = [config.role(role).model for attempt in in_flight for role in attempt.roles]
     clients: dict[str, Client] = {}
-    for spec in models_of(config):
+    for spec in dict.fromkeys([*models_of(config), *begun]):
         try:
             client, _ = open_client(spec, **config.client(spec))
         except KeyMissing as missing:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from engine.cli.exits import Failure
 from engine.cli.main import cli
-from events.bodies import EvaluationFinished
+from events.bodies import AgentCalled, EvaluationFinished
 from events.envelope import Event
 from events.reader import LogReader
 from tests.cli.conftest import run_engine
@@ -142,6 +142,26 @@ def test_compare_sets_runs_side_by_side(forked: Path) -> None:
     assert "NOT COMPARABLE: the runs differ in task, device, sandbox.protocol." in said
     with pytest.raises(Failure, match="nothing to compare"):
         engine("compare", f"{forked}#1")
+
+
+def test_attempts_that_another_team_began_end_under_it(finished: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+    shutil.copy(finished, log)
+    with LogReader(log) as reader:
+        called = next(e for e in reader.events(1) if isinstance(e.body, AgentCalled))
+    assert isinstance(called.body, AgentCalled)
+    playbook = Path(called.body.model.removeprefix("playbook:"))
+    other = f"{playbook.parent}/../{playbook.parent.name}/{playbook.name}"
+    done = run_engine(
+        "fork", log, "--at", called.run_seq, "--set", "search.team=single", "--json",
+        "--set", f"roles.{called.body.role}.model=playbook:{other}",
+        "--set", "budget.attempts=1", "--set", "search.workers=1",
+    )  # fmt: skip
+    assert done.returncode in (0, 4), done.stderr
+    with LogReader(log) as reader:
+        roles = [e.body.role for e in reader.events(2) if isinstance(e.body, AgentCalled)]
+    assert roles[0] == "plan"
+    assert "single" not in roles
 
 
 def test_a_killed_fork_is_resumed(forked: Path, tmp_path: Path) -> None:
