@@ -21,7 +21,8 @@ from agents.clients.anthropic_errors import KEY_NAME
 from agents.clients.anthropic_errors import failure as as_failure
 from agents.clients.anthropic_reply import Message
 from agents.clients.event_stream import read_events
-from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
+from agents.clients.failures import one_try
+from agents.clients.port import Reply, Request
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -51,23 +52,12 @@ class AnthropicClient:
         """One request, one try. Raises ``CallFailed`` or ``CapabilityMissing``."""
         sdk = await self._connected()
         body = _body(request)
-        failure: CallFailed | CapabilityMissing | None = None
         message = Message(request.tool.name)
-        with anyio.move_on_after(request.timeout_s) as scope:
-            try:
-                await _stream(sdk, body, request.timeout_s, message)
-            except Exception as error:
-                failure = as_failure(error, body, self._api_key)
-                if failure is None:
-                    raise
-        # Raised out here, so that the SDK's exception, whose request carries the key,
-        # does not travel along as the context.
-        if scope.cancelled_caught:
-            raise CallFailed(
-                "timed_out", f"no complete reply within {request.timeout_s:g} s", retryable=True
-            )
-        if failure is not None:
-            raise failure
+        await one_try(
+            _stream(sdk, body, request.timeout_s, message),
+            lambda error: as_failure(error, body, self._api_key),
+            timeout_s=request.timeout_s,
+        )
         return message.reply(_sent(body))
 
     async def aclose(self) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import email.utils
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
-from agents.clients.port import CallFailed
+import anyio
 
-__all__ = ["by_status", "shown", "status_failure"]
+from agents.clients.port import CallFailed, CapabilityMissing
+
+__all__ = ["by_status", "one_try", "shown", "status_failure"]
 
 _BY_STATUS = {
     401: ("unauthorized", False),
@@ -26,6 +28,33 @@ _TOO_LONG = re.compile(
     r"|context_length_exceeded",
     re.IGNORECASE,
 )
+
+
+async def one_try(
+    work: Awaitable[CallFailed | CapabilityMissing | None],
+    told: Callable[[Exception], CallFailed | CapabilityMissing | None],
+    *,
+    timeout_s: float,
+) -> None:
+    """Do ``work``, which may return what a server answered instead. ``told`` puts an
+    exception in the port's words, or says by None that it is a bug, which goes on as it is.
+
+    Raises ``CallFailed`` or ``CapabilityMissing``.
+    """
+    failure: CallFailed | CapabilityMissing | None = None
+    with anyio.move_on_after(timeout_s) as scope:
+        try:
+            failure = await work
+        except Exception as error:
+            failure = told(error)
+            if failure is None:
+                raise
+    # Raised out here, so that the library's exception, whose request carries the key, does
+    # not travel along as the context.
+    if scope.cancelled_caught:
+        raise CallFailed("timed_out", f"no complete reply within {timeout_s:g} s", retryable=True)
+    if failure is not None:
+        raise failure
 
 
 def by_status(status: int) -> tuple[str, bool]:

@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 
 from agents.clients.event_stream import read_events
+from agents.clients.failures import one_try
 from agents.clients.openai_errors import failure as as_failure
 from agents.clients.openai_errors import refusal
 from agents.clients.openai_reply import Completion
@@ -72,23 +73,12 @@ class OpenAIClient:
         """One request, one try. Raises ``CallFailed`` or ``CapabilityMissing``."""
         http = await self._connected()
         body = _body(request)
-        failure: CallFailed | CapabilityMissing | None = None
         completion = Completion(request.tool.name)
-        with anyio.move_on_after(request.timeout_s) as scope:
-            try:
-                failure = await self._stream(http, body, request.timeout_s, completion)
-            except Exception as error:
-                failure = as_failure(error, self._api_key, self.base_url)
-                if failure is None:
-                    raise
-        # Raised out here, so that httpx's exception, whose request carries the key, does
-        # not travel along as the context.
-        if scope.cancelled_caught:
-            raise CallFailed(
-                "timed_out", f"no complete reply within {request.timeout_s:g} s", retryable=True
-            )
-        if failure is not None:
-            raise failure
+        await one_try(
+            self._stream(http, body, request.timeout_s, completion),
+            lambda error: as_failure(error, self._api_key, self.base_url),
+            timeout_s=request.timeout_s,
+        )
         return completion.reply(_sent(body))
 
     async def aclose(self) -> None:

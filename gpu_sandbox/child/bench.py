@@ -48,6 +48,7 @@ _RESOLUTION_NS = 300.0
 """Of CUDA events: waiting longer does not tell kernels of a few microseconds apart."""
 _COARSEST = 0.1
 _BLUR = 0.05
+"""Of a GPU release's wall: by so much the same one was seen to differ between processes."""
 _ATTEMPTS = 3
 
 
@@ -150,9 +151,8 @@ class Bench:
         has a resolution, and waiting does not give it a better one for long."""
         claim = self._claimed(pairs)
         each_ns = self._baseline_ns(pairs) * min(claim.ratio, 1.0)
-        resolution = min(_RESOLUTION_NS / each_ns, _COARSEST)
-        if self._device.type == "cpu":
-            resolution = 0.0
+        on_cpu = self._device.type == "cpu"
+        resolution = 0.0 if on_cpu else min(_RESOLUTION_NS / each_ns, _COARSEST)
         if claim.half_width >= max(self._job.protocol.half_width, resolution):
             return False
         if len(pairs) >= _ENOUGH * self._job.protocol.min_pairs:
