@@ -4,6 +4,7 @@
 
     python -m benchmarks.kernelbench_peer serve DEVICE FD    requests on stdin, replies to FD
     python -m benchmarks.kernelbench_peer build FILE FOLDER  what its parallel precompile does
+    python -m benchmarks.kernelbench_peer alone TASK FILE FOLDER  one candidate, by its defaults
 
 Nothing of the evaluator is changed. Its timing function is wrapped, for three things that
 it keeps to itself: the single times (it reports means of three digits), their median, and
@@ -28,6 +29,7 @@ TRIALS = 100
 CORRECTNESS_TRIALS = 1
 """Of its usual five: they are not timed, and each draws all inputs on the CPU."""
 PATIENCE_S = 120.0
+PROGRAM = (sys.executable, "-m", "benchmarks.kernelbench_peer")
 STUBBED = ("dotenv", "litellm", "openai", "requests", "tqdm")
 """What it imports, but does not need to evaluate: replaced where it is not installed."""
 STUB = """
@@ -46,18 +48,7 @@ class Peer:
         self._device = device
         self._process: subprocess.Popen[str] | None = None
         self._replies = -1
-        for name in STUBBED:
-            if importlib.util.find_spec(name) is None:
-                stub = scratch / "stubs" / f"{name}.py"
-                stub.parent.mkdir(exist_ok=True)
-                stub.write_text(STUB)
-        paths = [ROOT, checkout / "src", scratch / "stubs", os.environ.get("PYTHONPATH", "")]
-        self._environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": os.pathsep.join(map(str, paths)),
-            "TORCH_EXTENSIONS_DIR": str(scratch / "extensions"),
-        }
+        self._environment = environment(checkout, scratch)
 
     def prepare(self, candidates: list[Path]) -> float:
         """Start it, and build all candidates at the same time: seconds until both are done."""
@@ -111,8 +102,7 @@ class Peer:
         return self._process
 
     def _started(self, *arguments: str, **options: Any) -> subprocess.Popen[Any]:
-        command = [sys.executable, "-m", "benchmarks.kernelbench_peer", *arguments]
-        return subprocess.Popen(command, cwd=ROOT, env=self._environment, **options)
+        return subprocess.Popen([*PROGRAM, *arguments], cwd=ROOT, env=self._environment, **options)
 
     def _reply(self) -> dict[str, Any]:
         line = b""
@@ -129,6 +119,53 @@ class Peer:
 
     def _folder(self, kernel: Path) -> Path:
         return self._scratch / "extensions" / kernel.stem
+
+
+def environment(checkout: Path, scratch: Path) -> dict[str, str]:
+    """In which its evaluator can be imported; what it lacks is replaced by stubs."""
+    for name in STUBBED:
+        if importlib.util.find_spec(name) is None:
+            stub = scratch / "stubs" / f"{name}.py"
+            stub.parent.mkdir(exist_ok=True)
+            stub.write_text(STUB)
+    paths = [ROOT, checkout / "src", scratch / "stubs", os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "TORCH_EXTENSIONS_DIR": str(scratch / "extensions"),
+    }
+
+
+def evaluate_alone(checkout: Path, scratch: Path, task: Path, candidate: Path) -> float:
+    """Seconds of a process that judges one candidate, which is built unless it was before."""
+    folder = scratch / "extensions" / candidate.stem
+    command = [*PROGRAM, "alone", str(task), str(candidate), str(folder)]
+    began = time.monotonic()
+    subprocess.run(
+        command, cwd=ROOT, env=environment(checkout, scratch), check=True, stdout=sys.stderr
+    )
+    return time.monotonic() - began
+
+
+def precompile(checkout: Path, scratch: Path, candidates: list[Path]) -> float:
+    """Seconds of building them all at the same time, a process each."""
+    began = time.monotonic()
+    builds = []
+    for path in candidates:
+        folder = scratch / "extensions" / path.stem
+        builds.append(
+            subprocess.Popen(
+                [*PROGRAM, "build", str(path), str(folder)],
+                cwd=ROOT,
+                env=environment(checkout, scratch),
+                stdout=subprocess.DEVNULL,
+            )
+        )
+    ended = [build.wait() for build in builds]
+    if any(ended):
+        raise RuntimeError("a build of KernelBench's failed")
+    return time.monotonic() - began
 
 
 # --- the process itself
@@ -210,8 +247,24 @@ def build(path: str, folder: str) -> None:
         sys.exit(str(error))
 
 
+def alone(task: str, path: str, folder: str) -> None:
+    """As its runs over generations do: 5 correctness trials, 100 timed calls."""
+    import torch
+    from kernelbench.eval import eval_kernel_against_ref
+
+    result = eval_kernel_against_ref(
+        Path(task).read_text(), Path(path).read_text(), num_correct_trials=5,
+        num_perf_trials=TRIALS, measure_performance=True, build_dir=folder,
+        device=torch.device("cuda:0"),
+    )  # fmt: skip
+    if result is None or not result.correctness or result.runtime <= 0:
+        sys.exit(f"it finds no correct result: {result}")
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(sys.argv[2], int(sys.argv[3]))
+    elif sys.argv[1] == "alone":
+        alone(*sys.argv[2:])
     else:
         build(sys.argv[2], sys.argv[3])

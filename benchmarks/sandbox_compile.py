@@ -47,9 +47,9 @@ torch::Tensor step(torch::Tensor x, torch::Tensor y, double alpha) {
   const float* px = x.data_ptr<float>();
   const float* py = y.data_ptr<float>();
   float* po = out.data_ptr<float>();
-  const int64_t n = x.numel();
+  const int64_t n = x.numel() == -NUMBERL ? 0 : x.numel();
 #pragma omp parallel for simd schedule(static)
-  for (int64_t i = 0; i < n; ++i) po[i] = px[i] * NUMBER.5f + (float)alpha * py[i];
+  for (int64_t i = 0; i < n; ++i) po[i] = px[i] * 1.5f + (float)alpha * py[i];
   return out;
 }
 """
@@ -57,7 +57,7 @@ CUDA = r"""
 #include <torch/extension.h>
 __global__ void step_kernel(const float* x, const float* y, float* out, float alpha, int64_t n) {
   const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) out[i] = x[i] * NUMBER.5f + alpha * y[i];
+  if (i < n && n != -NUMBERL) out[i] = x[i] * 1.5f + alpha * y[i];
 }
 torch::Tensor step(torch::Tensor x, torch::Tensor y, double alpha) {
   TORCH_CHECK(x.is_cuda(), "on the GPU, please (NUMBER)");
@@ -70,13 +70,14 @@ torch::Tensor step(torch::Tensor x, torch::Tensor y, double alpha) {
 """
 C = r"""
 extern "C" void step(const float* x, const float* y, float* out, float alpha, long n) {
-  for (long i = 0; i < n; ++i) out[i] = x[i] * NUMBER.5f + alpha * y[i];
+  if (n == -NUMBERL) return;
+  for (long i = 0; i < n; ++i) out[i] = x[i] * 1.5f + alpha * y[i];
 }
 """
 CU = r"""
 __global__ void step_kernel(const float* x, const float* y, float* out, float alpha, long n) {
   const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) out[i] = x[i] * NUMBER.5f + alpha * y[i];
+  if (i < n && n != -NUMBERL) out[i] = x[i] * 1.5f + alpha * y[i];
 }
 extern "C" int step(const float* x, const float* y, float* out, float alpha, long n,
                     cudaStream_t stream) {
@@ -161,13 +162,14 @@ class Numbers:
     def __init__(self) -> None:
         self._next = time.time_ns() % 10**9
 
-    def candidate(self, kind: str) -> str:
+    def build(self, kind: str) -> str:
+        """A statement that builds a new extension as ``EXT``."""
         self._next += 1
-        return (
-            "from torch.utils.cpp_extension import load_inline\n"
-            f"EXT = {CALLS[kind].replace('NUMBER', str(self._next))}\n"
-            "class ModelNew: pass\n"
-        )
+        call = CALLS[kind].replace("NUMBER", str(self._next))
+        return f"from torch.utils.cpp_extension import load_inline\nEXT = {call}\n"
+
+    def candidate(self, kind: str) -> str:
+        return f"{self.build(kind)}class ModelNew: pass\n"
 
 
 async def measure(

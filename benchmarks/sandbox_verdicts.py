@@ -1,7 +1,7 @@
 """What a verdict costs and how well it repeats, as a table that grows while it is measured.
 
     python -m benchmarks.sandbox_verdicts [--device cpu|cuda:0] [--only overhead,large,aa]
-        [--long] [--json FILE]
+        [--kernels PATTERN] [--long] [--json FILE]
 
 Measured through ``LocalSandbox``, as the search uses it:
 
@@ -23,6 +23,7 @@ import argparse
 import json
 import multiprocessing
 import platform
+import re
 import statistics
 import sys
 import time
@@ -208,8 +209,10 @@ class Bench:
             told = [f"{wall:.2f} s ({type(v.outcome).__name__.lower()})" for v, wall in found]
             self._table.row(name, "3 s", ", ".join(told))
 
-    async def agree(self, runs: int, condition: str) -> None:
+    async def agree(self, runs: int, condition: str, only: str) -> None:
         for name, source in AA[self._device.split(":")[0]].items():
+            if not re.search(only, name):
+                continue
             self._table.progress(f"A/A {name}: the peer")
             told = await peer(_MEANS, source, DEVICE=self._device, RUNS=runs)
             plain = json.loads(told)
@@ -282,6 +285,7 @@ async def main() -> None:
     parser.add_argument("--long", action="store_true", help="30 runs of each, and idle as well")
     parser.add_argument("--only", default="overhead,large,aa", help="parts, by comma")
     parser.add_argument("--aa", type=int, help="runs of each A/A test")
+    parser.add_argument("--kernels", default="", help="of the A/A tests, those with this pattern")
     parser.add_argument("--runs", type=int, help="runs of the overhead test")
     parser.add_argument("--bench-s", type=float, default=1.0, help="seconds of timing a verdict")
     parser.add_argument("--json", type=Path)
@@ -301,10 +305,10 @@ async def main() -> None:
         if "large" in parts and not on_cpu:
             await bench.large()
         if "aa" in parts and (chosen.long or not on_cpu):
-            await bench.agree(aa, "")
+            await bench.agree(aa, "", chosen.kernels)
         if "aa" in parts and on_cpu:
             with busy_core():
-                await bench.agree(aa, ", other core busy,")
+                await bench.agree(aa, ", other core busy,", chosen.kernels)
     if chosen.json:
         chosen.json.write_text(json.dumps({"facts": facts, **bench.raw}))
 
