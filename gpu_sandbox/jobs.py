@@ -111,7 +111,8 @@ class _Cut(_Message, frozen=True):
 class Agreed(_Cut, frozen=True):
     """``ratio`` candidate / baseline of the worker's claims, where the verifier's own
     clock bears them out, else of that clock; ``bounded_ratio`` is the most that it can be,
-    whatever the worker says, and whatever it leaves out of what it should do besides."""
+    whatever the worker says, and whatever it leaves out of what it should do besides.
+    ``doubted``: the clock did not bear the claims out."""
 
     ratio: float
     ratio_low: float
@@ -121,6 +122,7 @@ class Agreed(_Cut, frozen=True):
     candidate_ms: float
     baseline_ms: float
     max_abs_error: float | None
+    doubted: bool = False
 
 
 class Measured(_Cut, frozen=True):

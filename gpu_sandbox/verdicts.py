@@ -31,8 +31,10 @@ from gpu_sandbox.traces import printed, without_places
 __all__ = [
     "beats",
     "cleaned",
+    "doubts",
     "ended_as",
     "seconds_of",
+    "the_better",
 ]
 
 _MAX_REASON = 500
@@ -51,6 +53,29 @@ def beats(concluded: Concluded, to_beat: float) -> bool:
     """Whether its ratio to the root would be better, by what this look saw."""
     finding = concluded.report.finding
     return isinstance(finding, Agreed) and finding.ratio < to_beat
+
+
+def doubts(concluded: Concluded) -> bool:
+    """Whether it was scored by the verifier's clock, and not as it claims."""
+    finding = concluded.report.finding
+    return isinstance(finding, Agreed) and finding.doubted
+
+
+def the_better(first: Concluded, again: Concluded) -> Concluded:
+    """Of a look that doubted, and another by fresh processes: the one that counts, with the
+    seconds of both. What the clock says in a doubt is the least that is surely there, so the
+    higher speed is fair; who fails in the second look fails."""
+    before, after = first.report.finding, again.report.finding
+    counts, told = again, ""
+    if isinstance(before, Agreed) and isinstance(after, Agreed):
+        counts = first if before.ratio < after.ratio else again
+        told = f"doubted at first: {1 / before.ratio:.2f}x, then {1 / after.ratio:.2f}x"
+    report = msgspec.structs.replace(
+        counts.report,
+        timings_s=seconds_of([first, again]),
+        notes=[*counts.report.notes, *([told] if told else [])],
+    )
+    return msgspec.structs.replace(counts, report=report)
 
 
 def ended_as(

@@ -200,6 +200,7 @@ class Bench:
             candidate_ms=self._typical([p.candidate.claim_ns for p in pairs]) / calls / 1e6,
             baseline_ms=baseline_ms,
             max_abs_error=worst,
+            doubted=found.ratio > self._claimed(pairs).ratio,
         )
 
     def _baseline_ns(self, pairs: list[Pair]) -> float:

@@ -1,0 +1,54 @@
+"""Claims that the verifier's clock does not bear out: looked at by two pairs of processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpu_sandbox.jobs import Agreed, Differs, Finding, Report
+from gpu_sandbox.station import Concluded
+from gpu_sandbox.verdicts import doubts, the_better
+
+
+def look(finding: Finding, *notes: str) -> Concluded:
+    timings = {"check": 0.5, "bench": 1.0}
+    return Concluded(report=Report(finding=finding, timings_s=timings, notes=list(notes)))
+
+
+def agreed(ratio: float, *, doubted: bool) -> Agreed:
+    return Agreed(
+        ratio=ratio,
+        ratio_low=ratio,
+        ratio_high=ratio,
+        bounded_ratio=ratio,
+        pairs=20,
+        candidate_ms=ratio,
+        baseline_ms=1.0,
+        max_abs_error=0.0,
+        doubted=doubted,
+    )
+
+
+def test_a_doubt_that_does_not_come_again_is_dropped() -> None:
+    first = look(agreed(3.0, doubted=True), "scored by the outer clock")
+    counts = the_better(first, look(agreed(1.0, doubted=False)))
+    assert not doubts(counts)
+    assert counts.report.finding == agreed(1.0, doubted=False)
+    assert counts.report.notes == ["doubted at first: 0.33x, then 1.00x"]
+    assert counts.report.timings_s == {"check": 1.0, "bench": 2.0}
+
+
+@pytest.mark.parametrize("again", [2.5, 4.0])
+def test_of_two_doubts_the_higher_speed_counts(again: float) -> None:
+    counts = the_better(
+        look(agreed(3.0, doubted=True), "first"), look(agreed(again, doubted=True), "second")
+    )
+    assert doubts(counts)
+    assert counts.report.finding == agreed(min(3.0, again), doubted=True)
+    assert counts.report.notes[0] == ("first" if again > 3.0 else "second")
+
+
+def test_who_fails_in_the_second_look_fails() -> None:
+    failed = Differs(reason="relative L2 error 1")
+    counts = the_better(look(agreed(3.0, doubted=True)), look(failed, "its own"))
+    assert counts.report.finding == failed
+    assert counts.report.notes == ["its own"]
