@@ -1,6 +1,6 @@
 """What every extension needs alike, built once by the trusted side and then only read.
 
-``ROOT/KEY`` holds ``binding.o`` and ``headers/NAME`` with a precompiled header for one
+``ROOT/KEY`` holds ``binding.o``, ``linker`` and ``headers/NAME`` with a precompiled header for one
 set of flags. They are made from our own headers alone, in children that run no foreign
 code; compile children get to read them. Entries appear whole (a rename) and never
 change. A precompiled header costs what it saves in about four builds, so the first
@@ -109,7 +109,7 @@ class Prebuilt:
             if not ended or running.returncode != 0:
                 return False
             with suppress(OSError):  # another process may have been faster
-                (fresh if flags is not None else fresh / wanted.name).rename(wanted)
+                _moved(fresh, wanted)
             if flags is not None:
                 await anyio.to_thread.run_sync(self._drop_oldest)
             return _present(wanted)
@@ -121,6 +121,15 @@ class Prebuilt:
         headers.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         for path in headers[_MAX_HEADERS:]:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _moved(fresh: Path, wanted: Path) -> None:
+    """A header is a directory; the binding comes last of the files that go with it."""
+    if wanted.parent.name == "headers":
+        fresh.rename(wanted)
+        return
+    for path in sorted(fresh.iterdir(), key=lambda path: path.name == wanted.name):
+        path.rename(wanted.parent / path.name)
 
 
 def _present(wanted: Path) -> bool:

@@ -10,7 +10,7 @@ import torch
 
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
-from gpu_sandbox.child.releases import Batch, Released, Settings
+from gpu_sandbox.child.releases import FEW_CALLS, MANY_CALLS, Batch, Released, Settings
 from gpu_sandbox.jobs import Job, Measured
 from gpu_sandbox.messages import Done, Warm
 from gpu_sandbox.paired import quantile
@@ -22,7 +22,8 @@ _SLOW_S = 0.5
 
 
 class Baseline:
-    """``releases`` are as long as both sides' are to be."""
+    """``releases`` are as long as both sides' are to be, and those behind gates have
+    ``gated_calls``."""
 
     def __init__(
         self, task: Task, reference: Peer, job: Job, device: torch.device, first: Case
@@ -33,6 +34,7 @@ class Baseline:
         self._seed = job.seed
         self.releases = Batch(task, first, device, calls=1)
         self.releases.draw("alone", 0)
+        self.gated_calls = 1
         if self.slow:
             return
         once_s = self._release().wall_ns / 1e9
@@ -41,7 +43,11 @@ class Baseline:
         self.releases.draw("alone", 1)
         draw_s = time.perf_counter() - began
         once_ns = min(self._release().claim_ns for _ in range(3))
-        calls = self.releases.long_enough(once_ns, draw_s, job.bench_s)
+        few = MANY_CALLS if job.protocol.mean else FEW_CALLS
+        calls, self.gated_calls = (
+            self.releases.long_enough(once_ns, draw_s, job.bench_s, most)
+            for most in (few, MANY_CALLS)
+        )
         if calls > 1:
             self.releases = Batch(task, first, device, calls)
             self.releases.draw("alone", 0)

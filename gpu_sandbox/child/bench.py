@@ -77,8 +77,8 @@ class Bench:
         self._most_rest_ns = _REST_GROWS * rest_ns
         self._passages: Passages | None = None
         if device.type == "cuda" and not self._baseline.slow:
-            each_ns = self._alone_ns / self._releases.calls
-            self._passages = Passages(task, reference, peer, self._releases, first, each_ns)
+            each_ns, calls = self._alone_ns / self._releases.calls, self._baseline.gated_calls
+            self._passages = Passages(task, reference, peer, device, first, calls, each_ns)
 
     def run(self, peer: Peer, worst: float, *, alone: Callable[[], None]) -> Agreed:
         """Pairs until the interval is narrow, or the time is up. Raises ``Ended``.

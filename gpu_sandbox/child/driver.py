@@ -16,6 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import torch
 from gpu_sandbox.child.recipe import Recipe, Step
 from gpu_sandbox.flags import header_name, relevant
 
-__all__ = ["BINDING", "PREBUILT_VARIABLE", "SANITIZE_VARIABLE", "Driver"]
+__all__ = ["BINDING", "FAST_LINKERS", "LINKER", "PREBUILT_VARIABLE", "SANITIZE_VARIABLE", "Driver"]
 
 PREBUILT_VARIABLE = "GPU_SANDBOX_PREBUILT"
 SANITIZE_VARIABLE = "GPU_SANDBOX_SANITIZE"
@@ -45,7 +46,9 @@ _BEYOND_SLIM = re.compile(
     r"|\bPYBIND11_(?!MODULE\b)\w|\bTHP\w"
 )
 _DEBUGS = re.compile(r"(?:^|\s)(?:-G|--device-debug|-lineinfo|--generate-line-info)(?=\s|$)")
-_LINKERS = ("mold", "lld", "gold")
+FAST_LINKERS = ("mold", "lld", "gold")
+LINKER = "linker"
+"""The file that names the one that was found to work, or none."""
 
 
 class Driver:
@@ -56,7 +59,8 @@ class Driver:
         self._slim = slim
         self._sanitizes = os.environ.get(SANITIZE_VARIABLE) == "address"
         place = os.environ.get(PREBUILT_VARIABLE)
-        binding = Path(place) / "binding.o" if place and slim_binding else None
+        self._prebuilt = Path(place) if place else None
+        binding = self._prebuilt / "binding.o" if self._prebuilt and slim_binding else None
         self._binding = binding if binding is not None and binding.is_file() else None
         self._flags = relevant(extra_cflags)
         self.bound = False
@@ -131,12 +135,19 @@ class Driver:
         flags = step.variables["ldflags"] + (" -fsanitize=address" if self._sanitizes else "")
         if self.bound:
             flags = f"{shlex.quote(str(self._binding))} {flags}"
-        linker = next((name for name in _LINKERS if shutil.which(f"ld.{name}")), None)
-        if linker is not None and "-fuse-ld" not in flags:
+        linker = self._fast_linker()
+        if linker and "-fuse-ld" not in flags:
             linked = _run(step.command(ldflags=f"-fuse-ld={linker} {flags}"), directory)
             if linked.returncode == 0:
                 return linked
         return _run(step.command(ldflags=flags), directory)
+
+    def _fast_linker(self) -> str | None:
+        """The one that is known to work, else the first that there is."""
+        if self._prebuilt is not None:
+            with suppress(OSError):
+                return (self._prebuilt / LINKER).read_text()
+        return next((name for name in FAST_LINKERS if shutil.which(f"ld.{name}")), None)
 
 
 def _telling(flags: str) -> str:

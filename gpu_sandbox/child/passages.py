@@ -16,12 +16,12 @@ import secrets
 import time
 
 import msgspec
+import torch
 
 from gpu_sandbox.child.gates import Chain, Gated, GatedBatch
 from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Case, Task
-from gpu_sandbox.child.releases import Releases
 from gpu_sandbox.jobs import WorkerFailed
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile
 
@@ -89,7 +89,8 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class Passages:
-    """Made while no candidate is there. ``claim_ns``: what the baseline says of a call.
+    """Made while no candidate is there. ``calls`` are let in at once; ``claim_ns`` is what the
+    baseline says of one.
 
     Without those that could not tell its calls from none; without any if it waits for its
     device, so that it can't be queued ahead, or memory does not suffice.
@@ -100,15 +101,15 @@ class Passages:
         task: Task,
         reference: Peer,
         peer: Peer,
-        releases: Releases,
+        device: torch.device,
         first: Case,
+        calls: int,
         claim_ns: float,
     ) -> None:
         self._reference = reference
         self._peer = peer
         self._first = first
         self._claim_ns = claim_ns
-        device, calls = releases.device, releases.calls
         ways: list[Gated] = [GatedBatch(task, first, device, calls)]
         if calls > 1 and Chain.possible(task, first):
             ways.append(Chain(task, first, device))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from torch.utils import cpp_extension
 
+from gpu_sandbox.child.driver import FAST_LINKERS, LINKER
 from gpu_sandbox.child.recipe import Recipe
 from gpu_sandbox.toolchain import HEADERS
 
@@ -26,7 +28,7 @@ class _Captured(Exception):
 
 
 def main(*, directory: str, flags: list[str] | None, cores: list[int]) -> None:
-    """Make ``binding.o``, or with ``flags`` the precompiled header for them."""
+    """Make ``binding.o`` and ``linker``, or with ``flags`` the precompiled header for them."""
     os.sched_setaffinity(0, cores)
     into = Path(directory)
     if flags is None:
@@ -39,7 +41,20 @@ def _binding(into: Path) -> None:
     """Against the real headers: ours come last, for ``slim/`` alone."""
     source = HEADERS / "slim" / "binding.cpp"
     own = f"-O2 -fvisibility=hidden -idirafter {HEADERS}"
-    _compile(f"{_cflags([])} {own} -c {source} -o {into / 'binding.o'}")
+    flags = _cflags([])
+    _compile(f"{flags} {own} -c {source} -o {into / 'binding.o'}")
+    compiler = flags.split()[0]
+    (into / LINKER).write_text(_fast_linker(compiler, into / "binding.o") or "")
+
+
+def _fast_linker(compiler: str, binding: Path) -> str | None:
+    """One that works with this compiler: some are installed, and don't find its libraries."""
+    for name in filter(lambda name: shutil.which(f"ld.{name}"), FAST_LINKERS):
+        command = f"{compiler} -shared -fuse-ld={name} {binding} -o /dev/null"
+        tried = subprocess.run(command, shell=True, check=False, capture_output=True)
+        if tried.returncode == 0:
+            return name
+    return None
 
 
 def _header(into: Path, flags: list[str]) -> None:

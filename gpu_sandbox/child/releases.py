@@ -22,10 +22,20 @@ from gpu_sandbox.child.surprises import Surprises
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Ran, Time, Timed
 
-__all__ = ["Batch", "Released", "Releases", "Settings", "believable"]
+__all__ = [
+    "FEW_CALLS",
+    "MANY_CALLS",
+    "Batch",
+    "Released",
+    "Releases",
+    "Settings",
+    "believable",
+]
 
 _LONG_NS = 8_000_000
-_MOST_CALLS = 48
+FEW_CALLS, MANY_CALLS = 16, 48
+"""At most, of a release: to time pairs, which differ by more than their calls do; to see from
+outside what calls take, and where calls are to follow upon each other."""
 _MOST_OF_FREE = 0.1
 _REDRAWS = 20
 _WANTED_RELEASES = 8
@@ -127,8 +137,8 @@ class Batch(Releases):
         super().__init__(task, first, device, calls)
         self.layout = lay_out(first.tensors, [e.native for e in first.expected], calls)
 
-    def long_enough(self, once_ns: int, draw_s: float, time_s: float) -> int:
-        """How many calls make a release long enough to time from outside.
+    def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
+        """How many calls make a release long enough to time from outside, ``most`` at most.
 
         On the CPU one: who sees several inputs at once can do their work together. On a
         GPU, where each release costs a change of context, more; but not more than memory
@@ -139,8 +149,7 @@ class Batch(Releases):
         each = max(self.layout.total_bytes // self.calls, 1)
         affordable = int(time_s / _WANTED_RELEASES / max(draw_s, 1e-6))
         held = int(torch.cuda.mem_get_info(self.device)[0] * _MOST_OF_FREE)
-        most = min(_MOST_CALLS, held // each, affordable)
-        return max(1, min(most, -(-_LONG_NS // max(once_ns, 1))))
+        return max(1, min(most, held // each, affordable, -(-_LONG_NS // max(once_ns, 1))))
 
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
