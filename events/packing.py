@@ -74,14 +74,12 @@ class Packer:
                 self._bases.popitem(last=False)
 
     def _like(self, content: bytes) -> int | None:
-        """The base with most lines in common; without any, the newest used. None: no base, or
-        the text is too long to find one."""
+        """The base with most lines in common, of several the one used last. None: there is no
+        base, or the text is too long to look for one."""
         if not self._bases or len(content) >= _BASE_BYTES.stop:
             return None
         lines = _lines(content)
-        common = {number: len(base.lines & lines) for number, base in self._bases.items()}
-        best = max(common, key=common.__getitem__)
-        return best if common[best] else next(reversed(self._bases))
+        return max(reversed(self._bases), key=lambda number: len(self._bases[number].lines & lines))
 
 
 def unpacked(codec: str, data: bytes, base: bytes | None) -> bytes:
