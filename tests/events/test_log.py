@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from events import upcast
@@ -601,3 +602,30 @@ async def test_after_closing_nothing_is_taken(tmp_path: Path) -> None:
         run = log.create_run("ab12")
     with pytest.raises(WriterFailed, match="closed"):
         log.append(run, note("x"))
+
+
+async def test_what_a_body_leaves_out_is_what_it_always_was() -> None:
+    """A default that is not written is part of the format, and may never change."""
+    left_out = {
+        (name, field.name): (
+            field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        )
+        for name, body in BODIES.items()
+        if body.__struct_config__.omit_defaults
+        for field in msgspec.structs.fields(body)
+        if not field.required
+    }
+    replied = {"tool_input_sha256": None, "canned": False, "reused": None}
+    parsed = {
+        "advice_sha256": None, "annotated_sha256": None, "source_sha256": None,
+        "source_key": None, "explanation_sha256": None, "anchors": 0, "spliced": False,
+    }  # fmt: skip
+    finished = {
+        "compile_log_sha256": None, "run_log_sha256": None, "notes": [], "usage": None,
+        "resources": [], "reused": None,
+    }  # fmt: skip
+    assert left_out == {
+        **{("AgentReplied", name): value for name, value in replied.items()},
+        **{("ReplyParsed", name): value for name, value in parsed.items()},
+        **{("EvaluationFinished", name): value for name, value in finished.items()},
+    }
