@@ -42,6 +42,10 @@ class Blobs:
     _ALL: ClassVar = "SELECT id, lower(hex(sha256)), codec, size, data, base FROM blob_data"
     _NAMED: ClassVar = "substr(sha256, 1, 8) = substr(?1, 1, 8) AND sha256 = ?1"
     _TABLE: ClassVar = "blob_data"
+    _NAMES: ClassVar = (
+        "SELECT r.seq, r.pos, r.name, lower(hex(b.sha256)) FROM blob_refs AS r"
+        " LEFT JOIN blob_data AS b ON b.id = r.blob"
+    )
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -56,6 +60,27 @@ class Blobs:
     def add_tombstone(self, sha: str, size: int) -> None:
         """What stands for a blob that was left out; an event may refer to it then."""
         self._insert(self._next(), sha, REDACTED, size, b"", None)
+
+    def names(self, seq: int) -> Iterator[tuple[str, str]]:
+        """(name, sha256) of the event's blobs, in order."""
+        for _, _, name, sha in self._connection.execute(
+            f"{self._NAMES} WHERE r.seq = ? ORDER BY r.pos", (seq,)
+        ):
+            yield name, sha
+
+    def places(self, run_id: int) -> Iterator[tuple[int, int, str, str]]:
+        """(seq, pos, name, sha256) of all that a run's events have; '' where a blob is missing."""
+        yield from self._connection.execute(
+            f"{self._NAMES} JOIN events AS e ON e.seq = r.seq WHERE e.run_id = ?"
+            " ORDER BY r.seq, r.pos",
+            (run_id,),
+        )
+
+    def tombstones(self) -> int:
+        (count,) = self._connection.execute(
+            f"SELECT count(*) FROM {self._TABLE} WHERE codec = ? AND length(data) = 0", (REDACTED,)
+        ).fetchone()
+        return int(count)
 
     def find(self, sha: str) -> StoredBlob | None:
         try:
@@ -141,6 +166,7 @@ class _Blobs1(Blobs):
     _ALL: ClassVar = "SELECT id, sha256, codec, size, data, NULL FROM blobs"
     _NAMED: ClassVar = "sha256 = ?1"
     _TABLE: ClassVar = "blobs"
+    _NAMES: ClassVar = "SELECT r.seq, r.pos, r.name, r.sha256 FROM event_blobs AS r"
 
     def missing(self) -> Iterator[tuple[int, str]]:
         for seq, sha in self._connection.execute(

@@ -194,9 +194,8 @@ class LogReader:
 
     def blob_names(self, seq: int) -> list[tuple[str, str]]:
         """(name, sha256) of an event's blobs, in order."""
-        return list(
-            self._rows("SELECT name, sha256 FROM event_blobs WHERE seq = ? ORDER BY pos", (seq,))
-        )
+        with self._readable():
+            return list(self._blobs.names(seq))
 
     def _event(
         self, seq: int, run_id: int, run_seq: int, epoch: int, kind: Kind, type_: str, ver: int,
@@ -224,5 +223,6 @@ class LogReader:
             yield
         except sqlite3.OperationalError as error:
             raise LogUnreadable(f"{self.path}: {error}") from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            # SQLite quotes a damaged schema as it is, and Python can't make a message of it.
             raise LogDamaged(f"{self.path}: {error}") from error

@@ -53,11 +53,8 @@ def verify_log(reader: LogReader) -> LogCheck:
     """Check structure, sequence, chains, bodies and blobs. Reads the whole file."""
     with _snapshot(reader) as connection:
         check = _check(reader, connection)
-        with contextlib.suppress(sqlite3.Error):
-            tombstones = connection.execute(
-                "SELECT count(*) FROM blobs WHERE codec = ? AND length(data) = 0", (REDACTED,)
-            )
-            check = msgspec.structs.replace(check, redacted=tombstones.fetchone()[0])
+        with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
+            check = msgspec.structs.replace(check, redacted=blobs_of(connection).tombstones())
         return check
 
 
@@ -228,11 +225,7 @@ def _names(
     connection: sqlite3.Connection, run: RunRow, blobs: dict[int, list[tuple[str, str]]]
 ) -> Iterator[Problem]:
     """The (name, sha256) of each event's blobs, into ``blobs``."""
-    for seq, pos, name, sha in connection.execute(
-        "SELECT b.seq, b.pos, b.name, b.sha256 FROM event_blobs b JOIN events e USING (seq)"
-        " WHERE e.run_id = ? ORDER BY b.seq, b.pos",
-        (run.run_id,),
-    ):
+    for seq, pos, name, sha in blobs_of(connection).places(run.run_id):
         named = blobs.setdefault(seq, [])
         if pos != len(named):
             yield Problem(run_id=run.run_id, seq=seq, what="its blobs are numbered with a gap")
