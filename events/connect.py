@@ -19,11 +19,12 @@ from events.lock import WriterLock
 
 __all__ = [
     "APPLICATION_ID", "FORMAT", "PAGE_BYTES", "Opener", "beside", "connect_read_only",
-    "connect_read_write", "open_sqlite", "unreadable", "views_sql",
+    "connect_read_write", "open_sqlite", "schema_sql", "unreadable", "views_sql",
 ]  # fmt: skip
 
 APPLICATION_ID = 0x5354524B  # "STRK"
-FORMAT = 1
+FORMAT = 2
+"""Of new logs. One of format 1 is read, and written on, in its own."""
 PAGE_BYTES = 8192
 
 Opener = Callable[[str], sqlite3.Connection]
@@ -57,9 +58,8 @@ def connect_read_write(path: Path, opener: Opener = open_sqlite) -> sqlite3.Conn
             # One transaction in the default journal mode, before WAL: a kill leaves either
             # a blank file, which is made anew, or the whole schema in the file itself.
             connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
-            schema = resources.files("events").joinpath("schema.sql").read_text()
             connection.executescript(
-                f"BEGIN IMMEDIATE; {schema}{views_sql()}"
+                f"BEGIN IMMEDIATE; {schema_sql(FORMAT)}{views_sql()}"
                 f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT}; COMMIT;"
             )
         _recognise(connection, path)
@@ -106,6 +106,12 @@ def connect_read_only(path: Path, *, views: bool = False) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def schema_sql(format_: int) -> str:
+    """The statements that make a log's tables and guards."""
+    parts = ("schema.sql", f"blobs_{format_}.sql")
+    return "".join(resources.files("events").joinpath(part).read_text() for part in parts)
 
 
 def views_sql(*, temporary: bool = False) -> str:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-import zlib
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
+from events.blobs import Blobs, blobs_of
 from events.bodies import Body, Kind
 from events.codec import decode_body
 from events.connect import connect_read_only
-from events.envelope import Event, sha256_hex
-from events.errors import BlobRedacted, LogDamaged, LogUnreadable, RunUnknown
-from events.rows import REDACTED
+from events.envelope import Event
+from events.errors import LogDamaged, LogUnreadable, RunUnknown
 
-__all__ = ["LogReader", "RunRow", "read_blob"]
+__all__ = ["LogReader", "RunRow"]
 
 
 _COLUMNS = "seq, run_id, run_seq, epoch, kind, type, ver, ts_us, body, hash"
@@ -175,10 +176,11 @@ class LogReader:
     def blob(self, sha256: str) -> bytes:
         """The content of a blob. Raises ``LogDamaged`` when it is missing or altered, and
         ``BlobRedacted``."""
-        rows = list(self._rows("SELECT codec, data FROM blobs WHERE sha256 = ?", (sha256,)))
-        if not rows:
-            raise LogDamaged(f"{self.path}: blob {sha256[:12]} is missing")
-        return read_blob(sha256, *rows[0])
+        with self._readable():
+            stored = self._blobs.find(sha256)
+            if stored is None:
+                raise LogDamaged(f"{self.path}: blob {sha256[:12]} is missing")
+            return self._blobs.read(stored)
 
     def text(self, sha256: str | None) -> str:
         """A blob as text; the empty string for None."""
@@ -192,9 +194,8 @@ class LogReader:
 
     def blob_names(self, seq: int) -> list[tuple[str, str]]:
         """(name, sha256) of an event's blobs, in order."""
-        return list(
-            self._rows("SELECT name, sha256 FROM event_blobs WHERE seq = ? ORDER BY pos", (seq,))
-        )
+        with self._readable():
+            return list(self._blobs.names(seq))
 
     def _event(
         self, seq: int, run_id: int, run_seq: int, epoch: int, kind: Kind, type_: str, ver: int,
@@ -207,25 +208,21 @@ class LogReader:
         )  # fmt: skip
 
     def _rows(self, sql: str, values: tuple[object, ...] = ()) -> Iterator[tuple]:  # type: ignore[type-arg]
-        try:
+        with self._readable():
             # Not `yield from`: it would close the cursor of a reader that is closed already.
             for row in self.connection.execute(sql, values):  # noqa: UP028
                 yield row
+
+    @cached_property
+    def _blobs(self) -> Blobs:
+        return blobs_of(self.connection)
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
         except sqlite3.OperationalError as error:
             raise LogUnreadable(f"{self.path}: {error}") from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            # SQLite quotes a damaged schema as it is, and Python can't make a message of it.
             raise LogDamaged(f"{self.path}: {error}") from error
-
-
-def read_blob(sha256: str, codec: str, data: bytes) -> bytes:
-    """Unpack a stored blob and check it against its name. Raises ``LogDamaged``, or
-    ``BlobRedacted`` for a tombstone."""
-    if codec == REDACTED:
-        raise BlobRedacted(f"blob {sha256[:12]} is redacted: this copy of the log has no texts")
-    try:
-        content = zlib.decompress(data) if codec == "zlib" else data
-    except zlib.error as error:
-        raise LogDamaged(f"blob {sha256[:12]} can't be unpacked: {error}") from error
-    if codec not in ("zlib", "raw") or sha256_hex(content) != sha256:
-        raise LogDamaged(f"blob {sha256[:12]} is not what its name says")
-    return content

@@ -8,17 +8,17 @@ its history has a hole, and no replay could get over it.
 from __future__ import annotations
 
 import itertools
-import sqlite3
 from pathlib import Path
 
 import msgspec
 
+from events.blobs import REDACTED, Blobs, blobs_of
 from events.connect import connect_read_write
 from events.envelope import Blob, chain_hash, genesis_hash
 from events.errors import LogError, LogUnreadable
 from events.reader import RunRow
 from events.rebuild import content_of, readings, rebuilt_run
-from events.rows import REDACTED, EventRow, insert_event, insert_run, insert_tombstone
+from events.rows import EventRow, NewEvent, insert_events, insert_run
 from events.salvage import Salvage
 
 __all__ = ["Recovery", "RunSaved", "recover_log"]
@@ -167,6 +167,7 @@ def _write(found: Salvage, kept: list[_Prefix], new: Path) -> tuple[int, int, in
     connection = connect_read_write(making)
     try:
         connection.execute("BEGIN IMMEDIATE")
+        texts = blobs_of(connection)
         ids: dict[int | None, int] = {}
         for prefix in kept:
             run = prefix.run
@@ -177,7 +178,8 @@ def _write(found: Salvage, kept: list[_Prefix], new: Path) -> tuple[int, int, in
         events = sorted(chosen, key=lambda event: event.row.seq)
         for seq, event in enumerate(events, 1):
             row = msgspec.structs.replace(event.row, seq=seq, run_id=ids[event.row.run_id])
-            insert_event(connection, row, _content(connection, found, event.names))
+            content = _content(texts, found, event.names)
+            insert_events(connection, texts, [NewEvent(row, content)])
         blobs, redacted = connection.execute(
             "SELECT count(*), count(*) FILTER (WHERE codec = ?) FROM blobs", (REDACTED,)
         ).fetchone()
@@ -193,13 +195,13 @@ def _write(found: Salvage, kept: list[_Prefix], new: Path) -> tuple[int, int, in
     return len(events), blobs, redacted
 
 
-def _content(connection: sqlite3.Connection, found: Salvage, names: list[tuple[str, str]]) -> Named:
+def _content(texts: Blobs, found: Salvage, names: list[tuple[str, str]]) -> Named:
     """The blobs of an event. Those that were left out get their tombstones first."""
     content: Named = []
     for name, sha in names:
         blob, size = found.blob(name, sha), found.tombstone(sha)
         if blob is None and size is not None:
-            insert_tombstone(connection, sha, size)
+            texts.add_tombstone(sha, size)
             blob = Blob(name, b"")
         if blob is None:
             raise LogError(f"blob {sha[:12]} changed while it was saved")

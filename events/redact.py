@@ -10,23 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from events.blobs import blobs_of
 from events.connect import connect_read_write
+from events.envelope import Blob
 from events.errors import LogDamaged, LogUnreadable
 from events.reader import LogReader
-from events.rows import REDACTED
+from events.rows import EventRow, NewEvent, insert_events, insert_run
 
 __all__ = ["Redaction", "redact"]
-
-_TABLES = {
-    "runs": "run_id, uid, created_us, parent_run_id, parent_seq",
-    "events": "seq, run_id, run_seq, epoch, kind, type, ver, ts_us, body, hash",
-    "event_blobs": "seq, pos, name, sha256",
-}
 
 
 class Redaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,28 +60,27 @@ def redact(log: LogReader, path: Path) -> Redaction:
 def _copy(source: sqlite3.Connection, copy: sqlite3.Connection) -> Redaction:
     """In the order of writing: the guards of the copy take nothing else."""
     copy.execute("BEGIN IMMEDIATE")
-    runs = _insert_all(copy, "runs", source.execute(f"SELECT {_TABLES['runs']} FROM runs"))
-    copy.executemany(
-        f"INSERT INTO blobs (id, sha256, codec, size, data) VALUES (?, ?, '{REDACTED}', ?, x'')",
-        source.execute("SELECT id, sha256, size FROM blobs ORDER BY id"),
-    )
+    texts = blobs_of(copy)
+    runs = source.execute(
+        "SELECT run_id, uid, created_us, parent_run_id, parent_seq FROM runs"
+    ).fetchall()
+    for run in runs:
+        insert_run(copy, *run)
+    for sha, size in source.execute("SELECT sha256, size FROM blobs ORDER BY id"):
+        texts.add_tombstone(sha, size)
     events = 0
-    for event in source.execute(f"SELECT {_TABLES['events']} FROM events ORDER BY seq"):
-        events += _insert_all(copy, "events", [event])
-        attached = source.execute(
-            f"SELECT {_TABLES['event_blobs']} FROM event_blobs WHERE seq = ? ORDER BY pos",
-            (event[0],),
+    columns = ", ".join(EventRow.__struct_fields__)
+    for row in source.execute(f"SELECT {columns} FROM events ORDER BY seq"):
+        event = EventRow(*row)
+        names = source.execute(
+            "SELECT name, sha256 FROM event_blobs WHERE seq = ? ORDER BY pos", (event.seq,)
         )
-        _insert_all(copy, "event_blobs", attached)
+        tombstones = [(Blob(name, b""), sha) for name, sha in names]
+        insert_events(copy, texts, [NewEvent(event, tombstones)])
+        events += 1
     copy.execute("COMMIT")
     blobs, size = copy.execute("SELECT count(*), coalesce(sum(size), 0) FROM blobs").fetchone()
-    return Redaction(runs=runs, events=events, blobs=blobs, bytes_left_out=size)
-
-
-def _insert_all(copy: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]]) -> int:
-    columns = _TABLES[table]
-    marks = ", ".join("?" * (columns.count(",") + 1))
-    return copy.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows).rowcount
+    return Redaction(runs=len(runs), events=events, blobs=blobs, bytes_left_out=size)
 
 
 @contextlib.contextmanager

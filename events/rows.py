@@ -1,33 +1,27 @@
-"""Rows of the log: how an event with its blobs is written, and where each run's next goes."""
+"""Rows of the log: how runs and events are written, and where each run's next event goes."""
 
 from __future__ import annotations
 
 import sqlite3
-import zlib
 from collections.abc import Sequence
 from functools import cache
 
 import msgspec
 
+from events.blobs import Blobs
 from events.envelope import Blob, genesis_hash
 from events.errors import LogDamaged
 
 __all__ = [
-    "REDACTED",
     "EventRow",
     "NewEvent",
     "Tail",
     "hash_at",
-    "insert_event",
     "insert_events",
     "insert_run",
-    "insert_tombstone",
     "positions",
 ]
 
-REDACTED = "redacted"
-"""The codec of a tombstone: a blob whose content was left out (``events.redact``)."""
-_COMPRESS_FROM_BYTES = 128
 _ROWS_A_STATEMENT = 64
 
 
@@ -71,7 +65,7 @@ def insert_run(
     _insert(connection, "runs", (run_id, uid, created_us, parent_run_id, parent_seq))
 
 
-def insert_events(connection: sqlite3.Connection, events: Sequence[NewEvent]) -> None:
+def insert_events(connection: sqlite3.Connection, blobs: Blobs, events: Sequence[NewEvent]) -> None:
     """Write the events in order, with few statements.
 
     A thread that runs one waits afterwards for Python's lock, which the thread that goes on
@@ -82,15 +76,8 @@ def insert_events(connection: sqlite3.Connection, events: Sequence[NewEvent]) ->
         # A blob is attached to the newest event, so that one ends its statement.
         if event.blobs or end == len(events):
             _insert_rows(connection, [event.row for event in events[begin:end]])
-            _insert_blobs(connection, event.row.seq, event.blobs)
+            blobs.attach(event.row.seq, event.blobs)
             begin = end
-
-
-def insert_event(
-    connection: sqlite3.Connection, row: EventRow, blobs: Sequence[tuple[Blob, str]]
-) -> None:
-    """Write the event, then its blobs, each given with its sha256."""
-    insert_events(connection, [NewEvent(row, blobs)])
 
 
 def _insert_rows(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> None:
@@ -104,43 +91,9 @@ def _insert_rows(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> No
         begin += size
 
 
-def _insert_blobs(
-    connection: sqlite3.Connection, seq: int, blobs: Sequence[tuple[Blob, str]]
-) -> None:
-    for pos, (blob, sha) in enumerate(blobs):
-        _insert_blob(connection, sha, blob.data)
-        _insert(connection, "event_blobs", (seq, pos, blob.name, sha))
-
-
-def insert_tombstone(connection: sqlite3.Connection, sha: str, size: int) -> None:
-    """What stands for a blob that was left out; an event may refer to it then."""
-    connection.execute(
-        "INSERT INTO blobs (id, sha256, codec, size, data)"
-        " SELECT coalesce(max(id), 0) + 1, ?, ?, ?, x'' FROM blobs",
-        (sha, REDACTED, size),
-    )
-
-
-def _insert_blob(connection: sqlite3.Connection, sha: str, content: bytes) -> None:
-    """Store a blob, unless the log has it: most prompt parts repeat."""
-    if connection.execute("SELECT 1 FROM blobs WHERE sha256 = ?", (sha,)).fetchone():
-        return
-    codec, data = "raw", content
-    if len(content) >= _COMPRESS_FROM_BYTES:
-        packed = zlib.compress(content, 6)
-        if len(packed) < len(content):
-            codec, data = "zlib", packed
-    connection.execute(
-        "INSERT INTO blobs (id, sha256, codec, size, data)"
-        " SELECT coalesce(max(id), 0) + 1, ?, ?, ?, ? FROM blobs",
-        (sha, codec, len(content), data),
-    )
-
-
 _COLUMNS = {
     "runs": "run_id, uid, created_us, parent_run_id, parent_seq",
     "events": ", ".join(EventRow.__struct_fields__),
-    "event_blobs": "seq, pos, name, sha256",
 }
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+from events.blobs import REDACTED, StoredBlob, read_blob
 from events.envelope import Blob
 from events.errors import BlobRedacted, LogDamaged
 from events.pages import Cell, Pages, Value
-from events.reader import RunRow, read_blob
-from events.rows import REDACTED, EventRow
+from events.reader import RunRow
+from events.rows import EventRow
 
 __all__ = ["Salvage"]
 
@@ -20,8 +22,10 @@ _NUMBER, _TEXT, _BYTES, _NULL = int, str, bytes, type(None)
 
 _RUN = (_NULL, _TEXT, _NUMBER)  # then the parent: two numbers, or two nulls
 _EVENT = (_NULL, *[_NUMBER] * 3, _TEXT, _TEXT, _NUMBER, _NUMBER, _TEXT, _BYTES)
-_BLOB = (_NULL, _TEXT, _TEXT, _NUMBER, _BYTES)
-_EVENT_BLOB = (_NUMBER, _NUMBER, _TEXT, _TEXT)
+_BLOB_1 = (_NULL, _TEXT, _TEXT, _NUMBER, _BYTES)
+_BLOB_2 = {(_NULL, _BYTES, _TEXT, _NUMBER, base, _BYTES) for base in (_NUMBER, _NULL)}
+_NAME_1 = (_NUMBER, _NUMBER, _TEXT, _TEXT)  # of an event's blob, which it has by its sha256
+_NAME_2 = (_NUMBER, _NUMBER, _TEXT, _NUMBER)  # or by its number
 _RUN_NAME = (_TEXT, _NUMBER)  # of the index of runs by uid; that of blobs looks alike
 _PLACE = (_NUMBER, _NUMBER, _NUMBER)  # of the index of events by run and run_seq
 
@@ -44,33 +48,56 @@ class Salvage:
         )
         self.places: dict[tuple[int, int], int] = {}
         self._blobs: dict[str, list[Cell]] = defaultdict(list)
+        self._numbered: dict[int, set[str]] = defaultdict(set)
+        self._by_number: list[tuple[int, int, str, int]] = []
         self._pages = Pages(path)
         for cell in self._pages.cells():
             try:
                 self._sort(cell, self._pages.values(cell))
             except ValueError:
                 continue  # damaged, or never a row
+        for seq, pos, name, number in self._by_number:
+            self.names[seq][pos] |= {(name, sha) for sha in self._numbered.get(number, ())}
 
     def blob(self, name: str, sha: str) -> Blob | None:
-        """The blob, where a copy of it is as it was written."""
-        for cell in self._blobs.get(sha, ()):
-            _, _, codec, _, data = self._pages.values(cell)
-            with suppress(LogDamaged, BlobRedacted):
-                return Blob(name, read_blob(sha, cast(str, codec), cast(bytes, data)))
+        """The blob, where a copy of it, and of its base, is as it was written."""
+        for stored in self._stored(sha):
+            if stored.base is None:
+                bases: set[bytes | None] = {None}
+            else:
+                whole = self._numbered.get(stored.base, ())
+                bases = {content for other in whole for content in self._whole(other)}
+            for base in bases:
+                with suppress(LogDamaged, BlobRedacted):
+                    return Blob(name, read_blob(stored, base))
         return None
+
+    def _whole(self, sha: str) -> Iterator[bytes]:
+        for stored in self._stored(sha):
+            if stored.base is None:
+                with suppress(LogDamaged, BlobRedacted):
+                    yield read_blob(stored)
+
+    def _stored(self, sha: str) -> Iterator[StoredBlob]:
+        for cell in self._blobs.get(sha, ()):
+            _, _, codec, size, *base, data = self._pages.values(cell)
+            yield StoredBlob(
+                cell.rowid, sha, codec, size, data, base[0] if base else None,  # type: ignore[arg-type]
+            )  # fmt: skip
 
     def tombstone(self, sha: str) -> int | None:
         """The size of a blob that was left out of this copy of the log; None for others."""
-        for cell in self._blobs.get(sha, ()):
-            _, _, codec, size, data = self._pages.values(cell)
-            if codec == REDACTED and data == b"":
-                return cast(int, size)
+        for stored in self._stored(sha):
+            if stored.codec == REDACTED and stored.data == b"":
+                return stored.size
         return None
 
     def _sort(self, cell: Cell, values: tuple[Value, ...]) -> None:
         rowid, shape = cell.rowid, tuple(type(value) for value in values)
         if rowid is None:
-            if shape == _EVENT_BLOB:
+            if shape == _NAME_2:
+                self._by_number.append(cast("tuple[int, int, str, int]", values))
+            elif shape == _NAME_1:
                 seq, pos, name, sha = cast("tuple[int, int, str, str]", values)
                 # The chain covers what the hex digits mean: one bit turns an a into an A.
                 self.names[seq][pos].add((name, bytes.fromhex(sha).hex()))
@@ -85,8 +112,12 @@ class Salvage:
             event = EventRow(rowid, *values[1:])  # type: ignore[arg-type]
             self.events[event.run_id, event.run_seq].add(event)
             self.places[event.run_id, event.run_seq] = event.seq
-        elif shape == _BLOB:
+        elif shape == _BLOB_1:
             self._blobs[cast(str, values[1]).lower()].append(cell)
+        elif shape in _BLOB_2:
+            sha = cast(bytes, values[1]).hex()
+            self._blobs[sha].append(cell)
+            self._numbered[rowid].add(sha)
         elif len(values) == 5 and shape[:3] == _RUN and set(shape[3:]) <= {_NUMBER, _NULL}:
             _, uid, created_us, parent, parent_seq = values
             self.runs[rowid].add(

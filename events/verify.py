@@ -9,18 +9,19 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 
 import msgspec
 from sqlite_utils import Database
 
+from events.blobs import REDACTED, blobs_of
 from events.codec import decode_body
+from events.connect import schema_sql
 from events.envelope import chain_hash, chained, genesis_hash
 from events.errors import LogDamaged, LogError, NewerFormat
 from events.lock import holder
-from events.reader import LogReader, RunRow, read_blob
-from events.rows import REDACTED, hash_at
+from events.reader import LogReader, RunRow
+from events.rows import hash_at
 from events.salvage import Salvage
 from events.wal import damage
 
@@ -52,11 +53,8 @@ def verify_log(reader: LogReader) -> LogCheck:
     """Check structure, sequence, chains, bodies and blobs. Reads the whole file."""
     with _snapshot(reader) as connection:
         check = _check(reader, connection)
-        with contextlib.suppress(sqlite3.Error):
-            tombstones = connection.execute(
-                "SELECT count(*) FROM blobs WHERE codec = ? AND length(data) = 0", (REDACTED,)
-            )
-            check = msgspec.structs.replace(check, redacted=tombstones.fetchone()[0])
+        with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
+            check = msgspec.structs.replace(check, redacted=blobs_of(connection).tombstones())
         return check
 
 
@@ -156,15 +154,26 @@ def _structure(connection: sqlite3.Connection) -> Iterator[Problem]:
     for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         yield Problem(what=f"row {row} of {table} refers to nothing in {parent}")
     fresh = sqlite3.connect(":memory:")
-    fresh.executescript(resources.files("events").joinpath("schema.sql").read_text())
-    wanted = {trigger.name: trigger.sql for trigger in _database(fresh).triggers}
+    fresh.executescript(schema_sql(blobs_of(connection).FORMAT))
+    wanted, found = _definitions(fresh), _definitions(connection)
     fresh.close()
-    found = {trigger.name: trigger.sql for trigger in _database(connection).triggers}
     for name in sorted(wanted.keys() | found.keys()):
         if name not in found:
             yield Problem(what=f"the append-only guard {name} was removed")
-        elif wanted.get(name) != found[name]:
-            yield Problem(what=f"the trigger {name} is not the one that this format has")
+        elif name not in wanted and found[name].startswith("CREATE TRIGGER"):
+            yield Problem(what=f"the trigger {name} is not one that this format has")
+        elif name in wanted and found[name] != wanted[name]:
+            yield Problem(what=f"{name} is not as this format has it")
+
+
+def _definitions(connection: sqlite3.Connection) -> dict[str, str]:
+    """What made each trigger, view and index."""
+    return dict(
+        connection.execute(
+            "SELECT name, sql FROM sqlite_master"
+            " WHERE type IN ('trigger', 'view', 'index') AND sql IS NOT NULL"
+        ).fetchall()
+    )
 
 
 def _run(
@@ -216,11 +225,7 @@ def _names(
     connection: sqlite3.Connection, run: RunRow, blobs: dict[int, list[tuple[str, str]]]
 ) -> Iterator[Problem]:
     """The (name, sha256) of each event's blobs, into ``blobs``."""
-    for seq, pos, name, sha in connection.execute(
-        "SELECT b.seq, b.pos, b.name, b.sha256 FROM event_blobs b JOIN events e USING (seq)"
-        " WHERE e.run_id = ? ORDER BY b.seq, b.pos",
-        (run.run_id,),
-    ):
+    for seq, pos, name, sha in blobs_of(connection).places(run.run_id):
         named = blobs.setdefault(seq, [])
         if pos != len(named):
             yield Problem(run_id=run.run_id, seq=seq, what="its blobs are numbered with a gap")
@@ -241,16 +246,14 @@ def _file_sequence(connection: sqlite3.Connection) -> Iterator[Problem]:
 
 
 def _blobs(connection: sqlite3.Connection) -> Iterator[Problem]:
-    for seq, sha in connection.execute(
-        "SELECT seq, sha256 FROM event_blobs WHERE sha256 NOT IN (SELECT sha256 FROM blobs)"
-    ):
-        yield Problem(seq=seq, what=f"blob {sha[:12]} is missing")
-    for sha, codec, size, data in connection.execute(
-        "SELECT sha256, codec, size, data FROM blobs WHERE codec <> ? OR length(data) > 0",
-        (REDACTED,),
-    ):
+    blobs = blobs_of(connection)
+    for seq, name in blobs.missing():
+        yield Problem(seq=seq, what=f"its blob {name} is missing")
+    for stored in blobs.all():
+        if stored.codec == REDACTED and not stored.data:
+            continue
         try:
-            if len(read_blob(sha, codec, data)) != size:
-                yield Problem(what=f"blob {sha[:12]} is not of its stated size")
+            if len(blobs.read(stored)) != stored.size:
+                yield Problem(what=f"blob {stored.sha256[:12]} is not of its stated size")
         except LogError as error:
             yield Problem(what=str(error))

@@ -23,6 +23,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
+from events.blobs import blobs_of
 from events.bodies import Body
 from events.codec import as_stored
 from events.connect import Opener, connect_read_write, open_sqlite, unreadable
@@ -65,6 +66,7 @@ class LogWriter:
                 with _transaction(self._connection, path):
                     self._fence = Fence(path, self._lock)
                     self._seq, epoch, self._tails = positions(self._connection)
+                    self._blobs = blobs_of(self._connection)
             except sqlite3.Error as error:
                 raise unreadable(path, error) from error
             opened.pop_all()
@@ -211,10 +213,10 @@ class LogWriter:
                 if isinstance(write, NewEvent):
                     events.append(write)
                 else:
-                    insert_events(self._connection, events)
+                    insert_events(self._connection, self._blobs, events)
                     events = []
                     write(self._connection)
-            insert_events(self._connection, events)
+            insert_events(self._connection, self._blobs, events)
 
     def _wake(self, callback: Callable[..., None], *args: Any) -> None:
         native: Any = self._token.native_token

@@ -20,7 +20,11 @@ Role = str
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all event bodies."""
+    """Base of all event bodies.
+
+    The ones that a search has most of, and that no replay compares, leave out what is at its
+    default (``omit_defaults``): their defaults are part of the format, and never change.
+    """
 
     TYPE: ClassVar[str] = ""
     KIND: ClassVar[Kind] = "meta"

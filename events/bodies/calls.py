@@ -75,7 +75,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 @event("AgentReplied", "in")
-class AgentReplied(Body, frozen=True, kw_only=True):
+class AgentReplied(Body, frozen=True, kw_only=True, omit_defaults=True):
     """A whole reply arrived. Its text, and its tool input if any, are this event's blobs.
 
     ``usage`` is null where the server reported none: what such a call cost is not known.
@@ -101,7 +101,7 @@ class AgentReplied(Body, frozen=True, kw_only=True):
 
 
 @event("ReplyParsed", "in")
-class ReplyParsed(Body, frozen=True, kw_only=True):
+class ReplyParsed(Body, frozen=True, kw_only=True, omit_defaults=True):
     """The reply was usable. A plan has advice and annotated source, code has source.
 
     ``source_key`` is the digest of the normalised source, by which duplicates are

@@ -27,7 +27,7 @@ class EvaluationRequested(Body, frozen=True, kw_only=True):
 
 
 @event("EvaluationFinished", "in")
-class EvaluationFinished(Body, frozen=True, kw_only=True):
+class EvaluationFinished(Body, frozen=True, kw_only=True, omit_defaults=True):
     """The verdict. Compiler and execution logs are this event's blobs, if not empty.
 
     ``reused`` is, in a fork, the ``run_seq`` of the parent's verdict on the same source that

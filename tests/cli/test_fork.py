@@ -170,9 +170,9 @@ def test_a_killed_fork_is_resumed(forked: Path, tmp_path: Path) -> None:
     shutil.copy(forked, log)
     with sqlite3.connect(log) as raw:
         (first,) = raw.execute("SELECT min(seq) FROM events WHERE run_id = 2").fetchone()
-        for name in ("events_delete", "event_blobs_delete"):
+        for name in ("events_delete", "blob_refs_delete"):
             raw.execute(f"DROP TRIGGER {name}")
-        for table in ("event_blobs", "events"):
+        for table in ("blob_refs", "events"):
             raw.execute(f"DELETE FROM {table} WHERE seq > ?", (first,))
     raw.close()
     done = run_engine("resume", f"{log}#2", "--json")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from events import upcast
@@ -38,6 +39,7 @@ from events.lock import holder
 from events.reader import LogReader
 from events.verify import verify_file, verify_log
 from events.writer import LogWriter
+from tests.events.format_1 import begin_format_1
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +48,14 @@ def note(text: str) -> Body:
     return StopRequested(source=text)
 
 
-async def write(path: Path, count: int = 5) -> None:
+TEXTS = {1: "blobs", 2: "blob_data"}
+NAMES = {1: "event_blobs", 2: "blob_refs"}
+each_format = pytest.mark.parametrize("form", [1, 2])
+
+
+async def write(path: Path, count: int = 5, *, form: int = FORMAT) -> None:
+    if form == 1:
+        begin_format_1(path)
     async with LogWriter(path) as log:
         run = log.create_run("ab12")
         for number in range(count):
@@ -156,7 +165,7 @@ async def test_numbers_that_json_lacks_are_refused_and_nothing_is_appended(
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE events SET body = '{}' WHERE seq = 1",
+        "UPDATE events SET body = 'x' WHERE seq = 1",
         "DELETE FROM events WHERE seq = 5",
         "INSERT OR REPLACE INTO events SELECT * FROM events WHERE seq = 3",
         "INSERT OR REPLACE INTO events SELECT 6, run_id, 3, epoch, kind, type, ver, ts_us, body,"
@@ -171,32 +180,56 @@ async def test_numbers_that_json_lacks_are_refused_and_nothing_is_appended(
         "DELETE FROM runs",
         "INSERT OR REPLACE INTO runs VALUES (1, 'zz', 0, NULL, NULL)",
         "INSERT OR REPLACE INTO runs VALUES (2, 'ab12', 0, NULL, NULL)",
-        "UPDATE blobs SET data = x'00'",
-        f"INSERT OR REPLACE INTO blobs VALUES (1, '{'0' * 64}', 'raw', 1, x'00')",
-        f"INSERT OR REPLACE INTO blobs (rowid, sha256, codec, size, data)"
-        f" VALUES (1, '{'0' * 64}', 'raw', 1, x'00')",
-        "DELETE FROM blobs",
-        "DELETE FROM event_blobs",
-        "UPDATE event_blobs SET name = 'y'",
-        "INSERT OR REPLACE INTO event_blobs SELECT * FROM event_blobs WHERE seq = 5",
-        "INSERT INTO event_blobs SELECT 1, 1, name, sha256 FROM event_blobs WHERE seq = 1",
+        "UPDATE {texts} SET data = x'00'",
+        "INSERT OR REPLACE INTO {texts} (id, sha256, codec, size, data)"
+        " VALUES (1, {sha}, 'raw', 1, x'00')",
+        "INSERT OR REPLACE INTO {texts} (rowid, sha256, codec, size, data)"
+        " VALUES (1, {sha}, 'raw', 1, x'00')",
+        "DELETE FROM {texts}",
+        "DELETE FROM {names}",
+        "UPDATE {names} SET name = 'y'",
+        "INSERT OR REPLACE INTO {names} SELECT * FROM {names} WHERE seq = 5",
+        "INSERT INTO {names} SELECT 1, 1, name, {ref} FROM {names} WHERE seq = 1",
     ],
 )
-async def test_the_file_itself_refuses_to_be_rewritten(tmp_path: Path, statement: str) -> None:
+@each_format
+async def test_the_file_itself_refuses_to_be_rewritten(
+    tmp_path: Path, form: int, statement: str
+) -> None:
     path = tmp_path / "log.db"
-    await write(path)
+    await write(path, form=form)
     connection = raw(path)
+    statement = statement.format(
+        texts=TEXTS[form], names=NAMES[form], ref=("sha256", "blob")[form - 1],
+        sha=(f"'{'0' * 64}'", f"x'{'0' * 64}'")[form - 1],
+    )  # fmt: skip
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         connection.execute(statement)
     connection.close()
 
 
-async def test_replacing_a_blob_changes_nothing(tmp_path: Path) -> None:
+async def test_a_base_is_an_earlier_text_that_stands_alone(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     await write(path)
     connection = raw(path)
+    insert = "INSERT INTO blob_data VALUES (?, ?, 'zlib', 1, ?, x'00')"
+    connection.execute(insert, (2, b"2" * 32, 1))
+    for number, base in ((3, 2), (3, 3), (3, 9)):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only: a base"):
+            connection.execute(insert, (number, b"3" * 32, base))
+    connection.close()
+
+
+@each_format
+async def test_replacing_a_blob_changes_nothing(tmp_path: Path, form: int) -> None:
+    path = tmp_path / "log.db"
+    await write(path, form=form)
+    connection = raw(path)
+    connection.execute(
+        f"INSERT OR REPLACE INTO {TEXTS[form]} (id, sha256, codec, size, data)"
+        f" SELECT 9, sha256, 'raw', 3, x'626164' FROM {TEXTS[form]}"
+    )
     (sha,) = connection.execute("SELECT sha256 FROM blobs").fetchone()
-    connection.execute("INSERT OR REPLACE INTO blobs VALUES (9, ?, 'raw', 3, x'626164')", (sha,))
     connection.close()
     with LogReader(path) as reader:
         assert reader.text(sha) == "x" * 500
@@ -224,24 +257,29 @@ async def test_connections_are_denied_what_they_do_not_need(tmp_path: Path, stat
         ("UPDATE events SET ts_us = 1 WHERE seq = 3", "does not match"),
         ("UPDATE events SET kind = 'decision' WHERE seq = 3", "does not match"),
         ("DELETE FROM events WHERE seq = 3", "event 3 of the run is missing"),
-        ("DELETE FROM event_blobs WHERE seq = 3", "does not match"),
-        ("UPDATE event_blobs SET name = 'other' WHERE seq = 3", "does not match"),
-        ("UPDATE blobs SET data = x'00', codec = 'raw'", "is not what its name says"),
-        ("DELETE FROM blobs", "is missing"),
+        ("DELETE FROM {names} WHERE seq = 3", "does not match"),
+        ("UPDATE {names} SET name = 'other' WHERE seq = 3", "does not match"),
+        ("UPDATE {texts} SET data = x'00', codec = 'raw'", "is not what its name says"),
+        ("UPDATE {texts} SET size = 7", "is not of its stated size"),
+        ("DELETE FROM {texts}", "is missing"),
         ("DROP TRIGGER events_update", "the append-only guard events_update was removed"),
         ("UPDATE runs SET uid = 'other'", "does not match"),
         ("UPDATE runs SET created_us = 1", "does not match"),
-        ("UPDATE event_blobs SET pos = 4 WHERE seq = 3", "numbered with a gap"),
+        ("UPDATE {names} SET pos = 4 WHERE seq = 3", "numbered with a gap"),
         (
-            "INSERT INTO event_blobs SELECT 77, 0, name, sha256 FROM event_blobs WHERE seq = 3",
+            "INSERT INTO {names} SELECT 77, 0, name, {ref} FROM {names} WHERE seq = 3",
             "refers to nothing in events",
         ),
         ("UPDATE events SET seq = 99 WHERE seq = 2", "stands before an earlier event"),
     ],
 )
-async def test_verify_finds_what_was_altered(tmp_path: Path, damage: str, found: str) -> None:
+@each_format
+async def test_verify_finds_what_was_altered(
+    tmp_path: Path, form: int, damage: str, found: str
+) -> None:
     path = tmp_path / "log.db"
-    await write(path)
+    await write(path, form=form)
+    damage = damage.format(texts=TEXTS[form], names=NAMES[form], ref=("sha256", "blob")[form - 1])
     connection = raw(path)
     connection.execute("BEGIN")  # one sync for all that follows
     triggers = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
@@ -267,12 +305,17 @@ async def test_a_guard_that_does_nothing_is_found(tmp_path: Path) -> None:
     connection.execute("DROP TRIGGER events_update")
     connection.execute("CREATE TRIGGER events_update BEFORE UPDATE ON events BEGIN SELECT 1; END")
     connection.execute("CREATE TRIGGER more AFTER INSERT ON events BEGIN SELECT 1; END")
+    connection.execute("DROP VIEW event_blobs")
+    connection.execute(
+        "CREATE VIEW event_blobs AS SELECT 1 AS seq, 0 AS pos, '' AS name, '' AS sha256"
+    )
     connection.close()
     with LogReader(path) as reader:
         found = [problem.what for problem in verify_log(reader).problems]
-    assert found == [
-        "the trigger events_update is not the one that this format has",
-        "the trigger more is not the one that this format has",
+    assert found[:3] == [
+        "event_blobs is not as this format has it",
+        "events_update is not as this format has it",
+        "the trigger more is not one that this format has",
     ]
 
 
@@ -559,3 +602,30 @@ async def test_after_closing_nothing_is_taken(tmp_path: Path) -> None:
         run = log.create_run("ab12")
     with pytest.raises(WriterFailed, match="closed"):
         log.append(run, note("x"))
+
+
+async def test_what_a_body_leaves_out_is_what_it_always_was() -> None:
+    """A default that is not written is part of the format, and may never change."""
+    left_out = {
+        (name, field.name): (
+            field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        )
+        for name, body in BODIES.items()
+        if body.__struct_config__.omit_defaults
+        for field in msgspec.structs.fields(body)
+        if not field.required
+    }
+    replied = {"tool_input_sha256": None, "canned": False, "reused": None}
+    parsed = {
+        "advice_sha256": None, "annotated_sha256": None, "source_sha256": None,
+        "source_key": None, "explanation_sha256": None, "anchors": 0, "spliced": False,
+    }  # fmt: skip
+    finished = {
+        "compile_log_sha256": None, "run_log_sha256": None, "notes": [], "usage": None,
+        "resources": [], "reused": None,
+    }  # fmt: skip
+    assert left_out == {
+        **{("AgentReplied", name): value for name, value in replied.items()},
+        **{("ReplyParsed", name): value for name, value in parsed.items()},
+        **{("EvaluationFinished", name): value for name, value in finished.items()},
+    }

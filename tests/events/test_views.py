@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 VIEWS = {
     "history", "nodes", "calls", "evaluations", "baselines", "best_over_time", "costs_by_role",
-    "in_doubt",
+    "in_doubt", "blobs", "event_blobs",
 }  # fmt: skip
 HISTORY = Path(__file__).parents[1] / "histories" / "1_stark_softmax_h200.db"
 

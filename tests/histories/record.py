@@ -21,7 +21,7 @@ from events.connect import FORMAT
 from events.errors import LogError
 from events.reader import LogReader
 from tests.cli.conftest import engine_command, environment
-from tests.histories.pins import HERE, PINS, Pin, histories, read_pins
+from tests.histories.pins import HERE, PINS, Pin, histories
 from tests.replayed import replayed
 
 __all__ = ["RECIPES"]
@@ -164,8 +164,8 @@ def _pin(path: Path) -> None:
 
 
 def main(names: list[str]) -> None:
-    pinned = {name.partition("#")[0] for name in read_pins()}
-    missing = [name for name in RECIPES if f"{FORMAT}_{name}" not in pinned]
+    recorded = {log.stem.partition("_")[2] for log in HERE.glob("*.db")}
+    missing = [name for name in RECIPES if name not in recorded]
     for name in names or missing:
         record(name)
 
