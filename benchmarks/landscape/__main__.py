@@ -24,7 +24,7 @@ from benchmarks.landscape.worlds import WORLDS
 __all__ = ["main", "run_worlds"]
 
 _SEEDS = 1000
-_ATTEMPTS, _LONG = 30, 100
+_ATTEMPTS, _LONG = 30, 60
 
 
 def main() -> None:

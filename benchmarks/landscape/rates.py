@@ -30,7 +30,7 @@ _FITTED_TO = {"single": ("sampling", 1.2), "mend": ("reflexion", 2.0), "team": (
 """In this order: mending is fitted when single is known, and team when both are. The number
 lengthens the steps: only some of a method's attempts are made with the odds that it fits."""
 _ATTEMPTS = 30
-_ROUNDS, _LAST_ROUNDS = 6, 3
+_ROUNDS, _LAST_ROUNDS = 4, 3
 _CLOSE = 0.005
 _MOST = 5.0
 """A logit beyond this says that the rate can't be reached."""

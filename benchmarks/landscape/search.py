@@ -2,7 +2,7 @@
 
 The core selects, draws windows and ends as it does live; here replies and verdicts are
 answered at once, one attempt after another, as with one worker. Nothing waits, fails or
-costs money.
+costs money, so of a reply only what was made of it is folded.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from benchmarks.landscape.terrain import REFERENCE, Kernel, Task
 from engine.config import Config
 from engine.core.decide import decide
 from engine.core.evolve import evolve
-from engine.core.flags import FLAGS
+from engine.core.flags import FLAGS, STATE_DIGEST_2
 from engine.core.state import State
 from engine.loop.methods import team_of
 from events.bodies import (
     AgentCalled,
-    AgentReplied,
     AttemptAbandoned,
     BaselineMeasured,
     BaselineRequested,
@@ -30,7 +29,6 @@ from events.bodies import (
     ReplyParsed,
     ReplyRejected,
     RunStarted,
-    Usage,
 )
 from events.outcomes import CompileFailed, Correct, Outcome, WrongResult
 from projections.tree import ROOT
@@ -98,13 +96,6 @@ class _Search:
 
     def _reply(self, called: AgentCalled) -> None:
         attempt, role, call = called.attempt, called.role, called.call
-        self._fold(
-            AgentReplied(
-                attempt=attempt, role=role, call=call, try_=called.try_, usage=_USAGE,
-                latency_ms=0, stop_reason="end_turn", served_by="landscape", sent={},
-                reply_sha256="", canned=True,
-            )
-        )  # fmt: skip
         if self._agents.is_unusable(call):
             self._fold(ReplyRejected(attempt=attempt, role=role, call=call, reason="unusable"))
             return
@@ -172,7 +163,8 @@ class _Search:
         self._outcomes.append(outcome)
 
 
-_USAGE = Usage()
+_FLAGS = sorted(set(FLAGS) - {STATE_DIGEST_2})
+"""Digests steer nothing and are not kept here; the shorter one is the quicker."""
 _BASELINE = BaselineMeasured(
     runtime_ms=_ROOT_MS, spread=0.0, repetitions=1, timings_s={}, isolation=[]
 )
@@ -182,5 +174,5 @@ def _started(config: Config) -> RunStarted:
     return RunStarted(
         title="landscape", config=msgspec.to_builtins(config), task_name="landscape",
         task_sha256="reference", templates={}, seed=config.search.seed, prices={},
-        prices_dated="", flags=sorted(FLAGS), versions={}, device={}, canned=True,
+        prices_dated="", flags=_FLAGS, versions={}, device={}, canned=True,
     )  # fmt: skip

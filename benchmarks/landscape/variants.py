@@ -43,7 +43,9 @@ EPSILONS = {
 
 VARIANTS = METHODS | POLICIES | ABLATIONS | EPSILONS
 
-RANKED = [*METHODS, *POLICIES, *list(ABLATIONS)[:4]]
+RANKED = [
+    *METHODS, "epsilon_greedy", "greedy", "mcts", "evolution", *list(ABLATIONS)[:4],
+]  # fmt: skip
 """What is compared in every world."""
 
 
