@@ -1,6 +1,6 @@
 """Search the landscape: every variant in every world, in minutes.
 
-    python -m benchmarks.landscape [--fit] [--seeds N] [--elsewhere N] [--jobs N] [--out FOLDER]
+python -m benchmarks.landscape [--fit] [--seeds N] [--elsewhere N] [--jobs N] [--out FOLDER]
 """
 
 from __future__ import annotations

@@ -36,14 +36,14 @@ class Band(msgspec.Struct, frozen=True):
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
     """The paper's metrics at the end of the budget. ``speed`` is the arithmetic mean of the
-    best speedups, over the tasks that have a correct kernel; ``first`` is the share of
-    correct first attempts, which is a budget of B = 1."""
+    best speedups, over the tasks that have a correct kernel; None if none has. ``first`` is
+    the share of correct first attempts, which is a budget of B = 1."""
 
     compiled: float
     correct: float
     success: Band
     fast_1: Band
-    speed: Band
+    speed: Band | None
     first: Band
 
 
@@ -99,7 +99,7 @@ def _level(best: Floats, compiled: float, correct: float) -> Level:
         correct=round(correct, 4),
         success=_mean(last > 0),
         fast_1=_mean(last >= 1),
-        speed=_mean(last[last > 0]),
+        speed=_mean(last[last > 0]) if (last > 0).any() else None,
         first=_mean(best[:, 0] > 0),
     )
 

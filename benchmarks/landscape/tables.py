@@ -73,7 +73,8 @@ def _not_fitted(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
                 method, str(level),
                 "–" if told[0] is None else _percent(told[0]), _share(seen.success),
                 "–" if told[1] is None else _percent(told[1]), _share(seen.fast_1),
-                "–" if told[2] is None else f"{told[2]:.2f}×", _times(seen.speed),
+                "–" if told[2] is None else f"{told[2]:.2f}×",
+                "–" if seen.speed is None else _times(seen.speed),
             )  # fmt: skip
 
 

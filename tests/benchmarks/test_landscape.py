@@ -191,9 +191,9 @@ def test_agents_see_what_the_core_shows_them(windows: str, most: int) -> None:
 
 def test_a_sample_of_the_searches_has_the_papers_rates() -> None:
     for method in ("sampling", "stark"):
-        for level, (compiled, correct) in compiled_and_correct(batch(method, 240)).items():
-            assert compiled == pytest.approx(COMPILED[method][level - 1], abs=0.06)
-            assert correct == pytest.approx(CORRECT[method][level - 1], abs=0.09)
+        for level, (compiled, correct) in compiled_and_correct(batch(method, 150)).items():
+            assert compiled == pytest.approx(COMPILED[method][level - 1], abs=0.07)
+            assert correct == pytest.approx(CORRECT[method][level - 1], abs=0.1)
 
 
 def test_speedups_only_grow_and_a_variant_equals_itself() -> None:
