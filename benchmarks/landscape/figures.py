@@ -56,7 +56,6 @@ def _curves(outcomes: Mapping[str, Outcome], names: Sequence[str]) -> Figure:
 
 
 def _line(axes: Axes, bands: Sequence[Band], name: str) -> None:
-    # At a hundred attempts every other point would do; the file stays small.
     attempts = range(1, len(bands) + 1)
     [line] = axes.plot(attempts, [band.value for band in bands], label=name, linewidth=1.2)
     axes.fill_between(
@@ -95,6 +94,7 @@ def _worlds(results: Results) -> Figure:
         )  # fmt: skip
         axes.axvline(1.0, color="black", linewidth=0.8)
         axes.set_title(world, fontsize=8)
+        axes.grid(visible=False)
         axes.set_yticks(range(len(names)), names, fontsize=7)
     figure.supxlabel("delivered speedup over STARK's, paired, 95 % bands", fontsize=8)
     return figure
