@@ -43,7 +43,7 @@ bench-log: $(VENV)/.installed-dev .venv-peers/.installed
 	$(BIN)/python -m benchmarks.log $(BENCH)
 
 # A search simulator: every method and policy on a made-up kernel landscape. Some ten minutes on
-# two idle cores; LANDSCAPE="--seeds 100" takes one, --fit fits its agents to the paper anew.
+# two idle cores, less with LANDSCAPE="--elsewhere 100"; --fit fits its agents to the paper anew.
 landscape: $(VENV)/.installed-dev
 	nice -n 10 $(BIN)/python -m benchmarks.landscape $(LANDSCAPE)
 
