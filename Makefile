@@ -6,7 +6,7 @@ DEMO   := runs/demo
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test faults test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log history lint types check clean prerequisites
+.PHONY: demo test faults test-all test-gpu bench-sandbox bench-sandbox-gpu bench-log landscape history lint types check clean prerequisites
 
 demo: $(VENV)/.installed
 	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO).db.fts $(DEMO)_best.py
@@ -41,6 +41,11 @@ bench-sandbox-gpu: $(VENV)/.installed-dev
 # Under five minutes on two idle cores; BENCH="--only append" measures some rows.
 bench-log: $(VENV)/.installed-dev .venv-peers/.installed
 	$(BIN)/python -m benchmarks.log $(BENCH)
+
+# A search simulator: every method and policy on a made-up kernel landscape. Some ten minutes on
+# two idle cores, less with LANDSCAPE="--elsewhere 100"; --fit fits its agents to the paper anew.
+landscape: $(VENV)/.installed-dev
+	nice -n 10 $(BIN)/python -m benchmarks.landscape $(LANDSCAPE)
 
 .venv-peers/.installed: benchmarks/log_peers.txt
 	$(PYTHON) -m venv .venv-peers
