@@ -26,11 +26,12 @@ from events.bodies import (
 )
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
+from projections.mail import Mail
 from projections.pool import Pool, PoolSummary
 from projections.spend import RoleSpend, Spend
 from projections.tree import Tree
 
-__all__ = ["Best", "Fork", "Overview", "Summary", "overview_of"]
+__all__ = ["Awaited", "Best", "Fork", "Overview", "Summary", "overview_of"]
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,20 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     new_evaluations: int = 0
 
 
+class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+    """A request whose reply comes later: in the directory ``place``, or in a batch.
+
+    ``doubt`` is what was wrong with a file that answers it, if there was one.
+    """
+
+    name: str
+    attempt: int
+    role: str
+    place: str
+    batch: str | None = None
+    doubt: str | None = None
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What ``engine run --json`` ends with."""
 
@@ -85,6 +100,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Runtime in milliseconds of each; null where a compiled one failed."""
     pool: PoolSummary | None = None
     fork: Fork | None = None
+    awaited: list[Awaited] = []
 
 
 class Overview:
@@ -99,6 +115,7 @@ class Overview:
         self.tree = Tree()
         self.spend = Spend()
         self.pool = Pool()
+        self.mail = Mail()
         self.status = "running"
         self.reason = ""
         self.ended = 0
@@ -125,6 +142,7 @@ class Overview:
         self.tree.apply(body)
         self.spend.apply(body)
         self.pool.apply(event)
+        self.mail.apply(body)
         match body:
             case RunStarted():
                 self.started = body
@@ -249,7 +267,23 @@ class Overview:
             pool=self.pool.summary(self.wall_us / 1_000_000),
             fork=self._forked(total),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
+            awaited=self._awaited(),
         )
+
+    def _awaited(self) -> list[Awaited]:
+        mail = self.mail
+        doubts = {call: f"{doubt.file.name}: {doubt.reason}" for call, doubt in mail.doubts.items()}
+        return [
+            Awaited(
+                name=deferred.name,
+                attempt=deferred.attempt,
+                role=deferred.role,
+                place=deferred.place if deferred.batch else mail.moved or deferred.place,
+                batch=deferred.batch,
+                doubt=doubts.get(call),
+            )
+            for call, deferred in sorted(mail.awaited.items())
+        ]
 
     def _forked(self, total: RoleSpend) -> Fork | None:
         if self.fork is None:

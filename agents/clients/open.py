@@ -1,4 +1,4 @@
-"""Clients by specification: ``anthropic:MODEL``, ``openai:MODEL``, ``playbook:FILE``."""
+"""Clients by specification: ``anthropic:MODEL``, ``mailbox:DIR``, ``playbook:FILE``, …"""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 from agents.clients.anthropic import AnthropicClient
 from agents.clients.anthropic_errors import KEY_NAME
+from agents.clients.mailbox import MailboxClient
 from agents.clients.openai import OPENAI, OpenAIClient
 from agents.clients.playbook import PlaybookClient
 from agents.clients.port import Client
 
 __all__ = ["PREFIXES", "KeyMissing", "Opened", "open_client", "server_of"]
 
-PREFIXES = ("anthropic", "openai", "playbook")
+PREFIXES = {"anthropic": "MODEL", "openai": "MODEL", "mailbox": "DIR", "playbook": "FILE"}
+"""With what stands behind them."""
 
 
 class KeyMissing(Exception):
@@ -42,7 +44,7 @@ def open_client(
     (``PlaybookInvalid`` for a playbook that doesn't hold together), and ``KeyMissing``.
     """
     prefix, _, name = spec.partition(":")
-    *first, last = [f"{each}:{'FILE' if each == 'playbook' else 'MODEL'}" for each in PREFIXES]
+    *first, last = [f"{each}:{what}" for each, what in PREFIXES.items()]
     known = f"{', '.join(first)} or {last}"
     if prefix not in PREFIXES:
         raise ValueError(f"unknown model {spec!r}: expected {known}")
@@ -50,6 +52,8 @@ def open_client(
         raise ValueError(f"model {spec!r} names no model: expected {known}")
     if prefix == "playbook":
         return Opened(PlaybookClient(name), name)
+    if prefix == "mailbox":
+        return Opened(MailboxClient(name), name)
     if prefix == "openai":
         return Opened(_openai(spec, api_key, base_url, key_name), name)
     key = _key(api_key, KEY_NAME)

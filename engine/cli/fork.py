@@ -113,7 +113,8 @@ async def _fork(told: _Told) -> Any:
         uid = secrets.token_hex(8)
         run_id = log.fork(parent.run_id, point, uid)
         loop = RunLoop(
-            log=log, run_id=run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
+            log=log, run_id=run_id, uid=uid, state=state, texts=Texts(reader.text),
+            recorded=verdicts, wait_s=config.clients.wait_s,
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
         )  # fmt: skip
         name = f"{path}#{run_id}"

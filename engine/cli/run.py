@@ -18,10 +18,10 @@ import click
 from engine.cli.address import log_errors, split
 from engine.cli.draw import (
     CANNED,
+    awaited_lines,
     best_line,
     fork_line,
     printable,
-    resume_line,
     tree_lines,
     use_color,
 )  # fmt: skip
@@ -32,6 +32,11 @@ from engine.cli.settings import PRESETS, SettingsError, resolve
 from engine.config import Config
 
 __all__ = ["confirm", "finish", "read_task", "resume", "run", "shared"]
+
+wait_option = click.option(
+    "--wait", "wait_s", type=click.FloatRange(min=0), metavar="SECONDS",
+    help="Wait so long for replies of a mailbox or batch before the run pauses.",
+)  # fmt: skip
 
 _INTERFACE = ("Model", "get_inputs", "get_init_inputs")
 
@@ -60,7 +65,9 @@ def shared(command: Command) -> Command:
               help="Any configuration key, such as search.epsilon=0.4.")  # fmt: skip
 @click.option("--preset", type=click.Choice(list(PRESETS)), help="A named set of settings.")
 @click.option("--method", help="stark, sampling, reflexion, search_agent or ma_only.")
-@click.option("--model", help="anthropic:MODEL, openai:MODEL or playbook:FILE, for every role.")
+@click.option(
+    "--model", help="For every role: anthropic:MODEL, openai:MODEL, mailbox:DIR or playbook:FILE."
+)
 @click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
@@ -76,6 +83,7 @@ def shared(command: Command) -> Command:
 @click.option("--seed", type=int, help="Seed of every draw.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), envvar="ENGINE_LOG",
               help="The log's file; a new one below runs/ by default.")  # fmt: skip
+@wait_option
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
 @shared
 def run(
@@ -83,8 +91,8 @@ def run(
     method: str | None, model: str | None, language: str | None, device: str | None,
     protocol: str | None, sanitize: bool | None, baselines: str | None, attempts: int | None,
     workers: int | None, budget_usd: float | None, target_speedup: float | None,
-    patience: int | None, seed: int | None, log: Path | None, yes: bool, backend: str,
-    display: str, as_json: bool, require_isolation: str | None,
+    patience: int | None, seed: int | None, log: Path | None, wait_s: float | None, yes: bool,
+    backend: str, display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Search for a faster version of the module in TASK (KernelBench form)."""
     from engine.cli.session import Start, search
@@ -102,7 +110,7 @@ def run(
                 "sandbox.require_isolation": require_isolation,
                 "budget.attempts": attempts, "search.workers": workers,
                 "budget.usd": budget_usd, "budget.target_speedup": target_speedup,
-                "budget.patience": patience, "search.seed": seed,
+                "budget.patience": patience, "search.seed": seed, "clients.wait_s": wait_s,
             },
         )  # fmt: skip
     except SettingsError as error:
@@ -122,11 +130,15 @@ def run(
 @click.argument("log")
 @click.option("--attempts", default="+0", metavar="+N", help="Add N attempts to the budget.")
 @click.option("--budget-usd", default="+0", metavar="+USD", help="Add to the dollar budget.")
+@click.option("--mailbox", type=click.Path(file_okay=False, path_type=Path),
+              envvar="ENGINE_MAILBOX",
+              help="Where the run's mailbox is now, if it moved.")  # fmt: skip
+@wait_option
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
 @shared
 def resume(
-    log: str, attempts: str, budget_usd: str, yes: bool, backend: str, display: str, as_json: bool,
-    require_isolation: str | None,
+    log: str, attempts: str, budget_usd: str, mailbox: Path | None, wait_s: float | None,
+    yes: bool, backend: str, display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Go on with the run in LOG: no reply that the log holds is paid for again."""
     from engine.cli.session import go_on
@@ -141,7 +153,7 @@ def resume(
         return await go_on(
             path, name, extra_attempts=extra_attempts,
             extra_usd_micros=round(extra_usd * 1_000_000), display=display,
-            require_isolation=require_isolation,
+            require_isolation=require_isolation, mailbox=mailbox, wait_s=wait_s,
             confirm=lambda config, canned: confirm(config, canned, yes=yes),
         )  # fmt: skip
 
@@ -218,7 +230,13 @@ def confirm(config: Config, canned: bool, *, yes: bool) -> None:
 
     if canned:
         click.echo(CANNED, err=True)
-    paid = sorted(model for model in models_of(config) if not model.startswith("playbook:"))
+    models = sorted(model for model in models_of(config) if not model.startswith("playbook:"))
+    boxes = [model.partition(":")[2] for model in models if model.startswith("mailbox:")]
+    if boxes:
+        click.echo(f"Requests are files in {', '.join(boxes)}, to be answered there.", err=True)
+    if config.budget.usd is not None and boxes:
+        raise Failure("--budget-usd can't be kept with a mailbox: nobody knows what replies cost")
+    paid = [model for model in models if not model.startswith("mailbox:")]
     if not paid:
         return
     prices = {model: price_of(model) for model in paid}
@@ -273,9 +291,12 @@ def finish(done: Any, as_json: bool) -> int:
         if summary.canned:
             click.echo(CANNED)
         click.echo(f"log:  {done.name}")
-    go_on = f"Go on with: {resume_line(done.name)}"
+    go_on = f"Go on with: {done.resume_line}"
     if state.paused:
-        click.echo(f"paused: {printable(state.paused)}\n{go_on}", err=True)
+        click.echo(f"paused: {printable(state.paused)}", err=True)
+        for line in awaited_lines(summary):
+            click.echo(f"  {line}", err=True)
+        click.echo(go_on, err=True)
         return Exit.MISSING if state.unauthorized else Exit.PAUSED
     match state.stopped:
         case "interrupted":

@@ -64,6 +64,11 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
 
+    @property
+    def resume_line(self) -> str:
+        """What to type to go on; where the mailbox moved, that has to be said again."""
+        return resume_line(self.name, self.overview.mail.moved)
+
 
 async def search(start: Start) -> Done:
     """Run a new search. Raises ``Failure`` and ``LogError``."""
@@ -84,8 +89,8 @@ async def search(start: Start) -> Done:
             device=device, canned=canned, texts=texts,
         )  # fmt: skip
         loop = RunLoop(
-            log=log, run_id=run_id, state=State(team_of), texts=texts, templates=load(),
-            clients=clients, evaluator=sandbox,
+            log=log, run_id=run_id, uid=uid, state=State(team_of), texts=texts,
+            templates=load(), clients=clients, evaluator=sandbox, wait_s=config.clients.wait_s,
         )  # fmt: skip
         name = str(start.log) if run_id == 1 else f"{start.log}#{run_id}"
         done = Done(overview=Overview(), state=loop.state, name=name, uid=uid)
@@ -99,6 +104,8 @@ async def go_on(
     extra_attempts: int,
     extra_usd_micros: int,
     require_isolation: str | None,
+    mailbox: Path | None,
+    wait_s: float | None,
     display: str,
     confirm: Callable[[Config, bool], None],
 ) -> Done:
@@ -112,9 +119,10 @@ async def go_on(
         _check_resumable(state, path, extra_attempts, extra_usd_micros)
         if require_isolation is not None:
             config = _isolated(config, require_isolation)
+        check_mailboxes(config, state.attempts.values(), mailbox)
         sandbox = await open_sandbox(stack, config)
         _, device = await resolve_device(sandbox, config)
-        clients = await open_clients(stack, config, state.attempts.values())
+        clients = await open_clients(stack, config, state.attempts.values(), mailbox)
         confirm(config, any(client.canned for client in clients.values()))
         overview = overview_of(reader.events(row.run_id))
         verdicts = None
@@ -125,12 +133,14 @@ async def go_on(
                 replies=overview.fork.replies, evaluations=overview.fork.evaluations,
             )  # fmt: skip
         loop = RunLoop(
-            log=log, run_id=row.run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
-            templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
+            log=log, run_id=row.run_id, uid=row.uid, state=state, texts=Texts(reader.text),
+            recorded=verdicts, templates=Templates(texts=recovered.templates), clients=clients,
+            evaluator=sandbox, mail=recovered.mail,
+            wait_s=config.clients.wait_s if wait_s is None else wait_s,
         )  # fmt: skip
         first = resumed(
             device, extra_attempts=extra_attempts, extra_usd_micros=extra_usd_micros,
-            require_isolation=require_isolation,
+            require_isolation=require_isolation, mailbox=None if mailbox is None else str(mailbox),
         )  # fmt: skip
         name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
         done = Done(overview=overview, state=state, name=name, uid=row.uid)
@@ -172,13 +182,13 @@ async def drive(
 
     ``begun`` has the overview of the events so far.
     """
-    overview, name = begun.overview, begun.name
+    overview = begun.overview
     shown = open_display(display, overview, sandbox.load)
     loop.observe(shown.observe)
     failure: LogError | None = None
     with shown.shown():
         async with anyio.create_task_group() as watching:
-            watching.start_soon(_stop_on_signals, loop, name)
+            watching.start_soon(_stop_on_signals, loop, begun)
             watching.start_soon(shown.keep_fresh)
             try:
                 await loop.run(first, blobs)
@@ -188,7 +198,7 @@ async def drive(
     if isinstance(failure, WriterFailed):
         raise Failure(
             f"{failure}\nEverything acknowledged before is kept. Mend the cause, then:"
-            f" {resume_line(name)}",
+            f" {begun.resume_line}",
             Exit.MISSING,
         )
     if failure is not None:
@@ -196,12 +206,12 @@ async def drive(
     return msgspec.structs.replace(begun, state=loop.state)
 
 
-async def _stop_on_signals(loop: RunLoop, name: str) -> None:
+async def _stop_on_signals(loop: RunLoop, begun: Done) -> None:
     """The first signal ends the run cleanly, a second one at once: the log bears both."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
             if loop.stop_requested:
-                click.echo(f"interrupted. Go on with: {resume_line(name)}", err=True)
+                click.echo(f"interrupted. Go on with: {begun.resume_line}", err=True)
                 os._exit(Exit.INTERRUPTED)
             loop.request_stop(signal.Signals(number).name)
 
@@ -250,15 +260,18 @@ async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, di
 
 
 async def open_clients(
-    stack: AsyncExitStack, config: Config, in_flight: Iterable[Attempt] = ()
+    stack: AsyncExitStack,
+    config: Config,
+    in_flight: Iterable[Attempt] = (),
+    mailbox: Path | None = None,
 ) -> Mapping[str, Client]:
     """A client for each model that the team's roles name, or those of attempts that another
-    team began. Raises ``Failure``."""
-    begun = [config.role(role).model for attempt in in_flight for role in attempt.roles]
+    team began. ``mailbox`` is where any mailbox is now. Raises ``Failure``."""
     clients: dict[str, Client] = {}
-    for spec in dict.fromkeys([*models_of(config), *begun]):
+    for spec in _specs(config, in_flight):
+        moved = mailbox is not None and _is_mailbox(spec)
         try:
-            client, _ = open_client(spec, **config.client(spec))
+            client, _ = open_client(f"mailbox:{mailbox}" if moved else spec, **config.client(spec))
         except KeyMissing as missing:
             raise Failure(str(missing), Exit.MISSING) from missing
         except (PlaybookInvalid, ValueError) as error:
@@ -266,6 +279,33 @@ async def open_clients(
         stack.push_async_callback(client.aclose)
         clients[spec] = client
     return clients
+
+
+def check_mailboxes(config: Config, in_flight: Iterable[Attempt], mailbox: Path | None) -> None:
+    """A mailbox that is not where it was would be made anew, and nobody would look into it.
+
+    Raises ``Failure``.
+    """
+    boxes = [spec.partition(":")[2] for spec in _specs(config, in_flight) if _is_mailbox(spec)]
+    if mailbox is not None:
+        if not boxes:
+            raise Failure("--mailbox: no role of this run is asked in a mailbox")
+        boxes = [str(mailbox)]
+    for box in boxes:
+        if not Path(box).is_dir():
+            raise Failure(
+                f"the run's mailbox {box} is not here: say where it is now with --mailbox DIR"
+                f" (an empty directory will do: what is still to be answered is written again)"
+            )
+
+
+def _is_mailbox(spec: str) -> bool:
+    return spec.startswith("mailbox:")
+
+
+def _specs(config: Config, in_flight: Iterable[Attempt]) -> list[str]:
+    begun = [config.role(role).model for attempt in in_flight for role in attempt.roles]
+    return list(dict.fromkeys([*models_of(config), *begun]))
 
 
 class _LateReader:
