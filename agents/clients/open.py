@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 from agents.clients.anthropic import AnthropicClient
+from agents.clients.anthropic_batch import AnthropicBatchClient
 from agents.clients.anthropic_errors import KEY_NAME
 from agents.clients.mailbox import MailboxClient
 from agents.clients.openai import OPENAI, OpenAIClient
@@ -15,7 +16,10 @@ from agents.clients.port import Client
 
 __all__ = ["PREFIXES", "KeyMissing", "Opened", "open_client", "server_of"]
 
-PREFIXES = {"anthropic": "MODEL", "openai": "MODEL", "mailbox": "DIR", "playbook": "FILE"}
+PREFIXES = {
+    "anthropic": "MODEL", "anthropic-batch": "MODEL", "openai": "MODEL", "mailbox": "DIR",
+    "playbook": "FILE",
+}  # fmt: skip
 """With what stands behind them."""
 
 
@@ -63,7 +67,8 @@ def open_client(
             "https://platform.claude.com/settings/keys), or try a run without a model with "
             "--model playbook:FILE"
         )
-    return Opened(AnthropicClient(api_key=key, base_url=base_url), name)
+    kind = AnthropicBatchClient if prefix == "anthropic-batch" else AnthropicClient
+    return Opened(kind(api_key=key, base_url=base_url), name)
 
 
 def server_of(spec: str, *, base_url: str | None = None, **_: str) -> str | None:

@@ -129,6 +129,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     not_taken: Sequence[NotTaken] = ()
     changing: bool = False
     """A reply is being written just now: it is worth looking again soon."""
+    trouble: str | None = None
+    """Why some could not be asked for."""
 
 
 class Inbox(Protocol):

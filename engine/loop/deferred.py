@@ -160,8 +160,9 @@ class DeferredReplies:
             try:
                 look = await inbox.look([each.request for each in awaited])
             except CallFailed as failed:
-                self._trouble[inbox.place] = failed.message
-                look = Look()
+                look = Look(trouble=failed.message)
+            if look.trouble:
+                self._trouble[inbox.place] = look.trouble
             else:
                 self._trouble.pop(inbox.place, None)
             self._changing[inbox.place] = look.changing
