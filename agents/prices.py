@@ -20,7 +20,7 @@ FREE = Price(
     cache_read_usd_micros_per_mtok=0,
     cache_write_usd_micros_per_mtok=0,
 )
-"""What a playbook costs."""
+"""What nobody is asked for costs."""
 
 _DATE = re.compile(r"-(\d{8}|latest)$")
 
@@ -46,7 +46,7 @@ def price_of(model: str) -> Price | None:
     client, _, name = model.partition(":")
     if client == "anthropic-batch":
         return _halved(price_of(f"anthropic:{name}"))
-    if client == "playbook":
+    if client in ("playbook", "recorded"):
         return FREE
     if client == "openai":
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from agents.clients.anthropic import AnthropicClient
@@ -18,7 +19,7 @@ __all__ = ["PREFIXES", "KeyMissing", "Opened", "open_client", "server_of"]
 
 PREFIXES = {
     "anthropic": "MODEL", "anthropic-batch": "MODEL", "openai": "MODEL", "mailbox": "DIR",
-    "playbook": "FILE",
+    "playbook": "FILE", "recorded": "LOG",
 }  # fmt: skip
 """With what stands behind them."""
 
@@ -40,8 +41,10 @@ def open_client(
     api_key: str | None = None,
     base_url: str | None = None,
     key_name: str = "OPENAI_API_KEY",
+    recorded: Callable[[str], Client] | None = None,
 ) -> Opened:
-    """Open the client that ``spec`` names. Nothing is sent before the first call.
+    """Open the client that ``spec`` names. Nothing is sent before the first call. ``recorded``
+    opens a log for ``recorded:LOG``, which is beyond this layer.
 
     ``key_name`` is the variable that an openai client's key is read from. Raises
     ``ValueError`` for an unknown or incomplete specification or a URL that is none
@@ -58,6 +61,10 @@ def open_client(
         return Opened(PlaybookClient(name), name)
     if prefix == "mailbox":
         return Opened(MailboxClient(name), name)
+    if prefix == "recorded":
+        if recorded is None:
+            raise ValueError(f"{spec} can't be asked here: nobody reads logs")
+        return Opened(recorded(name), name)
     if prefix == "openai":
         return Opened(_openai(spec, api_key, base_url, key_name), name)
     key = _key(api_key, KEY_NAME)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,14 @@ import anyio
 import click
 import msgspec
 
-from agents.clients.open import KeyMissing, open_client
-from agents.clients.playbook import PlaybookInvalid
-from agents.clients.port import Client
 from agents.templates import Templates, load
+from engine.cli.clients import check_mailboxes, open_clients
 from engine.cli.draw import resume_line
 from engine.cli.exits import Exit, Failure
 from engine.cli.progress import open_display
 from engine.config import Config
-from engine.core.state import Attempt, State
-from engine.loop.methods import models_of, team_of
+from engine.core.state import State
+from engine.loop.methods import team_of
 from engine.loop.run import RunLoop
 from engine.loop.start import recover, resumed, run_started
 from engine.loop.texts import Texts
@@ -41,7 +39,7 @@ from projections.overview import Overview, overview_of
 from replay.recorded import out_of_log
 
 __all__ = [
-    "Done", "Start", "drive", "go_on", "open_clients", "open_sandbox", "resolve_device", "search",
+    "Done", "Start", "drive", "go_on", "open_sandbox", "resolve_device", "search",
 ]  # fmt: skip
 
 
@@ -122,7 +120,10 @@ async def go_on(
         check_mailboxes(config, state.attempts.values(), mailbox)
         sandbox = await open_sandbox(stack, config)
         _, device = await resolve_device(sandbox, config)
-        clients = await open_clients(stack, config, state.attempts.values(), mailbox)
+        clients = await open_clients(
+            stack, config, state.attempts.values(), mailbox=mailbox,
+            so_far=lambda: (event.body for event in reader.events(row.run_id)),
+        )  # fmt: skip
         confirm(config, any(client.canned for client in clients.values()))
         overview = overview_of(reader.events(row.run_id))
         verdicts = None
@@ -257,55 +258,6 @@ async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, di
         sandbox=msgspec.structs.replace(config.sandbox, device=name),
         prompts=msgspec.structs.replace(config.prompts, language=language),
     ), facts
-
-
-async def open_clients(
-    stack: AsyncExitStack,
-    config: Config,
-    in_flight: Iterable[Attempt] = (),
-    mailbox: Path | None = None,
-) -> Mapping[str, Client]:
-    """A client for each model that the team's roles name, or those of attempts that another
-    team began. ``mailbox`` is where any mailbox is now. Raises ``Failure``."""
-    clients: dict[str, Client] = {}
-    for spec in _specs(config, in_flight):
-        moved = mailbox is not None and _is_mailbox(spec)
-        try:
-            client, _ = open_client(f"mailbox:{mailbox}" if moved else spec, **config.client(spec))
-        except KeyMissing as missing:
-            raise Failure(str(missing), Exit.MISSING) from missing
-        except (PlaybookInvalid, ValueError) as error:
-            raise Failure(str(error)) from error
-        stack.push_async_callback(client.aclose)
-        clients[spec] = client
-    return clients
-
-
-def check_mailboxes(config: Config, in_flight: Iterable[Attempt], mailbox: Path | None) -> None:
-    """A mailbox that is not where it was would be made anew, and nobody would look into it.
-
-    Raises ``Failure``.
-    """
-    boxes = [spec.partition(":")[2] for spec in _specs(config, in_flight) if _is_mailbox(spec)]
-    if mailbox is not None:
-        if not boxes:
-            raise Failure("--mailbox: no role of this run is asked in a mailbox")
-        boxes = [str(mailbox)]
-    for box in boxes:
-        if not Path(box).is_dir():
-            raise Failure(
-                f"the run's mailbox {box} is not here: say where it is now with --mailbox DIR"
-                f" (an empty directory will do: what is still to be answered is written again)"
-            )
-
-
-def _is_mailbox(spec: str) -> bool:
-    return spec.startswith("mailbox:")
-
-
-def _specs(config: Config, in_flight: Iterable[Attempt]) -> list[str]:
-    begun = [config.role(role).model for attempt in in_flight for role in attempt.roles]
-    return list(dict.fromkeys([*models_of(config), *begun]))
 
 
 class _LateReader:

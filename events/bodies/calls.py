@@ -128,10 +128,10 @@ class AgentReplied(Body, frozen=True, kw_only=True):
     """A whole reply arrived. Its text, and its tool input if any, are this event's blobs.
 
     ``usage`` is null where the server reported none: what such a call cost is not known.
-    ``reused`` is, in a fork, the ``run_seq`` of the parent's reply that was taken instead of
-    asking anybody; its ``usage`` is nothing, because nothing was paid. ``file`` is the
-    mailbox's that was taken. ``latency_ms`` of a reply that was deferred is how long the
-    process waited that took it.
+    ``reused`` is the ``run_seq`` of the reply that was taken instead of asking anybody, in the
+    fork's parent or in the log of ``recorded:LOG``; its ``usage`` is nothing, because nothing
+    was paid. ``file`` is the mailbox's that was taken. ``latency_ms`` of a reply that was
+    deferred is how long the process waited that took it.
     """
 
     attempt: int

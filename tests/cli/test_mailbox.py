@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.cli.confirm import confirm
 from engine.cli.exits import Exit, Failure
-from engine.cli.run import confirm
 from engine.config import Budget, Config
 from tests.cli.conftest import SMALL, run_engine
 from tests.replayed import replayed
