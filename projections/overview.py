@@ -11,12 +11,14 @@ import msgspec
 from events.bodies import (
     AgentCalled,
     AgentFailed,
+    AgentReplied,
     AttemptAbandoned,
     BaselineMeasured,
     DeviceQuarantined,
     EvaluationFinished,
     EvaluationRequested,
     NodeSelected,
+    ReplyDeferred,
     RunForked,
     RunPaused,
     RunResumed,
@@ -123,7 +125,8 @@ class Overview:
         self.extra_attempts = 0
         self.outcomes: Counter[str] = Counter()
         self.stages: dict[int, str] = {}
-        """Attempt in flight → what it waits for: a role's name, or ``evaluation``."""
+        """Attempt in flight → what it waits for: a role's name, with ``, awaited`` behind it where
+        its reply comes later, or ``evaluation``."""
         self.baselines: dict[str, BaselineMeasured] = {}
         """By kind, eager first."""
         self.evaluations: dict[int, EvaluationFinished] = {}
@@ -161,6 +164,10 @@ class Overview:
             case NodeSelected():
                 self.stages[body.attempt] = "selected"
             case AgentCalled():
+                self.stages[body.attempt] = body.role
+            case ReplyDeferred():
+                self.stages[body.attempt] = f"{body.role}, awaited"
+            case AgentReplied():
                 self.stages[body.attempt] = body.role
             case AgentFailed():
                 self.failed_calls += 1

@@ -13,6 +13,7 @@ from events.bodies import (
     Body,
     EvaluationFinished,
     NodeSelected,
+    ReplyDeferred,
     RunForked,
     RunStopped,
 )
@@ -36,6 +37,8 @@ def story(body: Body) -> str:
             return f"attempt {body.attempt}: {body.role} sees {body.window}{again}"
         case AgentReplied() if body.reused is not None:
             return f"attempt {body.attempt}: {body.role}, a recorded reply, event {body.reused}"
+        case ReplyDeferred():
+            return f"attempt {body.attempt}: {body.role} asked in {body.batch or body.place}"
         case EvaluationFinished():
             tag = str(body.outcome.__struct_config__.tag).replace("_", " ")
             runtime = getattr(body.outcome, "runtime_ms", None)

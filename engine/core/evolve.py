@@ -167,10 +167,12 @@ def _resume(state: State, body: RunResumed) -> None:
 def _take_over(state: State) -> None:
     """Another process goes on: what an earlier one had in flight is in doubt."""
     state.stop_requested = state.exhausted = state.deadline = state.paused = None
-    state.wait_ended = None
     state.stopped, state.stop_reason = "", ""
-    # Patience starts anew: whoever resumes wants to see more attempts, not the same end.
-    state.last_improvement = state.attempts_ended
+    # Patience starts anew: whoever resumes wants to see more attempts, not the same end. Unless
+    # the run only waited for replies: that happens all the time.
+    if state.wait_ended is None:
+        state.last_improvement = state.attempts_ended
+    state.wait_ended = None
     state.baseline_faults = 0
     if state.baseline in ("faulted", "rejected"):
         state.baseline = "none"

@@ -90,7 +90,7 @@ class RunLoop:
             # A kill may have cut off decisions that were due: they come before anything new.
             # A fork decides them anew.
             self._feed.complete_decisions(perform=False)
-        outstanding = list(self._outstanding())
+        outstanding = list(self._outstanding(forked=isinstance(first, RunForked)))
         failure: LogError | None = None
         try:
             async with anyio.create_task_group() as effects:
@@ -117,12 +117,13 @@ class RunLoop:
         if not self.state.over:
             self._feed(StopRequested(source=source))
 
-    def _outstanding(self) -> Iterable[Body]:
+    def _outstanding(self, *, forked: bool) -> Iterable[Body]:
         """Decisions that an earlier process began to perform and did not finish.
 
-        A call without a reply is not among them, unless its reply was to come later: the core
-        decides about those.
+        A call without a reply is not among them: the core decides about those. Unless its reply
+        was to come later, which a fork asks for anew.
         """
+        begun = ("replied",) if forked else ("deferred", "replied")
         if self.state.baseline == "requested":
             yield BaselineRequested()
         for kind, status in self.state.compiled_baselines.items():
@@ -130,7 +131,7 @@ class RunLoop:
                 yield BaselineRequested(baseline=kind)
         for attempt in self.state.attempts.values():
             call = attempt.call
-            if call is not None and call.status in ("deferred", "replied"):
+            if call is not None and call.status in begun:
                 yield call.body
             elif attempt.evaluation is not None and not attempt.evaluation_faulted:
                 yield attempt.evaluation

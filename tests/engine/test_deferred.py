@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
+import msgspec
 import pytest
 
 from agents.clients.mailbox import MailboxClient
@@ -24,7 +25,17 @@ from events.bodies import (
     WaitEnded,
 )
 from events.reader import LogReader
-from tests.engine.mail_runs import answer, answer_all, bodies_of, config, step, waiting
+from tests.engine.mail_runs import (
+    MODEL,
+    answer,
+    answer_all,
+    bodies_of,
+    config,
+    step,
+    waiting,
+)
+from tests.engine.test_fork import fork
+from tests.replayed import replayed
 
 pytestmark = pytest.mark.anyio
 
@@ -150,3 +161,28 @@ async def test_an_unusable_reply_is_asked_again(tmp_path: Path) -> None:
     (again,) = waiting(box)
     assert again != request
     assert "could not be used" in again.with_suffix(".md").read_text()
+
+
+async def test_a_fork_asks_for_itself(tmp_path: Path) -> None:
+    path, box = tmp_path / "log.db", tmp_path / "box"
+    await step(path, MailboxClient(box), config(attempts=1))
+    with LogReader(path) as reader:
+        at = reader.newest_run_seq(1)
+    state = await fork(path, 1, at, {MODEL: MailboxClient(box)})
+    assert state.paused == "waiting for 1 reply"
+    assert len(waiting(box)) == 2
+    forked = replayed(path, 2)
+    assert (forked.check.problems, forked.report.difference) == ([], None)
+
+
+async def test_a_wait_does_not_renew_patience(tmp_path: Path) -> None:
+    path, box = tmp_path / "log.db", tmp_path / "box"
+    impatient = config(attempts=9)
+    budget = msgspec.structs.replace(impatient.budget, patience=2)
+    impatient = msgspec.structs.replace(impatient, budget=budget)
+    state = await step(path, MailboxClient(box), impatient)
+    while state.paused:
+        assert answer_all(box, kind="wrong")
+        state = await step(path, MailboxClient(box), impatient)
+    assert (state.stopped, state.stop_reason) == ("finished", "patience")
+    assert state.attempts_ended == 2
