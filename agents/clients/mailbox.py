@@ -50,8 +50,9 @@ class MailboxClient:
     poll_s = 0.5
 
     def __init__(self, directory: str | Path) -> None:
-        self.directory = Path(directory)
-        self.place = str(directory)
+        # No shell expands the tilde of mailbox:~/box.
+        self.directory = Path(directory).expanduser()
+        self.place = str(self.directory)
         self._stamps: dict[str, tuple[tuple[int, int], float]] = {}
         """A file's size and time of change, and since when, by our clock, they are so."""
 

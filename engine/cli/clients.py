@@ -61,7 +61,7 @@ def check_mailboxes(config: Config, in_flight: Iterable[Attempt], mailbox: Path 
     if mailbox is not None and boxes:
         boxes = [str(mailbox)]
     for box in boxes:
-        if not Path(box).is_dir():
+        if not Path(box).expanduser().is_dir():
             raise Failure(
                 f"the run's mailbox {box} is not here: say where it is now with --mailbox DIR"
                 " (an empty directory will do: what is still to be answered is written again)"
