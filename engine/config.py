@@ -109,6 +109,9 @@ class OpenAI(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Clients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What clients have to know beside the model; a section for each by its prefix."""
 
+    wait_s: float = 0.0
+    """How long a process in which nothing else can go on waits for deferred replies (of a
+    mailbox or a batch) before the run pauses."""
     openai: OpenAI = OpenAI()
 
 

@@ -20,6 +20,7 @@ from projections.tree import ROOT, Node
 
 __all__ = [
     "CANNED",
+    "awaited_lines",
     "baseline_words",
     "best_line",
     "fork_line",
@@ -43,9 +44,19 @@ def use_color() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def resume_line(name: str) -> str:
-    """What to type to go on with a run."""
-    return f"engine resume {shlex.quote(name)}"
+def resume_line(name: str, mailbox: str | None = None) -> str:
+    """What to type to go on with a run; ``mailbox`` is where its mailbox is now, if that has
+    to be said."""
+    moved = "" if mailbox is None else f" --mailbox {shlex.quote(mailbox)}"
+    return f"engine resume {shlex.quote(name)}{moved}"
+
+
+def awaited_lines(summary: Summary) -> Iterator[str]:
+    """The requests whose replies come later, a line each."""
+    for each in summary.awaited:
+        where = f"batch {each.batch}" if each.batch else f"{each.place}/{each.name}.md"
+        doubt = f"; {each.doubt}" if each.doubt else ""
+        yield printable(f"{where}  ({each.role} of attempt {each.attempt}{doubt})")
 
 
 def printable(text: str) -> str:
@@ -193,6 +204,8 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
     if summary.fork is not None:
         yield f"fork       {fork_line(summary.fork)}"
     yield f"status     {summary.status}{printable(reason)}"
+    for line in awaited_lines(summary):
+        yield f"awaited    {line}"
     yield (
         f"attempts   {summary.attempts} of {overview.attempts_allowed}:"
         f" {summary.compiled} compiled, {summary.correct} correct, {summary.abandoned} abandoned"

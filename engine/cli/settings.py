@@ -255,6 +255,7 @@ def _check_ranges(config: Config) -> None:
             "above 0, or null",
         ),
         "budget.patience": (budget.patience is None or budget.patience >= 1, "at least 1, or null"),
+        "clients.wait_s": (config.clients.wait_s >= 0, "at least 0"),
         "sandbox.compile_jobs": (
             config.sandbox.compile_jobs is None or config.sandbox.compile_jobs >= 1,
             "at least 1, or null",

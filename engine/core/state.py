@@ -15,7 +15,15 @@ from engine.config import Config
 from engine.core.flags import STATE_DIGEST_2
 from engine.core.frontier import Frontier, OrderedIds
 from engine.core.returns import Returns
-from events.bodies import AgentCalled, AgentFailed, AgentReplied, EvaluationRequested, RunStarted
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    EvaluationRequested,
+    ReplyDeferred,
+    RunStarted,
+    WaitEnded,
+)
 from events.outcomes import BaselineKind
 from projections.spend import Spend
 from projections.tree import Tree
@@ -47,7 +55,10 @@ class Call(msgspec.Struct):
     """The newest try of the call that an attempt waits for."""
 
     body: AgentCalled
-    status: Literal["sent", "replied", "parsed", "rejected", "failed", "in_doubt"] = "sent"
+    status: Literal["sent", "deferred", "replied", "parsed", "rejected", "failed", "in_doubt"] = (
+        "sent"
+    )
+    deferred: ReplyDeferred | None = None
     reply: AgentReplied | None = None
     failure: AgentFailed | None = None
     failures: int = 0
@@ -110,6 +121,8 @@ class State:
         self.stop_requested: str | None = None
         self.exhausted: str | None = None
         self.deadline: str | None = None
+        self.wait_ended: WaitEnded | None = None
+        """The present process does not wait for deferred replies any longer."""
         self.paused: str | None = None
         self.stopped: Literal["", "finished", "exhausted", "interrupted", "failed"] = ""
         self.stop_reason = ""

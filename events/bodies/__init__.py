@@ -17,9 +17,13 @@ from events.bodies.calls import (
     CallParams,
     CapabilityLearned,
     PromptRendered,
+    ReplyDeferred,
+    ReplyFile,
+    ReplyNotTaken,
     ReplyParsed,
     ReplyRejected,
     Usage,
+    WaitEnded,
 )
 from events.bodies.evaluation import (
     DeviceQuarantined,
@@ -65,6 +69,9 @@ __all__ = [
     "NodeSelected",
     "Price",
     "PromptRendered",
+    "ReplyDeferred",
+    "ReplyFile",
+    "ReplyNotTaken",
     "ReplyParsed",
     "ReplyRejected",
     "Role",
@@ -77,4 +84,5 @@ __all__ = [
     "StopRequested",
     "TaskRejected",
     "Usage",
+    "WaitEnded",
 ]
