@@ -7,6 +7,7 @@ import signal
 
 import msgspec
 
+from events.observations import Observations
 from events.outcomes import (
     Cheated,
     CompileFailed,
@@ -32,10 +33,12 @@ __all__ = [
     "beats",
     "cleaned",
     "ended_as",
+    "observed_in",
     "seconds_of",
 ]
 
 _MAX_REASON = 500
+_MOST_DIFFERENCE = 2000
 _WHERE = {
     "load": "while loading",
     "import": "on import",
@@ -63,6 +66,19 @@ def ended_as(
     concluded = _worst_of(looks)
     notes = [*concluded.report.notes, *_looks_of(looks, breakdowns)]
     return _outcome_of(concluded, root_ms), _run_log_of(concluded), notes
+
+
+def observed_in(looks: list[Concluded]) -> Observations | None:
+    """Of a correct candidate, what its first look brought; of a wrong one, where it differs."""
+    if not looks:
+        return None
+    match _worst_of(looks).report.finding:
+        case Agreed():
+            return looks[0].report.observations
+        case Differs(detail=detail) if detail:
+            return Observations(difference=without_places(detail)[:_MOST_DIFFERENCE])
+        case _:
+            return None
 
 
 def _worst_of(looks: list[Concluded]) -> Concluded:
@@ -158,6 +174,7 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
         bounded_speedup=1 / agreed.bounded_ratio,
         pairs=agreed.pairs,
         candidate_ms=agreed.candidate_ms,
+        candidate_spread=agreed.candidate_spread,
         baseline_ms=agreed.baseline_ms,
         max_abs_error=agreed.max_abs_error,
     )
@@ -176,10 +193,8 @@ def _death(concluded: Concluded, stage: str) -> Crashed:
 
 
 def _run_log_of(concluded: Concluded) -> str:
-    """What differs or where it raised, then what it printed."""
+    """Where it raised, then what it printed."""
     match concluded.report.finding:
-        case Differs(detail=detail):
-            found = detail
         case WorkerFailed(traceback=traceback):
             found = traceback
         case _:
