@@ -53,7 +53,7 @@ def refusal(params: Path = _PARAMS) -> str:
         return "no NVIDIA driver here"
     if told.get("RmProfilingAdminOnly", "1").strip() != "0":
         return (
-            "the driver lets administrators only read counters (RmProfilingAdminOnly: 1), and"
+            "the driver lets administrators alone read counters (RmProfilingAdminOnly is 1), and"
             " candidates are none: load it with NVreg_RestrictProfilingToAdminUsers=0"
         )
     return ""

@@ -59,7 +59,7 @@ def sections_of(
             continue
         said, quoted = _told(attempt, name)
         if said or quoted:
-            sections.append(_fitted(name, said, visible(quoted).strip(), caps[name]))
+            sections.append(_fitted(name, visible(said), visible(quoted).strip(), caps[name]))
     return sections
 
 
@@ -118,7 +118,7 @@ def _error(outcome: Outcome | None, seen: Observations) -> str:
             found.append(f"largest relative error {outcome.max_rel_error:.3g}")
         if outcome.trial is not None:
             found.append(f"in trial {outcome.trial}")
-    return "\n".join(part for part in (", ".join(found), visible(seen.difference)) if part)
+    return "\n".join(part for part in (", ".join(found), seen.difference) if part)
 
 
 def _timing(outcome: Outcome | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -212,7 +213,7 @@ def _explain(message: str) -> str:
     """msgspec's "… - at `$.search.epsilon`" as "search.epsilon: …", and what is allowed."""
     text, at, path = message.partition(" - at `$.")
     path = path.rstrip("`")
-    words = _words(path.removesuffix("[...]"))
+    words = _words(re.sub(r"\[\S*\]$", "", path))
     close = difflib.get_close_matches(text.split("'")[1], words, n=1) if "'" in text else []
     meant = f"; did you mean {close[0]}?" if close else ""
     hint = f" (known: {', '.join(words)}{meant})" if words else ""

@@ -65,7 +65,7 @@ def _told(finding: Finding) -> str:
         case WorkerSilent(limit_s=limit_s):
             return f"it was not done in {limit_s:.2g} s, the share of the time there is for it"
         case WorkerDied():
-            return "the candidate's process had ended"
+            return "its process had ended: by itself, or to time the baseline without it"
         case WorkerFailed(message=message):
             return f"it raised under the profiler: {message}"
         case Forged():
