@@ -57,27 +57,31 @@ def _counted(work: Work) -> list[str]:
 
 
 def profile_text(profile: Profile) -> tuple[str, str]:
-    """What is said of it, and its table, whose names are the candidate's."""
-    each_ms, share = profile.wall_ns / profile.calls / 1e6, 0.0
-    if profile.wall_ns:
-        share = profile.own_ns / profile.wall_ns
-    said = f"{profile.calls} calls under torch's profiler, warm: {each_ms:.4g} ms each; "
+    """What is said of it, and its table, whose names are the candidate's.
+
+    Shares are of the kernels' time together, or of the calls' on the CPU, where what is no
+    operator of torch's is the candidate's own code.
+    """
+    each_ms = profile.wall_ns / profile.calls / 1e6
+    said = f"{profile.calls} calls under torch's profiler, warm: {each_ms:.4g} ms each"
+    rows = [(row.name, row.own_ns, f"{row.count / profile.calls:.3g}") for row in profile.rows]
+    whole_ns = profile.own_ns
     if profile.what == "kernels":
-        said += f"kernels and copies were at work for {share:.0%} of that"
+        share = profile.own_ns / max(profile.wall_ns, 1)
+        said += f"; kernels and copies were at work for {share:.0%} of that"
     else:
-        said += f"torch's operators took {share:.0%} of that, the rest is code of its own"
-    rows = [("share", "us a call", "times a call", "name")]
-    for row in profile.rows:
-        rows.append((
-            f"{row.own_ns / max(profile.own_ns, 1):.1%}",
-            f"{row.own_ns / profile.calls / 1e3:.4g}",
-            f"{row.count / profile.calls:.3g}",
-            row.name if len(row.name) <= _SHOWN_NAME else f"{row.name[: _SHOWN_NAME - 1]}…",
-        ))  # fmt: skip
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        whole_ns = max(profile.wall_ns, profile.own_ns)
+        rows.append(("(outside of torch's operators)", whole_ns - profile.own_ns, ""))
+        rows.sort(key=lambda row: -row[1])
+    cells = [("share", "us a call", "times a call", "name")]
+    for name, own_ns, times in rows:
+        share_told, us = f"{own_ns / max(whole_ns, 1):.1%}", f"{own_ns / profile.calls / 1e3:.4g}"
+        short = name if len(name) <= _SHOWN_NAME else f"{name[: _SHOWN_NAME - 1]}…"
+        cells.append((share_told, us, times, short))
+    widths = [max(len(row[column]) for row in cells) for column in range(3)]
     table = "\n".join(
         "  ".join([*(c.rjust(w) for c, w in zip(row, widths, strict=False)), row[3]])
-        for row in rows
+        for row in cells
     )
     return said, table
 
