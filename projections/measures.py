@@ -75,7 +75,7 @@ def profile_text(profile: Profile) -> tuple[str, str]:
         rows.sort(key=lambda row: -row[1])
     cells = [("share", "us a call", "times a call", "name")]
     for name, own_ns, times in rows:
-        share_told, us = f"{own_ns / max(whole_ns, 1):.1%}", f"{own_ns / profile.calls / 1e3:.4g}"
+        share_told, us = f"{own_ns / max(whole_ns, 1):.1%}", _plain(own_ns / profile.calls / 1e3)
         short = name if len(name) <= _SHOWN_NAME else f"{name[: _SHOWN_NAME - 1]}…"
         cells.append((share_told, us, times, short))
     widths = [max(len(row[column]) for row in cells) for column in range(3)]
@@ -92,6 +92,10 @@ def counters_table(counters: Counters) -> str:
         f"{each.name:{width}}  {each.value} {each.unit}".rstrip() for each in counters.counters
     ]
     return "\n".join([f"one launch of {counters.kernel}, by Nsight Compute", *lines])
+
+
+def _plain(value: float) -> str:
+    return f"{value:.4g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _si(value: float) -> str:
