@@ -34,6 +34,7 @@ _METRICS = {
     "lts__t_sector_hit_rate.pct": "l2 hit rate",
     "l1tex__t_sector_hit_rate.pct": "l1 hit rate",
 }
+_USUAL = Path("/opt/nvidia/nsight-compute")
 _PARAMS = Path("/proc/driver/nvidia/params")
 
 
@@ -84,8 +85,8 @@ def _command(kernel: str) -> ToolCommand:
 
 def _places(ncu: str) -> tuple[str, ...]:
     """``ncu`` is a script that starts what lies beside or above it."""
-    real = Path(os.path.realpath(ncu))
-    return tuple(dict.fromkeys(str(place) for place in (Path(ncu).parent, real.parent)))
+    places = (Path(ncu).parent, Path(os.path.realpath(ncu)).parent, _USUAL)
+    return tuple(dict.fromkeys(str(place) for place in places if place.is_dir()))
 
 
 def _is_copy(name: str) -> bool:
