@@ -12,9 +12,11 @@ from typing import Any
 import click
 
 from events.bodies import BaselineMeasured
+from events.observations import SECTIONS
 from events.outcomes import Correct, Outcome, WrongResult
 from projections.overview import Fork, Overview, Summary
 from projections.pool import PoolSummary
+from projections.sections import SELECTED_CAPS, Attempt, sections_of
 from projections.team import models_of
 from projections.tree import ROOT, Node
 
@@ -29,6 +31,7 @@ __all__ = [
     "pool_lines",
     "printable",
     "resume_line",
+    "section_lines",
     "set_words",
     "status_lines",
     "tree_lines",
@@ -64,6 +67,15 @@ def printable(text: str) -> str:
     return "".join(
         char if char in "\n\t" or (char.isprintable() and char != "\x7f") else "�" for char in text
     )
+
+
+def section_lines(attempt: Attempt) -> Iterator[str]:
+    """What was observed of an attempt, as agents are told, but for its source and logs."""
+    measured = [name for name in SECTIONS if name not in ("compiler", "execution")]
+    for section in sections_of(attempt, measured, SELECTED_CAPS):
+        yield f"--- {section.name} ---"
+        for text in (section.said, section.quoted):
+            yield from printable(text).splitlines()
 
 
 def value_text(value: Any) -> str:

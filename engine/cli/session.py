@@ -227,6 +227,8 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
             call_s=config.sandbox.run_timeout_s,
             autopsy_s=config.sandbox.autopsy_timeout_s,
             sanitize=config.sandbox.sanitize,
+            observe_share=config.sandbox.observe_share,
+            counters_s=config.sandbox.counters_timeout_s,
             memory_bytes=config.sandbox.memory_gb << 30,
         ),
         cache_bytes=round(config.sandbox.cache_gb * 2**30),

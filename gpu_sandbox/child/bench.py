@@ -31,7 +31,7 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
 from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.messages import Done
-from gpu_sandbox.paired import Estimate, quantile
+from gpu_sandbox.paired import Estimate, quantile, relative_spread
 
 __all__ = ["Bench"]
 
@@ -198,6 +198,7 @@ class Bench:
             bounded_ratio=max(judgement.at_most, found.ratio) * allowance,
             pairs=len(pairs),
             candidate_ms=self._typical([p.candidate.claim_ns for p in pairs]) / calls / 1e6,
+            candidate_spread=relative_spread([float(p.candidate.claim_ns) for p in pairs]),
             baseline_ms=baseline_ms,
             max_abs_error=worst,
             doubted=found.ratio > self._claimed(pairs).ratio,
