@@ -114,6 +114,25 @@ class OpenAI(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The environment variable that holds the key, if the server wants one."""
 
 
+class Bedrock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where ``bedrock:MODEL`` is. Credentials are found as any AWS tool finds them."""
+
+    base_url: str | None = None
+    region: str | None = None
+    """Null: ``AWS_REGION``, else the profile's."""
+    profile: str | None = None
+
+
+class Vertex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where ``vertex:MODEL`` is. Credentials are Google's application default ones."""
+
+    base_url: str | None = None
+    region: str | None = None
+    """Null: ``CLOUD_ML_REGION``."""
+    project: str | None = None
+    """Null: ``ANTHROPIC_VERTEX_PROJECT_ID``."""
+
+
 class Clients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What clients have to know beside the model; a section for each by its prefix."""
 
@@ -121,6 +140,8 @@ class Clients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How long a process in which nothing else can go on waits for deferred replies (of a
     mailbox or a batch) before the run pauses."""
     openai: OpenAI = OpenAI()
+    bedrock: Bedrock = Bedrock()
+    vertex: Vertex = Vertex()
 
 
 class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

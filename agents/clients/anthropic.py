@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -22,7 +23,7 @@ from agents.clients.anthropic_errors import failure as as_failure
 from agents.clients.anthropic_reply import Message
 from agents.clients.event_stream import read_events
 from agents.clients.failures import one_try
-from agents.clients.port import Reply, Request
+from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -38,15 +39,18 @@ class AnthropicClient:
     """
 
     canned = False
+    hint = f"check {KEY_NAME}"
+    """What to do where the server does not let us in."""
 
     def __init__(self, *, api_key: str | None = None, base_url: str | None = None) -> None:
-        self._api_key = (api_key or os.environ.get(KEY_NAME, "")).strip()
+        given = api_key if api_key is not None else os.environ.get(KEY_NAME, "")
+        self._api_key = given.strip()
         self.base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or None
         self._sdk: AsyncAnthropic | None = None
 
     def __repr__(self) -> str:
         shown = re.sub(r"//[^/@]*@", "//…@", self.base_url) if self.base_url else None
-        return f"AnthropicClient(base_url={shown!r})"
+        return f"{type(self).__name__}(base_url={shown!r})"
 
     async def send(self, request: Request) -> Reply:
         """One request, one try. Raises ``CallFailed`` or ``CapabilityMissing``."""
@@ -54,8 +58,8 @@ class AnthropicClient:
         body = request_body(request)
         message = Message(request.tool.name)
         await one_try(
-            _stream(sdk, body, request.timeout_s, message),
-            lambda error: as_failure(error, body, self._api_key),
+            self._stream(sdk, body, request.timeout_s, message),
+            lambda error: self._failure(error, body),
             timeout_s=request.timeout_s,
         )
         return message.reply(sent_of(body))
@@ -77,6 +81,33 @@ class AnthropicClient:
         from anthropic import AsyncAnthropic
 
         return AsyncAnthropic(api_key=self._api_key, base_url=self.base_url, max_retries=0)
+
+    async def _stream(
+        self, sdk: AsyncAnthropic, body: dict[str, Any], timeout_s: float, message: Message
+    ) -> None:
+        import httpx2
+
+        # The SDK's signature has no temperature any more; the API has, for some models.
+        arguments = dict(body)
+        extra = {"temperature": arguments.pop("temperature")} if "temperature" in body else None
+        timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, 30.0))
+        # The paper's own model is past its end of life, which is for its user to know.
+        warnings.filterwarnings("ignore", "The model '.*' is deprecated", DeprecationWarning)
+        stream = await sdk.messages.create(
+            **arguments, stream=True, extra_body=extra, timeout=timeout
+        )
+        async with stream:
+            await read_events(self._chunks(stream), message.add)
+
+    def _chunks(self, stream: Any) -> AsyncIterator[bytes]:
+        """The response's body."""
+        chunks: AsyncIterator[bytes] = stream.response.aiter_bytes()
+        return chunks
+
+    def _failure(
+        self, error: Exception, body: dict[str, Any]
+    ) -> CallFailed | CapabilityMissing | None:
+        return as_failure(error, body, self._api_key, self.hint)
 
 
 def _import_sdk() -> None:
@@ -115,19 +146,3 @@ def sent_of(body: dict[str, Any]) -> dict[str, Any]:
     """What was sent, for the log, without the texts (they are logged as the prompt)."""
     sent = {name: value for name, value in body.items() if name not in ("system", "messages")}
     return {**sent, "tools": [tool["name"] for tool in body["tools"]], "stream": True}
-
-
-async def _stream(
-    sdk: AsyncAnthropic, body: dict[str, Any], timeout_s: float, message: Message
-) -> None:
-    import httpx2
-
-    # The SDK's signature has no temperature any more; the API has, for some models.
-    arguments = dict(body)
-    extra = {"temperature": arguments.pop("temperature")} if "temperature" in body else None
-    timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, 30.0))
-    # The paper's own model is past its end of life, which is for its user to know.
-    warnings.filterwarnings("ignore", "The model '.*' is deprecated", DeprecationWarning)
-    stream = await sdk.messages.create(**arguments, stream=True, extra_body=extra, timeout=timeout)
-    async with stream:
-        await read_events(stream.response.aiter_bytes(), message.add)

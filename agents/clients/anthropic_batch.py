@@ -85,7 +85,7 @@ class AnthropicBatchClient(AnthropicClient):
         if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
             name = type(error).__name__
             return CallFailed("connection", f"the results make no sense: {name}", retryable=True)
-        return as_failure(error, {}, self._api_key)
+        return as_failure(error, {}, self._api_key, self.hint)
 
 
 async def _collect(

@@ -36,13 +36,20 @@ _BY_TYPE = {
     "request_too_large": ("too_large", False),
     "invalid_request_error": ("bad_request", False),
     "not_found_error": ("bad_request", False),
+    # Bedrock's, in mid-stream
+    "throttlingException": ("rate_limited", True),
+    "serviceUnavailableException": ("overloaded", True),
+    "internalServerException": ("server_error", True),
+    "modelStreamErrorException": ("server_error", True),
+    "modelTimeoutException": ("server_error", True),
 }
 
 
 def failure(
-    error: Exception, body: dict[str, Any], api_key: str
+    error: Exception, body: dict[str, Any], api_key: str, hint: str
 ) -> CallFailed | CapabilityMissing | None:
-    """The port's word for what the SDK raised; None for what is not the SDK's."""
+    """The port's word for what the SDK raised; None for what is not the SDK's. ``hint`` is
+    what to do where the server does not let us in."""
     import anthropic
     import httpx2
 
@@ -57,7 +64,7 @@ def failure(
     if isinstance(error, Nonsense):
         return CallFailed("connection", f"the stream makes no sense: {error}", retryable=True)
     if isinstance(error, anthropic.APIStatusError):
-        return _status_failure(error, body, api_key)
+        return _status_failure(error, body, api_key, hint)
     if isinstance(error, anthropic.AnthropicError | httpx2.HTTPError):
         return CallFailed("unknown", shown(str(error), api_key), retryable=False)
     return None
@@ -73,18 +80,24 @@ def error_in_batch(error: dict[str, Any], body: dict[str, Any]) -> CallFailed | 
 
 
 def _status_failure(
-    error: anthropic.APIStatusError, body: dict[str, Any], api_key: str
+    error: anthropic.APIStatusError, body: dict[str, Any], api_key: str, hint: str
 ) -> CallFailed | CapabilityMissing:
     status = error.status_code
-    text = shown(error.api_message or error.message, api_key)
+    text = shown(error.api_message or _clouds_message(error.body) or error.message, api_key)
     known = by_status(status)
     if known[0] in ("bad_request", "server_error"):
         known = _BY_TYPE.get(error.type or "", known)
     if known[0] == "bad_request" and (parameter := _refused(text, body)):
         return CapabilityMissing(parameter, text)
-    return status_failure(
-        status, text, error.response.headers, key_hint=f"check {KEY_NAME}", known=known
-    )
+    return status_failure(status, text, error.response.headers, key_hint=hint, known=known)
+
+
+def _clouds_message(body: object) -> str:
+    """Of an error that is worded as AWS or Google do, or nothing."""
+    first = body[0] if isinstance(body, list) and body else body
+    if isinstance(first, dict) and isinstance(first.get("error"), dict):
+        first = first["error"]
+    return str(first.get("message") or "") if isinstance(first, dict) else ""
 
 
 def _refused(message: str, body: dict[str, Any]) -> str | None:

@@ -20,6 +20,7 @@ _BY_STATUS = {
     408: ("timed_out", True),
     409: ("server_error", True),
     413: ("too_large", False),
+    424: ("server_error", True),
     429: ("rate_limited", True),
     529: ("overloaded", True),
 }

@@ -13,19 +13,15 @@ from agents.clients.anthropic_errors import KEY_NAME
 from agents.clients.mailbox import MailboxClient
 from agents.clients.openai import OPENAI, OpenAIClient
 from agents.clients.playbook import PlaybookClient
-from agents.clients.port import Client
+from agents.clients.port import Client, KeyMissing
 
 __all__ = ["PREFIXES", "KeyMissing", "Opened", "open_client", "server_of"]
 
 PREFIXES = {
-    "anthropic": "MODEL", "anthropic-batch": "MODEL", "openai": "MODEL", "mailbox": "DIR",
-    "playbook": "FILE", "recorded": "LOG",
+    "anthropic": "MODEL", "anthropic-batch": "MODEL", "bedrock": "MODEL", "vertex": "MODEL",
+    "openai": "MODEL", "mailbox": "DIR", "playbook": "FILE", "recorded": "LOG",
 }  # fmt: skip
 """With what stands behind them."""
-
-
-class KeyMissing(Exception):
-    """A client needs a key that isn't there; the message says what to do."""
 
 
 class Opened(NamedTuple):
@@ -42,11 +38,13 @@ def open_client(
     base_url: str | None = None,
     key_name: str = "OPENAI_API_KEY",
     recorded: Callable[[str], Client] | None = None,
+    **cloud: str | None,
 ) -> Opened:
     """Open the client that ``spec`` names. Nothing is sent before the first call. ``recorded``
     opens a log for ``recorded:LOG``, which is beyond this layer.
 
-    ``key_name`` is the variable that an openai client's key is read from. Raises
+    ``key_name`` is the variable that an openai client's key is read from; ``cloud`` is what
+    ``BedrockClient`` and ``VertexClient`` take. Raises
     ``ValueError`` for an unknown or incomplete specification or a URL that is none
     (``PlaybookInvalid`` for a playbook that doesn't hold together), and ``KeyMissing``.
     """
@@ -67,6 +65,8 @@ def open_client(
         return Opened(recorded(name), name)
     if prefix == "openai":
         return Opened(_openai(spec, api_key, base_url, key_name), name)
+    if prefix in ("bedrock", "vertex"):
+        return Opened(_in_cloud(prefix)(base_url=base_url, **cloud), name)
     key = _key(api_key, KEY_NAME)
     if not key:
         raise KeyMissing(
@@ -76,6 +76,12 @@ def open_client(
         )
     kind = AnthropicBatchClient if prefix == "anthropic-batch" else AnthropicClient
     return Opened(kind(api_key=key, base_url=base_url), name)
+
+
+def _in_cloud(prefix: str) -> Callable[..., Client]:
+    from agents.clients.clouds import BedrockClient, VertexClient
+
+    return BedrockClient if prefix == "bedrock" else VertexClient
 
 
 def server_of(spec: str, *, base_url: str | None = None, **_: str) -> str | None:

@@ -14,8 +14,8 @@ import msgspec
 from events.bodies import CallParams, ReplyFile, Usage
 
 __all__ = [
-    "AnswerForm", "CallFailed", "CapabilityMissing", "Client", "Deferred", "Inbox", "Look",
-    "NotTaken", "Part", "Reply", "Request", "Tool", "answer_form",
+    "AnswerForm", "CallFailed", "CapabilityMissing", "Client", "Deferred", "Inbox", "KeyMissing",
+    "Look", "NotTaken", "Part", "Reply", "Request", "Tool", "answer_form",
 ]  # fmt: skip
 
 AnswerForm = Literal["tool", "json", "fence"]
@@ -103,6 +103,11 @@ class CallFailed(Exception):
         self.message = message
         self.retryable = retryable
         self.retry_after_s = retry_after_s
+
+
+class KeyMissing(Exception):
+    """A client needs a key, or what else is set outside, that isn't there; the message says
+    what to do."""
 
 
 class CapabilityMissing(Exception):

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from typing import Any, Protocol
 
 import msgspec
 
 from agents.clients.anthropic import AnthropicClient
+from agents.clients.clouds import BedrockClient, VertexClient
 from agents.clients.openai import OpenAIClient
 from agents.clients.port import Client
 
-from . import completions_api, messages_api
-from .model_server import Got, Script
+from . import bedrock_api, completions_api, messages_api
+from .model_server import Got, Script, response
 
-__all__ = ["DIALECTS", "KEY", "Dialect", "Wire", "tool"]
+__all__ = ["CLOUDS", "DIALECTS", "KEY", "Dialect", "Wire", "tool"]
 
 KEY = "sk-secret-0123456789"
 
@@ -34,6 +37,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
 
 class Dialect(Protocol):
     name: str
+    hint: str
+    """What to do when it lets nobody in."""
 
     def client(self, url: str) -> Client: ...
 
@@ -56,6 +61,7 @@ class Dialect(Protocol):
 
 class _Anthropic:
     name = "anthropic"
+    hint = "check ANTHROPIC_API_KEY"
 
     def client(self, url: str) -> Client:
         return AnthropicClient(api_key=KEY, base_url=url)
@@ -81,24 +87,29 @@ class _Anthropic:
 
     def wire(self, got: Got) -> Wire:
         assert got.line.startswith("POST /v1/messages ")
-        body = got.body
-        (message,) = body["messages"]
-        assert message["role"] == "user"
-        return Wire(
-            model=body["model"],
-            system="\n\n".join(block["text"] for block in body["system"]),
-            user="\n\n".join(block["text"] for block in message["content"]),
-            temperature=body.get("temperature"),
-            max_tokens=body["max_tokens"],
-            tool=body.get("tool_choice", {}).get("name"),
-            key=got.headers.get("x-api-key", got.headers.get("authorization", "")).removeprefix(
-                "Bearer "
-            ),
-        )
+        return _messages_wire(got.body["model"], got)
+
+
+def _messages_wire(model: str, got: Got) -> Wire:
+    body = got.body
+    (message,) = body["messages"]
+    assert message["role"] == "user"
+    return Wire(
+        model=model,
+        system="\n\n".join(block["text"] for block in body["system"]),
+        user="\n\n".join(block["text"] for block in message["content"]),
+        temperature=body.get("temperature"),
+        max_tokens=body["max_tokens"],
+        tool=body.get("tool_choice", {}).get("name"),
+        key=got.headers.get("x-api-key", got.headers.get("authorization", "")).removeprefix(
+            "Bearer "
+        ),
+    )
 
 
 class _OpenAI:
     name = "openai"
+    hint = "check OPENAI_API_KEY"
 
     def client(self, url: str) -> Client:
         return OpenAIClient(api_key=KEY, base_url=url + "/v1/")
@@ -133,9 +144,56 @@ class _OpenAI:
         )
 
 
+class _Vertex(_Anthropic):
+    name = "vertex"
+    hint = "check your Google credentials"
+
+    def client(self, url: str) -> Client:
+        return VertexClient(base_url=url, region="us-east5", project="p", access_token=KEY)
+
+    def wire(self, got: Got) -> Wire:
+        place = "/projects/p/locations/us-east5/publishers/anthropic/models/"
+        found = re.match(f"POST {place}(.+):streamRawPredict ", got.line)
+        assert found
+        assert got.body["anthropic_version"]
+        return _messages_wire(found[1], got)
+
+
+class _Bedrock(_Anthropic):
+    """With a bearer token, which is read from the environment."""
+
+    name = "bedrock"
+    hint = "check your AWS credentials"
+
+    def client(self, url: str) -> Client:
+        assert os.environ["AWS_BEARER_TOKEN_BEDROCK"] == KEY
+        return BedrockClient(base_url=url, region="us-east-1")
+
+    def reply(self, *blocks: Any, stop: str = "end_turn", piece: int = 500) -> Script:
+        return bedrock_api.frames(*messages_api.message(*blocks, stop=stop, piece=piece))
+
+    def begun(self, text: str) -> Script:
+        return bedrock_api.frames(*messages_api.message(text, piece=500)[:4], end=False)
+
+    def broken(self, text: str) -> Script:
+        begun = bedrock_api.frames(*messages_api.message("Hello")[:4], end=False)
+        return [*begun, bedrock_api.exception("serviceUnavailableException", text)]
+
+    def error(self, status: int, text: str, **headers: str) -> Script:
+        return response(status, json.dumps({"message": text}).encode(), **headers)
+
+    def wire(self, got: Got) -> Wire:
+        found = re.match("POST /model/(.+)/invoke-with-response-stream ", got.line)
+        assert found
+        assert got.body["anthropic_version"]
+        return _messages_wire(found[1], got)
+
+
 def tool(name: str, **answer: str) -> dict[str, str]:
     """A tool use for ``Dialect.reply``."""
     return {"name": name, "json": json.dumps(answer)}
 
 
 DIALECTS: tuple[Dialect, ...] = (_Anthropic(), _OpenAI())
+CLOUDS: tuple[Dialect, ...] = (_Bedrock(), _Vertex())
+"""The first dialect's words at other places."""

@@ -97,7 +97,8 @@ async def _read(stream: anyio.abc.SocketStream) -> Got:
     headers = {name.lower(): value.strip() for name, _, value in (f.partition(":") for f in fields)}
     while len(body) < int(headers.get("content-length", 0)):
         body += await stream.receive()
-    return Got(line=line, headers=headers, body=json.loads(body) if body else {})
+    told = body if "json" in headers.get("content-type", "") else b""
+    return Got(line=line, headers=headers, body=json.loads(told) if told else {})
 
 
 _Server = TypeVar("_Server", bound=ModelServer)
