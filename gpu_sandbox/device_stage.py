@@ -84,7 +84,7 @@ class DevicePool:
         self._group = group
         self._stations: dict[str, Station] = {}
         self._asked_for: set[str] = set()
-        self.leases = Leases()
+        self.leases = Leases(group)
         self.quarantined: dict[str, str] = {}
         """Device → why it is used no more."""
 

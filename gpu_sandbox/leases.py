@@ -1,7 +1,7 @@
 """The exclusive lease of a device: first come first served here, one holder per host.
 
-Who is done with a device that is not clear yet of what was done there waits until it is, and
-other processes with him; the next one in this process goes on meanwhile.
+A device that is not clear yet of what was done there is kept from other processes until it is;
+the next one in this process may have it meanwhile.
 
 Within this process those who would take the same devices queue up; between processes a
 ``flock`` on a file named after the device decides, and the kernel drops it when its holder
@@ -20,6 +20,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
+from anyio.abc import TaskGroup
 
 __all__ = ["Lease", "Leases"]
 
@@ -46,7 +47,9 @@ class Leases:
     """Leases of several devices. ``waiting`` and ``holding`` are for progress displays;
     ``held_s`` is the device time of all leases so far, in seconds."""
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, group: TaskGroup, directory: Path | None = None) -> None:
+        """``group`` outlives all leases: in it is waited for devices to be clear."""
+        self._group = group
         self._directory = directory or lock_directory()
         self._taken: set[str] = set()
         self._left: dict[str, Lease] = {}
@@ -67,8 +70,7 @@ class Leases:
 
     @asynccontextmanager
     async def hold(self, *identities: str) -> AsyncIterator[Lease]:
-        """One of these devices: whichever is free first, served in order of arrival. Left
-        when it is clear; others of this process may have it before that."""
+        """One of these devices: whichever is free first, served in order of arrival."""
         self.waiting += 1
         try:
             async with self._turns.setdefault(identities, anyio.Lock()):
@@ -86,11 +88,11 @@ class Leases:
             if lease.clear.is_set():
                 os.close(lease.descriptor)
             else:
-                await self._let_go(lease)
+                self._left[lease.identity] = lease
+                self._group.start_soon(self._let_go, lease)
 
     async def _let_go(self, lease: Lease) -> None:
         """When the device is clear, unless somebody here has taken it over."""
-        self._left[lease.identity] = lease
         try:
             await lease.clear.wait()
         finally:
@@ -117,7 +119,7 @@ class Leases:
 
     @staticmethod
     def _taken_over(left: Lease) -> Lease:
-        """A lease of its own: the one who left it still waits for it to be clear."""
+        """A lease of its own, of a device that may not be clear yet."""
         lease = Lease(left.identity, left.descriptor)
         lease.clear = left.clear
         return lease

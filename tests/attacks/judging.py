@@ -80,6 +80,7 @@ async def gains(
         found.append(f"it made the sandbox itself raise: {type(error).__name__}: {error}"[:300])
     if verdict is not None:
         found += await _passed(attack, device, verdict, twins)
+    await world.cleared_up()
     if attack.before is None or attack.name == attack.before:
         found += world.damage(verdict)
     elif verdict is not None:  # what the first one did is that one's case

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import anyio
+
 import gpu_sandbox
 from gpu_sandbox.port import Verdict
 from tests.processes import processes_with
@@ -110,6 +112,12 @@ class World:
 
     # --- the look for damage
 
+    async def cleared_up(self) -> None:
+        """Waits for what a verdict does not wait for, a moment at most."""
+        with anyio.move_on_after(5):
+            while self._homes():
+                await anyio.sleep(0.01)  # noqa: ASYNC110 (other processes do it)
+
     def damage(self, verdict: Verdict | None) -> list[str]:
         """What the attack did to the world, and what its verdict gives away or is too long for."""
         found = [f"it left {path}" for path in self._leftovers()]
@@ -122,11 +130,9 @@ class World:
             found.append("it left a process")
         if _remove_segment(self._key):
             found.append("it left System V shared memory")
-        for home in Path(self.facts["runs"]).glob("*/*"):
-            spare = "cuda" in home.name  # the next candidate's worker waits there already
-            if home.name.startswith(("worker", "compile")) and not spare:
-                found.append(f"it left its home {home.name}")
-                subprocess.run(["rm", "-rf", str(home)], check=False)
+        for home in self._homes():
+            found.append(f"it left its home {home.name}")
+            subprocess.run(["rm", "-rf", str(home)], check=False)
         return found + (self._told(verdict) if verdict is not None else [])
 
     def _told(self, verdict: Verdict) -> list[str]:
@@ -168,6 +174,15 @@ class World:
             self._udp.recv(100)
             found.append("it sent a datagram to the host")
         return found
+
+    def _homes(self) -> list[Path]:
+        """But for those on a GPU: the next candidate's worker waits in one already."""
+        homes = Path(self.facts["runs"]).glob("*/*")
+        return [
+            home
+            for home in homes
+            if home.name.startswith(("worker", "compile")) and "cuda" not in home.name
+        ]
 
     def _leftovers(self) -> list[Path]:
         noted = (Path(p) for p in ("/tmp", "/var/tmp", "/dev/shm", Path.home()))

@@ -33,7 +33,7 @@ async def test_cancelling_kills_and_cleans_and_frees_the_device(
         assert len(processes_with(str(tmp_path))) <= 1, "the zygote alone"
         assert left_behind(tmp_path) == []
         with anyio.fail_after(10):
-            async with Leases().hold("cpu"):
+            async with anyio.create_task_group() as group, Leases(group).hold("cpu"):
                 pass
     assert processes_with(str(tmp_path)) == []
 
@@ -64,9 +64,10 @@ async def test_a_lease_is_exclusive_across_processes(tmp_path: Path) -> None:
 import anyio, pathlib, sys
 from gpu_sandbox.leases import Leases
 async def main():
-    async with Leases(pathlib.Path({str(tmp_path)!r})).hold("gpu"):
-        print("held", flush=True)
-        sys.stdin.read()
+    async with anyio.create_task_group() as group:
+        async with Leases(group, pathlib.Path({str(tmp_path)!r})).hold("gpu"):
+            print("held", flush=True)
+            sys.stdin.read()
 anyio.run(main)
 """
     with subprocess.Popen(  # noqa: ASYNC220 (it starts in no time)
@@ -78,58 +79,54 @@ anyio.run(main)
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        leases = Leases(tmp_path)
-        with anyio.move_on_after(0.2) as scope:
-            async with leases.hold("gpu"):
-                pass
-        assert scope.cancelled_caught
-        assert (leases.waiting, leases.holding) == (0, 0)
-        other.kill()
-        with anyio.fail_after(20):
-            async with leases.hold("gpu"):
-                pass
+        async with anyio.create_task_group() as group:
+            leases = Leases(group, tmp_path)
+            with anyio.move_on_after(0.2) as scope:
+                async with leases.hold("gpu"):
+                    pass
+            assert scope.cancelled_caught
+            assert (leases.waiting, leases.holding) == (0, 0)
+            other.kill()
+            with anyio.fail_after(20):
+                async with leases.hold("gpu"):
+                    pass
 
 
 async def test_leases_are_served_in_order(tmp_path: Path) -> None:
-    leases = Leases(tmp_path)
     order: list[int] = []
 
-    async def take(number: int) -> None:
+    async def take(leases: Leases, number: int) -> None:
         async with leases.hold("gpu"):
             order.append(number)
             await anyio.sleep(0.01)
 
     async with anyio.create_task_group() as group:
+        leases = Leases(group, tmp_path)
         for number in range(5):
-            group.start_soon(take, number)
+            group.start_soon(take, leases, number)
             await anyio.sleep(0.002)
     assert order == [0, 1, 2, 3, 4]
 
 
 async def test_a_device_that_is_not_clear_is_for_the_next_one_here_alone(tmp_path: Path) -> None:
-    leases, others = Leases(tmp_path), Leases(tmp_path)
-    clear, done = anyio.Event(), anyio.Event()
+    clear = anyio.Event()
+    async with anyio.create_task_group() as group:
+        leases, others = Leases(group, tmp_path), Leases(group, tmp_path)
 
-    async def one() -> None:
+        async def free() -> bool:
+            with anyio.move_on_after(0.05):
+                async with others.hold("gpu"):
+                    return True
+            return False
+
         async with leases.hold("gpu") as lease:
             lease.clear = clear
-        done.set()
-
-    async def free() -> bool:
-        with anyio.move_on_after(0.05):
-            async with others.hold("gpu"):
-                return True
-        return False
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(one)
-        await anyio.wait_all_tasks_blocked()
         assert leases.holding == 0
         assert not await free()
         async with leases.hold("gpu") as lease:
             assert lease.clear is clear
             clear.set()
-            await done.wait()
+            await anyio.wait_all_tasks_blocked()
             assert not await free()
         assert await free()
 
