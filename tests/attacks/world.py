@@ -115,8 +115,8 @@ class World:
     async def cleared_up(self) -> None:
         """Waits for what a verdict does not wait for, a moment at most."""
         with anyio.move_on_after(5):
-            while self._homes():
-                await anyio.sleep(0.01)  # noqa: ASYNC110 (other processes do it)
+            while self._homes():  # noqa: ASYNC110 (other processes do it)
+                await anyio.sleep(0.01)
 
     def damage(self, verdict: Verdict | None) -> list[str]:
         """What the attack did to the world, and what its verdict gives away or is too long for."""

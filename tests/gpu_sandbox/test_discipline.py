@@ -87,8 +87,8 @@ subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "{mark}"
     )
     assert isinstance(verdict.outcome, Correct)
     with anyio.fail_after(10):  # the verdict does not wait for it
-        while processes_with(mark) or left_behind(tmp_path):
-            await anyio.sleep(0.01)  # noqa: ASYNC110 (other processes do it)
+        while processes_with(mark) or left_behind(tmp_path):  # noqa: ASYNC110 (others do it)
+            await anyio.sleep(0.01)
 
 
 async def test_a_hang_that_ignores_sigterm_is_killed(
