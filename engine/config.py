@@ -64,7 +64,12 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     attempts: int = 30
     usd: float | None = None
+    tokens: int | None = None
+    """Into and out of models, cached ones counted."""
+    device_s: float | None = None
+    """For which devices were leased."""
     wall_s: float | None = None
+    """At work: time in which no process worked on the run does not count."""
     target_speedup: float | None = None
     patience: int | None = None
     """Stop after this many attempts in a row that brought no new best."""

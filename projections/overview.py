@@ -78,7 +78,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     unpriced_calls: int
     uncounted_calls: int
     tokens: dict[str, int]
+    device_s: float
+    """For which devices were leased."""
     wall_s: float
+    """At work: not between two processes."""
     canned: bool
     quarantined: dict[str, str] = {}
     baselines: dict[str, float | None] = {}
@@ -243,6 +246,7 @@ class Overview:
             unpriced_calls=total.unpriced_calls,
             uncounted_calls=total.uncounted_calls,
             tokens={"input": total.input_tokens, "output": total.output_tokens},
+            device_s=self.spend.device_ms / 1000,
             wall_s=self.wall_us / 1_000_000,
             canned=bool(self.started and self.started.canned),
             quarantined=dict(self.quarantined),

@@ -213,7 +213,8 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
         uncounted = f" (not reported by {summary.uncounted_calls} of the calls)"
     yield (
         f"spent      ${summary.cost_usd:.4f}{unpriced}, {summary.tokens['input']} input and"
-        f" {summary.tokens['output']} output tokens{uncounted}, {summary.wall_s:.0f} s"
+        f" {summary.tokens['output']} output tokens{uncounted},"
+        f" {summary.device_s:.0f} s of device time, {summary.wall_s:.0f} s at work"
     )
 
 

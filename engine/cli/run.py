@@ -6,7 +6,6 @@ import ast
 import math
 import os
 import re
-import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ import anyio
 import click
 
 from engine.cli.address import log_errors, split
+from engine.cli.consent import confirm
 from engine.cli.draw import (
     CANNED,
     best_line,
@@ -29,9 +29,8 @@ from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options
 from engine.cli.settings import PRESETS, SettingsError, resolve
-from engine.config import Config
 
-__all__ = ["confirm", "finish", "read_task", "resume", "run", "shared"]
+__all__ = ["finish", "read_task", "resume", "run", "shared"]
 
 _INTERFACE = ("Model", "get_inputs", "get_init_inputs")
 
@@ -70,7 +69,10 @@ def shared(command: Command) -> Command:
               help="What to time the reference as: eager,compile,max-autotune.")  # fmt: skip
 @click.option("--attempts", type=int, help="How many candidates to try (B).")
 @click.option("--workers", type=int, help="Attempts in flight (k).")
-@click.option("--budget-usd", type=float, help="Start no attempt beyond this spend.")
+@click.option("--budget-usd", type=float, help="Begin nothing that would go beyond this spend.")
+@click.option("--budget-tokens", type=int, help="The same in tokens, to and from models.")
+@click.option("--budget-device-s", type=float, help="The same in seconds of leased devices.")
+@click.option("--budget-wall-s", type=float, help="The same in seconds at work.")
 @click.option("--target-speedup", type=float, help="Stop when the best is this much faster.")
 @click.option("--patience", type=int, help="Stop after so many attempts without a new best.")
 @click.option("--seed", type=int, help="Seed of every draw.")
@@ -82,7 +84,8 @@ def run(
     task: Path, file: Path | None, assignments: tuple[str, ...], preset: str | None,
     method: str | None, model: str | None, language: str | None, device: str | None,
     protocol: str | None, sanitize: bool | None, baselines: str | None, attempts: int | None,
-    workers: int | None, budget_usd: float | None, target_speedup: float | None,
+    workers: int | None, budget_usd: float | None, budget_tokens: int | None,
+    budget_device_s: float | None, budget_wall_s: float | None, target_speedup: float | None,
     patience: int | None, seed: int | None, log: Path | None, yes: bool, backend: str,
     display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
@@ -101,7 +104,9 @@ def run(
                 "sandbox.sanitize": sanitize, "sandbox.baselines": baselines,
                 "sandbox.require_isolation": require_isolation,
                 "budget.attempts": attempts, "search.workers": workers,
-                "budget.usd": budget_usd, "budget.target_speedup": target_speedup,
+                "budget.usd": budget_usd, "budget.tokens": budget_tokens,
+                "budget.device_s": budget_device_s, "budget.wall_s": budget_wall_s,
+                "budget.target_speedup": target_speedup,
                 "budget.patience": patience, "search.seed": seed,
             },
         )  # fmt: skip
@@ -110,7 +115,7 @@ def run(
     source = read_task(task)
     start = Start(
         config=config, task=task, task_source=source, log=log or _new_log(task), display=display,
-        confirm=lambda resolved, canned: confirm(resolved, canned, yes=yes),
+        confirm=lambda *expected: confirm(*expected, yes=yes),
     )  # fmt: skip
     _make_folder(start.log)
     with log_errors():
@@ -122,27 +127,34 @@ def run(
 @click.argument("log")
 @click.option("--attempts", default="+0", metavar="+N", help="Add N attempts to the budget.")
 @click.option("--budget-usd", default="+0", metavar="+USD", help="Add to the dollar budget.")
+@click.option("--budget-tokens", default="+0", metavar="+N", help="Add to the token budget.")
+@click.option("--budget-device-s", default="+0", metavar="+S", help="Add device time.")
+@click.option("--budget-wall-s", default="+0", metavar="+S", help="Add wall time.")
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
 @shared
 def resume(
-    log: str, attempts: str, budget_usd: str, yes: bool, backend: str, display: str, as_json: bool,
+    log: str, attempts: str, budget_usd: str, budget_tokens: str, budget_device_s: str,
+    budget_wall_s: str, yes: bool, backend: str, display: str, as_json: bool,
     require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Go on with the run in LOG: no reply that the log holds is paid for again."""
     from engine.cli.session import go_on
 
-    extra_attempts = _added("--attempts", attempts, int)
-    extra_usd = _added("--budget-usd", budget_usd, float)
+    extra = {
+        "attempts": _added("--attempts", attempts, int),
+        "usd_micros": round(_added("--budget-usd", budget_usd, float) * 1_000_000),
+        "tokens": _added("--budget-tokens", budget_tokens, int),
+        "device_ms": round(_added("--budget-device-s", budget_device_s, float) * 1000),
+        "wall_ms": round(_added("--budget-wall-s", budget_wall_s, float) * 1000),
+    }
     path, name = split(log)
     if not path.is_file():
         raise Failure(f"{path}: no such log")
 
     async def work() -> Any:
         return await go_on(
-            path, name, extra_attempts=extra_attempts,
-            extra_usd_micros=round(extra_usd * 1_000_000), display=display,
-            require_isolation=require_isolation,
-            confirm=lambda config, canned: confirm(config, canned, yes=yes),
+            path, name, extra=extra, display=display, require_isolation=require_isolation,
+            confirm=lambda *expected: confirm(*expected, yes=yes),
         )  # fmt: skip
 
     with log_errors():
@@ -208,54 +220,6 @@ def _added(option: str, text: str, type_: Callable[[str], Any]) -> Any:
     if not math.isfinite(value) or value < 0:
         raise Failure(f"{option} {text}: can only add")
     return value
-
-
-def confirm(config: Config, canned: bool, *, yes: bool) -> None:
-    """Say what is sent where and what it may cost; ask unless that was answered already."""
-    from agents.clients.open import server_of
-    from agents.prices import price_of
-    from engine.loop.methods import models_of, roles_of
-
-    if canned:
-        click.echo(CANNED, err=True)
-    paid = sorted(model for model in models_of(config) if not model.startswith("playbook:"))
-    if not paid:
-        return
-    prices = {model: price_of(model) for model in paid}
-    unpriced = [model for model, price in prices.items() if price is None]
-    if config.budget.usd is not None and unpriced:
-        raise Failure(
-            f"--budget-usd needs a price for {', '.join(unpriced)}, and there is none in"
-            " agents/prices.toml; leave the budget out to run without a spending limit"
-        )
-    servers = {model: server_of(model, **config.client(model)) for model in paid}
-    where = [model + (f" at {servers[model]}" if servers[model] else "") for model in paid]
-    roles = roles_of(config)
-    calls = "one call" if len(roles) == 1 else "one or two calls"
-    click.echo(
-        f"The task's source, and every candidate with its logs, will be sent to"
-        f" {', '.join(where)}: up to {config.budget.attempts} attempts of {calls} each.",
-        err=True,
-    )
-    known = [price for price in prices.values() if price is not None]
-    if known:
-        # Every call with ten thousand tokens in and the whole output limit out: a bound
-        # that real searches stay well below.
-        top = max(
-            10_000 * price.input_usd_micros_per_mtok
-            + max(config.role(role).max_tokens for role in roles) * price.output_usd_micros_per_mtok
-            for price in known
-        )
-        usd = min(len(roles), 2) * config.budget.attempts * top / 1e12
-        limit = f" (and stops at ${config.budget.usd:g})" if config.budget.usd else ""
-        click.echo(f"That may cost up to about ${usd:.2f}{limit}.", err=True)
-    if unpriced:
-        click.echo(f"The price of {', '.join(unpriced)} is not known.", err=True)
-    if yes:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Failure("not on a terminal, so nobody can be asked: give --yes to go ahead")
-    click.confirm("Go on?", abort=True, err=True)
 
 
 def finish(done: Any, as_json: bool) -> int:

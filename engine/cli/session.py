@@ -23,9 +23,10 @@ from engine.cli.exits import Exit, Failure
 from engine.cli.progress import open_display
 from engine.config import Config
 from engine.core.state import Attempt, State
+from engine.loop.forecast import Forecast, forecast, forecast_rest
 from engine.loop.methods import models_of, team_of
 from engine.loop.run import RunLoop
-from engine.loop.start import recover, resumed, run_started
+from engine.loop.start import prices_today, recover, resumed, run_started
 from engine.loop.texts import Texts
 from events.bodies import Body
 from events.envelope import Blob
@@ -45,6 +46,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+Confirm = Callable[[Config, bool, Forecast], None]
+"""Told the configuration, whether replies are canned, and what may be used; may refuse."""
+
+
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """A new run, resolved. ``confirm`` is asked once the device is known."""
 
@@ -53,7 +58,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     task_source: str
     log: Path
     display: str
-    confirm: Callable[[Config, bool], None]
+    confirm: Confirm
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +78,11 @@ async def search(start: Start) -> Done:
         _check_prerequisites(start.task_source, config)
         clients = await open_clients(stack, config)
         canned = any(client.canned for client in clients.values())
-        start.confirm(config, canned)
+        expected = forecast(
+            config, load(), task_source=start.task_source, device=device,
+            prices=prices_today(config), attempts=config.budget.attempts,
+        )  # fmt: skip
+        start.confirm(config, canned, expected)
         log = await stack.enter_async_context(LogWriter(start.log))
         uid = secrets.token_hex(8)
         run_id = log.create_run(uid)
@@ -81,7 +90,7 @@ async def search(start: Start) -> Done:
         texts = Texts(reader.text)
         first, blobs = run_started(
             config=config, task_name=start.task.name, task_source=start.task_source,
-            device=device, canned=canned, texts=texts,
+            device=device, canned=canned, texts=texts, estimates=expected.estimates,
         )  # fmt: skip
         loop = RunLoop(
             log=log, run_id=run_id, state=State(team_of), texts=texts, templates=load(),
@@ -96,26 +105,32 @@ async def go_on(
     path: Path,
     run: str | None,
     *,
-    extra_attempts: int,
-    extra_usd_micros: int,
+    extra: Mapping[str, int],
     require_isolation: str | None,
     display: str,
-    confirm: Callable[[Config, bool], None],
+    confirm: Confirm,
 ) -> Done:
-    """Resume a run. Raises ``Failure`` and ``LogError``."""
+    """Resume a run. ``extra`` is added to its budgets, by the names that ``RunResumed`` has for
+    it without ``extra_``. Raises ``Failure`` and ``LogError``."""
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(LogWriter(path))
         reader = stack.enter_context(LogReader(path))
         row = reader.find_run(run)
         recovered = recover(reader, row.run_id)
         state, config = recovered.state, recovered.state.config
-        _check_resumable(state, path, extra_attempts, extra_usd_micros)
+        _check_resumable(state, path, extra)
         if require_isolation is not None:
             config = _isolated(config, require_isolation)
         sandbox = await open_sandbox(stack, config)
         _, device = await resolve_device(sandbox, config)
         clients = await open_clients(stack, config, state.attempts.values())
-        confirm(config, any(client.canned for client in clients.values()))
+        assert state.started is not None
+        templates = Templates(texts=recovered.templates)
+        expected = forecast_rest(
+            state, config, templates, reader.text(state.started.task_sha256),
+            attempts=state.attempts_allowed + extra["attempts"],
+        )  # fmt: skip
+        confirm(config, any(client.canned for client in clients.values()), expected)
         overview = overview_of(reader.events(row.run_id))
         verdicts = None
         if overview.fork is not None:
@@ -126,11 +141,11 @@ async def go_on(
             )  # fmt: skip
         loop = RunLoop(
             log=log, run_id=row.run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
-            templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
+            templates=templates, clients=clients, evaluator=sandbox,
         )  # fmt: skip
         first = resumed(
-            device, extra_attempts=extra_attempts, extra_usd_micros=extra_usd_micros,
-            require_isolation=require_isolation,
+            device, worked_ms=overview.wall_us // 1000, require_isolation=require_isolation,
+            **{f"extra_{name}": amount for name, amount in extra.items()},
         )  # fmt: skip
         name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
         done = Done(overview=overview, state=state, name=name, uid=row.uid)
@@ -151,18 +166,32 @@ def _check_prerequisites(task_source: str, config: Config) -> None:
         raise Failure(str(missing), Exit.MISSING) from missing
 
 
-def _check_resumable(state: State, path: Path, attempts: int, usd_micros: int) -> None:
+_FLAGS = {
+    "usd": ("usd_micros", "--budget-usd"),
+    "tokens": ("tokens", "--budget-tokens"),
+    "device": ("device_ms", "--budget-device-s"),
+    "wall": ("wall_ms", "--budget-wall-s"),
+}
+"""Budget → what ``extra`` calls more of it, and how it is asked for."""
+
+
+def _check_resumable(state: State, path: Path, extra: Mapping[str, int]) -> None:
     if state.started is None:
         raise Failure(f"{path}: the run ended before its first event; start it anew")
     done = state.stopped == "finished" and state.exhausted == "attempts"
-    if done and not attempts:
+    if done and not extra["attempts"]:
         raise Failure(f"{path}: the run is finished; add attempts with --attempts +N")
     if state.stopped == "finished" and state.exhausted == "target_speedup":
         raise Failure(f"{path}: the target speedup is reached; nothing is left to do")
-    if usd_micros and state.config.budget.usd is None:
-        raise Failure(f"{path}: the run has no dollar budget to add to")
-    if state.stopped == "exhausted" and state.exhausted == "usd" and not usd_micros:
-        raise Failure(f"{path}: the dollar budget is used up; add to it with --budget-usd +N")
+    limits = {
+        "usd": state.usd_micros_allowed, "tokens": state.tokens_allowed,
+        "device": state.device_ms_allowed, "wall": state.wall_ms_allowed,
+    }  # fmt: skip
+    for budget, (more, flag) in _FLAGS.items():
+        if extra[more] and limits[budget] is None:
+            raise Failure(f"{path}: {flag}: the run has no such budget to add to")
+        if state.stopped == "exhausted" and state.exhausted == budget and not extra[more]:
+            raise Failure(f"{path}: the {budget} budget is used up; add to it with {flag} +N")
 
 
 async def drive(

@@ -249,6 +249,8 @@ def _check_ranges(config: Config) -> None:
         "search.evaluation_tries": (search.evaluation_tries >= 1, "at least 1"),
         "budget.attempts": (budget.attempts >= 1, "at least 1"),
         "budget.usd": (budget.usd is None or budget.usd > 0, "above 0, or null"),
+        "budget.tokens": (budget.tokens is None or budget.tokens >= 1, "at least 1, or null"),
+        "budget.device_s": (budget.device_s is None or budget.device_s > 0, "above 0, or null"),
         "budget.wall_s": (budget.wall_s is None or budget.wall_s > 0, "above 0, or null"),
         "budget.target_speedup": (
             budget.target_speedup is None or budget.target_speedup > 0,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
+from engine.core.budgets import RESOURCES, WAIT, is_under_way, short_for, short_for_attempt
 from engine.core.draws import draw, sample
 from engine.core.evolve import visit_key
-from engine.core.flags import PATIENCE_FROM_THE_START
+from engine.core.flags import BUDGET_BEFORE_EACH_CALL, PATIENCE_FROM_THE_START
 from engine.core.policies import POLICIES
 from engine.core.state import Attempt, Call, State
 from events.bodies import (
@@ -59,6 +60,8 @@ def decide(state: State) -> Body | None:
         decision = _advance(state, attempt)
         if decision is not None:
             return decision
+    if any(_is_blocked(state, attempt) for attempt in state.attempts.values()):
+        return _pause_when_nothing_moves(state)
     return _next_attempt(state)
 
 
@@ -66,11 +69,26 @@ def decide(state: State) -> Body | None:
 
 
 def _advance(state: State, attempt: Attempt) -> Body | None:
+    """The attempt's next step, where there is one that may be begun now."""
+    if _is_blocked(state, attempt):
+        return None
+    step = _next_step(state, attempt)
+    if BUDGET_BEFORE_EACH_CALL not in state.flags:
+        return step
+    if not isinstance(step, AgentCalled | EvaluationRequested):
+        return step
+    short = short_for(state, step)
+    if short is None:
+        return step
+    return None if short == WAIT or short in state.used_up else BudgetExhausted(budget=short)
+
+
+def _next_step(state: State, attempt: Attempt) -> Body | None:
     call = attempt.call
     if call is not None:
         match call.status:
             case "failed" | "in_doubt":
-                return _retry(state, attempt, call)
+                return _retry(state, call)
             case "rejected":
                 return _ask_again(state, attempt, call)
             case "sent" | "replied":
@@ -117,14 +135,11 @@ def _window_draws(state: State, attempt: Attempt, role: str, size: int) -> list[
     return [*range(kept), *(index + kept for index in rest)]
 
 
-def _retry(state: State, attempt: Attempt, call: Call) -> Body | None:
+def _retry(state: State, call: Call) -> Body:
     failure = call.failure if call.status == "failed" else None
     search = state.config.search
     wait_ms = 0
     if failure is not None and failure.error != "capability":
-        if _is_blocked(state, attempt):
-            attempt_blocked = f"{call.body.role} call {call.body.call}: {failure.message}"
-            return _pause_when_alone(state, attempt, attempt_blocked)
         wait_ms = min(search.retry_wait_ms * 2 ** (call.failures - 1), _LONGEST_WAIT_MS)
         wait_ms += draw(search.seed, f"retry/{call.body.call}", call.body.try_, wait_ms // 2 + 1)
         wait_ms = max(wait_ms, failure.retry_after_ms or 0)
@@ -166,12 +181,8 @@ def _repeat(
     )
 
 
-def _evaluate(state: State, attempt: Attempt) -> Body | None:
+def _evaluate(state: State, attempt: Attempt) -> Body:
     tries = 1 if attempt.evaluation is None else attempt.evaluation.try_ + 1
-    if attempt.hopeless:
-        return _pause_when_alone(state, attempt, attempt.hopeless)
-    if attempt.faults >= state.config.search.evaluation_tries:
-        return _pause_when_alone(state, attempt, "the sandbox fails again and again")
     assert attempt.source_sha256 is not None
     best = state.tree.best
     return EvaluationRequested(
@@ -183,12 +194,22 @@ def _evaluate(state: State, attempt: Attempt) -> Body | None:
     )
 
 
-def _pause_when_alone(state: State, attempt: Attempt, reason: str) -> Body | None:
+def _pause_when_nothing_moves(state: State) -> Body | None:
     """Attempts that still can go on are finished first: what is paid for is used."""
-    for other in state.attempts.values():
-        if other.id != attempt.id and not _is_blocked(state, other):
-            return None
-    return RunPaused(reason=reason)
+    attempts = state.attempts.values()
+    if any(is_under_way(attempt) for attempt in attempts):
+        return None
+    blocked = next(attempt for attempt in attempts if _is_blocked(state, attempt))
+    return RunPaused(reason=_why_blocked(blocked))
+
+
+def _why_blocked(attempt: Attempt) -> str:
+    if attempt.evaluation_faulted:
+        return attempt.hopeless or "the sandbox fails again and again"
+    call = attempt.call
+    assert call is not None
+    assert call.failure is not None
+    return f"{call.body.role} call {call.body.call}: {call.failure.message}"
 
 
 def _is_blocked(state: State, attempt: Attempt) -> bool:
@@ -210,17 +231,15 @@ def _is_blocked(state: State, attempt: Attempt) -> bool:
 
 
 def _next_attempt(state: State) -> Body | None:
-    if any(_is_blocked(state, attempt) for attempt in state.attempts.values()):
-        return None
     if state.exhausted is not None:
-        if state.attempts or "requested" in state.compiled_baselines.values():
+        if _any_goes_on(state) or "requested" in state.compiled_baselines.values():
             return None
         finished = state.exhausted in _FINISHED
         return _stop(state, "finished" if finished else "exhausted", state.exhausted)
     ended = _budget_reached(state)
     if ended is not None:
         return BudgetExhausted(budget=ended)
-    if len(state.attempts) >= state.config.search.workers:
+    if len(state.attempts) >= state.config.search.workers or _short_for_attempt(state) == WAIT:
         return None
     attempt = state.attempts_started + 1
     selection = POLICIES[state.config.search.policy](state, attempt)
@@ -240,16 +259,20 @@ def _next_attempt(state: State) -> Body | None:
     )
 
 
+def _any_goes_on(state: State) -> bool:
+    """Whether an attempt is in flight that is not held up for want of a budget."""
+    held = not state.used_up.isdisjoint(RESOURCES)
+    return any(is_under_way(a) or not held for a in state.attempts.values())
+
+
 _FINISHED = ("attempts", "target_speedup", "patience")
 
 
 def _budget_reached(state: State) -> str | None:
     budget, best = state.config.budget, state.tree.best
-    if state.deadline is not None:
-        return state.deadline
-    allowed = state.usd_micros_allowed
-    if allowed is not None and state.spend.total.usd_micros >= allowed:
-        return "usd"
+    short = _short_for_attempt(state)
+    if short is not None and short != WAIT:
+        return short
     if budget.target_speedup is not None and best is not None and best.runtime_ms is not None:
         root_ms = state.tree.root.runtime_ms or 0.0
         if root_ms / best.runtime_ms >= budget.target_speedup:
@@ -261,6 +284,15 @@ def _budget_reached(state: State) -> str | None:
     ):
         return "patience"
     return "attempts" if state.attempts_started >= state.attempts_allowed else None
+
+
+def _short_for_attempt(state: State) -> str | None:
+    if BUDGET_BEFORE_EACH_CALL in state.flags:
+        return short_for_attempt(state)
+    if state.deadline is not None:
+        return state.deadline
+    allowed = state.usd_micros_allowed
+    return "usd" if allowed is not None and state.spend.total.usd_micros >= allowed else None
 
 
 def _stop(state: State, status: str, reason: str) -> RunStopped:

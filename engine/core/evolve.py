@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from engine.config import config_from_log
-from engine.core.flags import STATE_DIGEST_2, flags_from_log
+from engine.core.flags import BUDGET_BEFORE_EACH_CALL, STATE_DIGEST_2, flags_from_log
 from engine.core.frontier import Frontier
 from engine.core.returns import Returns
 from engine.core.state import Attempt, Call, State
@@ -90,7 +90,9 @@ def _fork(state: State, body: RunForked) -> None:
     assert state.started is not None
     _start(state, body.applied(state.started))
     # What resumes had added is part of the budget that the fork was given.
-    state.extra_attempts = state.extra_usd_micros = 0
+    state.extra_attempts = state.extra_usd_micros = state.extra_tokens = 0
+    state.extra_device_ms = state.extra_wall_ms = 0
+    state.worked_ms = body.worked_ms
     _take_over(state)
     for attempt in state.attempts.values():
         # A request that this configuration would not send is not sent again: the role is
@@ -121,6 +123,13 @@ def _mix_course(state: State, number: int | None) -> None:
         (state.stop_requested, state.deadline, state.exhausted),
         (state.extra_attempts, state.extra_usd_micros, state.last_improvement),
     )
+    if BUDGET_BEFORE_EACH_CALL in state.flags:
+        state.mix(
+            state.spend.total.tokens,
+            (state.spend.device_ms, state.spend.evaluations, state.spend.evaluations_ms),
+            (state.extra_tokens, state.extra_device_ms, state.extra_wall_ms, state.worked_ms),
+            sorted(state.used_up),
+        )
 
 
 def _fold_run(state: State, body: Body) -> None:
@@ -147,6 +156,7 @@ def _fold_run(state: State, body: Body) -> None:
             state.paused = body.reason
         case BudgetExhausted():
             state.exhausted = body.budget
+            state.used_up.add(body.budget)
         case RunStopped():
             state.stopped, state.stop_reason = body.status, body.reason
 
@@ -154,6 +164,10 @@ def _fold_run(state: State, body: Body) -> None:
 def _resume(state: State, body: RunResumed) -> None:
     state.extra_attempts += body.extra_attempts
     state.extra_usd_micros += body.extra_usd_micros
+    state.extra_tokens += body.extra_tokens
+    state.extra_device_ms += body.extra_device_ms
+    state.extra_wall_ms += body.extra_wall_ms
+    state.worked_ms = body.worked_ms
     _take_over(state)
 
 
@@ -161,6 +175,7 @@ def _take_over(state: State) -> None:
     """Another process goes on: what an earlier one had in flight is in doubt."""
     state.stop_requested = state.exhausted = state.deadline = state.paused = None
     state.stopped, state.stop_reason = "", ""
+    state.used_up.clear()
     # Patience starts anew: whoever resumes wants to see more attempts, not the same end.
     state.last_improvement = state.attempts_ended
     state.baseline_faults = 0

@@ -107,8 +107,15 @@ class State:
         """Those beside eager. Nothing waits for them but the end of the run."""
         self.extra_attempts = 0
         self.extra_usd_micros = 0
+        self.extra_tokens = 0
+        self.extra_device_ms = 0
+        self.extra_wall_ms = 0
+        self.worked_ms = 0
+        """On the run, by earlier processes."""
         self.stop_requested: str | None = None
         self.exhausted: str | None = None
+        self.used_up: set[str] = set()
+        """Budgets that something could not be begun for since the run was last taken over."""
         self.deadline: str | None = None
         self.paused: str | None = None
         self.stopped: Literal["", "finished", "exhausted", "interrupted", "failed"] = ""
@@ -127,6 +134,21 @@ class State:
     def usd_micros_allowed(self) -> int | None:
         usd = self.config.budget.usd
         return None if usd is None else round(usd * 1_000_000) + self.extra_usd_micros
+
+    @property
+    def tokens_allowed(self) -> int | None:
+        tokens = self.config.budget.tokens
+        return None if tokens is None else tokens + self.extra_tokens
+
+    @property
+    def device_ms_allowed(self) -> int | None:
+        device_s = self.config.budget.device_s
+        return None if device_s is None else round(device_s * 1000) + self.extra_device_ms
+
+    @property
+    def wall_ms_allowed(self) -> int | None:
+        wall_s = self.config.budget.wall_s
+        return None if wall_s is None else round(wall_s * 1000) + self.extra_wall_ms
 
     @property
     def over(self) -> bool:

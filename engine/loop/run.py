@@ -88,9 +88,9 @@ class RunLoop:
                 for decision in outstanding:
                     self._perform(decision)
                 self._feed(first, blobs)
-                wall_s = self.state.config.budget.wall_s
-                if wall_s is not None and not self.state.over:
-                    effects.start_soon(self._deadline, wall_s)
+                wall_ms = self.state.wall_ms_allowed
+                if wall_ms is not None and not self.state.over:
+                    effects.start_soon(self._deadline, wall_ms - self.state.worked_ms)
         except BaseExceptionGroup as group:
             failure = _log_failure(group)
             if failure is None:
@@ -139,8 +139,8 @@ class RunLoop:
             case RunPaused() | RunStopped():
                 self._effects.cancel_scope.cancel()
 
-    async def _deadline(self, wall_s: float) -> None:
-        await anyio.sleep(wall_s)
+    async def _deadline(self, left_ms: int) -> None:
+        await anyio.sleep(max(0, left_ms) / 1000)
         self._feed(DeadlineReached(budget="wall"))
 
 

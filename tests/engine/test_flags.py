@@ -30,9 +30,9 @@ def flagged(world: World, flags: list[str]) -> list[Any]:
     return as_events([msgspec.structs.replace(first, flags=flags), *world.bodies[1:]])
 
 
-def hopeless(*flags: str) -> World:
+def hopeless(*flags: str, usd: float | None = None) -> World:
     """A run with patience for three, in which nothing is ever correct."""
-    config = msgspec.structs.replace(config_of(), budget=Budget(attempts=20, patience=3))
+    config = msgspec.structs.replace(config_of(), budget=Budget(attempts=20, patience=3, usd=usd))
     return World(config, 1, failing=1.0, flags=flags).run()
 
 
@@ -44,7 +44,7 @@ def test_patience_without_a_correct_kernel_is_the_flags_to_decide() -> None:
 
 @pytest.mark.parametrize("flag", sorted(FLAGS))
 def test_a_log_replays_by_its_own_flags_and_by_no_others(flag: str) -> None:
-    old, new = hopeless(), hopeless(flag)
+    old, new = hopeless(usd=0.05), hopeless(flag, usd=0.05)
     for world in (old, new):
         assert replay(as_events(world.bodies), team_of).difference is None
     assert replay(flagged(old, [flag]), team_of).difference is not None
@@ -82,6 +82,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
     younger = {
         "search": {"team", "repairs", "anchors", "uct_c", "population", "tournament"},
         "roles": {"single"},
+        "budget": {"tokens", "device_s"},
     }
     sections = {
         name: {key: config[name][key] for key in config[name].keys() - keys}

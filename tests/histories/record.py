@@ -91,6 +91,7 @@ RECIPES = {
         ["--attempts", 5, "--workers", 2], [(20, signal.SIGKILL), (45, signal.SIGINT)],
         ["--attempts", "+1"],
     ),
+    "budget": Recipe(["--attempts", 20, "--workers", 2, "--budget-device-s", 8]),
     "forked": Recipe(
         ["--attempts", 6, "--workers", 2],
         forks=[
