@@ -28,6 +28,7 @@ from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.pool import Pool, PoolSummary
 from projections.spend import RoleSpend, Spend
+from projections.steering import Steered, Steering
 from projections.tree import Tree
 
 __all__ = ["Best", "Fork", "Overview", "Summary", "overview_of"]
@@ -88,6 +89,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Runtime in milliseconds of each; null where a compiled one failed."""
     pool: PoolSummary | None = None
     fork: Fork | None = None
+    steered: Steered | None = None
+    """What the user told the run, as it stands."""
 
 
 class Overview:
@@ -102,6 +105,7 @@ class Overview:
         self.tree = Tree()
         self.spend = Spend()
         self.pool = Pool()
+        self.steering = Steering()
         self.status = "running"
         self.reason = ""
         self.ended = 0
@@ -128,6 +132,7 @@ class Overview:
         self.tree.apply(body)
         self.spend.apply(body)
         self.pool.apply(event)
+        self.steering.apply(body)
         match body:
             case RunStarted():
                 self.started = body
@@ -252,6 +257,7 @@ class Overview:
             quarantined=dict(self.quarantined),
             pool=self.pool.summary(self.wall_us / 1_000_000),
             fork=self._forked(total),
+            steered=self.steering.stands(),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
         )
 

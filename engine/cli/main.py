@@ -20,6 +20,7 @@ _COMMANDS = {
     "run": ("engine.cli.run", "Search for a faster version of a task's module."),
     "resume": ("engine.cli.run", "Go on with a run that was interrupted, paused or finished."),
     "fork": ("engine.cli.fork", "Go on from an earlier event of a run, configured otherwise."),
+    "steer": ("engine.cli.steer", "Tell a run a hint, ban or pin a node, end it softly."),
     "eval": ("engine.cli.evaluate", "Judge candidates without a search."),
     "baseline": ("engine.cli.baseline", "Time a task's reference, eager and compiled."),
     "ls": ("engine.cli.inspect", "List the runs in a directory's logs."),

@@ -27,6 +27,7 @@ from engine.loop.forecast import Forecast, forecast, forecast_rest
 from engine.loop.methods import models_of, team_of
 from engine.loop.run import RunLoop
 from engine.loop.start import prices_today, recover, resumed, run_started
+from engine.loop.steering import listen
 from engine.loop.texts import Texts
 from events.bodies import Body
 from events.envelope import Blob
@@ -209,6 +210,7 @@ async def drive(
         async with anyio.create_task_group() as watching:
             watching.start_soon(_stop_on_signals, loop, name)
             watching.start_soon(shown.keep_fresh)
+            watching.start_soon(listen, loop, begun.uid)
             try:
                 await loop.run(first, blobs)
             except LogError as error:

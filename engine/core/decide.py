@@ -13,7 +13,7 @@ from engine.core.budgets import RESOURCES, WAIT, is_under_way, short_for, short_
 from engine.core.draws import draw, sample
 from engine.core.evolve import visit_key
 from engine.core.flags import BUDGET_BEFORE_EACH_CALL, PATIENCE_FROM_THE_START
-from engine.core.policies import POLICIES
+from engine.core.policies import POLICIES, Selection
 from engine.core.state import Attempt, Call, State
 from events.bodies import (
     AgentCalled,
@@ -21,6 +21,7 @@ from events.bodies import (
     BaselineRequested,
     Body,
     BudgetExhausted,
+    Draws,
     EvaluationRequested,
     NodeSelected,
     RunPaused,
@@ -31,6 +32,8 @@ from projections.tree import ROOT
 __all__ = ["decide"]
 
 SYSTEM_MESSAGES = ("main", "alternate_1", "alternate_2")
+_PLANNERS = ("plan", "single")
+"""Who is shown the user's hints: who has to say what to try next."""
 _LONGEST_WAIT_MS = 60_000
 _LONGEST_RETRY_AFTER_MS = 900_000
 """A provider that wants to be left alone for longer pauses the run instead."""
@@ -118,7 +121,14 @@ def _call(state: State, attempt: Attempt, role: str) -> AgentCalled:
         model=config.model,
         params=config.params,
         template=SYSTEM_MESSAGES[attempt.id % 3] if system == "rotate" else system,
+        hints=_hints(state, role),
     )
+
+
+def _hints(state: State, role: str) -> list[int] | msgspec.UnsetType:
+    if role in _PLANNERS and state.steering.hints:
+        return list(state.steering.hints)
+    return msgspec.UNSET
 
 
 def _window_draws(state: State, attempt: Attempt, role: str, size: int) -> list[int]:
@@ -178,6 +188,7 @@ def _repeat(
         params=body.params,
         template=body.template,
         wait_ms=wait_ms,
+        hints=body.hints,
     )
 
 
@@ -236,13 +247,16 @@ def _next_attempt(state: State) -> Body | None:
             return None
         finished = state.exhausted in _FINISHED
         return _stop(state, "finished" if finished else "exhausted", state.exhausted)
+    if state.steering.stop_after is not None:
+        stop_after = state.steering.stop_after
+        return None if state.attempts else _stop(state, "interrupted", stop_after)
     ended = _budget_reached(state)
     if ended is not None:
         return BudgetExhausted(budget=ended)
     if len(state.attempts) >= state.config.search.workers or _short_for_attempt(state) == WAIT:
         return None
     attempt = state.attempts_started + 1
-    selection = POLICIES[state.config.search.policy](state, attempt)
+    selection = _pinned(state) or POLICIES[state.config.search.policy](state, attempt)
     if selection is None:
         return None if state.attempts else BudgetExhausted(budget="nothing_eligible")
     node = state.tree[selection.node]
@@ -257,6 +271,13 @@ def _next_attempt(state: State) -> Body | None:
         eligible=selection.eligible,
         state_digest=state.digest,
     )
+
+
+def _pinned(state: State) -> Selection | None:
+    node, eligible = state.steering.pinned, state.frontier.eligible
+    if node is None or node not in eligible:
+        return None
+    return Selection(node=node, rule="pinned", draws=Draws(), eligible=len(eligible))
 
 
 def _any_goes_on(state: State) -> bool:

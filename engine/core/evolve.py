@@ -23,7 +23,9 @@ from events.bodies import (
     EvaluationFaulted,
     EvaluationFinished,
     EvaluationRequested,
+    NodeBanned,
     NodeSelected,
+    NodeUnbanned,
     ReplyParsed,
     ReplyRejected,
     RunForked,
@@ -57,6 +59,7 @@ def evolve(state: State, body: Body) -> State:
         state.mix(body.TYPE, changed.id, changed.status, changed.runtime_ms, changed.source_key)
     else:
         state.mix(body.TYPE)
+    _steer(state, body)
     _fold_run(state, body)
     _fold_attempt(state, body)
     if STATE_DIGEST_2 in state.flags:
@@ -73,13 +76,25 @@ def _index(state: State, node: Node) -> None:
         state.returns.update(state.tree, node)
 
 
+def _steer(state: State, body: Body) -> None:
+    if not state.steering.apply(body):
+        return
+    if isinstance(body, NodeBanned | NodeUnbanned) and body.node in state.tree.nodes:
+        _index(state, state.tree[body.node])
+    steering = state.steering
+    state.mix(
+        [(hint, steering.texts[hint]) for hint in steering.hints],
+        sorted(steering.banned), steering.pinned, steering.stop_after,
+    )  # fmt: skip
+
+
 def _start(state: State, started: RunStarted) -> None:
     """Begin under a configuration, or go on under another with the tree as it is."""
     state.started = started
     state.config = config = config_from_log(started.config)
     state.flags = flags_from_log(started.flags)
     state.team = state.team_of(config)
-    state.frontier = Frontier.of(config.search)
+    state.frontier = Frontier.of(config.search, state.steering.banned)
     state.returns = Returns()
     for node in state.tree.nodes.values():
         _index(state, node)
@@ -136,7 +151,7 @@ def _fold_run(state: State, body: Body) -> None:
     match body:
         case RunResumed():
             _resume(state, body)
-        case StopRequested():
+        case StopRequested(after_attempts=False):
             state.stop_requested = body.source
         case DeadlineReached():
             state.deadline = body.budget

@@ -18,6 +18,7 @@ from engine.core.returns import Returns
 from events.bodies import AgentCalled, AgentFailed, AgentReplied, EvaluationRequested, RunStarted
 from events.outcomes import BaselineKind
 from projections.spend import Spend
+from projections.steering import Steering
 from projections.tree import Tree
 
 __all__ = ["Attempt", "Call", "State", "Team", "TeamOf"]
@@ -84,6 +85,7 @@ class State:
         self.flags: frozenset[str] = frozenset()
         self.team: Team
         self.tree = Tree()
+        self.steering = Steering()
         self.frontier = Frontier(root_throttle=None, dead_branch=None)
         self.returns = Returns()
         """Kept under ``mcts`` only: a backup costs the depth of its node."""

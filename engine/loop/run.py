@@ -7,6 +7,7 @@ baseline); it ends by feeding its result back. See ``engine.loop.feed``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import anyio
 import anyio.abc
@@ -18,6 +19,7 @@ from engine.loop.agent_calls import AgentCalls
 from engine.loop.evaluations import Evaluations, Recorded
 from engine.loop.feed import Feed, Observer
 from engine.loop.texts import Texts
+from engine.loop.wishes import Wish, facts
 from events.bodies import (
     AgentCalled,
     BaselineRequested,
@@ -56,6 +58,7 @@ class RunLoop:
         self._feed = Feed(log, run_id, state, self._perform)
         self._agents = AgentCalls(self._feed, texts, templates, clients)
         self._evaluations = Evaluations(self._feed, texts, evaluator, recorded)
+        self._texts = texts
         self._effects: anyio.abc.TaskGroup | None = None
 
     @property
@@ -106,6 +109,22 @@ class RunLoop:
         """End the run now; what is in flight is cancelled and can be resumed."""
         if not self.state.over:
             self._feed(StopRequested(source=source))
+
+    @property
+    def log_path(self) -> Path:
+        return self._feed.log.path
+
+    @property
+    def going(self) -> bool:
+        """Whether it has begun and is not over: what is decided now is performed."""
+        return self._effects is not None and self.state.started is not None and not self.state.over
+
+    async def steer(self, wish: Wish) -> list[int]:
+        """Log what the user tells the run, and act on it; returns the events' ``run_seq`` once
+        they are on disk. Raises ``Refused`` and ``LogError``."""
+        told = [self._feed(body, blobs) for body, blobs in facts(wish, self.state, self._texts)]
+        await self._feed.durable()
+        return [event.run_seq for event in told]
 
     def _outstanding(self) -> Iterable[Body]:
         """Decisions that an earlier process began to perform and did not finish.

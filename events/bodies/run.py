@@ -114,9 +114,13 @@ class RunForked(Body, frozen=True, kw_only=True):
 
 @event("StopRequested", "in")
 class StopRequested(Body, frozen=True, kw_only=True):
-    """Somebody asked the run to end: ``source`` is a signal's name or a command."""
+    """Somebody asked the run to end: ``source`` is a signal's name or a command.
+
+    ``after_attempts``: not now, but when the attempts in flight are done.
+    """
 
     source: str
+    after_attempts: bool = False
 
 
 @event("DeadlineReached", "in")
