@@ -11,12 +11,14 @@ import msgspec
 from events.bodies import (
     AgentCalled,
     AgentFailed,
+    AgentReplied,
     AttemptAbandoned,
     BaselineMeasured,
     DeviceQuarantined,
     EvaluationFinished,
     EvaluationRequested,
     NodeSelected,
+    ReplyDeferred,
     RunForked,
     RunPaused,
     RunResumed,
@@ -26,12 +28,13 @@ from events.bodies import (
 )
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
+from projections.mail import Mail
 from projections.pool import Pool, PoolSummary
 from projections.spend import RoleSpend, Spend
 from projections.steering import Steered, Steering
 from projections.tree import Tree
 
-__all__ = ["Best", "Fork", "Overview", "Summary", "overview_of"]
+__all__ = ["Awaited", "Best", "Fork", "Overview", "Summary", "overview_of"]
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +66,20 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     new_evaluations: int = 0
 
 
+class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+    """A request whose reply comes later: in the directory ``place``, or in a batch.
+
+    ``doubt`` is what was wrong with a file that answers it, if there was one.
+    """
+
+    name: str
+    attempt: int
+    role: str
+    place: str
+    batch: str | None = None
+    doubt: str | None = None
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What ``engine run --json`` ends with."""
 
@@ -91,6 +108,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     fork: Fork | None = None
     steered: Steered | None = None
     """What the user told the run, as it stands."""
+    awaited: list[Awaited] = []
 
 
 class Overview:
@@ -106,6 +124,7 @@ class Overview:
         self.spend = Spend()
         self.pool = Pool()
         self.steering = Steering()
+        self.mail = Mail()
         self.status = "running"
         self.reason = ""
         self.ended = 0
@@ -113,7 +132,8 @@ class Overview:
         self.extra_attempts = 0
         self.outcomes: Counter[str] = Counter()
         self.stages: dict[int, str] = {}
-        """Attempt in flight → what it waits for: a role's name, or ``evaluation``."""
+        """Attempt in flight → what it waits for: a role's name, with ``, awaited`` behind it where
+        its reply comes later, or ``evaluation``."""
         self.baselines: dict[str, BaselineMeasured] = {}
         """By kind, eager first."""
         self.evaluations: dict[int, EvaluationFinished] = {}
@@ -133,6 +153,7 @@ class Overview:
         self.spend.apply(body)
         self.pool.apply(event)
         self.steering.apply(body)
+        self.mail.apply(body)
         match body:
             case RunStarted():
                 self.started = body
@@ -151,6 +172,10 @@ class Overview:
             case NodeSelected():
                 self.stages[body.attempt] = "selected"
             case AgentCalled():
+                self.stages[body.attempt] = body.role
+            case ReplyDeferred():
+                self.stages[body.attempt] = f"{body.role}, awaited"
+            case AgentReplied():
                 self.stages[body.attempt] = body.role
             case AgentFailed():
                 self.failed_calls += 1
@@ -259,7 +284,23 @@ class Overview:
             fork=self._forked(total),
             steered=self.steering.stands(),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
+            awaited=self._awaited(),
         )
+
+    def _awaited(self) -> list[Awaited]:
+        mail = self.mail
+        doubts = {call: f"{doubt.file.name}: {doubt.reason}" for call, doubt in mail.doubts.items()}
+        return [
+            Awaited(
+                name=deferred.name,
+                attempt=deferred.attempt,
+                role=deferred.role,
+                place=deferred.place if deferred.batch else mail.moved or deferred.place,
+                batch=deferred.batch,
+                doubt=doubts.get(call),
+            )
+            for call, deferred in sorted(mail.awaited.items())
+        ]
 
     def _forked(self, total: RoleSpend) -> Fork | None:
         if self.fork is None:

@@ -26,6 +26,7 @@ from events.bodies import (
     RunForked,
     RunStarted,
 )
+from events.observations import Observations
 from events.outcomes import Correct, KernelResources, Outcome
 from projections.ancestry import Ancestry
 from projections.ranking import Ranking
@@ -56,6 +57,7 @@ class Node(msgspec.Struct, kw_only=True):
     compile_log_sha256: str | None = None
     run_log_sha256: str | None = None
     resources: list[KernelResources] = []
+    observations: Observations | None = None
     outcome: Outcome | None = None
     runtime_ms: float | None = None
     """The score, lower is better; None while unknown and for every failure."""
@@ -179,7 +181,7 @@ class Tree:
         node.status, node.outcome = "evaluated", body.outcome
         node.compile_log_sha256 = body.compile_log_sha256
         node.run_log_sha256 = body.run_log_sha256
-        node.resources = body.resources
+        node.resources, node.observations = body.resources, body.observations
         if isinstance(body.outcome, Correct):
             node.runtime_ms = body.outcome.runtime_ms
             self._ranking.add(node.runtime_ms, node.id)

@@ -14,6 +14,7 @@ from engine.cli.draw import (
     ms,
     outcome_line,
     printable,
+    section_lines,
     status_lines,
     tree_lines,
     use_color,
@@ -25,7 +26,7 @@ from events.errors import BlobRedacted, LogError
 from events.lock import holder
 from events.reader import LogReader
 from projections.overview import Overview, Summary
-from projections.resources import resources_table
+from projections.sections import Attempt
 from projections.tree import ROOT, Node
 
 __all__ = ["best", "find_node", "ls", "prompt", "show", "status", "tree"]
@@ -171,10 +172,17 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
             click.echo(f"reused: the parent's verdict, its event {evaluation.reused}")
         for note in evaluation.notes:
             click.echo(f"note {printable(note)}")
-    texts["resources"] = resources_table(found.resources)
     for name, text in texts.items():
         if text:
             click.echo(f"\n--- {name.replace('_', ' ')} ---\n{printable(text).rstrip()}")
+    attempt = Attempt(
+        outcome=found.outcome,
+        runtime_ms=found.runtime_ms,
+        resources=found.resources,
+        observations=found.observations,
+    )
+    for line in section_lines(attempt):
+        click.echo(line)
 
 
 @click.command()

@@ -15,13 +15,13 @@ import anyio
 import click
 
 from engine.cli.address import log_errors, split
-from engine.cli.consent import confirm
+from engine.cli.confirm import confirm
 from engine.cli.draw import (
     CANNED,
+    awaited_lines,
     best_line,
     fork_line,
     printable,
-    resume_line,
     tree_lines,
     use_color,
 )  # fmt: skip
@@ -31,6 +31,11 @@ from engine.cli.isolation import isolation_options
 from engine.cli.settings import PRESETS, SettingsError, resolve
 
 __all__ = ["finish", "read_task", "resume", "run", "shared"]
+
+wait_option = click.option(
+    "--wait", "wait_s", type=click.FloatRange(min=0), metavar="SECONDS",
+    help="Wait so long for replies of a mailbox or batch before the run pauses.",
+)  # fmt: skip
 
 _INTERFACE = ("Model", "get_inputs", "get_init_inputs")
 
@@ -59,7 +64,9 @@ def shared(command: Command) -> Command:
               help="Any configuration key, such as search.epsilon=0.4.")  # fmt: skip
 @click.option("--preset", type=click.Choice(list(PRESETS)), help="A named set of settings.")
 @click.option("--method", help="stark, sampling, reflexion, search_agent or ma_only.")
-@click.option("--model", help="anthropic:MODEL, openai:MODEL or playbook:FILE, for every role.")
+@click.option(
+    "--model", help="For every role: anthropic:MODEL, openai:MODEL, mailbox:DIR or playbook:FILE."
+)
 @click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
@@ -78,6 +85,7 @@ def shared(command: Command) -> Command:
 @click.option("--seed", type=int, help="Seed of every draw.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), envvar="ENGINE_LOG",
               help="The log's file; a new one below runs/ by default.")  # fmt: skip
+@wait_option
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
 @shared
 def run(
@@ -86,8 +94,8 @@ def run(
     protocol: str | None, sanitize: bool | None, baselines: str | None, attempts: int | None,
     workers: int | None, budget_usd: float | None, budget_tokens: int | None,
     budget_device_s: float | None, budget_wall_s: float | None, target_speedup: float | None,
-    patience: int | None, seed: int | None, log: Path | None, yes: bool, backend: str,
-    display: str, as_json: bool, require_isolation: str | None,
+    patience: int | None, seed: int | None, log: Path | None, wait_s: float | None, yes: bool,
+    backend: str, display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Search for a faster version of the module in TASK (KernelBench form)."""
     from engine.cli.session import Start, search
@@ -107,7 +115,7 @@ def run(
                 "budget.usd": budget_usd, "budget.tokens": budget_tokens,
                 "budget.device_s": budget_device_s, "budget.wall_s": budget_wall_s,
                 "budget.target_speedup": target_speedup,
-                "budget.patience": patience, "search.seed": seed,
+                "budget.patience": patience, "search.seed": seed, "clients.wait_s": wait_s,
             },
         )  # fmt: skip
     except SettingsError as error:
@@ -130,12 +138,16 @@ def run(
 @click.option("--budget-tokens", default="+0", metavar="+N", help="Add to the token budget.")
 @click.option("--budget-device-s", default="+0", metavar="+S", help="Add device time.")
 @click.option("--budget-wall-s", default="+0", metavar="+S", help="Add wall time.")
+@click.option("--mailbox", type=click.Path(file_okay=False, path_type=Path),
+              envvar="ENGINE_MAILBOX",
+              help="Where the run's mailbox is now, if it moved.")  # fmt: skip
+@wait_option
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
 @shared
 def resume(
     log: str, attempts: str, budget_usd: str, budget_tokens: str, budget_device_s: str,
-    budget_wall_s: str, yes: bool, backend: str, display: str, as_json: bool,
-    require_isolation: str | None,
+    budget_wall_s: str, mailbox: Path | None, wait_s: float | None, yes: bool, backend: str,
+    display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Go on with the run in LOG: no reply that the log holds is paid for again."""
     from engine.cli.session import go_on
@@ -154,6 +166,7 @@ def resume(
     async def work() -> Any:
         return await go_on(
             path, name, extra=extra, display=display, require_isolation=require_isolation,
+            mailbox=mailbox, wait_s=wait_s,
             confirm=lambda *expected: confirm(*expected, yes=yes),
         )  # fmt: skip
 
@@ -237,9 +250,12 @@ def finish(done: Any, as_json: bool) -> int:
         if summary.canned:
             click.echo(CANNED)
         click.echo(f"log:  {done.name}")
-    go_on = f"Go on with: {resume_line(done.name)}"
+    go_on = f"Go on with: {done.resume_line}"
     if state.paused:
-        click.echo(f"paused: {printable(state.paused)}\n{go_on}", err=True)
+        click.echo(f"paused: {printable(state.paused)}", err=True)
+        for line in awaited_lines(summary):
+            click.echo(f"  {line}", err=True)
+        click.echo(go_on, err=True)
         return Exit.MISSING if state.unauthorized else Exit.PAUSED
     match state.stopped:
         case "interrupted":

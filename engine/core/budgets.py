@@ -14,11 +14,12 @@ from typing import Literal
 
 import msgspec
 
+from engine.core.standstill import is_under_way
 from engine.core.state import Attempt, State
 from events.bodies import AgentCalled, EvaluationRequested
 from projections.spend import cost_usd_micros
 
-__all__ = ["RESOURCES", "WAIT", "Use", "is_under_way", "short_for", "short_for_attempt"]
+__all__ = ["RESOURCES", "WAIT", "Use", "short_for", "short_for_attempt"]
 
 RESOURCES = ("usd", "tokens", "device", "wall")
 """The budgets that are used up by working, by the names in ``BudgetExhausted``."""
@@ -125,7 +126,7 @@ def _calls(state: State, roles: Sequence[str]) -> Use:
 
 def _under_way(state: State, attempt: Attempt) -> Use:
     call = attempt.call
-    if call is not None and call.status == "sent":
+    if call is not None and call.status in ("sent", "deferred"):
         return _call(state, call.body.role)
     return Use(device=_lease_ms(state)) if is_under_way(attempt) else Use()
 
@@ -134,14 +135,6 @@ def _promised(state: State, attempt: Attempt) -> Use:
     paid = attempt.call is not None and attempt.call.status == "replied"
     rest = attempt.roles[attempt.step + paid :]
     return _calls(state, rest) + Use(device=_lease_ms(state))
-
-
-def is_under_way(attempt: Attempt) -> bool:
-    """Whether the attempt waits for a reply or a verdict that will come."""
-    call = attempt.call
-    if call is not None and call.status in ("sent", "replied"):
-        return True
-    return attempt.evaluation is not None and not attempt.evaluation_faulted
 
 
 def _sum(uses: Iterable[Use]) -> Use:

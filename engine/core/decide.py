@@ -9,11 +9,18 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.core.budgets import RESOURCES, WAIT, is_under_way, short_for, short_for_attempt
+from engine.core.budgets import RESOURCES, WAIT, short_for, short_for_attempt
 from engine.core.draws import draw, sample
 from engine.core.evolve import visit_key
 from engine.core.flags import BUDGET_BEFORE_EACH_CALL, PATIENCE_FROM_THE_START
 from engine.core.policies import POLICIES, Selection
+from engine.core.standstill import (
+    is_blocked,
+    is_under_way,
+    only_replies_awaited,
+    waiting_words,
+    why_blocked,
+)
 from engine.core.state import Attempt, Call, State
 from events.bodies import (
     AgentCalled,
@@ -35,8 +42,6 @@ SYSTEM_MESSAGES = ("main", "alternate_1", "alternate_2")
 _PLANNERS = ("plan", "single")
 """Who is shown the user's hints: who has to say what to try next."""
 _LONGEST_WAIT_MS = 60_000
-_LONGEST_RETRY_AFTER_MS = 900_000
-"""A provider that wants to be left alone for longer pauses the run instead."""
 
 
 def decide(state: State) -> Body | None:
@@ -63,9 +68,11 @@ def decide(state: State) -> Body | None:
         decision = _advance(state, attempt)
         if decision is not None:
             return decision
-    if any(_is_blocked(state, attempt) for attempt in state.attempts.values()):
-        return _pause_when_nothing_moves(state)
-    return _next_attempt(state)
+    blocked = any(is_blocked(state, attempt) for attempt in state.attempts.values())
+    decision = _pause_when_nothing_moves(state) if blocked else _next_attempt(state)
+    if decision is None and state.wait_ended is not None and only_replies_awaited(state):
+        return RunPaused(reason=waiting_words(state))
+    return decision
 
 
 # -- an attempt in flight ---------------------------------------------------------------
@@ -73,7 +80,7 @@ def decide(state: State) -> Body | None:
 
 def _advance(state: State, attempt: Attempt) -> Body | None:
     """The attempt's next step, where there is one that may be begun now."""
-    if _is_blocked(state, attempt):
+    if is_blocked(state, attempt):
         return None
     step = _next_step(state, attempt)
     if BUDGET_BEFORE_EACH_CALL not in state.flags:
@@ -94,7 +101,7 @@ def _next_step(state: State, attempt: Attempt) -> Body | None:
                 return _retry(state, call)
             case "rejected":
                 return _ask_again(state, attempt, call)
-            case "sent" | "replied":
+            case "sent" | "deferred" | "replied":
                 return None
             case "parsed":
                 pass
@@ -210,32 +217,8 @@ def _pause_when_nothing_moves(state: State) -> Body | None:
     attempts = state.attempts.values()
     if any(is_under_way(attempt) for attempt in attempts):
         return None
-    blocked = next(attempt for attempt in attempts if _is_blocked(state, attempt))
-    return RunPaused(reason=_why_blocked(blocked))
-
-
-def _why_blocked(attempt: Attempt) -> str:
-    if attempt.evaluation_faulted:
-        return attempt.hopeless or "the sandbox fails again and again"
-    call = attempt.call
-    assert call is not None
-    assert call.failure is not None
-    return f"{call.body.role} call {call.body.call}: {call.failure.message}"
-
-
-def _is_blocked(state: State, attempt: Attempt) -> bool:
-    search, call = state.config.search, attempt.call
-    if attempt.evaluation_faulted and (
-        attempt.hopeless or attempt.faults >= search.evaluation_tries
-    ):
-        return True
-    if call is None or call.status != "failed" or call.failure is None:
-        return False
-    if call.failure.error == "capability":
-        return False
-    if (call.failure.retry_after_ms or 0) > _LONGEST_RETRY_AFTER_MS:
-        return True
-    return not call.failure.retryable or call.failures >= search.call_tries
+    blocked = next(attempt for attempt in attempts if is_blocked(state, attempt))
+    return RunPaused(reason=why_blocked(blocked))
 
 
 # -- the next attempt, or the end -------------------------------------------------------

@@ -15,7 +15,15 @@ from engine.config import Config
 from engine.core.flags import STATE_DIGEST_2
 from engine.core.frontier import Frontier, OrderedIds
 from engine.core.returns import Returns
-from events.bodies import AgentCalled, AgentFailed, AgentReplied, EvaluationRequested, RunStarted
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    EvaluationRequested,
+    ReplyDeferred,
+    RunStarted,
+    WaitEnded,
+)
 from events.outcomes import BaselineKind
 from projections.spend import Spend
 from projections.steering import Steering
@@ -48,7 +56,10 @@ class Call(msgspec.Struct):
     """The newest try of the call that an attempt waits for."""
 
     body: AgentCalled
-    status: Literal["sent", "replied", "parsed", "rejected", "failed", "in_doubt"] = "sent"
+    status: Literal["sent", "deferred", "replied", "parsed", "rejected", "failed", "in_doubt"] = (
+        "sent"
+    )
+    deferred: ReplyDeferred | None = None
     reply: AgentReplied | None = None
     failure: AgentFailed | None = None
     failures: int = 0
@@ -119,6 +130,8 @@ class State:
         self.used_up: set[str] = set()
         """Budgets that something could not be begun for since the run was last taken over."""
         self.deadline: str | None = None
+        self.wait_ended: WaitEnded | None = None
+        """The present process does not wait for deferred replies any longer."""
         self.paused: str | None = None
         self.stopped: Literal["", "finished", "exhausted", "interrupted", "failed"] = ""
         self.stop_reason = ""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from engine.loop.feed import Feed
+from engine.loop.methods import observed_for
 from engine.loop.texts import Texts, storable
 from events.bodies import (
     BaselineMeasured,
@@ -95,6 +96,7 @@ class Evaluations:
             seed=requested.seed,
             root_ms=state.tree.root.runtime_ms,
             incumbent_ms=None if incumbent is None else state.tree[incumbent].runtime_ms,
+            observe=observed_for(state.config),
         )
         try:
             verdict = await self._evaluator.evaluate(request)
@@ -154,6 +156,7 @@ class Evaluations:
                 notes=verdict.notes,
                 usage=verdict.usage,
                 resources=verdict.resources,
+                observations=verdict.observations,
             ),
             blobs.values(),
         )

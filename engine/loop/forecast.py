@@ -104,14 +104,14 @@ def forecast(
 ) -> Forecast:
     """Of ``attempts`` attempts at this task. ``spend`` is the run's own, if it goes on.
 
-    Roles that a playbook answers for are left out: they take nothing.
+    Roles that a playbook or a log answers for are left out: they take nothing.
     """
     team = team_of(config)
     usual = set(team.roles(repair=False))
     found = []
     for role in roles_of(config):
         settings = config.role(role)
-        if settings.model.startswith("playbook:"):
+        if settings.model.startswith(("playbook:", "recorded:")):
             continue
         guess, most = _guessed(config, templates, role, task_source, device)
         spent = spend.roles.get(role) if spend else None

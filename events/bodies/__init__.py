@@ -17,9 +17,13 @@ from events.bodies.calls import (
     CallParams,
     CapabilityLearned,
     PromptRendered,
+    ReplyDeferred,
+    ReplyFile,
+    ReplyNotTaken,
     ReplyParsed,
     ReplyRejected,
     Usage,
+    WaitEnded,
 )
 from events.bodies.evaluation import (
     DeviceQuarantined,
@@ -79,6 +83,9 @@ __all__ = [
     "NodeUnpinned",
     "Price",
     "PromptRendered",
+    "ReplyDeferred",
+    "ReplyFile",
+    "ReplyNotTaken",
     "ReplyParsed",
     "ReplyRejected",
     "Role",
@@ -91,4 +98,5 @@ __all__ = [
     "StopRequested",
     "TaskRejected",
     "Usage",
+    "WaitEnded",
 ]

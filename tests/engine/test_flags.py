@@ -83,10 +83,15 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         "search": {"team", "repairs", "anchors", "uct_c", "population", "tournament"},
         "roles": {"single"},
         "budget": {"tokens", "device_s"},
+        "sandbox": {"observe_share", "counters_timeout_s"},
     }
     sections = {
         name: {key: config[name][key] for key in config[name].keys() - keys}
         for name, keys in younger.items()
+    }
+    sections["roles"] = {
+        role: {key: value for key, value in settings.items() if key != "observations"}
+        for role, settings in sections["roles"].items()
     }
     whole = {"temperature", "clients"}
     return {key: value for key, value in (config | sections).items() if key not in whole}

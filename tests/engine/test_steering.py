@@ -161,7 +161,7 @@ class Told:
             texts = Texts(reader.text if reader else _no_text)
             known = recover(reader, 1) if reader else None
             loop = RunLoop(
-                log=log, run_id=run_id, state=known.state if known else State(team_of),
+                log=log, run_id=run_id, uid="feed", state=known.state if known else State(team_of),
                 texts=texts, templates=Templates(texts=known.templates) if known else load(),
                 clients={"fake:m": self.client}, evaluator=ScriptedEvaluator(),
             )  # fmt: skip

@@ -25,7 +25,13 @@ def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> N
 
     if canned:
         click.echo(CANNED, err=True)
-    paid = sorted(model for model in models_of(config) if not model.startswith("playbook:"))
+    models = sorted(model for model in models_of(config) if not model.startswith("playbook:"))
+    boxes = [model.partition(":")[2] for model in models if model.startswith("mailbox:")]
+    if boxes:
+        click.echo(f"Requests are files in {', '.join(boxes)}, to be answered there.", err=True)
+    if config.budget.usd is not None and boxes:
+        raise Failure("--budget-usd can't be kept with a mailbox: nobody knows what replies cost")
+    paid = [model for model in models if not model.startswith("mailbox:")]
     if not paid:
         return
     unpriced = [model for model in paid if price_of(model) is None]
