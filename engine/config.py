@@ -17,7 +17,7 @@ from events.observations import SECTIONS, SectionName
 from events.outcomes import BaselineKind
 
 __all__ = [
-    "Budget", "Clients", "Config", "OpenAI", "Prompts", "RoleConfig", "Sandbox", "Search",
+    "Budget", "Clients", "Config", "Limits", "OpenAI", "Prompts", "RoleConfig", "Sandbox", "Search",
     "by_key_path", "config_from_log",
 ]  # fmt: skip
 
@@ -128,6 +128,14 @@ class Clients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     openai: OpenAI = OpenAI()
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of each provider's model, for all runs of a process. Null: what it turns out to allow."""
+
+    calls: int | None = None
+    """In flight."""
+    tokens_a_minute: int | None = None
+
+
 class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What prompts hold. ``system``: one of three messages, or a new one each attempt."""
 
@@ -175,6 +183,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     budget: Budget = Budget()
     roles: Roles = Roles()
     clients: Clients = Clients()
+    limits: Limits = Limits()
     prompts: Prompts = Prompts()
     sandbox: Sandbox = Sandbox()
 

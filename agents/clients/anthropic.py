@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from agents.clients.anthropic_errors import KEY_NAME
 from agents.clients.anthropic_errors import failure as as_failure
 from agents.clients.anthropic_reply import Message
 from agents.clients.event_stream import read_events
 from agents.clients.failures import one_try
+from agents.clients.pace import allowance_of
 from agents.clients.port import Reply, Request
 
 if TYPE_CHECKING:
@@ -53,12 +56,14 @@ class AnthropicClient:
         sdk = await self._connected()
         body = request_body(request)
         message = Message(request.tool.name)
+        headers: dict[str, str] = {}
         await one_try(
-            _stream(sdk, body, request.timeout_s, message),
+            _stream(sdk, body, request.timeout_s, message, headers),
             lambda error: as_failure(error, body, self._api_key),
             timeout_s=request.timeout_s,
         )
-        return message.reply(sent_of(body))
+        reply = message.reply(sent_of(body))
+        return msgspec.structs.replace(reply, allowance=allowance_of(headers, time.time()))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -118,7 +123,11 @@ def sent_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _stream(
-    sdk: AsyncAnthropic, body: dict[str, Any], timeout_s: float, message: Message
+    sdk: AsyncAnthropic,
+    body: dict[str, Any],
+    timeout_s: float,
+    message: Message,
+    headers: dict[str, str],
 ) -> None:
     import httpx2
 
@@ -129,5 +138,6 @@ async def _stream(
     # The paper's own model is past its end of life, which is for its user to know.
     warnings.filterwarnings("ignore", "The model '.*' is deprecated", DeprecationWarning)
     stream = await sdk.messages.create(**arguments, stream=True, extra_body=extra, timeout=timeout)
+    headers.update(stream.response.headers)
     async with stream:
         await read_events(stream.response.aiter_bytes(), message.add)

@@ -124,7 +124,7 @@ async def _fork(told: _Told) -> Any:
         run_id = log.fork(parent.run_id, point, uid)
         loop = RunLoop(
             log=log, run_id=run_id, uid=uid, state=state, texts=Texts(reader.text),
-            recorded=verdicts, wait_s=config.clients.wait_s,
+            recorded=verdicts, wait_s=config.clients.wait_s, turns=session.turns_of(config),
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
         )  # fmt: skip
         name = f"{path}#{run_id}"

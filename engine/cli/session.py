@@ -14,6 +14,7 @@ import anyio
 import click
 import msgspec
 
+from agents.clients.turns import Turns
 from agents.templates import Templates, load
 from engine.cli.clients import check_mailboxes, open_clients
 from engine.cli.draw import resume_line
@@ -99,6 +100,7 @@ async def search(start: Start) -> Done:
         loop = RunLoop(
             log=log, run_id=run_id, uid=uid, state=State(team_of), texts=texts,
             templates=load(), clients=clients, evaluator=sandbox, wait_s=config.clients.wait_s,
+            turns=turns_of(config),
         )  # fmt: skip
         name = str(start.log) if run_id == 1 else f"{start.log}#{run_id}"
         done = Done(overview=Overview(), state=loop.state, name=name, uid=uid)
@@ -153,6 +155,7 @@ async def go_on(
             log=log, run_id=row.run_id, uid=row.uid, state=state, texts=Texts(reader.text),
             recorded=verdicts, templates=templates, clients=clients, evaluator=sandbox,
             mail=recovered.mail, wait_s=config.clients.wait_s if wait_s is None else wait_s,
+            turns=turns_of(config),
         )  # fmt: skip
         first = resumed(
             device, worked_ms=overview.wall_us // 1000, require_isolation=require_isolation,
@@ -246,6 +249,12 @@ async def _stop_on_signals(loop: RunLoop, begun: Done) -> None:
                 click.echo(f"interrupted. Go on with: {begun.resume_line}", err=True)
                 os._exit(Exit.INTERRUPTED)
             loop.request_stop(signal.Signals(number).name)
+
+
+def turns_of(config: Config) -> Turns:
+    """At providers, for all runs of this process."""
+    limits = config.limits
+    return Turns(calls=limits.calls, tokens_a_minute=limits.tokens_a_minute)
 
 
 async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:

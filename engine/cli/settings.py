@@ -271,6 +271,14 @@ def _check_ranges(config: Config) -> None:
             config.sandbox.compile_jobs is None or config.sandbox.compile_jobs >= 1,
             "at least 1, or null",
         ),
+        "limits.calls": (
+            config.limits.calls is None or config.limits.calls >= 1,
+            "at least 1, or null",
+        ),
+        "limits.tokens_a_minute": (
+            config.limits.tokens_a_minute is None or config.limits.tokens_a_minute >= 1,
+            "at least 1, or null",
+        ),
         "sandbox.cache_gb": (config.sandbox.cache_gb >= 0, "at least 0"),
         "sandbox.compile_timeout_s": (config.sandbox.compile_timeout_s > 0, "above 0"),
         "sandbox.autopsy_timeout_s": (config.sandbox.autopsy_timeout_s >= 0, "at least 0"),

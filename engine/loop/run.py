@@ -13,6 +13,7 @@ import anyio
 import anyio.abc
 
 from agents.clients.port import Client
+from agents.clients.turns import Turns
 from agents.templates import Templates
 from engine.core.state import State
 from engine.loop.agent_calls import AgentCalls
@@ -44,7 +45,7 @@ class RunLoop:
     """Drives one run of an open log. ``clients`` maps ``client:model`` to its client;
     ``recorded`` has verdicts that need not be given again; ``mail`` is what the log says of
     replies that came later. ``wait_s`` is how long this process waits for those when there is
-    nothing else to do."""
+    nothing else to do. ``turns`` at providers are shared by the process's runs."""
 
     def __init__(
         self,
@@ -60,12 +61,13 @@ class RunLoop:
         recorded: Recorded | None = None,
         mail: Mail | None = None,
         wait_s: float = 0.0,
+        turns: Turns | None = None,
     ) -> None:
         self._feed = Feed(log, run_id, state, self._perform)
         mail = mail or Mail()
         self._feed.observe(lambda event, _: mail.apply(event.body))
         self._agents = AgentCalls(
-            self._feed, texts, templates, clients, uid=uid, mail=mail, wait_s=wait_s
+            self._feed, texts, templates, clients, uid=uid, mail=mail, wait_s=wait_s, turns=turns
         )
         self._evaluations = Evaluations(self._feed, texts, evaluator, recorded)
         self._texts = texts

@@ -93,7 +93,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         role: {key: value for key, value in settings.items() if key != "observations"}
         for role, settings in sections["roles"].items()
     }
-    whole = {"temperature", "clients"}
+    whole = {"temperature", "clients", "limits"}
     return {key: value for key, value in (config | sections).items() if key not in whole}
 
 
