@@ -57,6 +57,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     call_tries: int = 6
     """Tries of one call before the run pauses; delays double from ``retry_wait_ms``."""
     retry_wait_ms: int = 1000
+    outage_failures: int = 10
+    """Failed tries in a row, of all calls to one model, after which it counts as down."""
     evaluation_tries: int = 3
 
 

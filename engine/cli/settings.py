@@ -254,6 +254,7 @@ def _check_ranges(config: Config) -> None:
         "search.window_nodes": (search.window_nodes >= 2, "at least 2"),
         "search.reasks": (search.reasks >= 0, "at least 0"),
         "search.call_tries": (search.call_tries >= 1, "at least 1"),
+        "search.outage_failures": (search.outage_failures >= 1, "at least 1"),
         "search.retry_wait_ms": (search.retry_wait_ms >= 0, "at least 0"),
         "search.evaluation_tries": (search.evaluation_tries >= 1, "at least 1"),
         "budget.attempts": (budget.attempts >= 1, "at least 1"),

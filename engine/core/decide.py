@@ -218,7 +218,7 @@ def _pause_when_nothing_moves(state: State) -> Body | None:
     if any(is_under_way(attempt) for attempt in attempts):
         return None
     blocked = next(attempt for attempt in attempts if is_blocked(state, attempt))
-    return RunPaused(reason=why_blocked(blocked))
+    return RunPaused(reason=why_blocked(state, blocked))
 
 
 # -- the next attempt, or the end -------------------------------------------------------

@@ -5,10 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from engine.config import config_from_log
-from engine.core.flags import BUDGET_BEFORE_EACH_CALL, STATE_DIGEST_2, flags_from_log
+from engine.core.flags import (
+    BUDGET_BEFORE_EACH_CALL,
+    OUTAGE_PAUSES,
+    STATE_DIGEST_2,
+    flags_from_log,
+)
 from engine.core.frontier import Frontier
 from engine.core.returns import Returns
-from engine.core.state import Attempt, Call, State
+from engine.core.state import Attempt, Call, Outage, State
 from events.bodies import (
     AgentCalled,
     AgentFailed,
@@ -41,6 +46,10 @@ from events.bodies import (
 from projections.tree import ROOT, Node
 
 __all__ = ["evolve", "visit_key"]
+
+
+_OUTAGE = ("overloaded", "server_error", "connection", "timed_out")
+"""Failures that may be everybody's; a 429 says that others are served."""
 
 
 def evolve(state: State, body: Body) -> State:
@@ -150,6 +159,8 @@ def _mix_course(state: State, number: int | None) -> None:
             (state.extra_tokens, state.extra_device_ms, state.extra_wall_ms, state.worked_ms),
             sorted(state.used_up),
         )
+    if OUTAGE_PAUSES in state.flags:
+        state.mix([(model, state.outages[model].failures) for model in sorted(state.outages)])
 
 
 def _fold_run(state: State, body: Body) -> None:
@@ -198,6 +209,7 @@ def _take_over(state: State) -> None:
     state.stop_requested = state.exhausted = state.deadline = state.paused = None
     state.stopped, state.stop_reason = "", ""
     state.used_up.clear()
+    state.outages.clear()
     # Patience starts anew: whoever resumes wants to see more attempts, not the same end. Unless
     # the run only waited for replies: that happens all the time.
     if state.wait_ended is None:
@@ -230,12 +242,17 @@ def _fold_attempt(state: State, body: Body) -> None:
         case ReplyDeferred():
             _set_call(state, body.attempt, "deferred").deferred = body
         case AgentReplied():
-            _set_call(state, body.attempt, "replied").reply = body
+            call = _set_call(state, body.attempt, "replied")
+            call.reply = body
+            state.outages.pop(call.body.model, None)
         case AgentFailed():
             call = _set_call(state, body.attempt, "failed")
             call.failure = body
             # A refused parameter is no failure of the provider: it is left out from now on.
             call.failures += body.error != "capability"
+            if body.error in _OUTAGE:
+                outage = state.outages.setdefault(call.body.model, Outage())
+                outage.failures, outage.message = outage.failures + 1, body.message
         case ReplyRejected():
             _set_call(state, body.attempt, "rejected")
             state.attempts[body.attempt].rejection = body.reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from engine.core.flags import OUTAGE_PAUSES
 from engine.core.state import Attempt, State
 
 __all__ = [
@@ -29,7 +30,10 @@ def waiting_words(state: State) -> str:
 
 
 def is_blocked(state: State, attempt: Attempt) -> bool:
+    """Whether the attempt's next step is not worth trying in this process."""
     search, call = state.config.search, attempt.call
+    if _outage(state, attempt) is not None:
+        return True
     if attempt.evaluation_faulted and (
         attempt.hopeless or attempt.faults >= search.evaluation_tries
     ):
@@ -43,8 +47,29 @@ def is_blocked(state: State, attempt: Attempt) -> bool:
     return not call.failure.retryable or call.failures >= search.call_tries
 
 
-def why_blocked(attempt: Attempt) -> str:
+def _outage(state: State, attempt: Attempt) -> str | None:
+    """That the model to be asked next is down, if it is. A reply to a call that is still under
+    way ends it."""
+    call = attempt.call
+    if OUTAGE_PAUSES not in state.flags or is_under_way(attempt):
+        return None
+    if call is not None and call.status != "parsed":
+        model = call.body.model
+    elif attempt.step < len(attempt.roles):
+        model = state.config.role(attempt.roles[attempt.step]).model
+    else:
+        return None
+    outage = state.outages.get(model)
+    if outage is None or outage.failures < state.config.search.outage_failures:
+        return None
+    return f"{model} is down: {outage.failures} tries in a row failed, the last: {outage.message}"
+
+
+def why_blocked(state: State, attempt: Attempt) -> str:
     """Of one that is."""
+    outage = _outage(state, attempt)
+    if outage is not None:
+        return outage
     if attempt.evaluation_faulted:
         return attempt.hopeless or "the sandbox fails again and again"
     call = attempt.call

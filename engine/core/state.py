@@ -29,7 +29,7 @@ from projections.spend import Spend
 from projections.steering import Steering
 from projections.tree import Tree
 
-__all__ = ["Attempt", "Call", "State", "Team", "TeamOf"]
+__all__ = ["Attempt", "Call", "Outage", "State", "Team", "TeamOf"]
 
 
 class Team(Protocol):
@@ -86,6 +86,14 @@ class Attempt(msgspec.Struct, kw_only=True):
     """Why the last reply of the present step was unusable."""
 
 
+class Outage(msgspec.Struct):
+    """Tries in a row that failed for the provider's reasons."""
+
+    failures: int = 0
+    message: str = ""
+    """Of the last one."""
+
+
 class State:
     """One run, as the core sees it."""
 
@@ -111,6 +119,8 @@ class State:
         """Failed children of the root that no repair was tried from."""
         self.visits: dict[tuple[bool, str], int] = {}
         self.refused: dict[str, set[str]] = {}
+        self.outages: dict[str, Outage] = {}
+        """By ``client:model``, since its last reply."""
         self.baseline: Literal["none", "requested", "faulted", "measured", "rejected"] = "none"
         self.baseline_reason = ""
         self.baseline_faults = 0
