@@ -30,6 +30,7 @@ _COMMANDS = {
     "prompt": ("engine.cli.inspect", "Show the prompt that a role got in an attempt."),
     "best": ("engine.cli.inspect", "Print or save the best kernel."),
     "tail": ("engine.cli.tail", "A log's newest events, also while it is written."),
+    "trace": ("engine.cli.trace", "Send a run as OpenTelemetry spans to a collector."),
     "sql": ("engine.cli.sql", "Ask a log in SQL; read-only."),
     "search": ("engine.cli.search", "Find words in prompts, replies, sources and logs."),
     "report": ("engine.cli.report", "What became of runs: funnel, leaderboard, spend, failures."),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from tests.cli.conftest import run_engine
+from engine.cli.exits import Exit, Failure
+from engine.cli.main import cli
 
 LOG = Path(__file__).parents[1] / "histories" / "2_budget.db"
 
@@ -24,5 +26,6 @@ def test_what_is_missing_or_can_not_be_added_is_said(
 ) -> None:
     log = tmp_path / "log.db"
     log.write_bytes(LOG.read_bytes())
-    done = run_engine("resume", log, *args)
-    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    failed = CliRunner().invoke(cli, ["resume", str(log), *args]).exception
+    assert isinstance(failed, Failure)
+    assert (failed.code, said in str(failed)) == (Exit.USAGE, True)

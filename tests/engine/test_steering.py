@@ -67,7 +67,7 @@ steps = st.lists(
 
 
 @given(configs, steps, st.integers(0, 2**31), st.sampled_from([0.0, 0.2]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_steered_run_keeps_to_it_ends_and_replays(
     config: Any, steps: list[tuple[int, Body]], chance: int, trouble: float
 ) -> None:
