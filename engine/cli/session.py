@@ -20,6 +20,7 @@ from engine.cli.clients import check_mailboxes, open_clients
 from engine.cli.draw import resume_line
 from engine.cli.exits import Exit, Failure
 from engine.cli.progress import open_display
+from engine.cli.resumable import check_resumable
 from engine.config import Config
 from engine.core.state import State
 from engine.loop.forecast import Forecast, forecast, forecast_rest
@@ -126,7 +127,7 @@ async def go_on(
         row = reader.find_run(run)
         recovered = recover(reader, row.run_id)
         state, config = recovered.state, recovered.state.config
-        _check_resumable(state, path, extra)
+        check_resumable(state, path, extra)
         if require_isolation is not None:
             config = _isolated(config, require_isolation)
         check_mailboxes(config, state.attempts.values(), mailbox)
@@ -179,34 +180,6 @@ def _check_prerequisites(task_source: str, config: Config) -> None:
         require_compiler(cuda=config.sandbox.device != "cpu")
     except PrerequisiteMissing as missing:
         raise Failure(str(missing), Exit.MISSING) from missing
-
-
-_FLAGS = {
-    "usd": ("usd_micros", "--budget-usd"),
-    "tokens": ("tokens", "--budget-tokens"),
-    "device": ("device_ms", "--budget-device-s"),
-    "wall": ("wall_ms", "--budget-wall-s"),
-}
-"""Budget → what ``extra`` calls more of it, and how it is asked for."""
-
-
-def _check_resumable(state: State, path: Path, extra: Mapping[str, int]) -> None:
-    if state.started is None:
-        raise Failure(f"{path}: the run ended before its first event; start it anew")
-    done = state.stopped == "finished" and state.exhausted == "attempts"
-    if done and not extra["attempts"]:
-        raise Failure(f"{path}: the run is finished; add attempts with --attempts +N")
-    if state.stopped == "finished" and state.exhausted == "target_speedup":
-        raise Failure(f"{path}: the target speedup is reached; nothing is left to do")
-    limits = {
-        "usd": state.usd_micros_allowed, "tokens": state.tokens_allowed,
-        "device": state.device_ms_allowed, "wall": state.wall_ms_allowed,
-    }  # fmt: skip
-    for budget, (more, flag) in _FLAGS.items():
-        if extra[more] and limits[budget] is None:
-            raise Failure(f"{path}: {flag}: the run has no such budget to add to")
-        if state.stopped == "exhausted" and state.exhausted == budget and not extra[more]:
-            raise Failure(f"{path}: the {budget} budget is used up; add to it with {flag} +N")
 
 
 async def drive(

@@ -14,12 +14,13 @@ from typing import Literal
 
 import msgspec
 
+from engine.core.flags import BUDGET_BEFORE_EACH_CALL, PATIENCE_FROM_THE_START
 from engine.core.standstill import is_under_way
 from engine.core.state import Attempt, State
 from events.bodies import AgentCalled, EvaluationRequested
 from projections.spend import cost_usd_micros
 
-__all__ = ["RESOURCES", "WAIT", "Use", "short_for", "short_for_attempt"]
+__all__ = ["RESOURCES", "WAIT", "Use", "budget_reached", "short_for", "short_for_attempt"]
 
 RESOURCES = ("usd", "tokens", "device", "wall")
 """The budgets that are used up by working, by the names in ``BudgetExhausted``."""
@@ -56,9 +57,37 @@ def short_for(state: State, step: AgentCalled | EvaluationRequested) -> str | No
 
 def short_for_attempt(state: State) -> str | None:
     """The same for a whole attempt; what those in flight still need goes before it."""
+    if BUDGET_BEFORE_EACH_CALL not in state.flags:
+        return _short_as_it_was(state)
     roles = state.team.roles(repair=False)
     needed = _calls(state, roles) + Use(device=_lease_ms(state))
     return _short(state, needed, _sum(_promised(state, a) for a in state.attempts.values()))
+
+
+def budget_reached(state: State) -> str | None:
+    """The budget for the sake of which no further attempt is started, if one is."""
+    budget, best = state.config.budget, state.tree.best
+    short = short_for_attempt(state)
+    if short is not None and short != WAIT:
+        return short
+    if budget.target_speedup is not None and best is not None and best.runtime_ms is not None:
+        root_ms = state.tree.root.runtime_ms or 0.0
+        if root_ms / best.runtime_ms >= budget.target_speedup:
+            return "target_speedup"
+    if (
+        budget.patience is not None
+        and (best is not None or PATIENCE_FROM_THE_START in state.flags)
+        and state.attempts_ended - state.last_improvement >= budget.patience
+    ):
+        return "patience"
+    return "attempts" if state.attempts_started >= state.attempts_allowed else None
+
+
+def _short_as_it_was(state: State) -> str | None:
+    if state.deadline is not None:
+        return state.deadline
+    allowed = state.usd_micros_allowed
+    return "usd" if allowed is not None and state.spend.total.usd_micros >= allowed else None
 
 
 def _short(state: State, needed: Use, ahead: Use) -> str | None:

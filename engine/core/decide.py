@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.core.budgets import RESOURCES, WAIT, short_for, short_for_attempt
+from engine.core.budgets import RESOURCES, WAIT, budget_reached, short_for, short_for_attempt
 from engine.core.draws import draw, sample
 from engine.core.evolve import visit_key
-from engine.core.flags import BUDGET_BEFORE_EACH_CALL, PATIENCE_FROM_THE_START
+from engine.core.flags import BUDGET_BEFORE_EACH_CALL
 from engine.core.policies import POLICIES, Selection
 from engine.core.standstill import (
     is_blocked,
@@ -233,10 +233,10 @@ def _next_attempt(state: State) -> Body | None:
     if state.steering.stop_after is not None:
         stop_after = state.steering.stop_after
         return None if state.attempts else _stop(state, "interrupted", stop_after)
-    ended = _budget_reached(state)
+    ended = budget_reached(state)
     if ended is not None:
         return BudgetExhausted(budget=ended)
-    if len(state.attempts) >= state.config.search.workers or _short_for_attempt(state) == WAIT:
+    if len(state.attempts) >= state.config.search.workers or short_for_attempt(state) == WAIT:
         return None
     attempt = state.attempts_started + 1
     selection = _pinned(state) or POLICIES[state.config.search.policy](state, attempt)
@@ -270,33 +270,6 @@ def _any_goes_on(state: State) -> bool:
 
 
 _FINISHED = ("attempts", "target_speedup", "patience")
-
-
-def _budget_reached(state: State) -> str | None:
-    budget, best = state.config.budget, state.tree.best
-    short = _short_for_attempt(state)
-    if short is not None and short != WAIT:
-        return short
-    if budget.target_speedup is not None and best is not None and best.runtime_ms is not None:
-        root_ms = state.tree.root.runtime_ms or 0.0
-        if root_ms / best.runtime_ms >= budget.target_speedup:
-            return "target_speedup"
-    if (
-        budget.patience is not None
-        and (best is not None or PATIENCE_FROM_THE_START in state.flags)
-        and state.attempts_ended - state.last_improvement >= budget.patience
-    ):
-        return "patience"
-    return "attempts" if state.attempts_started >= state.attempts_allowed else None
-
-
-def _short_for_attempt(state: State) -> str | None:
-    if BUDGET_BEFORE_EACH_CALL in state.flags:
-        return short_for_attempt(state)
-    if state.deadline is not None:
-        return state.deadline
-    allowed = state.usd_micros_allowed
-    return "usd" if allowed is not None and state.spend.total.usd_micros >= allowed else None
 
 
 def _stop(state: State, status: str, reason: str) -> RunStopped:

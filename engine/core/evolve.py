@@ -5,12 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from engine.config import config_from_log
-from engine.core.flags import (
-    BUDGET_BEFORE_EACH_CALL,
-    OUTAGE_PAUSES,
-    STATE_DIGEST_2,
-    flags_from_log,
-)
+from engine.core.digest import mix_course
+from engine.core.flags import STATE_DIGEST_2, flags_from_log
 from engine.core.frontier import Frontier
 from engine.core.returns import Returns
 from engine.core.state import Attempt, Call, Outage, State
@@ -74,7 +70,7 @@ def evolve(state: State, body: Body) -> State:
     _fold_run(state, body)
     _fold_attempt(state, body)
     if STATE_DIGEST_2 in state.flags:
-        _mix_course(state, getattr(body, "attempt", None))
+        mix_course(state, getattr(body, "attempt", None))
     if state.tree.best is not best:
         state.last_improvement = state.attempts_ended
     return state
@@ -131,36 +127,6 @@ def _fork(state: State, body: RunForked) -> None:
             role = state.config.role(call.body.role)
             if (call.body.model, call.body.params) != (role.model, role.params):
                 attempt.call = attempt.rejection = None
-
-
-def _mix_course(state: State, number: int | None) -> None:
-    """What steers a search beside its tree. Digests are in logs: this never changes, a new
-    fact needs a new flag."""
-    attempt = None if number is None else state.attempts.get(number)
-    if attempt is not None:
-        call = attempt.call
-        state.mix(
-            attempt.step,
-            None if call is None else (call.body.call, call.body.try_, call.status, call.failures),
-            attempt.source_sha256,
-            attempt.faults,
-            bool(attempt.hopeless),
-        )
-    state.mix(
-        state.spend.total.usd_micros,
-        (state.baseline, state.baseline_faults),
-        (state.stop_requested, state.deadline, state.exhausted),
-        (state.extra_attempts, state.extra_usd_micros, state.last_improvement),
-    )
-    if BUDGET_BEFORE_EACH_CALL in state.flags:
-        state.mix(
-            state.spend.total.tokens,
-            (state.spend.device_ms, state.spend.evaluations, state.spend.evaluations_ms),
-            (state.extra_tokens, state.extra_device_ms, state.extra_wall_ms, state.worked_ms),
-            sorted(state.used_up),
-        )
-    if OUTAGE_PAUSES in state.flags:
-        state.mix([(model, state.outages[model].failures) for model in sorted(state.outages)])
 
 
 def _fold_run(state: State, body: Body) -> None:
