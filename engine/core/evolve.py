@@ -133,7 +133,7 @@ def _fold_run(state: State, body: Body) -> None:
     match body:
         case RunResumed():
             _resume(state, body)
-        case StopRequested(after_attempts=False):
+        case StopRequested() if not body.after_attempts:
             state.stop_requested = body.source
         case DeadlineReached():
             state.deadline = body.budget

@@ -118,11 +118,11 @@ class RunForked(Body, frozen=True, kw_only=True):
 class StopRequested(Body, frozen=True, kw_only=True):
     """Somebody asked the run to end: ``source`` is a signal's name or a command.
 
-    ``after_attempts``: not now, but when the attempts in flight are done.
+    ``after_attempts``: not now, but when the attempts in flight are done; unset in older bodies.
     """
 
     source: str
-    after_attempts: bool = False
+    after_attempts: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 @event("DeadlineReached", "in")
