@@ -75,6 +75,7 @@ def render(
     device: Mapping[str, Any] | None = None,
     advice: str | None = None,
     annotated: str | None = None,
+    hints: Sequence[str] = (),
     reask: str | None = None,
     answer: AnswerForm = "tool",
 ) -> Prompt:
@@ -83,8 +84,9 @@ def render(
     ``window`` is shown in the order given, without the selected node, and with the root
     as a line about the reference. ``advice`` and ``annotated`` are the plan that ``code``
     is to implement, or that ``debug`` inherits. Without ``annotated`` the coder gets
-    advice only (the ablation). ``reask`` is why the previous reply was no use. ``answer``
-    is how the model can answer: the instruction asks for the tool, so others are told how.
+    advice only (the ablation). ``hints`` are the user's. ``reask`` is why the previous reply
+    was no use. ``answer`` is how the model can answer: the instruction asks for the tool, so
+    others are told how.
     """
     if role not in ROLES:
         raise ValueError(f"unknown role {role!r}; the roles are {', '.join(ROLES)}")
@@ -101,6 +103,8 @@ def render(
     elif role == "debug" and advice:
         plan = {"advice": advice.strip(), "annotated": fenced(annotated or "")}
         parts.append(_part(templates, "inherited" if annotated else "advice", plan))
+    for hint in hints if templates.has("hint.md") else ():
+        parts.append(_part(templates, "hint", {"hint": hint.strip()}))
     instruction = role
     if role == "code" and marked is None:
         instruction = "code_unmarked" if advice else "single"

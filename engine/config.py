@@ -17,7 +17,7 @@ from events.observations import SECTIONS, SectionName
 from events.outcomes import BaselineKind
 
 __all__ = [
-    "Budget", "Clients", "Config", "OpenAI", "Prompts", "RoleConfig", "Sandbox", "Search",
+    "Budget", "Clients", "Config", "Limits", "OpenAI", "Prompts", "RoleConfig", "Sandbox", "Search",
     "by_key_path", "config_from_log",
 ]  # fmt: skip
 
@@ -57,6 +57,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     call_tries: int = 6
     """Tries of one call before the run pauses; delays double from ``retry_wait_ms``."""
     retry_wait_ms: int = 1000
+    outage_failures: int = 10
+    """Failed tries in a row, of all calls to one model, after which it counts as down."""
     evaluation_tries: int = 3
 
 
@@ -65,7 +67,12 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     attempts: int = 30
     usd: float | None = None
+    tokens: int | None = None
+    """Into and out of models, cached ones counted."""
+    device_s: float | None = None
+    """For which devices were leased."""
     wall_s: float | None = None
+    """At work: time in which no process worked on the run does not count."""
     target_speedup: float | None = None
     patience: int | None = None
     """Stop after this many attempts in a row that brought no new best."""
@@ -144,6 +151,14 @@ class Clients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     vertex: Vertex = Vertex()
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of each provider's model, for all runs of a process. Null: what it turns out to allow."""
+
+    calls: int | None = None
+    """In flight."""
+    tokens_a_minute: int | None = None
+
+
 class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What prompts hold. ``system``: one of three messages, or a new one each attempt."""
 
@@ -191,6 +206,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     budget: Budget = Budget()
     roles: Roles = Roles()
     clients: Clients = Clients()
+    limits: Limits = Limits()
     prompts: Prompts = Prompts()
     sandbox: Sandbox = Sandbox()
 

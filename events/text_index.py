@@ -23,7 +23,7 @@ from events.reader import LogReader
 
 __all__ = ["KINDS", "Hit", "IndexUnusable", "TextIndex"]
 
-KINDS = ("prompt", "reply", "plan", "source", "log", "task")
+KINDS = ("prompt", "reply", "plan", "source", "log", "task", "hint")
 """What a text is to its event; a plan's advice and source come out of a reply."""
 
 _VERSION = 1
@@ -40,7 +40,12 @@ _KIND_OF_NAME = {
     "advice": "plan", "annotated": "plan", "source": "source", "compile_log": "log",
     "run_log": "log",
 }  # fmt: skip
-_KIND_OF_TYPE = {"PromptRendered": "prompt", "AgentReplied": "reply", "RunStarted": "task"}
+_KIND_OF_TYPE = {
+    "PromptRendered": "prompt",
+    "AgentReplied": "reply",
+    "RunStarted": "task",
+    "HintGiven": "hint",
+}
 _EXCERPT_CHARS = 160
 
 

@@ -31,6 +31,7 @@ from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.mail import Mail
 from projections.pool import Pool, PoolSummary
 from projections.spend import RoleSpend, Spend
+from projections.steering import Steered, Steering
 from projections.tree import Tree
 
 __all__ = ["Awaited", "Best", "Fork", "Overview", "Summary", "overview_of"]
@@ -95,13 +96,18 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     unpriced_calls: int
     uncounted_calls: int
     tokens: dict[str, int]
+    device_s: float
+    """For which devices were leased."""
     wall_s: float
+    """At work: not between two processes."""
     canned: bool
     quarantined: dict[str, str] = {}
     baselines: dict[str, float | None] = {}
     """Runtime in milliseconds of each; null where a compiled one failed."""
     pool: PoolSummary | None = None
     fork: Fork | None = None
+    steered: Steered | None = None
+    """What the user told the run, as it stands."""
     awaited: list[Awaited] = []
 
 
@@ -117,6 +123,7 @@ class Overview:
         self.tree = Tree()
         self.spend = Spend()
         self.pool = Pool()
+        self.steering = Steering()
         self.mail = Mail()
         self.status = "running"
         self.reason = ""
@@ -145,6 +152,7 @@ class Overview:
         self.tree.apply(body)
         self.spend.apply(body)
         self.pool.apply(event)
+        self.steering.apply(body)
         self.mail.apply(body)
         match body:
             case RunStarted():
@@ -268,11 +276,13 @@ class Overview:
             unpriced_calls=total.unpriced_calls,
             uncounted_calls=total.uncounted_calls,
             tokens={"input": total.input_tokens, "output": total.output_tokens},
+            device_s=self.spend.device_ms / 1000,
             wall_s=self.wall_us / 1_000_000,
             canned=bool(self.started and self.started.canned),
             quarantined=dict(self.quarantined),
             pool=self.pool.summary(self.wall_us / 1_000_000),
             fork=self._forked(total),
+            steered=self.steering.stands(),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
             awaited=self._awaited(),
         )

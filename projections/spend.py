@@ -1,10 +1,21 @@
-"""What the run has used up: tokens and money by role. Money is an integer of usd_micros."""
+"""What the run has used up: tokens and money by role, and device time. Money is an integer of
+usd_micros."""
 
 from __future__ import annotations
 
 import msgspec
 
-from events.bodies import AgentCalled, AgentReplied, Body, Price, RunForked, RunStarted, Usage
+from events.bodies import (
+    AgentCalled,
+    AgentReplied,
+    BaselineMeasured,
+    Body,
+    EvaluationFinished,
+    Price,
+    RunForked,
+    RunStarted,
+    Usage,
+)
 
 __all__ = ["RoleSpend", "Spend", "cost_usd_micros"]
 
@@ -33,12 +44,26 @@ class RoleSpend(msgspec.Struct):
     unpriced_calls: int = 0
     uncounted_calls: int = 0
 
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def counted(self) -> int:
+        """Calls whose use is known and was this run's own."""
+        return self.calls - self.reused - self.uncounted_calls
+
 
 class Spend:
     """A fold that owns mutable state. ``input_tokens`` counts cached ones too."""
 
     def __init__(self) -> None:
         self.roles: dict[str, RoleSpend] = {}
+        self.device_ms = 0
+        """For which devices were leased."""
+        self.evaluations = 0
+        """Those that a device was leased for, and their part of it."""
+        self.evaluations_ms = 0
         self._prices: dict[str, Price] = {}
         self._models: dict[int, str] = {}
 
@@ -54,6 +79,12 @@ class Spend:
                 self._models[body.call] = body.model
             case AgentReplied():
                 self._reply(body, self._models.pop(body.call, body.served_by))
+            case BaselineMeasured(cached=False):
+                self.device_ms += _leased_ms(body)
+            case EvaluationFinished() if "lease" in body.timings_s:
+                self.device_ms += _leased_ms(body)
+                self.evaluations_ms += _leased_ms(body)
+                self.evaluations += 1
 
     def _reply(self, body: AgentReplied, model: str) -> None:
         role = self.roles.setdefault(body.role, RoleSpend())
@@ -87,3 +118,7 @@ class Spend:
             total.unpriced_calls += role.unpriced_calls
             total.uncounted_calls += role.uncounted_calls
         return total
+
+
+def _leased_ms(body: BaselineMeasured | EvaluationFinished) -> int:
+    return round(body.timings_s.get("lease", 0.0) * 1000)

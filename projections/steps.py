@@ -12,11 +12,8 @@ __all__ = ["Step", "Steps"]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A new best kernel: after how many attempts, how much money, and how long.
-
-    ``since_start_s`` is by the clock; time in which no process worked on the run is left out
-    of ``wall_s``.
-    """
+    """A new best kernel: after how many attempts, how much money, and how long at work
+    (``wall_s``) and by the clock (``since_start_s``)."""
 
     node: int
     attempts: int

@@ -14,8 +14,9 @@ def test_layers(capsys) -> None:  # type: ignore[no-untyped-def]
 
 def test_starting_imports_no_framework() -> None:
     program = (
-        "import engine.cli.main, engine.cli.run, engine.cli.inspect, engine.cli.session, sys;"
-        "print(sorted({'torch', 'anthropic', 'rich', 'numpy'} & set(sys.modules)))"
+        "import engine.cli.main, engine.cli.run, engine.cli.inspect, engine.cli.session,"
+        "engine.cli.trace, sys;"
+        "print(sorted({'torch', 'anthropic', 'rich', 'numpy', 'opentelemetry'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import warnings
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from agents.clients.anthropic_errors import KEY_NAME
 from agents.clients.anthropic_errors import failure as as_failure
 from agents.clients.anthropic_reply import Message
 from agents.clients.event_stream import read_events
 from agents.clients.failures import one_try
+from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
 
 if TYPE_CHECKING:
@@ -57,12 +60,14 @@ class AnthropicClient:
         sdk = await self._connected()
         body = request_body(request)
         message = Message(request.tool.name)
+        headers: dict[str, str] = {}
         await one_try(
-            self._stream(sdk, body, request.timeout_s, message),
+            self._stream(sdk, body, request.timeout_s, message, headers),
             lambda error: self._failure(error, body),
             timeout_s=request.timeout_s,
         )
-        return message.reply(sent_of(body))
+        reply = message.reply(sent_of(body))
+        return msgspec.structs.replace(reply, allowance=allowance_of(headers, time.time()))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -83,7 +88,12 @@ class AnthropicClient:
         return AsyncAnthropic(api_key=self._api_key, base_url=self.base_url, max_retries=0)
 
     async def _stream(
-        self, sdk: AsyncAnthropic, body: dict[str, Any], timeout_s: float, message: Message
+        self,
+        sdk: AsyncAnthropic,
+        body: dict[str, Any],
+        timeout_s: float,
+        message: Message,
+        headers: dict[str, str],
     ) -> None:
         import httpx2
 
@@ -96,6 +106,7 @@ class AnthropicClient:
         stream = await sdk.messages.create(
             **arguments, stream=True, extra_body=extra, timeout=timeout
         )
+        headers.update(stream.response.headers)
         async with stream:
             await read_events(self._chunks(stream), message.add)
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
+from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing
 
 __all__ = ["by_status", "one_try", "shown", "status_failure"]
@@ -84,7 +85,13 @@ def status_failure(
     if word == "unauthorized" and status in (401, 403):
         text += f" ({key_hint})"
     wait_s = _retry_after_s(headers)
-    return CallFailed(word, f"{status}: {text}", retryable=retryable, retry_after_s=wait_s)
+    return CallFailed(
+        word,
+        f"{status}: {text}",
+        retryable=retryable,
+        retry_after_s=wait_s,
+        allowance=allowance_of(headers, time.time()),
+    )
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:

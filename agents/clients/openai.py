@@ -10,17 +10,20 @@ at the first call, in a thread. The key is never shown: not in reprs, not in mes
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from agents.clients.event_stream import read_events
 from agents.clients.failures import one_try
 from agents.clients.openai_errors import failure as as_failure
 from agents.clients.openai_errors import refusal
 from agents.clients.openai_reply import Completion
+from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request, answer_form
 
 if TYPE_CHECKING:
@@ -74,12 +77,14 @@ class OpenAIClient:
         http = await self._connected()
         body = _body(request)
         completion = Completion(request.tool.name)
+        headers: dict[str, str] = {}
         await one_try(
-            self._stream(http, body, request.timeout_s, completion),
+            self._stream(http, body, request.timeout_s, completion, headers),
             lambda error: as_failure(error, self._api_key, self.base_url),
             timeout_s=request.timeout_s,
         )
-        return completion.reply(_sent(body))
+        reply = completion.reply(_sent(body))
+        return msgspec.structs.replace(reply, allowance=allowance_of(headers, time.time()))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -106,7 +111,12 @@ class OpenAIClient:
         return self._http
 
     async def _stream(
-        self, http: httpx.AsyncClient, body: dict[str, Any], timeout_s: float, into: Completion
+        self,
+        http: httpx.AsyncClient,
+        body: dict[str, Any],
+        timeout_s: float,
+        into: Completion,
+        headers: dict[str, str],
     ) -> CallFailed | CapabilityMissing | None:
         """Read the reply; or return what the server answered instead."""
         import httpx
@@ -119,6 +129,7 @@ class OpenAIClient:
                     response.status_code, said, response.headers, body,
                     api_key=self._api_key, key_name=self._key_name,
                 )  # fmt: skip
+            headers.update(response.headers)
             if response.headers.get("content-type", "").startswith("application/json"):
                 # A server that doesn't stream: the whole reply is one event.
                 into.add((await response.aread()).decode("utf-8", "replace"))

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from agents.clients.pace import Allowance
 from events.bodies import CallParams, ReplyFile, Usage
 
 __all__ = [
@@ -90,19 +91,28 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """The event of an earlier run that has this reply, where nobody was asked for it."""
     file: ReplyFile | None = None
     """The mailbox's file that it was read from."""
+    allowance: Allowance | None = None
+    """What the provider says is left of its limits."""
 
 
 class CallFailed(Exception):
     """No reply. ``error`` is one of the words that ``events.bodies.AgentFailed`` lists."""
 
     def __init__(
-        self, error: str, message: str, *, retryable: bool, retry_after_s: float | None = None
+        self,
+        error: str,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after_s: float | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
         super().__init__(message)
         self.error = error
         self.message = message
         self.retryable = retryable
         self.retry_after_s = retry_after_s
+        self.allowance = allowance
 
 
 class KeyMissing(Exception):

@@ -1,8 +1,10 @@
-"""What a run sends where and what it may cost, said before, and asked."""
+"""Before anything is paid: what is sent where, what it may take, and whether to go on."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,14 +12,16 @@ from engine.cli.draw import CANNED
 from engine.cli.exits import Failure
 from engine.config import Config
 
+if TYPE_CHECKING:
+    from engine.loop.forecast import Forecast
+
 __all__ = ["confirm"]
 
 
-def confirm(config: Config, canned: bool, *, yes: bool) -> None:
-    """Say what is sent where and what it may cost; ask unless that was answered already."""
-    from agents.clients.open import server_of
+def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> None:
+    """Say it, and ask unless that was answered already. Raises ``Failure``."""
     from agents.prices import price_of
-    from engine.loop.methods import models_of, roles_of
+    from engine.loop.methods import models_of
 
     if canned:
         click.echo(CANNED, err=True)
@@ -30,34 +34,15 @@ def confirm(config: Config, canned: bool, *, yes: bool) -> None:
     paid = [model for model in models if not model.startswith("mailbox:")]
     if not paid:
         return
-    prices = {model: price_of(model) for model in paid}
-    unpriced = [model for model, price in prices.items() if price is None]
+    unpriced = [model for model in paid if price_of(model) is None]
     if config.budget.usd is not None and unpriced:
         raise Failure(
             f"--budget-usd needs a price for {', '.join(unpriced)}, and there is none in"
             " agents/prices.toml; leave the budget out to run without a spending limit"
         )
-    servers = {model: server_of(model, **config.client(model)) for model in paid}
-    where = [model + (f" at {servers[model]}" if servers[model] else "") for model in paid]
-    roles = roles_of(config)
-    calls = "one call" if len(roles) == 1 else "one or two calls"
-    click.echo(
-        f"The task's source, and every candidate with its logs, will be sent to"
-        f" {', '.join(where)}: up to {config.budget.attempts} attempts of {calls} each.",
-        err=True,
-    )
-    known = [price for price in prices.values() if price is not None]
-    if known:
-        # Every call with ten thousand tokens in and the whole output limit out: a bound
-        # that real searches stay well below.
-        top = max(
-            10_000 * price.input_usd_micros_per_mtok
-            + max(config.role(role).max_tokens for role in roles) * price.output_usd_micros_per_mtok
-            for price in known
-        )
-        usd = min(len(roles), 2) * config.budget.attempts * top / 1e12
-        limit = f" (and stops at ${config.budget.usd:g})" if config.budget.usd else ""
-        click.echo(f"That may cost up to about ${usd:.2f}{limit}.", err=True)
+    click.echo(_where(config, paid, expected), err=True)
+    for line in _forecast_lines(config, expected, priced=len(unpriced) < len(paid)):
+        click.echo(line, err=True)
     if unpriced:
         click.echo(f"The price of {', '.join(unpriced)} is not known.", err=True)
     if yes:
@@ -65,3 +50,45 @@ def confirm(config: Config, canned: bool, *, yes: bool) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Failure("not on a terminal, so nobody can be asked: give --yes to go ahead")
     click.confirm("Go on?", abort=True, err=True)
+
+
+def _where(config: Config, paid: list[str], expected: Forecast) -> str:
+    from agents.clients.open import server_of
+
+    servers = {model: server_of(model, **config.client(model)) for model in paid}
+    where = [model + (f" at {servers[model]}" if servers[model] else "") for model in paid]
+    return (
+        f"The task's source, and every candidate with its logs, will be sent to"
+        f" {', '.join(where)}, for up to {expected.attempts} attempts."
+    )
+
+
+def _forecast_lines(config: Config, expected: Forecast, *, priced: bool) -> Iterator[str]:
+    (calls, most_calls), (tokens, most_tokens) = expected.calls, expected.tokens
+    usd, most_usd = (f", ${micros / 1e6:.2f}" if priced else "" for micros in expected.usd_micros)
+    recorded = sum(role.recorded for role in expected.roles)
+    how = "guessed from this task's prompts"
+    if recorded:
+        how = f"going by the {recorded} calls that this run has made"
+        if guessed := [r.role for r in expected.roles if not r.recorded and not r.repair]:
+            how += f", {', '.join(guessed)} guessed"
+    yield f"Expected: {calls} calls, {_thousands(tokens)} tokens{usd} ({how})."
+    yield (
+        f"At most: {most_calls} calls, {_thousands(most_tokens)} tokens{most_usd} (every reply as"
+        f" long as allowed and asked again {config.search.reasks} times, every prompt full)."
+    )
+    budget = config.budget
+    limits = {
+        "$": budget.usd, " tokens": budget.tokens, " s of device time": budget.device_s,
+        " s at work": budget.wall_s,
+    }  # fmt: skip
+    set_ = [
+        f"${value:g}" if unit == "$" else f"{value:,g}{unit}"
+        for unit, value in limits.items() if value is not None
+    ]  # fmt: skip
+    if set_:
+        yield f"Stops at {', '.join(set_)}, in all, give or take the calls in flight."
+
+
+def _thousands(tokens: int) -> str:
+    return f"{tokens:,}" if tokens < 10_000 else f"{round(tokens, -3):,}"

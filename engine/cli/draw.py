@@ -131,6 +131,7 @@ def tree_lines(overview: Overview, *, color: bool = False, width: int = 100) -> 
         node, lead, below = stack.pop()
         text = _node_text(overview, node)
         mark = "  ← best" if best is not None and node.id == best.id else ""
+        mark += _steered(overview, node.id)
         line = lead + text
         line = line if len(line) <= width else line[: width - 1] + "…"
         yield click.style(line, fg=_color(node)) + mark if color else line + mark
@@ -144,6 +145,12 @@ def tree_lines(overview: Overview, *, color: bool = False, width: int = 100) -> 
                     below + ("   " if last else "│  "),
                 )
             )
+
+
+def _steered(overview: Overview, node: int) -> str:
+    steering = overview.steering
+    words = [("banned", node in steering.banned), ("pinned", node == steering.pinned)]
+    return "".join(f"  ({word})" for word, holds in words if holds)
 
 
 def _node_text(overview: Overview, node: Node) -> str:
@@ -197,8 +204,10 @@ def _baseline_status(measured: BaselineMeasured) -> str:
     return baseline_words(measured) + (" (measured before)" if measured.cached else "")
 
 
-def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
-    """``engine status`` for people."""
+def status_lines(
+    overview: Overview, summary: Summary, hints: Mapping[int, str] | None = None
+) -> Iterator[str]:
+    """``engine status`` for people. ``hints`` are the texts of those in force."""
     started = overview.started
     config = started.config if started else {}
     reason = f" ({summary.reason})" if summary.reason else ""
@@ -222,6 +231,14 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
         f"attempts   {summary.attempts} of {overview.attempts_allowed}:"
         f" {summary.compiled} compiled, {summary.correct} correct, {summary.abandoned} abandoned"
     )
+    for hint, text in (hints or {}).items():
+        yield f"hint {hint:<6} {' '.join(printable(text).split())}"
+    if overview.steering.banned:
+        yield f"banned     {', '.join(map(str, sorted(overview.steering.banned)))}"
+    if overview.steering.pinned is not None:
+        yield f"pinned     {overview.steering.pinned}"
+    if overview.steering.stop_after is not None:
+        yield "ends       after the attempts in flight"
     for device, why in summary.quarantined.items():
         yield f"quarantine {device}: {printable(why)}"
     if overview.stages and summary.status == "running":
@@ -238,7 +255,8 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
         uncounted = f" (not reported by {summary.uncounted_calls} of the calls)"
     yield (
         f"spent      ${summary.cost_usd:.4f}{unpriced}, {summary.tokens['input']} input and"
-        f" {summary.tokens['output']} output tokens{uncounted}, {summary.wall_s:.0f} s"
+        f" {summary.tokens['output']} output tokens{uncounted},"
+        f" {summary.device_s:.0f} s of device time, {summary.wall_s:.0f} s at work"
     )
 
 

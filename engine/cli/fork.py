@@ -79,6 +79,7 @@ async def _fork(told: _Told) -> Any:
     from agents.templates import Templates
     from engine.cli import session
     from engine.cli.clients import open_clients
+    from engine.loop.forecast import forecast_rest
     from engine.loop.run import RunLoop
     from engine.loop.start import forked, recover
     from engine.loop.texts import Texts
@@ -93,6 +94,8 @@ async def _fork(told: _Told) -> Any:
         if point is None:
             raise LogDamaged(f"{opened.name}: event {told.at} of the run is missing")
         recovered = recover(opened.reader, parent.run_id, upto=told.at)
+        assert recovered.state.started is not None
+        task_source = opened.reader.text(recovered.state.started.task_sha256)
     state = recovered.state
     config, changed = _configured(state, told)
     async with AsyncExitStack() as stack:
@@ -101,7 +104,11 @@ async def _fork(told: _Told) -> Any:
         _check_device(state, device)
         clients = await open_clients(stack, config, state.attempts.values())
         canned = any(client.canned for client in clients.values())
-        confirm(_rest(config, state), canned, yes=told.yes)
+        expected = forecast_rest(
+            state, config, Templates(texts=recovered.templates), task_source,
+            attempts=config.budget.attempts,
+        )  # fmt: skip
+        confirm(config, canned, expected, yes=told.yes)
         log = await stack.enter_async_context(LogWriter(path))
         reader = stack.enter_context(LogReader(path))
         clients, verdicts = out_of_log(
@@ -111,12 +118,13 @@ async def _fork(told: _Told) -> Any:
         first = forked(
             state, device, parent=parent.uid, at=told.at, config=config, changed=changed,
             replies=told.replies, evaluations=told.evaluations, canned=canned,
+            worked_ms=overview.wall_us // 1000,
         )  # fmt: skip
         uid = secrets.token_hex(8)
         run_id = log.fork(parent.run_id, point, uid)
         loop = RunLoop(
             log=log, run_id=run_id, uid=uid, state=state, texts=Texts(reader.text),
-            recorded=verdicts, wait_s=config.clients.wait_s,
+            recorded=verdicts, wait_s=config.clients.wait_s, turns=session.turns_of(config),
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
         )  # fmt: skip
         name = f"{path}#{run_id}"
@@ -126,11 +134,13 @@ async def _fork(told: _Told) -> Any:
 
 def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:
     """The fork's configuration, and the keys that it changes. Raises ``Failure``."""
-    usd_micros = state.usd_micros_allowed
     budget = msgspec.structs.replace(
         state.config.budget,
         attempts=state.attempts_allowed,
-        usd=None if usd_micros is None else usd_micros / 1_000_000,
+        usd=_divided(state.usd_micros_allowed, 1_000_000),
+        tokens=state.tokens_allowed,
+        device_s=_divided(state.device_ms_allowed, 1000),
+        wall_s=_divided(state.wall_ms_allowed, 1000),
     )
     try:
         config, changed = amend(
@@ -154,6 +164,10 @@ def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:
     return config, changed
 
 
+def _divided(amount: int | None, by: int) -> float | None:
+    return None if amount is None else amount / by
+
+
 def _check_device(state: State, device: Mapping[str, Any]) -> None:
     then = state.started.device.get("name") if state.started else None
     if then is not None and device.get("name") != then:
@@ -161,11 +175,3 @@ def _check_device(state: State, device: Mapping[str, Any]) -> None:
             f"sandbox.device can't change in a fork: the run was measured on {then}, this is"
             f" {device.get('name')}"
         )
-
-
-def _rest(config: Config, state: State) -> Config:
-    """With the attempts that are still to be made, to say what they may cost."""
-    left = config.budget.attempts - state.attempts_ended
-    return msgspec.structs.replace(
-        config, budget=msgspec.structs.replace(config.budget, attempts=max(left, 0))
-    )

@@ -22,7 +22,7 @@ from engine.cli.draw import (
 from engine.cli.exits import Exit, Failure
 from engine.cli.moment import at_option, events_until, load
 from events.bodies import AgentCalled, PromptRendered
-from events.errors import LogError
+from events.errors import BlobRedacted, LogError
 from events.lock import holder
 from events.reader import LogReader
 from projections.overview import Overview, Summary
@@ -96,11 +96,19 @@ def status(log: str, at: int | None, as_json: bool) -> None:
     with open_run(log) as opened:
         overview = load(opened, at)
         summary = summary_of(opened, overview, past=at is not None)
+        hints = {n: _hint(opened, sha) for n, sha in overview.steering.stands().hints.items()}
     if as_json:
         emit(summary)
     else:
-        for line in status_lines(overview, summary):
+        for line in status_lines(overview, summary, hints):
             click.echo(line)
+
+
+def _hint(opened: Opened, sha256: str) -> str:
+    try:
+        return opened.reader.text(sha256)
+    except BlobRedacted:
+        return "(redacted)"
 
 
 @click.command()

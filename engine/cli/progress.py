@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from engine.cli.draw import CANNED, baseline_words, ms, outcome_line, printable, tree_lines
+from engine.cli.story import story
 from engine.core.state import State
 from events.bodies import (
     AgentFailed,
@@ -25,7 +26,13 @@ from events.bodies import (
     DeviceQuarantined,
     EvaluationFaulted,
     EvaluationFinished,
+    HintGiven,
+    HintWithdrawn,
+    NodeBanned,
+    NodePinned,
     NodeSelected,
+    NodeUnbanned,
+    NodeUnpinned,
     ReplyDeferred,
     ReplyNotTaken,
     RunPaused,
@@ -38,6 +45,10 @@ from projections.overview import Overview
 __all__ = ["Display", "open_display"]
 
 Load = Callable[[], DeviceLoad]
+_STEERED = {
+    body.TYPE
+    for body in (HintGiven, HintWithdrawn, NodeBanned, NodePinned, NodeUnbanned, NodeUnpinned)
+}
 
 
 class Display(Protocol):
@@ -197,6 +208,8 @@ def event_line(overview: Overview, event: Event) -> str | None:
             return f"{body.device} is quarantined: {printable(body.reason)}"
         case RunPaused():
             return f"paused: {printable(body.reason)}"
+    if body.TYPE in _STEERED:
+        return story(body)
     return None
 
 

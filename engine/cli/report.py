@@ -97,7 +97,7 @@ def _steps(made: Report) -> Iterator[str]:
         yield from table_lines(
             ("attempts", "dollars", "seconds", "node", "runtime", "× eager"),
             [
-                (step.attempts, f"{step.usd_micros / 1e6:.4f}", round(step.since_start_s, 1),
+                (step.attempts, f"{step.usd_micros / 1e6:.4f}", round(step.wall_s, 1),
                  step.node, ms(step.runtime_ms), round(step.speedup, 2))
                 for step in made.steps
             ],

@@ -76,7 +76,10 @@ def shared(command: Command) -> Command:
               help="What to time the reference as: eager,compile,max-autotune.")  # fmt: skip
 @click.option("--attempts", type=int, help="How many candidates to try (B).")
 @click.option("--workers", type=int, help="Attempts in flight (k).")
-@click.option("--budget-usd", type=float, help="Start no attempt beyond this spend.")
+@click.option("--budget-usd", type=float, help="Begin nothing that would go beyond this spend.")
+@click.option("--budget-tokens", type=int, help="The same in tokens, to and from models.")
+@click.option("--budget-device-s", type=float, help="The same in seconds of leased devices.")
+@click.option("--budget-wall-s", type=float, help="The same in seconds at work.")
 @click.option("--target-speedup", type=float, help="Stop when the best is this much faster.")
 @click.option("--patience", type=int, help="Stop after so many attempts without a new best.")
 @click.option("--seed", type=int, help="Seed of every draw.")
@@ -89,7 +92,8 @@ def run(
     task: Path, file: Path | None, assignments: tuple[str, ...], preset: str | None,
     method: str | None, model: str | None, language: str | None, device: str | None,
     protocol: str | None, sanitize: bool | None, baselines: str | None, attempts: int | None,
-    workers: int | None, budget_usd: float | None, target_speedup: float | None,
+    workers: int | None, budget_usd: float | None, budget_tokens: int | None,
+    budget_device_s: float | None, budget_wall_s: float | None, target_speedup: float | None,
     patience: int | None, seed: int | None, log: Path | None, wait_s: float | None, yes: bool,
     backend: str, display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
@@ -108,7 +112,9 @@ def run(
                 "sandbox.sanitize": sanitize, "sandbox.baselines": baselines,
                 "sandbox.require_isolation": require_isolation,
                 "budget.attempts": attempts, "search.workers": workers,
-                "budget.usd": budget_usd, "budget.target_speedup": target_speedup,
+                "budget.usd": budget_usd, "budget.tokens": budget_tokens,
+                "budget.device_s": budget_device_s, "budget.wall_s": budget_wall_s,
+                "budget.target_speedup": target_speedup,
                 "budget.patience": patience, "search.seed": seed, "clients.wait_s": wait_s,
             },
         )  # fmt: skip
@@ -117,7 +123,7 @@ def run(
     source = read_task(task)
     start = Start(
         config=config, task=task, task_source=source, log=log or _new_log(task), display=display,
-        confirm=lambda resolved, canned: confirm(resolved, canned, yes=yes),
+        confirm=lambda *expected: confirm(*expected, yes=yes),
     )  # fmt: skip
     _make_folder(start.log)
     with log_errors():
@@ -129,6 +135,9 @@ def run(
 @click.argument("log")
 @click.option("--attempts", default="+0", metavar="+N", help="Add N attempts to the budget.")
 @click.option("--budget-usd", default="+0", metavar="+USD", help="Add to the dollar budget.")
+@click.option("--budget-tokens", default="+0", metavar="+N", help="Add to the token budget.")
+@click.option("--budget-device-s", default="+0", metavar="+S", help="Add device time.")
+@click.option("--budget-wall-s", default="+0", metavar="+S", help="Add wall time.")
 @click.option("--mailbox", type=click.Path(file_okay=False, path_type=Path),
               envvar="ENGINE_MAILBOX",
               help="Where the run's mailbox is now, if it moved.")  # fmt: skip
@@ -136,24 +145,29 @@ def run(
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
 @shared
 def resume(
-    log: str, attempts: str, budget_usd: str, mailbox: Path | None, wait_s: float | None,
-    yes: bool, backend: str, display: str, as_json: bool, require_isolation: str | None,
+    log: str, attempts: str, budget_usd: str, budget_tokens: str, budget_device_s: str,
+    budget_wall_s: str, mailbox: Path | None, wait_s: float | None, yes: bool, backend: str,
+    display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Go on with the run in LOG: no reply that the log holds is paid for again."""
     from engine.cli.session import go_on
 
-    extra_attempts = _added("--attempts", attempts, int)
-    extra_usd = _added("--budget-usd", budget_usd, float)
+    extra = {
+        "attempts": _added("--attempts", attempts, int),
+        "usd_micros": round(_added("--budget-usd", budget_usd, float) * 1_000_000),
+        "tokens": _added("--budget-tokens", budget_tokens, int),
+        "device_ms": round(_added("--budget-device-s", budget_device_s, float) * 1000),
+        "wall_ms": round(_added("--budget-wall-s", budget_wall_s, float) * 1000),
+    }
     path, name = split(log)
     if not path.is_file():
         raise Failure(f"{path}: no such log")
 
     async def work() -> Any:
         return await go_on(
-            path, name, extra_attempts=extra_attempts,
-            extra_usd_micros=round(extra_usd * 1_000_000), display=display,
-            require_isolation=require_isolation, mailbox=mailbox, wait_s=wait_s,
-            confirm=lambda config, canned: confirm(config, canned, yes=yes),
+            path, name, extra=extra, display=display, require_isolation=require_isolation,
+            mailbox=mailbox, wait_s=wait_s,
+            confirm=lambda *expected: confirm(*expected, yes=yes),
         )  # fmt: skip
 
     with log_errors():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,20 @@ import anyio
 import click
 import msgspec
 
+from agents.clients.turns import Turns
 from agents.templates import Templates, load
 from engine.cli.clients import check_mailboxes, open_clients
 from engine.cli.draw import resume_line
 from engine.cli.exits import Exit, Failure
 from engine.cli.progress import open_display
+from engine.cli.resumable import check_resumable
 from engine.config import Config
 from engine.core.state import State
+from engine.loop.forecast import Forecast, forecast, forecast_rest
 from engine.loop.methods import team_of
 from engine.loop.run import RunLoop
-from engine.loop.start import recover, resumed, run_started
+from engine.loop.start import prices_today, recover, resumed, run_started
+from engine.loop.steering import listen
 from engine.loop.texts import Texts
 from events.bodies import Body
 from events.envelope import Blob
@@ -43,6 +47,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+Confirm = Callable[[Config, bool, Forecast], None]
+"""Told the configuration, whether replies are canned, and what may be used; may refuse."""
+
+
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """A new run, resolved. ``confirm`` is asked once the device is known."""
 
@@ -51,7 +59,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     task_source: str
     log: Path
     display: str
-    confirm: Callable[[Config, bool], None]
+    confirm: Confirm
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +84,11 @@ async def search(start: Start) -> Done:
         _check_prerequisites(start.task_source, config)
         clients = await open_clients(stack, config)
         canned = any(client.canned for client in clients.values())
-        start.confirm(config, canned)
+        expected = forecast(
+            config, load(), task_source=start.task_source, device=device,
+            prices=prices_today(config), attempts=config.budget.attempts,
+        )  # fmt: skip
+        start.confirm(config, canned, expected)
         log = await stack.enter_async_context(LogWriter(start.log))
         uid = secrets.token_hex(8)
         run_id = log.create_run(uid)
@@ -84,11 +96,12 @@ async def search(start: Start) -> Done:
         texts = Texts(reader.text)
         first, blobs = run_started(
             config=config, task_name=start.task.name, task_source=start.task_source,
-            device=device, canned=canned, texts=texts,
+            device=device, canned=canned, texts=texts, estimates=expected.estimates,
         )  # fmt: skip
         loop = RunLoop(
             log=log, run_id=run_id, uid=uid, state=State(team_of), texts=texts,
             templates=load(), clients=clients, evaluator=sandbox, wait_s=config.clients.wait_s,
+            turns=turns_of(config),
         )  # fmt: skip
         name = str(start.log) if run_id == 1 else f"{start.log}#{run_id}"
         done = Done(overview=Overview(), state=loop.state, name=name, uid=uid)
@@ -99,22 +112,22 @@ async def go_on(
     path: Path,
     run: str | None,
     *,
-    extra_attempts: int,
-    extra_usd_micros: int,
+    extra: Mapping[str, int],
     require_isolation: str | None,
     mailbox: Path | None,
     wait_s: float | None,
     display: str,
-    confirm: Callable[[Config, bool], None],
+    confirm: Confirm,
 ) -> Done:
-    """Resume a run. Raises ``Failure`` and ``LogError``."""
+    """Resume a run. ``extra`` is added to its budgets, by the names that ``RunResumed`` has for
+    it without ``extra_``. Raises ``Failure`` and ``LogError``."""
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(LogWriter(path))
         reader = stack.enter_context(LogReader(path))
         row = reader.find_run(run)
         recovered = recover(reader, row.run_id)
         state, config = recovered.state, recovered.state.config
-        _check_resumable(state, path, extra_attempts, extra_usd_micros)
+        check_resumable(state, path, extra)
         if require_isolation is not None:
             config = _isolated(config, require_isolation)
         check_mailboxes(config, state.attempts.values(), mailbox)
@@ -124,7 +137,13 @@ async def go_on(
             stack, config, state.attempts.values(), mailbox=mailbox,
             so_far=lambda: (event.body for event in reader.events(row.run_id)),
         )  # fmt: skip
-        confirm(config, any(client.canned for client in clients.values()))
+        assert state.started is not None
+        templates = Templates(texts=recovered.templates)
+        expected = forecast_rest(
+            state, config, templates, reader.text(state.started.task_sha256),
+            attempts=state.attempts_allowed + extra["attempts"],
+        )  # fmt: skip
+        confirm(config, any(client.canned for client in clients.values()), expected)
         overview = overview_of(reader.events(row.run_id))
         verdicts = None
         if overview.fork is not None:
@@ -135,13 +154,14 @@ async def go_on(
             )  # fmt: skip
         loop = RunLoop(
             log=log, run_id=row.run_id, uid=row.uid, state=state, texts=Texts(reader.text),
-            recorded=verdicts, templates=Templates(texts=recovered.templates), clients=clients,
-            evaluator=sandbox, mail=recovered.mail,
-            wait_s=config.clients.wait_s if wait_s is None else wait_s,
+            recorded=verdicts, templates=templates, clients=clients, evaluator=sandbox,
+            mail=recovered.mail, wait_s=config.clients.wait_s if wait_s is None else wait_s,
+            turns=turns_of(config),
         )  # fmt: skip
         first = resumed(
-            device, extra_attempts=extra_attempts, extra_usd_micros=extra_usd_micros,
-            require_isolation=require_isolation, mailbox=None if mailbox is None else str(mailbox),
+            device, worked_ms=overview.wall_us // 1000, require_isolation=require_isolation,
+            mailbox=None if mailbox is None else str(mailbox),
+            **{f"extra_{name}": amount for name, amount in extra.items()},
         )  # fmt: skip
         name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
         done = Done(overview=overview, state=state, name=name, uid=row.uid)
@@ -162,20 +182,6 @@ def _check_prerequisites(task_source: str, config: Config) -> None:
         raise Failure(str(missing), Exit.MISSING) from missing
 
 
-def _check_resumable(state: State, path: Path, attempts: int, usd_micros: int) -> None:
-    if state.started is None:
-        raise Failure(f"{path}: the run ended before its first event; start it anew")
-    done = state.stopped == "finished" and state.exhausted == "attempts"
-    if done and not attempts:
-        raise Failure(f"{path}: the run is finished; add attempts with --attempts +N")
-    if state.stopped == "finished" and state.exhausted == "target_speedup":
-        raise Failure(f"{path}: the target speedup is reached; nothing is left to do")
-    if usd_micros and state.config.budget.usd is None:
-        raise Failure(f"{path}: the run has no dollar budget to add to")
-    if state.stopped == "exhausted" and state.exhausted == "usd" and not usd_micros:
-        raise Failure(f"{path}: the dollar budget is used up; add to it with --budget-usd +N")
-
-
 async def drive(
     loop: RunLoop, first: Body, blobs: list[Blob], begun: Done, display: str, sandbox: Evaluator
 ) -> Done:
@@ -191,6 +197,7 @@ async def drive(
         async with anyio.create_task_group() as watching:
             watching.start_soon(_stop_on_signals, loop, begun)
             watching.start_soon(shown.keep_fresh)
+            watching.start_soon(listen, loop, begun.uid)
             try:
                 await loop.run(first, blobs)
             except LogError as error:
@@ -215,6 +222,12 @@ async def _stop_on_signals(loop: RunLoop, begun: Done) -> None:
                 click.echo(f"interrupted. Go on with: {begun.resume_line}", err=True)
                 os._exit(Exit.INTERRUPTED)
             loop.request_stop(signal.Signals(number).name)
+
+
+def turns_of(config: Config) -> Turns:
+    """At providers, for all runs of this process."""
+    limits = config.limits
+    return Turns(calls=limits.calls, tokens_a_minute=limits.tokens_a_minute)
 
 
 async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:

@@ -254,10 +254,13 @@ def _check_ranges(config: Config) -> None:
         "search.window_nodes": (search.window_nodes >= 2, "at least 2"),
         "search.reasks": (search.reasks >= 0, "at least 0"),
         "search.call_tries": (search.call_tries >= 1, "at least 1"),
+        "search.outage_failures": (search.outage_failures >= 1, "at least 1"),
         "search.retry_wait_ms": (search.retry_wait_ms >= 0, "at least 0"),
         "search.evaluation_tries": (search.evaluation_tries >= 1, "at least 1"),
         "budget.attempts": (budget.attempts >= 1, "at least 1"),
         "budget.usd": (budget.usd is None or budget.usd > 0, "above 0, or null"),
+        "budget.tokens": (budget.tokens is None or budget.tokens >= 1, "at least 1, or null"),
+        "budget.device_s": (budget.device_s is None or budget.device_s > 0, "above 0, or null"),
         "budget.wall_s": (budget.wall_s is None or budget.wall_s > 0, "above 0, or null"),
         "budget.target_speedup": (
             budget.target_speedup is None or budget.target_speedup > 0,
@@ -267,6 +270,14 @@ def _check_ranges(config: Config) -> None:
         "clients.wait_s": (config.clients.wait_s >= 0, "at least 0"),
         "sandbox.compile_jobs": (
             config.sandbox.compile_jobs is None or config.sandbox.compile_jobs >= 1,
+            "at least 1, or null",
+        ),
+        "limits.calls": (
+            config.limits.calls is None or config.limits.calls >= 1,
+            "at least 1, or null",
+        ),
+        "limits.tokens_a_minute": (
+            config.limits.tokens_a_minute is None or config.limits.tokens_a_minute >= 1,
             "at least 1, or null",
         ),
         "sandbox.cache_gb": (config.sandbox.cache_gb >= 0, "at least 0"),

@@ -12,10 +12,17 @@ from events.bodies import (
     BaselineMeasured,
     Body,
     EvaluationFinished,
+    HintGiven,
+    HintWithdrawn,
+    NodeBanned,
+    NodePinned,
     NodeSelected,
+    NodeUnbanned,
+    NodeUnpinned,
     ReplyDeferred,
     RunForked,
     RunStopped,
+    StopRequested,
 )
 
 __all__ = ["story", "told"]
@@ -47,6 +54,20 @@ def story(body: Body) -> str:
             return told + taken
         case AttemptAbandoned():
             return f"attempt {body.attempt}: abandoned, {body.reason}"
+        case HintGiven():
+            return f"the user gives hint {body.hint}"
+        case HintWithdrawn():
+            return f"the user withdraws hint {body.hint}"
+        case NodeBanned():
+            return f"the user bans node {body.node}"
+        case NodeUnbanned():
+            return f"the user lifts the ban of node {body.node}"
+        case NodePinned():
+            return f"the user pins node {body.node}"
+        case NodeUnpinned():
+            return f"the user unpins node {body.node}"
+        case StopRequested(after_attempts=True):
+            return f"{body.source}: the run is to end after the attempts in flight"
         case RunStopped():
             return f"{body.status}: {body.reason}, best {body.best}"
     return ""

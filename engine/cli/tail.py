@@ -15,7 +15,7 @@ from events.envelope import Event
 from events.lock import holder
 from events.reader import LogReader
 
-__all__ = ["tail"]
+__all__ = ["followed", "tail"]
 
 _POLL_S = 0.01
 _POLLS_A_LOOK = 50
@@ -36,14 +36,14 @@ def tail(log: str, count: int, follow: bool, as_json: bool) -> None:
         run_id = None if name is None else reader.find_run(name).run_id
         several = run_id is None and len(reader.runs()) > 1
         after = reader.newest_seq(run_id=run_id, before=count)
-        for event in _events(reader, after, run_id, follow=follow):
+        for event in followed(reader, after, run_id, follow=follow):
             if as_json:
                 emit(_record(event, reader))
             else:
                 click.echo(_line(event, several=several))
 
 
-def _events(
+def followed(
     reader: LogReader, after: int, run_id: int | None, *, follow: bool
 ) -> Iterator[Event]:  # fmt: skip
     """What is there after ``after``, then what comes."""

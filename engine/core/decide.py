@@ -9,11 +9,18 @@ from __future__ import annotations
 
 import msgspec
 
+from engine.core.budgets import RESOURCES, WAIT, budget_reached, short_for, short_for_attempt
 from engine.core.draws import draw, sample
 from engine.core.evolve import visit_key
-from engine.core.flags import PATIENCE_FROM_THE_START
-from engine.core.policies import POLICIES
-from engine.core.standstill import is_blocked, only_replies_awaited, waiting_words
+from engine.core.flags import BUDGET_BEFORE_EACH_CALL
+from engine.core.policies import POLICIES, Selection
+from engine.core.standstill import (
+    is_blocked,
+    is_under_way,
+    only_replies_awaited,
+    waiting_words,
+    why_blocked,
+)
 from engine.core.state import Attempt, Call, State
 from events.bodies import (
     AgentCalled,
@@ -21,6 +28,7 @@ from events.bodies import (
     BaselineRequested,
     Body,
     BudgetExhausted,
+    Draws,
     EvaluationRequested,
     NodeSelected,
     RunPaused,
@@ -31,6 +39,8 @@ from projections.tree import ROOT
 __all__ = ["decide"]
 
 SYSTEM_MESSAGES = ("main", "alternate_1", "alternate_2")
+_PLANNERS = ("plan", "single")
+"""Who is shown the user's hints: who has to say what to try next."""
 _LONGEST_WAIT_MS = 60_000
 
 
@@ -58,7 +68,8 @@ def decide(state: State) -> Body | None:
         decision = _advance(state, attempt)
         if decision is not None:
             return decision
-    decision = _next_attempt(state)
+    blocked = any(is_blocked(state, attempt) for attempt in state.attempts.values())
+    decision = _pause_when_nothing_moves(state) if blocked else _next_attempt(state)
     if decision is None and state.wait_ended is not None and only_replies_awaited(state):
         return RunPaused(reason=waiting_words(state))
     return decision
@@ -68,11 +79,26 @@ def decide(state: State) -> Body | None:
 
 
 def _advance(state: State, attempt: Attempt) -> Body | None:
+    """The attempt's next step, where there is one that may be begun now."""
+    if is_blocked(state, attempt):
+        return None
+    step = _next_step(state, attempt)
+    if BUDGET_BEFORE_EACH_CALL not in state.flags:
+        return step
+    if not isinstance(step, AgentCalled | EvaluationRequested):
+        return step
+    short = short_for(state, step)
+    if short is None:
+        return step
+    return None if short == WAIT or short in state.used_up else BudgetExhausted(budget=short)
+
+
+def _next_step(state: State, attempt: Attempt) -> Body | None:
     call = attempt.call
     if call is not None:
         match call.status:
             case "failed" | "in_doubt":
-                return _retry(state, attempt, call)
+                return _retry(state, call)
             case "rejected":
                 return _ask_again(state, attempt, call)
             case "sent" | "deferred" | "replied":
@@ -102,7 +128,14 @@ def _call(state: State, attempt: Attempt, role: str) -> AgentCalled:
         model=config.model,
         params=config.params,
         template=SYSTEM_MESSAGES[attempt.id % 3] if system == "rotate" else system,
+        hints=_hints(state, role),
     )
+
+
+def _hints(state: State, role: str) -> list[int] | msgspec.UnsetType:
+    if role in _PLANNERS and state.steering.hints:
+        return list(state.steering.hints)
+    return msgspec.UNSET
 
 
 def _window_draws(state: State, attempt: Attempt, role: str, size: int) -> list[int]:
@@ -119,14 +152,11 @@ def _window_draws(state: State, attempt: Attempt, role: str, size: int) -> list[
     return [*range(kept), *(index + kept for index in rest)]
 
 
-def _retry(state: State, attempt: Attempt, call: Call) -> Body | None:
+def _retry(state: State, call: Call) -> Body:
     failure = call.failure if call.status == "failed" else None
     search = state.config.search
     wait_ms = 0
     if failure is not None and failure.error != "capability":
-        if is_blocked(state, attempt):
-            attempt_blocked = f"{call.body.role} call {call.body.call}: {failure.message}"
-            return _pause_when_alone(state, attempt, attempt_blocked)
         wait_ms = min(search.retry_wait_ms * 2 ** (call.failures - 1), _LONGEST_WAIT_MS)
         wait_ms += draw(search.seed, f"retry/{call.body.call}", call.body.try_, wait_ms // 2 + 1)
         wait_ms = max(wait_ms, failure.retry_after_ms or 0)
@@ -165,15 +195,12 @@ def _repeat(
         params=body.params,
         template=body.template,
         wait_ms=wait_ms,
+        hints=body.hints,
     )
 
 
-def _evaluate(state: State, attempt: Attempt) -> Body | None:
+def _evaluate(state: State, attempt: Attempt) -> Body:
     tries = 1 if attempt.evaluation is None else attempt.evaluation.try_ + 1
-    if attempt.hopeless:
-        return _pause_when_alone(state, attempt, attempt.hopeless)
-    if attempt.faults >= state.config.search.evaluation_tries:
-        return _pause_when_alone(state, attempt, "the sandbox fails again and again")
     assert attempt.source_sha256 is not None
     best = state.tree.best
     return EvaluationRequested(
@@ -185,32 +212,34 @@ def _evaluate(state: State, attempt: Attempt) -> Body | None:
     )
 
 
-def _pause_when_alone(state: State, attempt: Attempt, reason: str) -> Body | None:
+def _pause_when_nothing_moves(state: State) -> Body | None:
     """Attempts that still can go on are finished first: what is paid for is used."""
-    for other in state.attempts.values():
-        if other.id != attempt.id and not is_blocked(state, other):
-            return None
-    return RunPaused(reason=reason)
+    attempts = state.attempts.values()
+    if any(is_under_way(attempt) for attempt in attempts):
+        return None
+    blocked = next(attempt for attempt in attempts if is_blocked(state, attempt))
+    return RunPaused(reason=why_blocked(state, blocked))
 
 
 # -- the next attempt, or the end -------------------------------------------------------
 
 
 def _next_attempt(state: State) -> Body | None:
-    if any(is_blocked(state, attempt) for attempt in state.attempts.values()):
-        return None
     if state.exhausted is not None:
-        if state.attempts or "requested" in state.compiled_baselines.values():
+        if _any_goes_on(state) or "requested" in state.compiled_baselines.values():
             return None
         finished = state.exhausted in _FINISHED
         return _stop(state, "finished" if finished else "exhausted", state.exhausted)
-    ended = _budget_reached(state)
+    if state.steering.stop_after is not None:
+        stop_after = state.steering.stop_after
+        return None if state.attempts else _stop(state, "interrupted", stop_after)
+    ended = budget_reached(state)
     if ended is not None:
         return BudgetExhausted(budget=ended)
-    if len(state.attempts) >= state.config.search.workers:
+    if len(state.attempts) >= state.config.search.workers or short_for_attempt(state) == WAIT:
         return None
     attempt = state.attempts_started + 1
-    selection = POLICIES[state.config.search.policy](state, attempt)
+    selection = _pinned(state) or POLICIES[state.config.search.policy](state, attempt)
     if selection is None:
         return None if state.attempts else BudgetExhausted(budget="nothing_eligible")
     node = state.tree[selection.node]
@@ -227,27 +256,20 @@ def _next_attempt(state: State) -> Body | None:
     )
 
 
+def _pinned(state: State) -> Selection | None:
+    node, eligible = state.steering.pinned, state.frontier.eligible
+    if node is None or node not in eligible:
+        return None
+    return Selection(node=node, rule="pinned", draws=Draws(), eligible=len(eligible))
+
+
+def _any_goes_on(state: State) -> bool:
+    """Whether an attempt is in flight that is not held up for want of a budget."""
+    held = not state.used_up.isdisjoint(RESOURCES)
+    return any(is_under_way(a) or not held for a in state.attempts.values())
+
+
 _FINISHED = ("attempts", "target_speedup", "patience")
-
-
-def _budget_reached(state: State) -> str | None:
-    budget, best = state.config.budget, state.tree.best
-    if state.deadline is not None:
-        return state.deadline
-    allowed = state.usd_micros_allowed
-    if allowed is not None and state.spend.total.usd_micros >= allowed:
-        return "usd"
-    if budget.target_speedup is not None and best is not None and best.runtime_ms is not None:
-        root_ms = state.tree.root.runtime_ms or 0.0
-        if root_ms / best.runtime_ms >= budget.target_speedup:
-            return "target_speedup"
-    if (
-        budget.patience is not None
-        and (best is not None or PATIENCE_FROM_THE_START in state.flags)
-        and state.attempts_ended - state.last_improvement >= budget.patience
-    ):
-        return "patience"
-    return "attempts" if state.attempts_started >= state.attempts_allowed else None
 
 
 def _stop(state: State, status: str, reason: str) -> RunStopped:

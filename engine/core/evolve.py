@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from engine.config import config_from_log
+from engine.core.digest import mix_course
 from engine.core.flags import STATE_DIGEST_2, flags_from_log
 from engine.core.frontier import Frontier
 from engine.core.returns import Returns
-from engine.core.state import Attempt, Call, State
+from engine.core.state import Attempt, Call, Outage, State
 from events.bodies import (
     AgentCalled,
     AgentFailed,
@@ -23,7 +24,9 @@ from events.bodies import (
     EvaluationFaulted,
     EvaluationFinished,
     EvaluationRequested,
+    NodeBanned,
     NodeSelected,
+    NodeUnbanned,
     ReplyDeferred,
     ReplyParsed,
     ReplyRejected,
@@ -39,6 +42,10 @@ from events.bodies import (
 from projections.tree import ROOT, Node
 
 __all__ = ["evolve", "visit_key"]
+
+
+_OUTAGE = ("overloaded", "server_error", "connection", "timed_out")
+"""Failures that may be everybody's; a 429 says that others are served."""
 
 
 def evolve(state: State, body: Body) -> State:
@@ -59,10 +66,11 @@ def evolve(state: State, body: Body) -> State:
         state.mix(body.TYPE, changed.id, changed.status, changed.runtime_ms, changed.source_key)
     else:
         state.mix(body.TYPE)
+    _steer(state, body)
     _fold_run(state, body)
     _fold_attempt(state, body)
     if STATE_DIGEST_2 in state.flags:
-        _mix_course(state, getattr(body, "attempt", None))
+        mix_course(state, getattr(body, "attempt", None))
     if state.tree.best is not best:
         state.last_improvement = state.attempts_ended
     return state
@@ -75,13 +83,25 @@ def _index(state: State, node: Node) -> None:
         state.returns.update(state.tree, node)
 
 
+def _steer(state: State, body: Body) -> None:
+    if not state.steering.apply(body):
+        return
+    if isinstance(body, NodeBanned | NodeUnbanned) and body.node in state.tree.nodes:
+        _index(state, state.tree[body.node])
+    steering = state.steering
+    state.mix(
+        [(hint, steering.texts[hint]) for hint in steering.hints],
+        sorted(steering.banned), steering.pinned, steering.stop_after,
+    )  # fmt: skip
+
+
 def _start(state: State, started: RunStarted) -> None:
     """Begin under a configuration, or go on under another with the tree as it is."""
     state.started = started
     state.config = config = config_from_log(started.config)
     state.flags = flags_from_log(started.flags)
     state.team = state.team_of(config)
-    state.frontier = Frontier.of(config.search)
+    state.frontier = Frontier.of(config.search, state.steering.banned)
     state.returns = Returns()
     for node in state.tree.nodes.values():
         _index(state, node)
@@ -92,7 +112,9 @@ def _fork(state: State, body: RunForked) -> None:
     assert state.started is not None
     _start(state, body.applied(state.started))
     # What resumes had added is part of the budget that the fork was given.
-    state.extra_attempts = state.extra_usd_micros = 0
+    state.extra_attempts = state.extra_usd_micros = state.extra_tokens = 0
+    state.extra_device_ms = state.extra_wall_ms = 0
+    state.worked_ms = body.worked_ms
     _take_over(state)
     for attempt in state.attempts.values():
         # What the parent waits for comes to the parent.
@@ -107,32 +129,11 @@ def _fork(state: State, body: RunForked) -> None:
                 attempt.call = attempt.rejection = None
 
 
-def _mix_course(state: State, number: int | None) -> None:
-    """What steers a search beside its tree. Digests are in logs: this never changes, a new
-    fact needs a new flag."""
-    attempt = None if number is None else state.attempts.get(number)
-    if attempt is not None:
-        call = attempt.call
-        state.mix(
-            attempt.step,
-            None if call is None else (call.body.call, call.body.try_, call.status, call.failures),
-            attempt.source_sha256,
-            attempt.faults,
-            bool(attempt.hopeless),
-        )
-    state.mix(
-        state.spend.total.usd_micros,
-        (state.baseline, state.baseline_faults),
-        (state.stop_requested, state.deadline, state.exhausted),
-        (state.extra_attempts, state.extra_usd_micros, state.last_improvement),
-    )
-
-
 def _fold_run(state: State, body: Body) -> None:
     match body:
         case RunResumed():
             _resume(state, body)
-        case StopRequested():
+        case StopRequested() if not body.after_attempts:
             state.stop_requested = body.source
         case DeadlineReached():
             state.deadline = body.budget
@@ -154,6 +155,7 @@ def _fold_run(state: State, body: Body) -> None:
             state.paused = body.reason
         case BudgetExhausted():
             state.exhausted = body.budget
+            state.used_up.add(body.budget)
         case RunStopped():
             state.stopped, state.stop_reason = body.status, body.reason
 
@@ -161,6 +163,10 @@ def _fold_run(state: State, body: Body) -> None:
 def _resume(state: State, body: RunResumed) -> None:
     state.extra_attempts += body.extra_attempts
     state.extra_usd_micros += body.extra_usd_micros
+    state.extra_tokens += body.extra_tokens
+    state.extra_device_ms += body.extra_device_ms
+    state.extra_wall_ms += body.extra_wall_ms
+    state.worked_ms = body.worked_ms
     _take_over(state)
 
 
@@ -168,6 +174,8 @@ def _take_over(state: State) -> None:
     """Another process goes on: what an earlier one had in flight is in doubt."""
     state.stop_requested = state.exhausted = state.deadline = state.paused = None
     state.stopped, state.stop_reason = "", ""
+    state.used_up.clear()
+    state.outages.clear()
     # Patience starts anew: whoever resumes wants to see more attempts, not the same end. Unless
     # the run only waited for replies: that happens all the time.
     if state.wait_ended is None:
@@ -200,12 +208,17 @@ def _fold_attempt(state: State, body: Body) -> None:
         case ReplyDeferred():
             _set_call(state, body.attempt, "deferred").deferred = body
         case AgentReplied():
-            _set_call(state, body.attempt, "replied").reply = body
+            call = _set_call(state, body.attempt, "replied")
+            call.reply = body
+            state.outages.pop(call.body.model, None)
         case AgentFailed():
             call = _set_call(state, body.attempt, "failed")
             call.failure = body
             # A refused parameter is no failure of the provider: it is left out from now on.
             call.failures += body.error != "capability"
+            if body.error in _OUTAGE:
+                outage = state.outages.setdefault(call.body.model, Outage())
+                outage.failures, outage.message = outage.failures + 1, body.message
         case ReplyRejected():
             _set_call(state, body.attempt, "rejected")
             state.attempts[body.attempt].rejection = body.reason

@@ -12,12 +12,22 @@ from collections.abc import Sequence
 
 from events.errors import NewerFormat
 
-__all__ = ["FLAGS", "PATIENCE_FROM_THE_START", "STATE_DIGEST_2", "flags_from_log"]
+__all__ = [
+    "BUDGET_BEFORE_EACH_CALL", "FLAGS", "OUTAGE_PAUSES", "PATIENCE_FROM_THE_START",
+    "STATE_DIGEST_2", "flags_from_log",
+]  # fmt: skip
 
 PATIENCE_FROM_THE_START = "patience-from-the-start"
 STATE_DIGEST_2 = "state-digest-2"
+BUDGET_BEFORE_EACH_CALL = "budget-before-each-call"
+OUTAGE_PAUSES = "outage-pauses"
 
 FLAGS = {
+    OUTAGE_PAUSES: "a model that fails call after call is asked no more, whatever tries are left",
+    BUDGET_BEFORE_EACH_CALL: (
+        "budgets are looked at before each call and evaluation, with an estimate of what it"
+        " takes; not at the beginning of an attempt alone"
+    ),
     PATIENCE_FROM_THE_START: "attempts before the first correct kernel use up patience, too",
     STATE_DIGEST_2: "the digest covers calls in flight, faults and spend, not the tree alone",
 }

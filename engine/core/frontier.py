@@ -7,7 +7,7 @@ the nodes that an event touches, and draws index into ordered sets.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 
 from engine.config import Search
@@ -74,10 +74,18 @@ class Frontier:
 
     Eligible: the root while it has fewer than ``root_throttle`` children, in flight ones
     counted; and any evaluated node, the root too, unless it has more than ``dead_branch``
-    evaluated direct children and all of them failed. None switches a rule off.
+    evaluated direct children and all of them failed. None switches a rule off. Never one of
+    ``banned``, which is the user's to change.
     """
 
-    def __init__(self, *, root_throttle: int | None, dead_branch: int | None) -> None:
+    def __init__(
+        self,
+        *,
+        root_throttle: int | None,
+        dead_branch: int | None,
+        banned: Collection[int] = (),
+    ) -> None:
+        self.banned = banned
         self._root_throttle = root_throttle
         self._dead_branch = dead_branch
         self.eligible = OrderedIds()
@@ -89,16 +97,17 @@ class Frontier:
         self._score_of: dict[int, float] = {}
 
     @classmethod
-    def of(cls, search: Search) -> Frontier:
+    def of(cls, search: Search, banned: Collection[int]) -> Frontier:
         """The frontier of a policy: throttle and pruning are adaptations of ``stark`` alone."""
         adapted = search.policy == "stark"
         return cls(
             root_throttle=search.root_throttle if adapted else None,
             dead_branch=search.dead_branch if adapted else None,
+            banned=banned,
         )
 
     def update(self, node: Node) -> None:
-        """Call after every event that changed the node or its children."""
+        """Call after every event that changed the node, its children, or whether it is banned."""
         eligible = self._is_eligible(node)
         self.eligible.put(node.id, eligible)
         self.leaves.put(node.id, eligible and not node.children)
@@ -134,7 +143,7 @@ class Frontier:
         return ()
 
     def _is_eligible(self, node: Node) -> bool:
-        if not node.evaluated:
+        if not node.evaluated or node.id in self.banned:
             return False
         if (
             node.id == ROOT

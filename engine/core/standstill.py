@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from engine.core.flags import OUTAGE_PAUSES
 from engine.core.state import Attempt, State
 
-__all__ = ["is_blocked", "only_replies_awaited", "waiting_words"]
+__all__ = [
+    "is_blocked", "is_under_way", "only_replies_awaited", "waiting_words", "why_blocked",
+]  # fmt: skip
 
 _LONGEST_RETRY_AFTER_MS = 900_000
 """A provider that wants to be left alone for longer pauses the run instead."""
@@ -27,7 +30,10 @@ def waiting_words(state: State) -> str:
 
 
 def is_blocked(state: State, attempt: Attempt) -> bool:
+    """Whether the attempt's next step is not worth trying in this process."""
     search, call = state.config.search, attempt.call
+    if _outage(state, attempt) is not None:
+        return True
     if attempt.evaluation_faulted and (
         attempt.hopeless or attempt.faults >= search.evaluation_tries
     ):
@@ -41,6 +47,46 @@ def is_blocked(state: State, attempt: Attempt) -> bool:
     return not call.failure.retryable or call.failures >= search.call_tries
 
 
+def _outage(state: State, attempt: Attempt) -> str | None:
+    """That the model to be asked next is down, if it is. A reply to a call that is still under
+    way ends it."""
+    call = attempt.call
+    if OUTAGE_PAUSES not in state.flags or is_under_way(attempt):
+        return None
+    if call is not None and call.status != "parsed":
+        model = call.body.model
+    elif attempt.step < len(attempt.roles):
+        model = state.config.role(attempt.roles[attempt.step]).model
+    else:
+        return None
+    outage = state.outages.get(model)
+    if outage is None or outage.failures < state.config.search.outage_failures:
+        return None
+    return f"{model} is down: {outage.failures} tries in a row failed, the last: {outage.message}"
+
+
+def why_blocked(state: State, attempt: Attempt) -> str:
+    """Of one that is."""
+    outage = _outage(state, attempt)
+    if outage is not None:
+        return outage
+    if attempt.evaluation_faulted:
+        return attempt.hopeless or "the sandbox fails again and again"
+    call = attempt.call
+    assert call is not None
+    assert call.failure is not None
+    return f"{call.body.role} call {call.body.call}: {call.failure.message}"
+
+
+def is_under_way(attempt: Attempt) -> bool:
+    """Whether the attempt waits for a reply or a verdict that will come. One that does not,
+    and has no next step, is blocked, or too much for a budget."""
+    call = attempt.call
+    if call is not None and call.status in ("sent", "deferred", "replied"):
+        return True
+    return attempt.evaluation is not None and not attempt.evaluation_faulted
+
+
 def only_replies_awaited(state: State, *, calls: Collection[int] = ()) -> bool:
     """Whether nothing can go on before a deferred reply comes; those to ``calls`` count as
     deferred."""
@@ -51,6 +97,6 @@ def only_replies_awaited(state: State, *, calls: Collection[int] = ()) -> bool:
         call = attempt.call
         if call is not None and (call.status == "deferred" or call.body.call in calls):
             waits = True
-        elif not is_blocked(state, attempt):
+        elif is_under_way(attempt):
             return False
     return waits

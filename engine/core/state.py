@@ -26,9 +26,10 @@ from events.bodies import (
 )
 from events.outcomes import BaselineKind
 from projections.spend import Spend
+from projections.steering import Steering
 from projections.tree import Tree
 
-__all__ = ["Attempt", "Call", "State", "Team", "TeamOf"]
+__all__ = ["Attempt", "Call", "Outage", "State", "Team", "TeamOf"]
 
 
 class Team(Protocol):
@@ -85,6 +86,14 @@ class Attempt(msgspec.Struct, kw_only=True):
     """Why the last reply of the present step was unusable."""
 
 
+class Outage(msgspec.Struct):
+    """Tries in a row that failed for the provider's reasons."""
+
+    failures: int = 0
+    message: str = ""
+    """Of the last one."""
+
+
 class State:
     """One run, as the core sees it."""
 
@@ -95,6 +104,7 @@ class State:
         self.flags: frozenset[str] = frozenset()
         self.team: Team
         self.tree = Tree()
+        self.steering = Steering()
         self.frontier = Frontier(root_throttle=None, dead_branch=None)
         self.returns = Returns()
         """Kept under ``mcts`` only: a backup costs the depth of its node."""
@@ -109,6 +119,8 @@ class State:
         """Failed children of the root that no repair was tried from."""
         self.visits: dict[tuple[bool, str], int] = {}
         self.refused: dict[str, set[str]] = {}
+        self.outages: dict[str, Outage] = {}
+        """By ``client:model``, since its last reply."""
         self.baseline: Literal["none", "requested", "faulted", "measured", "rejected"] = "none"
         self.baseline_reason = ""
         self.baseline_faults = 0
@@ -118,8 +130,15 @@ class State:
         """Those beside eager. Nothing waits for them but the end of the run."""
         self.extra_attempts = 0
         self.extra_usd_micros = 0
+        self.extra_tokens = 0
+        self.extra_device_ms = 0
+        self.extra_wall_ms = 0
+        self.worked_ms = 0
+        """On the run, by earlier processes."""
         self.stop_requested: str | None = None
         self.exhausted: str | None = None
+        self.used_up: set[str] = set()
+        """Budgets that something could not be begun for since the run was last taken over."""
         self.deadline: str | None = None
         self.wait_ended: WaitEnded | None = None
         """The present process does not wait for deferred replies any longer."""
@@ -140,6 +159,21 @@ class State:
     def usd_micros_allowed(self) -> int | None:
         usd = self.config.budget.usd
         return None if usd is None else round(usd * 1_000_000) + self.extra_usd_micros
+
+    @property
+    def tokens_allowed(self) -> int | None:
+        tokens = self.config.budget.tokens
+        return None if tokens is None else tokens + self.extra_tokens
+
+    @property
+    def device_ms_allowed(self) -> int | None:
+        device_s = self.config.budget.device_s
+        return None if device_s is None else round(device_s * 1000) + self.extra_device_ms
+
+    @property
+    def wall_ms_allowed(self) -> int | None:
+        wall_s = self.config.budget.wall_s
+        return None if wall_s is None else round(wall_s * 1000) + self.extra_wall_ms
 
     @property
     def over(self) -> bool:

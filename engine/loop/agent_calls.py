@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from agents.clients.port import CallFailed, CapabilityMissing, Client, Deferred, Reply, Request
+from agents.clients.turns import Turns
 from agents.parse import Rejected, parse
 from agents.templates import Templates
 from engine.loop.deferred import DeferredReplies
@@ -31,11 +32,15 @@ from projections.mail import Mail
 
 __all__ = ["AgentCalls"]
 
+_PACED = ("anthropic:", "bedrock:", "openai:", "vertex:")
+"""Who answers as fast as it likes; a reply out of a file is there or not."""
+_CHARS_A_TOKEN = 3
+
 
 class AgentCalls:
     """``clients`` maps ``client:model`` to its client. ``uid`` is the run's, by which what is
     asked of others is named; ``wait_s`` is how long deferred replies are waited for when there
-    is nothing else to do."""
+    is nothing else to do. ``turns`` are those at providers that may be asked too much."""
 
     def __init__(
         self,
@@ -47,8 +52,10 @@ class AgentCalls:
         uid: str,
         mail: Mail,
         wait_s: float,
+        turns: Turns | None = None,
     ) -> None:
         self._feed = feed
+        self._turns = turns
         self._texts = texts
         self._templates = templates
         self._clients = clients
@@ -89,18 +96,34 @@ class AgentCalls:
         began = time.monotonic()
         outcome: Reply | CallFailed | CapabilityMissing
         try:
-            with anyio.fail_after(request.timeout_s):
-                outcome = await self._clients[called.model].send(request)
+            outcome = await self._in_turn(called, request)
         except (CapabilityMissing, CallFailed) as failed:
             outcome = failed
-        except TimeoutError:
-            message = f"no reply within {request.timeout_s:g} s"
-            outcome = CallFailed("timed_out", message, retryable=True)
         except Deferred as deferred:
             self._deferred.add(called, request, deferred.inbox, posted=deferred.posted)
             await self._deferred.look_after()
             return
         self._answered(called, outcome, round((time.monotonic() - began) * 1000))
+
+    async def _in_turn(self, called: AgentCalled, request: Request) -> Reply:
+        """Raises what the client raises; its deadline begins with its turn."""
+        if self._turns is None or not called.model.startswith(_PACED):
+            return await self._in_time(called, request)
+        async with self._turns.turn(called.model, _tokens(request)) as turn:
+            try:
+                turn.outcome = await self._in_time(called, request)
+            except CallFailed as failed:
+                turn.outcome = failed
+                raise
+            return turn.outcome
+
+    async def _in_time(self, called: AgentCalled, request: Request) -> Reply:
+        try:
+            with anyio.fail_after(request.timeout_s):
+                return await self._clients[called.model].send(request)
+        except TimeoutError:
+            message = f"no reply within {request.timeout_s:g} s"
+            raise CallFailed("timed_out", message, retryable=True) from None
 
     def _answered(
         self, called: AgentCalled, outcome: Reply | CallFailed | CapabilityMissing, latency_ms: int
@@ -212,6 +235,11 @@ class AgentCalls:
             sent=body.sent,
             canned=body.canned,
         )
+
+
+def _tokens(request: Request) -> int:
+    """About how many go in."""
+    return sum(len(part.text) for part in request.parts) // _CHARS_A_TOKEN
 
 
 def _retry_after_ms(seconds: float | None) -> int | None:

@@ -37,10 +37,11 @@ class Feed:
         """Have ``observer`` see each event once it is folded."""
         self._observers.append(observer)
 
-    def __call__(self, body: Body, blobs: Iterable[Blob] = ()) -> None:
+    def __call__(self, body: Body, blobs: Iterable[Blob] = ()) -> Event:
         """Append a fact, fold it, then append, fold and perform every decision it leads to."""
-        self.note(body, blobs)
+        event = self.note(body, blobs)
         self.complete_decisions(perform=True)
+        return event
 
     def complete_decisions(self, *, perform: bool) -> None:
         """Append what the core decides now; ``perform`` it as well."""

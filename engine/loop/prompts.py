@@ -44,6 +44,7 @@ def request_for(state: State, called: AgentCalled, texts: Texts, templates: Temp
         device=state.started.device if config.prompts.device_facts else None,
         advice=texts.get(own.advice_sha256) or None,
         annotated=(texts.get(own.annotated_sha256) or None) if config.search.anchors else None,
+        hints=[texts.get(state.steering.texts[hint]) for hint in called.hints or ()],
         reask=attempt.rejection if called.ask else None,
         answer=answer_form(refused),
     )

@@ -7,17 +7,20 @@ baseline); it ends by feeding its result back. See ``engine.loop.feed``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import anyio
 import anyio.abc
 
 from agents.clients.port import Client
+from agents.clients.turns import Turns
 from agents.templates import Templates
 from engine.core.state import State
 from engine.loop.agent_calls import AgentCalls
 from engine.loop.evaluations import Evaluations, Recorded
 from engine.loop.feed import Feed, Observer
 from engine.loop.texts import Texts
+from engine.loop.wishes import Wish, facts
 from events.bodies import (
     AgentCalled,
     BaselineRequested,
@@ -42,7 +45,7 @@ class RunLoop:
     """Drives one run of an open log. ``clients`` maps ``client:model`` to its client;
     ``recorded`` has verdicts that need not be given again; ``mail`` is what the log says of
     replies that came later. ``wait_s`` is how long this process waits for those when there is
-    nothing else to do."""
+    nothing else to do. ``turns`` at providers are shared by the process's runs."""
 
     def __init__(
         self,
@@ -58,14 +61,16 @@ class RunLoop:
         recorded: Recorded | None = None,
         mail: Mail | None = None,
         wait_s: float = 0.0,
+        turns: Turns | None = None,
     ) -> None:
         self._feed = Feed(log, run_id, state, self._perform)
         mail = mail or Mail()
         self._feed.observe(lambda event, _: mail.apply(event.body))
         self._agents = AgentCalls(
-            self._feed, texts, templates, clients, uid=uid, mail=mail, wait_s=wait_s
+            self._feed, texts, templates, clients, uid=uid, mail=mail, wait_s=wait_s, turns=turns
         )
         self._evaluations = Evaluations(self._feed, texts, evaluator, recorded)
+        self._texts = texts
         self._effects: anyio.abc.TaskGroup | None = None
 
     @property
@@ -98,9 +103,9 @@ class RunLoop:
                 for decision in outstanding:
                     self._perform(decision)
                 self._feed(first, blobs)
-                wall_s = self.state.config.budget.wall_s
-                if wall_s is not None and not self.state.over:
-                    effects.start_soon(self._deadline, wall_s)
+                wall_ms = self.state.wall_ms_allowed
+                if wall_ms is not None and not self.state.over:
+                    effects.start_soon(self._deadline, wall_ms - self.state.worked_ms)
         except BaseExceptionGroup as group:
             failure = _log_failure(group)
             if failure is None:
@@ -116,6 +121,22 @@ class RunLoop:
         """End the run now; what is in flight is cancelled and can be resumed."""
         if not self.state.over:
             self._feed(StopRequested(source=source))
+
+    @property
+    def log_path(self) -> Path:
+        return self._feed.log.path
+
+    @property
+    def going(self) -> bool:
+        """Whether it has begun and is not over: what is decided now is performed."""
+        return self._effects is not None and self.state.started is not None and not self.state.over
+
+    async def steer(self, wish: Wish) -> list[int]:
+        """Log what the user tells the run, and act on it; returns the events' ``run_seq`` once
+        they are on disk. Raises ``Refused`` and ``LogError``."""
+        told = [self._feed(body, blobs) for body, blobs in facts(wish, self.state, self._texts)]
+        await self._feed.durable()
+        return [event.run_seq for event in told]
 
     def _outstanding(self, *, forked: bool) -> Iterable[Body]:
         """Decisions that an earlier process began to perform and did not finish.
@@ -156,8 +177,8 @@ class RunLoop:
             case RunPaused() | RunStopped():
                 self._effects.cancel_scope.cancel()
 
-    async def _deadline(self, wall_s: float) -> None:
-        await anyio.sleep(wall_s)
+    async def _deadline(self, left_ms: int) -> None:
+        await anyio.sleep(max(0, left_ms) / 1000)
         self._feed(DeadlineReached(budget="wall"))
 
 

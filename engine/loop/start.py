@@ -18,12 +18,14 @@ from engine.core.flags import FLAGS
 from engine.core.state import State
 from engine.loop.methods import models_of, team_of
 from engine.loop.texts import Texts
-from events.bodies import Price, RunForked, RunResumed, RunStarted
+from events.bodies import Price, RunForked, RunResumed, RunStarted, Usage
 from events.envelope import Blob
 from events.reader import LogReader
 from projections.mail import Mail
 
-__all__ = ["Recovered", "forked", "recover", "resumed", "run_started", "versions"]
+__all__ = [
+    "Recovered", "forked", "prices_today", "recover", "resumed", "run_started", "versions",
+]  # fmt: skip
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +45,10 @@ def run_started(
     device: Mapping[str, Any],
     canned: bool,
     texts: Texts,
+    estimates: Mapping[str, Usage] | None = None,
 ) -> tuple[RunStarted, list[Blob]]:
-    """The first event of a run and its blobs: the task and every prompt text."""
+    """The first event of a run and its blobs: the task and every prompt text. ``estimates`` are
+    of one call of each role."""
     task = texts.put("task", task_source)
     templates = {name: texts.put(name, text) for name, text in pinned().items()}
     body = RunStarted(
@@ -54,12 +58,13 @@ def run_started(
         task_sha256=task.sha256,
         templates={name: blob.sha256 for name, blob in templates.items()},
         seed=config.search.seed,
-        prices=_prices(config),
+        prices=prices_today(config),
         prices_dated=dated(),
         flags=sorted(FLAGS),
         versions=versions(device),
         device=dict(device),
         canned=canned,
+        estimates=dict(estimates or {}),
     )
     return body, [task, *templates.values()]
 
@@ -81,8 +86,12 @@ def recover(reader: LogReader, run_id: int, *, upto: int | None = None) -> Recov
 def resumed(
     device: Mapping[str, Any],
     *,
-    extra_attempts: int,
-    extra_usd_micros: int,
+    extra_attempts: int = 0,
+    extra_usd_micros: int = 0,
+    extra_tokens: int = 0,
+    extra_device_ms: int = 0,
+    extra_wall_ms: int = 0,
+    worked_ms: int = 0,
     require_isolation: str | None = None,
     mailbox: str | None = None,
 ) -> RunResumed:
@@ -91,6 +100,10 @@ def resumed(
         versions=versions(device),
         extra_attempts=extra_attempts,
         extra_usd_micros=extra_usd_micros,
+        extra_tokens=extra_tokens,
+        extra_device_ms=extra_device_ms,
+        extra_wall_ms=extra_wall_ms,
+        worked_ms=worked_ms,
         require_isolation=require_isolation,
         mailbox=mailbox,
     )
@@ -107,6 +120,7 @@ def forked(
     replies: Literal["live", "recorded"],
     evaluations: Literal["anew", "recorded"],
     canned: bool,
+    worked_ms: int = 0,
 ) -> RunForked:
     """The first event of a fork's own. ``state`` is the parent's at the fork, ``canned``
     whether a client of the fork is."""
@@ -119,13 +133,16 @@ def forked(
         changed=dict(changed),
         replies=replies,
         evaluations=evaluations,
-        prices={model: price for model, price in _prices(config).items() if model not in known},
+        prices={
+            model: price for model, price in prices_today(config).items() if model not in known
+        },
         versions=versions(device),
         canned=canned or state.started.canned,
+        worked_ms=worked_ms,
     )
 
 
-def _prices(config: Config) -> dict[str, Price]:
+def prices_today(config: Config) -> dict[str, Price]:
     """Today's prices of the models that the team's roles name, where there is one."""
     models = sorted(models_of(config))
     return {model: price for model in models if (price := price_of(model)) is not None}

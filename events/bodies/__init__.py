@@ -46,6 +46,14 @@ from events.bodies.run import (
     TaskRejected,
 )
 from events.bodies.selection import AttemptAbandoned, Draws, NodeSelected, Rule
+from events.bodies.steering import (
+    HintGiven,
+    HintWithdrawn,
+    NodeBanned,
+    NodePinned,
+    NodeUnbanned,
+    NodeUnpinned,
+)
 
 __all__ = [
     "BODIES",
@@ -65,8 +73,14 @@ __all__ = [
     "EvaluationFaulted",
     "EvaluationFinished",
     "EvaluationRequested",
+    "HintGiven",
+    "HintWithdrawn",
     "Kind",
+    "NodeBanned",
+    "NodePinned",
     "NodeSelected",
+    "NodeUnbanned",
+    "NodeUnpinned",
     "Price",
     "PromptRendered",
     "ReplyDeferred",

@@ -55,6 +55,8 @@ class AgentCalled(Body, frozen=True, kw_only=True):
     template: str
     """Which system message: ``main``, ``alternate_1`` or ``alternate_2``."""
     wait_ms: int = 0
+    hints: list[int] | msgspec.UnsetType = msgspec.UNSET
+    """The user's hints that the prompt shows; unset without any, as in older bodies."""
 
 
 @event("PromptRendered", "meta")

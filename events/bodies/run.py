@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from events.bodies.body import Body, event
+from events.bodies.calls import Usage
 from events.outcomes import BaselineKind, Outcome
 
 __all__ = [
@@ -54,6 +55,8 @@ class RunStarted(Body, frozen=True, kw_only=True):
     device: dict[str, Any]
     canned: bool
     """True when any role's replies come from a playbook: such a run proves no agent."""
+    estimates: dict[str, Usage] = msgspec.field(default_factory=dict)
+    """What one call of each role was expected to use, before there was one to go by."""
 
 
 @event("RunResumed", "in")
@@ -63,6 +66,11 @@ class RunResumed(Body, frozen=True, kw_only=True):
     versions: dict[str, str]
     extra_attempts: int = 0
     extra_usd_micros: int = 0
+    extra_tokens: int = 0
+    extra_device_ms: int = 0
+    extra_wall_ms: int = 0
+    worked_ms: int = 0
+    """How long processes had worked on the run until now, by the log's times."""
     require_isolation: str | None = None
     """The tier that this process asked for, where it was told another than the run's."""
     mailbox: str | None = None
@@ -92,6 +100,8 @@ class RunForked(Body, frozen=True, kw_only=True):
     versions: dict[str, str]
     canned: bool
     """True when a reply before or after the fork may come from a playbook."""
+    worked_ms: int = 0
+    """As in ``RunResumed``, on the part that is shared."""
 
     def applied(self, started: RunStarted) -> RunStarted:
         """The run's start as if it had been configured so from the beginning."""
@@ -106,14 +116,18 @@ class RunForked(Body, frozen=True, kw_only=True):
 
 @event("StopRequested", "in")
 class StopRequested(Body, frozen=True, kw_only=True):
-    """Somebody asked the run to end: ``source`` is a signal's name or a command."""
+    """Somebody asked the run to end: ``source`` is a signal's name or a command.
+
+    ``after_attempts``: not now, but when the attempts in flight are done; unset in older bodies.
+    """
 
     source: str
+    after_attempts: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 @event("DeadlineReached", "in")
 class DeadlineReached(Body, frozen=True, kw_only=True):
-    """The wall-clock budget of the run ran out."""
+    """The wall-clock budget of the run ran out: the clock as the core sees it."""
 
     budget: str
 
@@ -168,8 +182,8 @@ class RunPaused(Body, frozen=True, kw_only=True):
 
 @event("BudgetExhausted", "decision")
 class BudgetExhausted(Body, frozen=True, kw_only=True):
-    """No further attempt is started. ``budget``: ``attempts``, ``usd``, ``wall``,
-    ``target_speedup``, ``patience`` or ``nothing_eligible``."""
+    """No further attempt is started. ``budget``: ``attempts``, ``usd``, ``tokens``,
+    ``device``, ``wall``, ``target_speedup``, ``patience`` or ``nothing_eligible``."""
 
     budget: str
 

@@ -15,7 +15,7 @@ __all__ = [
     "Rule",
 ]
 
-Rule = Literal["exploit", "explore", "sample", "repair", "uct", "tournament", "latest"]
+Rule = Literal["exploit", "explore", "sample", "repair", "uct", "tournament", "latest", "pinned"]
 
 
 class Draws(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ class NodeSelected(Body, frozen=True, kw_only=True):
 
     ``rule`` is what picked it: ``exploit`` and ``explore`` are the adapted epsilon-greedy
     rule's, ``sample`` and ``repair`` those of best-of-K; ``uct`` is the tree search's,
-    ``tournament`` evolution's, ``latest`` iterative refinement's.
+    ``tournament`` evolution's, ``latest`` iterative refinement's; ``pinned`` is the user's.
     ``eligible`` counts the nodes that could have been taken. ``visit`` counts earlier
     attempts from a node with the same source on the same path (improve or repair).
     """

@@ -155,7 +155,8 @@ def test_paid_calls_are_not_made_unasked(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "will be sent to anthropic:claude-sonnet-4-5" in done.stderr
-    assert "up to about $" in done.stderr
+    assert "Expected: 60 calls, " in done.stderr
+    assert "At most: 180 calls, " in done.stderr
     assert "--yes" in done.stderr
     assert "sk-none" not in done.stdout + done.stderr
 

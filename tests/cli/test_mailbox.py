@@ -12,6 +12,7 @@ import pytest
 from engine.cli.confirm import confirm
 from engine.cli.exits import Exit, Failure
 from engine.config import Budget, Config
+from engine.loop.forecast import Forecast
 from tests.cli.conftest import SMALL, run_engine
 from tests.replayed import replayed
 
@@ -81,4 +82,4 @@ def test_a_search_by_mail(tmp_path: Path) -> None:
 def test_a_dollar_budget_means_nothing_to_a_mailbox() -> None:
     config = Config(model="mailbox:box", budget=Budget(usd=1.0))
     with pytest.raises(Failure, match="can't be kept with a mailbox"):
-        confirm(config, False, yes=True)
+        confirm(config, False, Forecast(attempts=30, roles=[]), yes=True)

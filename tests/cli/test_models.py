@@ -55,6 +55,11 @@ async def test_a_search_over_the_wire(tmp_path: Path, anyio_backend: str) -> Non
         )  # fmt: skip
     assert done.returncode in (0, 4), done.stderr.decode()
     assert b'"status":"finished"' in done.stdout
+    said = done.stderr.decode()
+    assert "Expected: 2 calls, " in said
+    assert "(guessed from this task's prompts)" in said
+    assert "At most: 6 calls, " in said
+    assert "Stops at $1, in all" in said
     assert b'"cost_usd":0.0,' not in done.stdout
     assert len(server.got) == 3
     assert server.got[1].body["temperature"] == 0.8

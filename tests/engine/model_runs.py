@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from agents.clients.port import Client
+from agents.clients.turns import Turns
 from agents.templates import Templates, load
 from engine.config import Config, RoleConfig, Roles
 from engine.core.state import State
@@ -37,7 +38,7 @@ from tests.replayed import replayed
 
 __all__ = ["ANNOTATED", "Ran", "Team", "candidate", "config", "go_on", "role_of", "search", "story"]
 
-MODEL = "m:test-model"
+MODEL = "openai:test-model"
 _LINE = "        return x + x\n"
 _MARKED = f"        # <<<IMPROVE BEGIN>>>\n        # faster\n{_LINE}        # <<<IMPROVE END>>>\n"
 ANNOTATED = TASK.replace(_LINE, _MARKED)
@@ -103,13 +104,18 @@ def config(*, timeout_s: float = 60.0, **search: int) -> Config:
 
 
 async def search(
-    path: Path, client: Client, config: Config, *, stop_when: anyio.Event | None = None
+    path: Path,
+    client: Client,
+    config: Config,
+    *,
+    stop_when: anyio.Event | None = None,
+    turns: Turns | None = None,
 ) -> Ran:
     """Begin a run and go on until it is over; its log is checked and replayed."""
     async with LogWriter(path) as log:
         with LogReader(path) as reader:
             texts = Texts(reader.text)
-            loop = _loop(log, log.create_run("feed"), State(team_of), texts, load(), client)
+            loop = _loop(log, log.create_run("feed"), State(team_of), texts, load(), client, turns)
             first, blobs = run_started(
                 config=config, task_name="double.py", task_source=TASK, device={},
                 canned=False, texts=texts,
@@ -138,11 +144,17 @@ async def go_on(path: Path, client: Client) -> Ran:
 
 
 def _loop(
-    log: LogWriter, run_id: int, state: State, texts: Texts, templates: Templates, client: Client
+    log: LogWriter,
+    run_id: int,
+    state: State,
+    texts: Texts,
+    templates: Templates,
+    client: Client,
+    turns: Turns | None = None,
 ) -> RunLoop:
     return RunLoop(
         log=log, run_id=run_id, uid="feed", state=state, texts=texts, templates=templates,
-        clients={MODEL: client}, evaluator=ScriptedEvaluator(),
+        clients={MODEL: client}, evaluator=ScriptedEvaluator(), turns=turns,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.config import Budget
 from engine.core.evolve import evolve
-from engine.core.flags import FLAGS, PATIENCE_FROM_THE_START, STATE_DIGEST_2
+from engine.core.flags import FLAGS, OUTAGE_PAUSES, PATIENCE_FROM_THE_START, STATE_DIGEST_2
 from engine.core.state import State
 from events.bodies import AgentReplied, NodeSelected, RunStarted
 from events.codec import decode_body, encode_body
@@ -30,10 +30,12 @@ def flagged(world: World, flags: list[str]) -> list[Any]:
     return as_events([msgspec.structs.replace(first, flags=flags), *world.bodies[1:]])
 
 
-def hopeless(*flags: str) -> World:
+def hopeless(*flags: str, usd: float | None = None, trouble: float = 0.0) -> World:
     """A run with patience for three, in which nothing is ever correct."""
-    config = msgspec.structs.replace(config_of(), budget=Budget(attempts=20, patience=3))
-    return World(config, 1, failing=1.0, flags=flags).run()
+    config = msgspec.structs.replace(
+        config_of(outage_failures=2), budget=Budget(attempts=20, patience=3, usd=usd)
+    )
+    return World(config, 1, failing=1.0, flags=flags, trouble=trouble).run()
 
 
 def test_patience_without_a_correct_kernel_is_the_flags_to_decide() -> None:
@@ -44,7 +46,8 @@ def test_patience_without_a_correct_kernel_is_the_flags_to_decide() -> None:
 
 @pytest.mark.parametrize("flag", sorted(FLAGS))
 def test_a_log_replays_by_its_own_flags_and_by_no_others(flag: str) -> None:
-    old, new = hopeless(), hopeless(flag)
+    trouble = 0.5 if flag == OUTAGE_PAUSES else 0.0
+    old, new = (hopeless(*flags, usd=0.05, trouble=trouble) for flags in ((), (flag,)))
     for world in (old, new):
         assert replay(as_events(world.bodies), team_of).difference is None
     assert replay(flagged(old, [flag]), team_of).difference is not None
@@ -80,8 +83,17 @@ def test_digests_are_fixed_for_ever(flags: tuple[str, ...]) -> None:
 def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration is in the digest: without the keys that are younger than these."""
     younger = {
-        "search": {"team", "repairs", "anchors", "uct_c", "population", "tournament"},
+        "search": {
+            "team",
+            "repairs",
+            "anchors",
+            "uct_c",
+            "population",
+            "tournament",
+            "outage_failures",
+        },
         "roles": {"single"},
+        "budget": {"tokens", "device_s"},
         "sandbox": {"observe_share", "counters_timeout_s"},
     }
     sections = {
@@ -92,7 +104,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         role: {key: value for key, value in settings.items() if key != "observations"}
         for role, settings in sections["roles"].items()
     }
-    whole = {"temperature", "clients"}
+    whole = {"temperature", "clients", "limits"}
     return {key: value for key, value in (config | sections).items() if key not in whole}
 
 

@@ -14,7 +14,7 @@ from engine.config import Budget, Config
 from engine.core.decide import decide
 from engine.core.draws import COIN, draw, sample
 from engine.core.evolve import evolve
-from engine.core.flags import FLAGS
+from engine.core.flags import BUDGET_BEFORE_EACH_CALL, FLAGS
 from engine.core.frontier import OrderedIds
 from engine.core.policies import POLICIES
 from engine.core.state import State
@@ -227,8 +227,11 @@ def test_the_digest_is_made_of_what_happened() -> None:
 def test_a_dollar_budget_ends_the_run() -> None:
     world = World(config_of(usd=0.02, attempts=1000, root_throttle=None), 5).run()
     assert BudgetExhausted(budget="usd") in world.bodies
-    # Two calls of 4,500 usd_micros an attempt: checked before an attempt starts.
-    assert 20_000 <= world.state.spend.total.usd_micros < 20_000 + 9_000
+    # Two calls of 4,500 usd_micros an attempt: a third attempt would not fit.
+    assert world.state.spend.total.usd_micros == 18_000
+    before = [flag for flag in FLAGS if flag != BUDGET_BEFORE_EACH_CALL]
+    config = config_of(usd=0.02, attempts=1000, root_throttle=None)
+    assert World(config, 5, flags=before).run().state.spend.total.usd_micros == 27_000
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.booleans())))

@@ -74,11 +74,15 @@ class World:
 
     def __init__(
         self, config: Config, chance: int, *, trouble: float = 0.0, failing: float = 0.5,
-        flags: Sequence[str] = tuple(FLAGS),
+        flags: Sequence[str] = tuple(FLAGS), dear: int = 1, lease_s: float = 0.0,
     ) -> None:  # fmt: skip
         self.random = random.Random(chance)
         self.trouble = trouble
         self.failing = failing
+        self.dear = dear
+        """A call uses up to so many times the usual tokens."""
+        self.lease_s = lease_s
+        """An evaluation takes half to one and a half times as long."""
         self.state = State(team_of)
         self.bodies: list[Body] = []
         self.pending: list[Body] = []
@@ -179,12 +183,19 @@ class World:
             return
         self.feed(
             AgentReplied(
-                **at, try_=called.try_, usage=Usage(input_tokens=1000, output_tokens=100),
+                **at, try_=called.try_, usage=self._usage(),
                 latency_ms=5, stop_reason="end_turn", served_by="m", sent={},
                 reply_sha256="1" * 64,
             )
         )  # fmt: skip
         self._read(called)
+
+    def _usage(self) -> Usage:
+        times = self.random.randint(1, self.dear) if self.dear > 1 else 1
+        return Usage(input_tokens=1000 * times, output_tokens=100 * times)
+
+    def _timings_s(self) -> dict[str, float]:
+        return {"lease": self.lease_s * (0.5 + self.random.random())} if self.lease_s else {}
 
     def _read(self, called: AgentCalled) -> None:
         at: dict[str, Any] = {"attempt": called.attempt, "role": called.role, "call": called.call}
@@ -205,7 +216,7 @@ class World:
         self.feed(
             EvaluationFinished(
                 attempt=requested.attempt, outcome=self._outcome(), protocol="strict",
-                timings_s={}, queue_s=0, device="cpu", isolation=[],
+                timings_s=self._timings_s(), queue_s=0, device="cpu", isolation=[],
             )
         )  # fmt: skip
 

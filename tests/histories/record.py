@@ -37,14 +37,15 @@ BOOK, HOPELESS = (f"playbook:tests/histories/{name}.toml" for name in ("playbook
 
 class Recipe(NamedTuple):
     """``run`` is given to ``engine run``. Then, for each of ``stops``, the process gets the
-    signal once the log has so many events, and ``engine resume`` goes on with ``resume``. Each of
-    ``forks`` is the number of a run, and what ``engine fork`` is given with it. A run by mail is
-    answered and resumed until it is done."""
+    signal once the log has so many events, and ``engine resume`` goes on with ``resume``, after
+    ``engine steer`` with ``steer``. Each of ``forks`` is the number of a run, and what
+    ``engine fork`` is given with it. A run by mail is answered and resumed until it is done."""
 
     run: Sequence[object]
     stops: Sequence[tuple[int, signal.Signals]] = ()
     resume: Sequence[object] = ()
     forks: Sequence[tuple[int, Sequence[object]]] = ()
+    steer: Sequence[object] = ()
 
 
 RECIPES = {
@@ -97,6 +98,11 @@ RECIPES = {
         ["--attempts", 5, "--workers", 2], [(20, signal.SIGKILL), (45, signal.SIGINT)],
         ["--attempts", "+1"],
     ),
+    "steered": Recipe(
+        ["--attempts", 9, "--workers", 2], [(40, signal.SIGINT)],
+        steer=["--hint", "Fold the two steps.", "--ban", 0, "--pin", 1],
+    ),
+    "budget": Recipe(["--attempts", 20, "--workers", 2, "--budget-device-s", 8]),
     "mailed": Recipe(
         ["--model", f"mailbox:{BOX}", "--set", "search.policy=best_of_k", "--attempts", 4,
          "--workers", 3]
@@ -124,6 +130,8 @@ def record(name: str) -> None:
     )  # fmt: skip
     for events, number in recipe.stops:
         _stopped(command, path, events, number)
+        if recipe.steer:
+            _engine(("steer", log, *recipe.steer)).wait()
         command = ("resume", log, "--display", "none", *recipe.resume)
     turn = 0
     while _engine(command).wait() == Exit.PAUSED and (ROOT / BOX).is_dir():

@@ -73,7 +73,7 @@ def test_runs_that_were_taken_over_have_a_history() -> None:
     for path in HERE.glob("*.db"):
         with LogReader(path) as reader:
             types |= {type_ for (type_,) in reader.connection.execute("SELECT type FROM events")}
-    assert types >= {"RunResumed", "RunForked", "RunPaused", "StopRequested"}
+    assert types >= {"RunResumed", "RunForked", "RunPaused", "StopRequested", "HintGiven"}
 
 
 def test_every_policy_method_and_flag_has_a_history() -> None:

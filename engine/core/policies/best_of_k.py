@@ -14,6 +14,11 @@ def best_of_k(state: State, attempt: int) -> Selection | None:
     """The oldest failed sample that nobody has repaired yet, else the root."""
     if not state.tree.root.evaluated:
         return None
-    if state.team.repairs and state.unrepaired:
-        return Selection(node=state.unrepaired.nth(0), rule="repair", draws=Draws(), eligible=1)
+    if state.team.repairs:
+        samples = map(state.unrepaired.nth, range(len(state.unrepaired)))
+        failed = next((node for node in samples if node not in state.steering.banned), None)
+        if failed is not None:
+            return Selection(node=failed, rule="repair", draws=Draws(), eligible=1)
+    if ROOT in state.steering.banned:
+        return None
     return Selection(node=ROOT, rule="sample", draws=Draws(), eligible=1)

@@ -21,10 +21,10 @@ def evolution(state: State, attempt: int) -> Selection | None:
     search, root, evaluated = state.config.search, state.tree.root, state.frontier.eligible
     if not root.evaluated:
         return None
-    if len(root.children) < search.population:
+    if len(root.children) < search.population and ROOT in evaluated:
         return Selection(node=ROOT, rule="sample", draws=Draws(), eligible=1)
     # The newest evaluated attempts; the root, the smallest id, is no member.
-    size = min(search.population, len(evaluated) - 1)
+    size = min(search.population, len(evaluated) - (ROOT in evaluated))
     if size == 0:
         return None
     drawn = [

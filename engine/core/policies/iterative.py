@@ -19,5 +19,7 @@ def iterative(state: State, attempt: int) -> Selection | None:
     if not state.tree.root.evaluated:
         return None
     ends = state.frontier.leaves
+    if not ends and ROOT in state.steering.banned:
+        return None
     node = ends.nth(len(ends) - 1) if ends else ROOT
     return Selection(node=node, rule="latest", draws=Draws(), eligible=max(len(ends), 1))

@@ -27,13 +27,20 @@ def mcts(state: State, attempt: int) -> Selection | None:
     if not state.tree.root.evaluated:
         return None
     node = ROOT
-    while not _has_room(state, node):
+    banned = state.steering.banned
+    while node in banned or not _has_room(state, node):
         # With several workers, all that was made of a node may be in flight still.
-        children = state.tree.evaluated_children(node)
+        children = [
+            child
+            for child in state.tree.evaluated_children(node)
+            if child not in banned or state.tree.evaluated_children(child)
+        ]
         if not children:
             break
         log_visits = _ln(state.returns.visits(node))
         node = max(children, key=lambda child: _upper_bound(state, child, log_visits))
+    if node in banned:
+        return None
     return Selection(node=node, rule="uct", draws=Draws(), eligible=len(state.frontier.eligible))
 
 

@@ -1,0 +1,190 @@
+"""What the rest of a run may take, before the first paid call: calls, tokens, dollars.
+
+Expected: what the role's calls took so far, where there were enough to go by; else a guess
+from the prompt for this very task. At most: every attempt asks all its roles again as often
+as it may, each prompt shows as many attempts as fit, and each reply is as long as allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from agents.render import LOG_CHARS, NodeView, render
+from agents.templates import Templates
+from engine.config import Config
+from engine.core.state import State
+from engine.loop.methods import roles_of, team_of
+from engine.loop.start import prices_today
+from events.bodies import Price, Usage
+from projections.spend import Spend, cost_usd_micros
+
+__all__ = ["Forecast", "RoleForecast", "forecast", "forecast_rest"]
+
+_CHARS_A_TOKEN = 3
+"""Source code has three to four characters a token."""
+_WORDS_CHARS = 1500
+"""A guess: an advice or an explanation, and what is shown of an attempt's logs."""
+
+
+class RoleForecast(msgspec.Struct, frozen=True, kw_only=True):
+    """One role's calls; ``usage`` and ``most`` are of one of them.
+
+    ``recorded`` is how many calls ``usage`` is the mean of; 0: it is guessed. ``price`` is
+    None where it is not known.
+    """
+
+    role: str
+    repair: bool
+    """It works on attempts that the others then have no part in, if there are such."""
+    calls: int
+    most_calls: int
+    usage: Usage
+    most: Usage
+    recorded: int
+    price: Price | None
+
+    def usd_micros(self) -> tuple[int, int]:
+        """Expected and at most; an unknown price counts nothing."""
+        if self.price is None:
+            return 0, 0
+        return (
+            self.calls * cost_usd_micros(self.usage, self.price),
+            self.most_calls * cost_usd_micros(self.most, self.price),
+        )
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """``attempts`` more of them."""
+
+    attempts: int
+    roles: list[RoleForecast]
+
+    @property
+    def calls(self) -> tuple[int, int]:
+        """Expected and at most, as all that follow."""
+        return self._sums(lambda role: (role.calls, role.most_calls))
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        return self._sums(
+            lambda role: (role.calls * _tokens(role.usage), role.most_calls * _tokens(role.most))
+        )
+
+    @property
+    def usd_micros(self) -> tuple[int, int]:
+        return self._sums(RoleForecast.usd_micros)
+
+    def _sums(self, of: Callable[[RoleForecast], tuple[int, int]]) -> tuple[int, int]:
+        usual, repair = (
+            [of(role) for role in self.roles if role.repair is repairs] for repairs in (False, True)
+        )
+        return (
+            sum(expected for expected, _ in usual),
+            max(sum(most for _, most in usual), sum(most for _, most in repair)),
+        )
+
+    @property
+    def estimates(self) -> dict[str, Usage]:
+        """One call of each role, as ``RunStarted`` logs it."""
+        return {role.role: role.usage for role in self.roles}
+
+
+def forecast(
+    config: Config,
+    templates: Templates,
+    *,
+    task_source: str,
+    device: Mapping[str, Any],
+    prices: Mapping[str, Price],
+    attempts: int,
+    spend: Spend | None = None,
+) -> Forecast:
+    """Of ``attempts`` attempts at this task. ``spend`` is the run's own, if it goes on.
+
+    Roles that a playbook or a log answers for are left out: they take nothing.
+    """
+    team = team_of(config)
+    usual = set(team.roles(repair=False))
+    found = []
+    for role in roles_of(config):
+        settings = config.role(role)
+        if settings.model.startswith(("playbook:", "recorded:")):
+            continue
+        guess, most = _guessed(config, templates, role, task_source, device)
+        spent = spend.roles.get(role) if spend else None
+        recorded = spent.counted if spent else 0
+        if spent is not None and recorded:
+            guess = Usage(
+                input_tokens=-(-spent.input_tokens // recorded),
+                output_tokens=-(-spent.output_tokens // recorded),
+            )
+        found.append(
+            RoleForecast(
+                role=role,
+                repair=role not in usual,
+                calls=attempts,
+                most_calls=attempts * (1 + config.search.reasks),
+                usage=guess,
+                most=most,
+                recorded=recorded,
+                price=prices.get(settings.model),
+            )
+        )
+    return Forecast(attempts=attempts, roles=found)
+
+
+def forecast_rest(
+    state: State, config: Config, templates: Templates, task_source: str, *, attempts: int
+) -> Forecast:
+    """Of what a run that is in its log has left: ``attempts`` in all, under ``config``."""
+    assert state.started is not None
+    return forecast(
+        config,
+        templates,
+        task_source=task_source,
+        device=state.started.device,
+        prices={**prices_today(config), **state.started.prices},
+        attempts=max(0, attempts - state.attempts_ended),
+        spend=state.spend,
+    )
+
+
+def _guessed(
+    config: Config, templates: Templates, role: str, task: str, device: Mapping[str, Any]
+) -> tuple[Usage, Usage]:
+    """One call of the role: a guess, and the most that it can be."""
+    prompt = render(
+        templates,
+        role=role,
+        language=config.prompts.language,
+        task_source=task,
+        selected=NodeView(id=0, source=task, is_root=True),
+        device=device if config.prompts.device_facts else None,
+    )
+    bare = sum(len(part.text) for part in prompt.parts)
+    limit = config.role(role).max_tokens
+    shown = config.search.window_nodes
+    longest = max(config.role(name).max_tokens for name in roles_of(config))
+    reply = len(task) + _WORDS_CHARS if role == "plan" else 2 * len(task) + _WORDS_CHARS
+    return (
+        Usage(
+            # Half of the window, with candidates twice as long as their task.
+            input_tokens=_tokens_of(bare + (shown // 2) * (2 * len(task) + _WORDS_CHARS)),
+            output_tokens=min(limit, _tokens_of(reply)),
+        ),
+        Usage(
+            input_tokens=_tokens_of(bare + shown * 3 * LOG_CHARS) + (shown + 1) * longest,
+            output_tokens=limit,
+        ),
+    )
+
+
+def _tokens_of(chars: int) -> int:
+    return -(-chars // _CHARS_A_TOKEN)
+
+
+def _tokens(usage: Usage) -> int:
+    return usage.input_tokens + usage.output_tokens

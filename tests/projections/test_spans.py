@@ -1,0 +1,56 @@
+"""A log as spans: whole, nested, named by the conventions, the same each time."""
+
+from __future__ import annotations
+
+import pytest
+
+from events.bodies import AgentCalled, AgentReplied, EvaluationRequested, NodeSelected
+from events.reader import LogReader
+from projections.spans import Span, Spans
+from tests.histories.pins import histories
+
+RUNS = histories()
+
+
+def spans_of(name: str, upto: int | None = None) -> list[Span]:
+    path, run = RUNS[name]
+    with LogReader(path) as reader:
+        fold = Spans("feed")
+        made = [span for event in reader.events(run, upto=upto) for span in fold.apply(event)]
+        return [*made, *fold.rest()]
+
+
+@pytest.mark.parametrize("name", ["1_resumed", "2_forked#2", "1_paused", "1_mailed", "2_steered"])
+def test_every_step_of_a_run_is_a_span_within_its_attempt(name: str) -> None:
+    spans = spans_of(name)
+    path, run = RUNS[name]
+    with LogReader(path) as reader:
+        bodies = [event.body for event in reader.events(run)]
+    expected = sum(isinstance(b, NodeSelected | AgentCalled | EvaluationRequested) for b in bodies)
+    assert len(spans) == expected + 1
+    by_id = {span.id: span for span in spans}
+    assert len(by_id) == len(spans)
+    (root,) = [span for span in spans if span.parent is None]
+    assert (root.name, root.error) == ("invoke_workflow stark", "")
+    for span in spans:
+        assert span.start_us <= span.end_us
+        if span.parent is not None:
+            above = by_id[span.parent]
+            assert above.start_us <= span.start_us <= span.end_us <= above.end_us
+    replied = [s for s in spans if s.client and not s.error]
+    assert len(replied) == sum(isinstance(body, AgentReplied) for body in bodies)
+    for span in replied:
+        assert span.name == f"chat {span.attributes['gen_ai.request.model']}"
+        assert span.attributes["gen_ai.operation.name"] == "chat"
+        assert span.attributes["gen_ai.provider.name"] in ("playbook", "mailbox")
+        assert "gen_ai.response.model" in span.attributes
+    assert spans == spans_of(name), "made again, they are the same"
+
+
+def test_what_a_log_ends_in_the_middle_of_is_unanswered() -> None:
+    path, run = RUNS["1_stark"]
+    with LogReader(path) as reader:
+        called = next(e for e in reader.events(run) if isinstance(e.body, AgentCalled))
+    rest = {span.name: span.error for span in spans_of("1_stark", called.run_seq)}
+    chat = next(name for name in rest if name.startswith("chat "))
+    assert rest == {chat: "unanswered", "attempt 1": "unanswered", "invoke_workflow stark": ""}
