@@ -31,7 +31,7 @@ from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.mail import Mail
 from projections.pool import Pool, PoolSummary
 from projections.spend import RoleSpend, Spend
-from projections.tree import Tree
+from projections.tree import ROOT, Tree
 
 __all__ = ["Awaited", "Best", "Fork", "Overview", "Summary", "overview_of"]
 
@@ -130,6 +130,10 @@ class Overview:
         self.baselines: dict[str, BaselineMeasured] = {}
         """By kind, eager first."""
         self.evaluations: dict[int, EvaluationFinished] = {}
+        self.root_held_for = 0
+        """Candidates that were judged before the first that was faster than the root."""
+        self.first_faster: int | None = None
+        """That one; None while there is none."""
         self.quarantined: dict[str, str] = {}
         """Devices that the present process uses no more, and why."""
         self.failed_calls = 0
@@ -213,6 +217,13 @@ class Overview:
         self.evaluations[body.attempt] = body
         self.ended += 1
         self.outcomes[str(body.outcome.__struct_config__.tag)] += 1
+        if self.first_faster is None:
+            root = self.tree.nodes.get(ROOT)
+            runtime_ms = body.outcome.runtime_ms if isinstance(body.outcome, Correct) else None
+            if runtime_ms and root and root.runtime_ms and runtime_ms < root.runtime_ms:
+                self.first_faster = body.attempt
+            else:
+                self.root_held_for += 1
 
     @property
     def compiled(self) -> int:

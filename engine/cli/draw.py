@@ -17,6 +17,7 @@ from events.outcomes import Correct, Outcome, WrongResult
 from projections.overview import Fork, Overview, Summary
 from projections.pool import PoolSummary
 from projections.sections import SELECTED_CAPS, Attempt, sections_of
+from projections.signatures import Signatures, dead_branches, signatures_of
 from projections.team import models_of
 from projections.tree import ROOT, Node
 
@@ -28,11 +29,13 @@ __all__ = [
     "fork_line",
     "ms",
     "outcome_line",
+    "percent",
     "pool_lines",
     "printable",
     "resume_line",
     "section_lines",
     "set_words",
+    "signature_lines",
     "status_lines",
     "tree_lines",
     "use_color",
@@ -114,12 +117,13 @@ def outcome_line(outcome: Outcome, runtime_ms: float | None, root_ms: float | No
 
 
 def tree_lines(overview: Overview, *, color: bool = False, width: int = 100) -> Iterator[str]:
-    """The tree, a line each node: number, role, outcome, and a mark at the best."""
+    """The tree, a line each node: number, role, outcome, and marks at the best and dead ones."""
     tree = overview.tree
     if ROOT not in tree.nodes:
         yield "(the run has not started)"
         return
     best = tree.best
+    dead = {branch.node for branch in dead_branches(overview)}
     # Not Node.children: an abandoned attempt is nobody's child, but people want to see it.
     children: dict[int, list[Node]] = {}
     for node in tree.nodes.values():
@@ -131,6 +135,7 @@ def tree_lines(overview: Overview, *, color: bool = False, width: int = 100) -> 
         node, lead, below = stack.pop()
         text = _node_text(overview, node)
         mark = "  ← best" if best is not None and node.id == best.id else ""
+        mark += "  † dead branch" if node.id in dead else ""
         line = lead + text
         line = line if len(line) <= width else line[: width - 1] + "…"
         yield click.style(line, fg=_color(node)) + mark if color else line + mark
@@ -193,6 +198,30 @@ def fork_line(fork: Fork) -> str:
     return printable("; ".join(parts))
 
 
+def signature_lines(found: Signatures) -> Iterator[str]:
+    """The failure signatures that were recognised, a line each."""
+    root = found.root
+    if root.dominates:
+        yield (
+            f"root dominance: none of {root.held_for} judged candidates is faster than the"
+            " reference"
+        )
+    for dead in found.dead_branches:
+        left = "left alone" if dead.pruned else "not pruned here"
+        yield f"dead branch: node {dead.node}, all {dead.children} children failed; {left}"
+    closed = [gap for gap in found.gaps if gap.closed_by is not None]
+    if closed:
+        words = ", ".join(f"{gap.instruction} by {gap.closed_by}" for gap in closed)
+        yield f"planning-implementation gap, closed by a repair: {words}"
+    if found.open_gaps:
+        words = ", ".join(
+            f"{gap.instruction} ({len(gap.attempts)} tried)" if len(gap.attempts) > 1
+            else str(gap.instruction)
+            for gap in found.open_gaps
+        )  # fmt: skip
+        yield f"planning-implementation gap, open: {words}"
+
+
 def _baseline_status(measured: BaselineMeasured) -> str:
     return baseline_words(measured) + (" (measured before)" if measured.cached else "")
 
@@ -230,6 +259,8 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
     if overview.baselines:
         yield f"baselines  {', '.join(map(_baseline_status, overview.baselines.values()))}"
     yield f"best       {best_line(summary)}"
+    for line in signature_lines(signatures_of(overview)):
+        yield f"signature  {line}"
     if summary.pool is not None:
         yield from pool_lines(summary.pool)
     unpriced = f" + {summary.unpriced_calls} unpriced calls" if summary.unpriced_calls else ""
@@ -247,7 +278,7 @@ def pool_lines(pool: PoolSummary) -> Iterator[str]:
     lease = "" if pool.median_lease_s is None else f", median lease {pool.median_lease_s:.2f} s"
     rate = pool.evaluations_per_hour
     yield (
-        f"busy       devices {_percent(pool.device_busy)}, compilers {_percent(pool.compile_busy)};"
+        f"busy       devices {percent(pool.device_busy)}, compilers {percent(pool.compile_busy)};"
         f" {'–' if rate is None else f'{rate:.0f}'} evaluations an hour{lease}"
     )
     if pool.device_queue is not None and pool.compile_queue is not None:
@@ -257,7 +288,7 @@ def pool_lines(pool: PoolSummary) -> Iterator[str]:
         ]
         yield f"queues     {'; '.join(queues)}"
     if pool.shares:
-        shares = {stage: _percent(share) for stage, share in pool.shares.items()}
+        shares = {stage: percent(share) for stage, share in pool.shares.items()}
         yield (
             f"time       compile {shares['compile']}, queue {shares['queue']},"
             f" lease {shares['lease']} (check {shares['check']}, bench {shares['bench']}),"
@@ -265,5 +296,6 @@ def pool_lines(pool: PoolSummary) -> Iterator[str]:
         )
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """``62 %``; a dash where there is none."""
     return "–" if share is None else f"{100 * share:.0f} %"

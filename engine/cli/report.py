@@ -8,12 +8,22 @@ from pathlib import Path
 import click
 
 from engine.cli.address import Opened, open_runs
-from engine.cli.draw import CANNED, best_line, ms, pool_lines, printable
+from engine.cli.draw import (
+    CANNED,
+    best_line,
+    ms,
+    percent,
+    pool_lines,
+    printable,
+    signature_lines,
+)
+from engine.cli.edits import edits_in
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option, summary_of
 from engine.cli.moment import at_option, events_until
 from engine.cli.table import table_lines
 from projections.failures import FailureClass
+from projections.instructions import Fidelity
 from projections.report import Report, ReportFold
 
 __all__ = ["report"]
@@ -52,7 +62,8 @@ def _made(opened: Opened, at: int | None) -> Report:
     fold = ReportFold()
     for event in events_until(opened, at):
         fold.apply(event)
-    return fold.report(summary_of(opened, fold.overview, past=at is not None))
+    summary = summary_of(opened, fold.overview, past=at is not None)
+    return fold.report(summary, edits_in(opened, fold.overview.tree))
 
 
 def report_lines(made: Report) -> Iterator[str]:
@@ -76,6 +87,8 @@ def report_lines(made: Report) -> Iterator[str]:
         ("Spend by role", _spend(made)),
         ("Failures of candidates", _failures(made.failures)),
         ("Calls without a usable reply", _failures(made.call_failures)),
+        ("Failure signatures", (f"- {line}" for line in signature_lines(made.signatures))),
+        ("Code-synthesis fidelity", _fidelity(made.fidelity)),
         ("Time by stage", _stages(made)),
     ):
         shown = list(lines)
@@ -147,6 +160,33 @@ def _failures(classes: list[FailureClass]) -> Iterator[str]:
             ],
             longest=120,
         )  # fmt: skip
+
+
+def _fidelity(found: Fidelity | None) -> Iterator[str]:
+    if found is None:
+        return
+    given, lines = found.instructions, found.lines_inside + found.lines_outside
+    yield from table_lines(
+        ("measure", "value", "out of"),
+        [
+            ("first-pass success", percent(found.first_pass_rate),
+             f"{found.first_pass} of {given} instructions; {found.repaired} more by a repair,"
+             f" {found.unrealised} not"),
+            ("debug repair rate", percent(found.repair_rate),
+             f"{found.mended} of {found.repairs} repairs"),
+            ("attempts per instruction", _plain(found.attempts_per_instruction),
+             f"{found.attempts} attempts"),
+            ("edits inside anchors", percent(found.inside_share),
+             f"{found.lines_inside} of {lines} lines; {found.lines_allowed} more are allowed"),
+            ("grounded", percent(found.grounded_rate),
+             f"{found.grounded} of {found.compared} candidates"),
+        ],
+        longest=80,
+    )  # fmt: skip
+
+
+def _plain(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
 
 
 def _stages(made: Report) -> Iterator[str]:
