@@ -29,6 +29,7 @@ from events.bodies import (
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.mail import Mail
+from projections.planners import Planners
 from projections.pool import Pool, PoolSummary
 from projections.spend import RoleSpend, Spend
 from projections.tree import ROOT, Tree
@@ -116,6 +117,7 @@ class Overview:
         self._shared_evaluations: set[int] = set()
         self.tree = Tree()
         self.spend = Spend()
+        self.planners = Planners()
         self.pool = Pool()
         self.mail = Mail()
         self.status = "running"
@@ -147,7 +149,7 @@ class Overview:
         body = event.body
         self._clock(event)
         self.tree.apply(body)
-        self.spend.apply(body)
+        self.planners.apply(body, self.tree, self.spend.apply(body))
         self.pool.apply(event)
         self.mail.apply(body)
         match body:

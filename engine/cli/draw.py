@@ -14,29 +14,21 @@ import click
 from events.bodies import BaselineMeasured
 from events.observations import SECTIONS
 from events.outcomes import Correct, Outcome, WrongResult
-from projections.overview import Fork, Overview, Summary
-from projections.pool import PoolSummary
+from projections.overview import Overview
 from projections.sections import SELECTED_CAPS, Attempt, sections_of
-from projections.signatures import Signatures, dead_branches, signatures_of
-from projections.team import models_of
+from projections.signatures import dead_branches
 from projections.tree import ROOT, Node
 
 __all__ = [
     "CANNED",
-    "awaited_lines",
     "baseline_words",
-    "best_line",
-    "fork_line",
     "ms",
     "outcome_line",
     "percent",
-    "pool_lines",
     "printable",
     "resume_line",
     "section_lines",
     "set_words",
-    "signature_lines",
-    "status_lines",
     "tree_lines",
     "use_color",
     "value_text",
@@ -55,14 +47,6 @@ def resume_line(name: str, mailbox: str | None = None) -> str:
     to be said."""
     moved = "" if mailbox is None else f" --mailbox {shlex.quote(mailbox)}"
     return f"engine resume {shlex.quote(name)}{moved}"
-
-
-def awaited_lines(summary: Summary) -> Iterator[str]:
-    """The requests whose replies come later, a line each."""
-    for each in summary.awaited:
-        where = f"batch {each.batch}" if each.batch else f"{each.place}/{each.name}.md"
-        doubt = f"; {each.doubt}" if each.doubt else ""
-        yield printable(f"{where}  ({each.role} of attempt {each.attempt}{doubt})")
 
 
 def printable(text: str) -> str:
@@ -171,129 +155,6 @@ def _color(node: Node) -> str | None:
     if not node.evaluated:
         return "bright_black"
     return "red" if node.failed else "green"
-
-
-def best_line(summary: Summary) -> str:
-    """The best kernel on one line."""
-    best = summary.best
-    if best is None:
-        return "no correct kernel yet" if summary.status == "running" else "no correct kernel"
-    others = "".join(
-        f", {speedup:.2f}× {kind}" for kind, speedup in best.speedups.items() if kind != "eager"
-    )
-    return (
-        f"attempt {best.node}: {ms(best.runtime_ms)}, {best.speedup:.2f}× the speed of eager"
-        f" ({ms(best.baseline_ms)}){others}"
-    )
-
-
-def fork_line(fork: Fork) -> str:
-    """Where a fork comes from, what was set, and who answered since."""
-    parts = [
-        f"of {fork.parent} at event {fork.at}: {set_words(fork.changed) or 'nothing set'}",
-        f"shares {fork.shared_attempts} attempts, ${fork.shared_cost_usd:.4f}",
-        f"replies since: {fork.recorded_replies} out of the log, {fork.live_replies} live",
-        f"verdicts since: {fork.recorded_evaluations} out of the log, {fork.new_evaluations} new",
-    ]
-    return printable("; ".join(parts))
-
-
-def signature_lines(found: Signatures) -> Iterator[str]:
-    """The failure signatures that were recognised, a line each."""
-    root = found.root
-    if root.dominates:
-        yield (
-            f"root dominance: none of {root.held_for} judged candidates is faster than the"
-            " reference"
-        )
-    for dead in found.dead_branches:
-        left = "left alone" if dead.pruned else "not pruned here"
-        yield f"dead branch: node {dead.node}, all {dead.children} children failed; {left}"
-    closed = [gap for gap in found.gaps if gap.closed_by is not None]
-    if closed:
-        words = ", ".join(f"{gap.instruction} by {gap.closed_by}" for gap in closed)
-        yield f"planning-implementation gap, closed by a repair: {words}"
-    if found.open_gaps:
-        words = ", ".join(
-            f"{gap.instruction} ({len(gap.attempts)} tried)" if len(gap.attempts) > 1
-            else str(gap.instruction)
-            for gap in found.open_gaps
-        )  # fmt: skip
-        yield f"planning-implementation gap, open: {words}"
-
-
-def _baseline_status(measured: BaselineMeasured) -> str:
-    return baseline_words(measured) + (" (measured before)" if measured.cached else "")
-
-
-def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
-    """``engine status`` for people."""
-    started = overview.started
-    config = started.config if started else {}
-    reason = f" ({summary.reason})" if summary.reason else ""
-    yield f"run        {summary.run}  {summary.log}"
-    if started:
-        sandbox = config["sandbox"]
-        device = f"{sandbox['device']} ({started.device.get('name', '?')})"
-        yield f"task       {started.task_name} on {device}, protocol {sandbox['protocol']}"
-        models = sorted(set(models_of(config).values()))
-        method, policy = config["search"]["method"], config["search"]["policy"]
-        words = method if method == policy else f"{method}, policy {policy},"
-        yield f"method     {words} with {', '.join(models)}"
-    if summary.canned:
-        yield f"           {CANNED}"
-    if summary.fork is not None:
-        yield f"fork       {fork_line(summary.fork)}"
-    yield f"status     {summary.status}{printable(reason)}"
-    for line in awaited_lines(summary):
-        yield f"awaited    {line}"
-    yield (
-        f"attempts   {summary.attempts} of {overview.attempts_allowed}:"
-        f" {summary.compiled} compiled, {summary.correct} correct, {summary.abandoned} abandoned"
-    )
-    for device, why in summary.quarantined.items():
-        yield f"quarantine {device}: {printable(why)}"
-    if overview.stages and summary.status == "running":
-        flying = ", ".join(f"{attempt} ({stage})" for attempt, stage in overview.stages.items())
-        yield f"in flight  {flying}"
-    if overview.baselines:
-        yield f"baselines  {', '.join(map(_baseline_status, overview.baselines.values()))}"
-    yield f"best       {best_line(summary)}"
-    for line in signature_lines(signatures_of(overview)):
-        yield f"signature  {line}"
-    if summary.pool is not None:
-        yield from pool_lines(summary.pool)
-    unpriced = f" + {summary.unpriced_calls} unpriced calls" if summary.unpriced_calls else ""
-    uncounted = ""
-    if summary.uncounted_calls:
-        uncounted = f" (not reported by {summary.uncounted_calls} of the calls)"
-    yield (
-        f"spent      ${summary.cost_usd:.4f}{unpriced}, {summary.tokens['input']} input and"
-        f" {summary.tokens['output']} output tokens{uncounted}, {summary.wall_s:.0f} s"
-    )
-
-
-def pool_lines(pool: PoolSummary) -> Iterator[str]:
-    """How busy devices and compilers were, and where the time of evaluations went."""
-    lease = "" if pool.median_lease_s is None else f", median lease {pool.median_lease_s:.2f} s"
-    rate = pool.evaluations_per_hour
-    yield (
-        f"busy       devices {percent(pool.device_busy)}, compilers {percent(pool.compile_busy)};"
-        f" {'–' if rate is None else f'{rate:.0f}'} evaluations an hour{lease}"
-    )
-    if pool.device_queue is not None and pool.compile_queue is not None:
-        queues = [
-            f"{name} {queue.now} now, {queue.mean:.1f} on average, {queue.most} at most"
-            for name, queue in (("device", pool.device_queue), ("compilers", pool.compile_queue))
-        ]
-        yield f"queues     {'; '.join(queues)}"
-    if pool.shares:
-        shares = {stage: percent(share) for stage, share in pool.shares.items()}
-        yield (
-            f"time       compile {shares['compile']}, queue {shares['queue']},"
-            f" lease {shares['lease']} (check {shares['check']}, bench {shares['bench']}),"
-            f" autopsy {shares['autopsy']}"
-        )
 
 
 def percent(share: float | None) -> str:

@@ -10,17 +10,16 @@ import msgspec
 from engine.cli.address import Opened, log_errors, open_run
 from engine.cli.draw import (
     CANNED,
-    best_line,
     ms,
     outcome_line,
     printable,
     section_lines,
-    status_lines,
     tree_lines,
     use_color,
 )
 from engine.cli.exits import Exit, Failure
 from engine.cli.moment import at_option, events_until, load
+from engine.cli.standing import best_line, status_lines
 from events.bodies import AgentCalled, PromptRendered
 from events.errors import LogError
 from events.lock import holder

@@ -8,23 +8,18 @@ from pathlib import Path
 import click
 
 from engine.cli.address import Opened, open_runs
-from engine.cli.draw import (
-    CANNED,
-    best_line,
-    ms,
-    percent,
-    pool_lines,
-    printable,
-    signature_lines,
-)
+from engine.cli.draw import CANNED, ms, percent, printable
 from engine.cli.edits import edits_in
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option, summary_of
 from engine.cli.moment import at_option, events_until
+from engine.cli.standing import best_line, pool_lines, signature_lines
 from engine.cli.table import table_lines
 from projections.failures import FailureClass
 from projections.instructions import Fidelity
 from projections.report import Report, ReportFold
+from projections.reward import UNIT
+from projections.team import models_words
 
 __all__ = ["report"]
 
@@ -73,10 +68,7 @@ def report_lines(made: Report) -> Iterator[str]:
     yield ""
     reason = f" ({printable(summary.reason)})" if summary.reason else ""
     yield f"run {summary.run} of {summary.log}, {summary.status}{reason}, on {made.device}"
-    models = [f"{role} {model}" for role, model in made.models.items()]
-    if len(set(made.models.values())) == 1:
-        models = list(made.models.values())[:1]
-    yield f"asked: {printable(', '.join(models))}"
+    yield f"asked: {printable(models_words(made.models))}"
     if summary.canned:
         yield f"**{CANNED}**"
     yield f"best: {best_line(summary)}"
@@ -85,6 +77,7 @@ def report_lines(made: Report) -> Iterator[str]:
         ("New bests", _steps(made)),
         ("Leaderboard", _leaderboard(made)),
         ("Spend by role", _spend(made)),
+        ("Planners", _planners(made)),
         ("Failures of candidates", _failures(made.failures)),
         ("Calls without a usable reply", _failures(made.call_failures)),
         ("Failure signatures", (f"- {line}" for line in signature_lines(made.signatures))),
@@ -146,6 +139,26 @@ def _spend(made: Report) -> Iterator[str]:
                 for role, spent in made.spend.items()
             ],
         )  # fmt: skip
+
+
+def _planners(made: Report) -> Iterator[str]:
+    if len(made.planners) < 2:
+        return
+    yield from table_lines(
+        ("model", "pulls", "mean reward", "dollars", "tokens", "reward per dollar"),
+        [
+            (model, arm.pulls, _plain(arm.mean_reward),
+             _unless_all(arm.usd_micros / 1e6, arm.priced, arm.pulls, "{:.4f}"),
+             _unless_all(arm.tokens, arm.counted, arm.pulls, "{}"),
+             _plain(arm.reward / UNIT / arm.cost_usd if arm.cost_usd else None))
+            for model, arm in made.planners.items()
+        ],
+    )  # fmt: skip
+
+
+def _unless_all(value: float, known: int, pulls: int, form: str) -> str:
+    """A sum, and of how many of the pulls it is where it is not known of all."""
+    return form.format(value) + ("" if known == pulls else f" (of {known} pulls)")
 
 
 def _failures(classes: list[FailureClass]) -> Iterator[str]:

@@ -11,7 +11,9 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.cli.draw import tree_lines
 from engine.cli.main import cli
+from engine.cli.standing import signature_lines
 from events.bodies import (
     AttemptAbandoned,
     Body,
@@ -201,8 +203,6 @@ def test_dead_branches_and_a_dominating_root_are_marked(tmp_path: Path) -> None:
     found = signatures_of(overview)
     assert found.root.dominates
     assert found.dead_branches
-    from engine.cli.draw import signature_lines, tree_lines
-
     drawn = list(tree_lines(overview))
     assert sum("† dead branch" in line for line in drawn) == len(found.dead_branches)
     said = list(signature_lines(found))
