@@ -65,7 +65,7 @@ async def search(path: Path, config: Config) -> tuple[dict[str, list[str]], Obse
     async with LogWriter(path) as log:
         texts = Texts(lambda sha256: "")
         loop = RunLoop(
-            log=log, run_id=log.create_run("feed"), state=State(team_of), texts=texts,
+            log=log, run_id=log.create_run("feed"), uid="feed", state=State(team_of), texts=texts,
             templates=load(), clients={"fake:m": client}, evaluator=evaluator,
         )  # fmt: skip
         first, blobs = run_started(
