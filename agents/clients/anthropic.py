@@ -21,7 +21,8 @@ from agents.clients.anthropic_errors import KEY_NAME
 from agents.clients.anthropic_errors import failure as as_failure
 from agents.clients.anthropic_reply import Message
 from agents.clients.event_stream import read_events
-from agents.clients.failures import one_try
+from agents.clients.failures import bad_proxy, one_try
+from agents.clients.keys import reply_without
 from agents.clients.port import Reply, Request
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class AnthropicClient:
             lambda error: as_failure(error, body, self._api_key),
             timeout_s=request.timeout_s,
         )
-        return message.reply(sent_of(body))
+        return reply_without(message.reply(sent_of(body)), self._api_key)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -74,8 +75,14 @@ class AnthropicClient:
         return self._sdk
 
     def _new_sdk(self) -> AsyncAnthropic:
+        import httpx2
         from anthropic import AsyncAnthropic
 
+        try:
+            # Tried first: the SDK's own client complains once more when it is collected.
+            httpx2.AsyncClient(verify=False)
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            raise bad_proxy(error) from None
         return AsyncAnthropic(api_key=self._api_key, base_url=self.base_url, max_retries=0)
 
 

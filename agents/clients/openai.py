@@ -17,7 +17,8 @@ import anyio
 import anyio.to_thread
 
 from agents.clients.event_stream import read_events
-from agents.clients.failures import one_try
+from agents.clients.failures import bad_proxy, one_try
+from agents.clients.keys import reply_without
 from agents.clients.openai_errors import failure as as_failure
 from agents.clients.openai_errors import refusal
 from agents.clients.openai_reply import Completion
@@ -37,8 +38,9 @@ def checked_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise ValueError(f"the base URL of the openai client is no URL: {error}") from None
+    except ValueError:
+        # What is no port there may be a password.
+        raise ValueError("the base URL of the openai client is no URL") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ValueError("the base URL of the openai client must be http(s)://HOST[:PORT]/PATH")
     if parts.username or parts.password or parts.query or parts.fragment:
@@ -79,7 +81,7 @@ class OpenAIClient:
             lambda error: as_failure(error, self._api_key, self.base_url),
             timeout_s=request.timeout_s,
         )
-        return completion.reply(_sent(body))
+        return reply_without(completion.reply(_sent(body)), self._api_key)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -99,10 +101,7 @@ class OpenAIClient:
             try:
                 self._http = httpx.AsyncClient(headers=key, limits=unlimited)
             except (ImportError, ValueError, httpx.InvalidURL) as error:
-                raise CallFailed(
-                    "connection", f"the proxy that the environment names is no use: {error}",
-                    retryable=False,
-                ) from None  # fmt: skip
+                raise bad_proxy(error) from None
         return self._http
 
     async def _stream(
