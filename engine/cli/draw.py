@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
+import msgspec
 
 from events.bodies import BaselineMeasured
 from events.observations import SECTIONS
@@ -22,6 +23,8 @@ from projections.tree import ROOT, Node
 __all__ = [
     "CANNED",
     "baseline_words",
+    "for_stdout",
+    "json_line",
     "ms",
     "outcome_line",
     "percent",
@@ -54,6 +57,25 @@ def printable(text: str) -> str:
     return "".join(
         char if char in "\n\t" or (char.isprintable() and char != "\x7f") else "�" for char in text
     )
+
+
+def for_stdout(text: str) -> str:
+    """Data as it is, for a file or another program; on a terminal without control characters."""
+    return printable(text) if sys.stdout.isatty() else text
+
+
+def json_line(value: object) -> str:
+    """``value`` as JSON in which every control character is escaped: the same data, and harmless
+    on a terminal."""
+    text = msgspec.json.encode(value).decode()
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(char: str) -> str:
+    if char.isprintable():
+        return char
+    units = char.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def section_lines(attempt: Attempt) -> Iterator[str]:

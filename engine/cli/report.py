@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,14 +62,19 @@ def _made(opened: Opened, at: int | None) -> Report:
     return fold.report(summary, edits_in(opened, fold.overview.tree))
 
 
+def plain(text: str) -> str:
+    """Words from outside as Markdown that says just them: no HTML, no link, no image, no code."""
+    return re.sub(r"[\\`<\[\]]", r"\\\g<0>", printable(text))
+
+
 def report_lines(made: Report) -> Iterator[str]:
     """The report as Markdown."""
     summary = made.summary
-    yield f"# {printable(made.task) or 'a run without events'}"
+    yield f"# {plain(made.task) or 'a run without events'}"
     yield ""
-    reason = f" ({printable(summary.reason)})" if summary.reason else ""
+    reason = f" ({plain(summary.reason)})" if summary.reason else ""
     yield f"run {summary.run} of {summary.log}, {summary.status}{reason}, on {made.device}"
-    yield f"asked: {printable(models_words(made.models))}"
+    yield f"asked: {plain(models_words(made.models))}"
     if summary.canned:
         yield f"**{CANNED}**"
     yield f"best: {best_line(summary)}"
@@ -147,10 +153,10 @@ def _planners(made: Report) -> Iterator[str]:
     yield from table_lines(
         ("model", "pulls", "mean reward", "dollars", "tokens", "reward per dollar"),
         [
-            (model, arm.pulls, _plain(arm.mean_reward),
+            (plain(model), arm.pulls, _two_digits(arm.mean_reward),
              _unless_all(arm.usd_micros / 1e6, arm.priced, arm.pulls, "{:.4f}"),
              _unless_all(arm.tokens, arm.counted, arm.pulls, "{}"),
-             _plain(arm.reward / UNIT / arm.cost_usd if arm.cost_usd else None))
+             _two_digits(arm.reward / UNIT / arm.cost_usd if arm.cost_usd else None))
             for model, arm in made.planners.items()
         ],
     )  # fmt: skip
@@ -168,7 +174,7 @@ def _failures(classes: list[FailureClass]) -> Iterator[str]:
             [
                 (known.failure.replace("_", " "), known.count,
                  ", ".join(map(str, known.nodes[:6])) + (" …" if len(known.nodes) > 6 else ""),
-                 known.pattern)
+                 plain(known.pattern))
                 for known in classes
             ],
             longest=120,
@@ -187,7 +193,7 @@ def _fidelity(found: Fidelity | None) -> Iterator[str]:
              f" {found.unrealised} not"),
             ("debug repair rate", percent(found.repair_rate),
              f"{found.mended} of {found.repairs} repairs"),
-            ("attempts per instruction", _plain(found.attempts_per_instruction),
+            ("attempts per instruction", _two_digits(found.attempts_per_instruction),
              f"{found.attempts} attempts"),
             ("edits inside anchors", percent(found.inside_share),
              f"{found.lines_inside} of {lines} lines; {found.lines_allowed} more are allowed"),
@@ -198,7 +204,7 @@ def _fidelity(found: Fidelity | None) -> Iterator[str]:
     )  # fmt: skip
 
 
-def _plain(value: float | None) -> str:
+def _two_digits(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 

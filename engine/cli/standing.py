@@ -92,7 +92,8 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
     if started:
         sandbox = config["sandbox"]
         device = f"{sandbox['device']} ({started.device.get('name', '?')})"
-        yield f"task       {started.task_name} on {device}, protocol {sandbox['protocol']}"
+        task = printable(started.task_name)
+        yield f"task       {task} on {device}, protocol {sandbox['protocol']}"
         method, policy = config["search"]["method"], config["search"]["policy"]
         words = method if method == policy else f"{method}, policy {policy},"
         yield f"method     {words} with {printable(models_words(models_of(config)))}"

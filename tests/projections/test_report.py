@@ -80,7 +80,7 @@ def test_the_views_say_the_same(name: str, rich: Path) -> None:
     spend = {role: msgspec.to_builtins(spent) for role, spent in made.spend.items()}
     for spent in spend.values():
         # In SQL, a call without usage has null tokens, and so has a sum of such calls only.
-        if spent.pop("uncounted_calls") == spent["calls"]:
+        if spent["uncounted_calls"] == spent["calls"]:
             spent["input_tokens"] = spent["output_tokens"] = None
     costs = view(path, f"SELECT * FROM costs_by_role WHERE run_id = {run}")
     assert {row.pop("role"): row for row in costs if row.pop("run_id")} == spend
