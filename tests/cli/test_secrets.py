@@ -177,7 +177,9 @@ async def test_no_planted_key_is_in_log_messages_or_children(tmp_path: Path) -> 
     assert b"you sent \xe2\x80\xa6, that is \xe2\x80\xa6" in everything, "the echoes are there"
     assert b"check ANTHROPIC_API_KEY" in b"".join(said)
     environments = [environ for environ, _ in children.values()]
-    assert sum(b"HOME=" in environ for environ in environments) >= 3, "children were looked into"
+    # Without root, those that took another uid can't be looked into.
+    least = 3 if os.geteuid() == 0 else 1
+    assert sum(b"HOME=" in environ for environ in environments) >= least
     for form in forms():
         assert form not in everything
         assert form not in b"".join(said)
