@@ -15,7 +15,7 @@ from projections.reward import UNIT, reward
 from projections.spend import RoleSpend
 from projections.tree import Tree
 
-__all__ = ["Arm", "Planners"]
+__all__ = ["Arm", "PlannerSummary", "Planners"]
 
 
 class Arm(msgspec.Struct, kw_only=True):
@@ -33,15 +33,33 @@ class Arm(msgspec.Struct, kw_only=True):
     tokens: int = 0
     counted: int = 0
 
-    @property
-    def cost_usd(self) -> float | None:
-        """Of all pulls together; None where it is not known of each."""
-        return self.usd_micros / 1_000_000 if self.priced == self.pulls else None
+    def summary(self) -> PlannerSummary:
+        """For people and other programs."""
+        usd = self.usd_micros / 1_000_000 if self.priced == self.pulls else None
+        tokens = self.tokens if self.counted == self.pulls else None
+        reward = self.reward / UNIT
+        return PlannerSummary(
+            pulls=self.pulls,
+            in_flight=self.in_flight,
+            mean_reward=reward / self.pulls if self.pulls else None,
+            cost_usd=usd,
+            tokens=tokens,
+            reward_per_usd=reward / usd if usd else None,
+            reward_per_mtok=reward * 1_000_000 / tokens if tokens else None,
+        )
 
-    @property
-    def mean_reward(self) -> float | None:
-        """In 0..1; ½ is the speed of the node that was planned for."""
-        return self.reward / (self.pulls * UNIT) if self.pulls else None
+
+class PlannerSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """``mean_reward`` is in 0..1; ½ is the speed of the node that was planned for. ``cost_usd``
+    and ``tokens`` are null where they are not known of every pull."""
+
+    pulls: int
+    in_flight: int
+    mean_reward: float | None
+    cost_usd: float | None
+    tokens: int | None
+    reward_per_usd: float | None
+    reward_per_mtok: float | None
 
 
 class _Pull(msgspec.Struct):

@@ -12,7 +12,7 @@ from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.failures import FailureClass, Failures
 from projections.instructions import Edits, Fidelity, fidelity_of, instructions_of
 from projections.overview import Overview, Summary
-from projections.planners import Arm
+from projections.planners import PlannerSummary
 from projections.signatures import Signatures, signatures_of
 from projections.spend import RoleSpend
 from projections.steps import Step, Steps
@@ -71,7 +71,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     leaderboard: list[Ranked]
     steps: list[Step]
     spend: dict[str, RoleSpend]
-    planners: dict[str, Arm]
+    planners: dict[str, PlannerSummary]
     """What became of each planner model's plans."""
     failures: list[FailureClass]
     call_failures: list[FailureClass]
@@ -124,7 +124,7 @@ class ReportFold:
             leaderboard=list(self._ranked()),
             steps=list(self._steps.found),
             spend=self.overview.spend.roles,
-            planners=self.overview.planners.arms,
+            planners={model: arm.summary() for model, arm in self.overview.planners.arms.items()},
             failures=self.failures.candidates,
             call_failures=self.failures.calls,
             signatures=signatures_of(self.overview, instructions),

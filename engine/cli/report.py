@@ -19,7 +19,6 @@ from engine.cli.table import table_lines
 from projections.failures import FailureClass
 from projections.instructions import Fidelity
 from projections.report import Report, ReportFold
-from projections.reward import UNIT
 from projections.team import models_words
 
 __all__ = ["report"]
@@ -151,20 +150,15 @@ def _planners(made: Report) -> Iterator[str]:
     if len(made.planners) < 2:
         return
     yield from table_lines(
-        ("model", "pulls", "mean reward", "dollars", "tokens", "reward per dollar"),
+        ("model", "pulls", "mean reward", "dollars", "tokens", "reward per dollar",
+         "reward per million tokens"),
         [
-            (plain(model), arm.pulls, _two_digits(arm.mean_reward),
-             _unless_all(arm.usd_micros / 1e6, arm.priced, arm.pulls, "{:.4f}"),
-             _unless_all(arm.tokens, arm.counted, arm.pulls, "{}"),
-             _two_digits(arm.reward / UNIT / arm.cost_usd if arm.cost_usd else None))
+            (plain(model), arm.pulls, _digits(arm.mean_reward, ".2f"), _digits(arm.cost_usd, ".4f"),
+             _digits(arm.tokens, "d"), _digits(arm.reward_per_usd, ".4g"),
+             _digits(arm.reward_per_mtok, ".4g"))
             for model, arm in made.planners.items()
         ],
     )  # fmt: skip
-
-
-def _unless_all(value: float, known: int, pulls: int, form: str) -> str:
-    """A sum, and of how many of the pulls it is where it is not known of all."""
-    return form.format(value) + ("" if known == pulls else f" (of {known} pulls)")
 
 
 def _failures(classes: list[FailureClass]) -> Iterator[str]:
@@ -193,7 +187,7 @@ def _fidelity(found: Fidelity | None) -> Iterator[str]:
              f" {found.unrealised} not"),
             ("debug repair rate", percent(found.repair_rate),
              f"{found.mended} of {found.repairs} repairs"),
-            ("attempts per instruction", _two_digits(found.attempts_per_instruction),
+            ("attempts per instruction", _digits(found.attempts_per_instruction, ".2f"),
              f"{found.attempts} attempts"),
             ("edits inside anchors", percent(found.inside_share),
              f"{found.lines_inside} of {lines} lines; {found.lines_allowed} more are allowed"),
@@ -204,8 +198,8 @@ def _fidelity(found: Fidelity | None) -> Iterator[str]:
     )  # fmt: skip
 
 
-def _two_digits(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+def _digits(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
 
 
 def _stages(made: Report) -> Iterator[str]:

@@ -135,10 +135,12 @@ def planner_lines(overview: Overview) -> Iterator[str]:
     """What became of each planner's plans, where there are several."""
     arms = overview.planners.arms
     for model, arm in arms.items() if len(arms) > 1 else ():
-        flying = f" and {arm.in_flight} in flight" if arm.in_flight else ""
-        mean = "" if arm.mean_reward is None else f", mean reward {arm.mean_reward:.2f}"
-        usd = f"${arm.cost_usd:.4f}" if arm.cost_usd is not None else "unknown dollars"
-        told = f"{arm.pulls} pulls{flying}{mean}, {usd}, {arm.tokens} tokens"
+        found = arm.summary()
+        told = f"{found.pulls} pulls"
+        told += f" and {found.in_flight} in flight" if found.in_flight else ""
+        told += "" if found.mean_reward is None else f", mean reward {found.mean_reward:.2f}"
+        told += ", unknown dollars" if found.cost_usd is None else f", ${found.cost_usd:.4f}"
+        told += ", unknown tokens" if found.tokens is None else f", {found.tokens} tokens"
         yield f"planner    {printable(model)}: {told}"
 
 
