@@ -10,38 +10,18 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-
-import msgspec
+from collections.abc import Callable
 
 from agents.anchors import Span, anchored_spans, has_anchors, source_lines
 from agents.python_source import tree_of
+from projections.instructions import Edits
+from projections.tree import Tree
 
-__all__ = ["Edits", "edits_inside"]
+__all__ = ["Edits", "edits_inside", "edits_of"]
 
 _MODEL_NEW = re.compile(r"\bModelNew\b")
 _IMPORT = re.compile(r"\s*(import\s|from\s+\S+\s+import\b)")
 _HARNESS = ("get_inputs", "get_init_inputs")
-
-
-class Edits(msgspec.Struct, frozen=True, kw_only=True):
-    """Changed lines: inside the anchors, allowed beside them, and elsewhere.
-
-    ``share`` is inside / (inside + outside), null when there is neither. ``grounded``:
-    something changed inside, and nothing outside but what is allowed there.
-    """
-
-    inside: int
-    allowed: int
-    outside: int
-
-    @property
-    def share(self) -> float | None:
-        counted = self.inside + self.outside
-        return self.inside / counted if counted else None
-
-    @property
-    def grounded(self) -> bool:
-        return self.inside > 0 and self.outside == 0
 
 
 class _Text:
@@ -104,6 +84,19 @@ def edits_inside(annotated: str, new_source: str) -> Edits:
             else:
                 outside += 1
     return Edits(inside=inside, allowed=allowed, outside=outside)
+
+
+def edits_of(tree: Tree, text: Callable[[str], str | None]) -> dict[int, Edits]:
+    """The edits of every node that has a plan and a source; ``text`` is None where it can't be
+    read. A repair is compared with the plan that it inherits."""
+    found: dict[int, Edits] = {}
+    for node in tree.nodes.values():
+        if node.annotated_sha256 is None or node.source_sha256 is None:
+            continue
+        annotated, source = text(node.annotated_sha256), text(node.source_sha256)
+        if annotated is not None and source is not None:
+            found[node.id] = edits_inside(annotated, source)
+    return found
 
 
 def _within(number: int, spans: tuple[Span, ...]) -> bool:

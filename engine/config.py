@@ -17,8 +17,8 @@ from events.observations import SECTIONS, SectionName
 from events.outcomes import BaselineKind
 
 __all__ = [
-    "Budget", "Clients", "Config", "Limits", "OpenAI", "Prompts", "RoleConfig", "Sandbox", "Search",
-    "by_key_path", "config_from_log",
+    "Budget", "Clients", "Config", "Limits", "OpenAI", "PlannerConfig", "Prompts", "RoleConfig",
+    "Sandbox", "Search", "by_key_path", "config_from_log",
 ]  # fmt: skip
 
 
@@ -99,6 +99,14 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         )
 
 
+class PlannerConfig(RoleConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who plans. Of several ``models``, which stand in place of ``model``, each attempt asks the
+    one that promises most reward for its cost (``engine.core.planners``)."""
+
+    models: list[str] = []
+    reward_per: Literal["dollar", "token"] = "dollar"
+
+
 _OF_THE_CODE: list[SectionName] = ["compiler", "execution", "error", "resources"]
 
 
@@ -106,7 +114,7 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One entry a role; the temperatures are the paper's. ``single`` is the one agent of a
     team of one."""
 
-    plan: RoleConfig = RoleConfig(temperature=0.8)
+    plan: PlannerConfig = PlannerConfig(temperature=0.8)
     code: RoleConfig = RoleConfig(temperature=0.1, observations=[*_OF_THE_CODE, "timing"])
     debug: RoleConfig = RoleConfig(temperature=0.1, observations=[*_OF_THE_CODE])
     single: RoleConfig = RoleConfig(temperature=0.7)
@@ -218,6 +226,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if self.temperature is not None:
             role = msgspec.structs.replace(role, temperature=self.temperature)
         return role
+
+    def models(self, role: str) -> list[str]:
+        """All that may be asked for the role."""
+        if role == "plan" and self.roles.plan.models:
+            return self.roles.plan.models
+        return [self.role(role).model]
 
     def client(self, model: str) -> dict[str, Any]:
         """The settings of the client that ``model`` names by its prefix."""

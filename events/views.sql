@@ -157,7 +157,8 @@ CREATE VIEW costs_by_role AS
 SELECT run_id, role, count(*) AS calls, count(reused) AS reused,
   sum(input_tokens + cache_read_tokens + cache_write_tokens) AS input_tokens,
   sum(output_tokens) AS output_tokens, coalesce(sum(usd_micros), 0) AS usd_micros,
-  sum(usd_micros IS NULL AND NOT canned) AS unpriced_calls
+  sum(usd_micros IS NULL AND NOT canned) AS unpriced_calls,
+  sum(input_tokens IS NULL AND reused IS NULL) AS uncounted_calls
 FROM calls WHERE state = 'replied' GROUP BY run_id, role;
 
 -- A row for each new best kernel: how many attempts had ended, what had been spent on

@@ -20,6 +20,7 @@ from gpu_sandbox.extra_run import Body, ExtraRun, ToolCommand
 from gpu_sandbox.findings import address_findings, memory_findings
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.prerequisites import cuda_home
+from gpu_sandbox.process import tool_environment
 
 __all__ = ["Tool", "findings"]
 
@@ -75,8 +76,9 @@ def _runtime(compiler: str) -> str | None:
     for name in ("libasan.so", "libstdc++.so.6"):
         try:
             told = subprocess.run(
-                [compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=False
-            )
+                [compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=False,
+                env=tool_environment(),
+            )  # fmt: skip
         except OSError:
             return None
         if not os.path.isabs(told.stdout.strip()):

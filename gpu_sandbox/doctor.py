@@ -24,6 +24,7 @@ from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.prerequisites import cuda_home, require_compiler
+from gpu_sandbox.process import tool_environment
 from gpu_sandbox.sandbox import LocalSandbox, default_cache
 
 __all__ = ["Check", "examine"]
@@ -171,13 +172,16 @@ def _compiles(name: str, command: list[str], source: str, fix: str) -> Check:
         path = Path(directory) / "probe"
         path.write_text(source)
         words = [*command, "-c", str(path), "-o", f"{path}.o"]
-        run = subprocess.run(words, capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            words, capture_output=True, text=True, check=False, env=tool_environment()
+        )
     if run.returncode:
         said = (run.stderr.splitlines() or ["it failed"])[0]
         return Check(name=name, ok=False, needed=False, detail=said, fix=fix)
     version = subprocess.run(
-        [command[0], "--version"], capture_output=True, text=True, check=False
-    ).stdout
+        [command[0], "--version"], capture_output=True, text=True, check=False,
+        env=tool_environment(),
+    ).stdout  # fmt: skip
     lines = [line for line in version.splitlines() if any(c.isdigit() for c in line)]
     detail = next((line for line in lines if "release" in line), (lines or ["works"])[0])
     return Check(name=name, ok=True, needed=False, detail=detail.strip())

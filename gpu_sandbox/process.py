@@ -26,7 +26,7 @@ import msgspec
 
 from gpu_sandbox.limits import Limits
 
-__all__ = ["Child", "Output", "Spec", "child", "child_environment", "sweep"]
+__all__ = ["Child", "Output", "Spec", "child", "child_environment", "sweep", "tool_environment"]
 
 TOKEN = "GPU_SANDBOX_RUN"
 _BOOT = Path(__file__).parent / "child" / "boot.py"
@@ -218,9 +218,14 @@ def _start(spec: Spec, watch: int, fds: tuple[int, ...]) -> Child:
     return Child(popen, spec.limits.output_bytes)
 
 
+def tool_environment() -> dict[str, str]:
+    """What a compiler, or another tool that is only asked something, needs of ours."""
+    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+
+
 def child_environment(home: Path, **extra: str) -> dict[str, str]:
     """The allow-list (no API key is on it), with a private home, temp and caches."""
-    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    kept = tool_environment()
     search = [str(Path(sys.executable).parent), kept.get("PATH", os.defpath)]
     caches = {
         "HOME": home,

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from gpu_sandbox.prerequisites import cuda_home
+from gpu_sandbox.process import tool_environment
 
 __all__ = ["HEADERS", "toolchain"]
 
@@ -32,4 +33,6 @@ def toolchain(cuda: bool) -> str:
 def _version(command: list[str]) -> str:
     if shutil.which(command[0]) is None:
         return "none"
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=tool_environment()
+    ).stdout

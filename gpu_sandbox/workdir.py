@@ -18,6 +18,8 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from gpu_sandbox.process import tool_environment
+
 __all__ = ["RunDirectory", "remove", "remove_stale", "run_directory"]
 
 _LOCK = "owner.lock"
@@ -67,7 +69,8 @@ def remove(path: Path) -> None:
     for directory, _, _ in os.walk(path):
         with suppress(OSError):
             os.chmod(directory, 0o700)
-    subprocess.run(["rm", "-rf", "--", str(path)], check=False, capture_output=True)
+    command = ["rm", "-rf", "--", str(path)]
+    subprocess.run(command, check=False, capture_output=True, env=tool_environment())
 
 
 def remove_stale(parent: Path) -> int:

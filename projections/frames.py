@@ -1,19 +1,21 @@
-"""Flat tables over many runs: ``runs``, ``nodes``, ``calls``, ``evaluations``.
+"""Flat tables over many runs: ``runs``, ``nodes``, ``calls``, ``evaluations``,
+``implementations`` and ``signatures``.
 
-Records are rows, and have the columns of the log's SQL views of the same names, with the
-run's uid for its number in one file::
+Records are rows. Those of nodes, calls and evaluations have the columns of the log's SQL views
+of the same names, with the run's uid for its number in one file::
 
+    from agents.edits import edits_of
     from events.reader import LogReader
     from projections.frames import columns, frames_of
 
     with LogReader(Path("runs/demo.db")) as log:
-        frames = frames_of([log])
+        frames = frames_of([log], edits_of)  # without it, nobody counts edits
     pandas.DataFrame(columns(frames.nodes))  # or polars, or nothing at all
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -31,21 +33,25 @@ from events.bodies import (
 )
 from events.envelope import Event
 from events.outcomes import Correct
+from projections.instructions import Edits, instructions_of
 from projections.overview import Overview, Summary
 from projections.records import (
     CallRecord,
     EvaluationRecord,
     Frames,
+    ImplementationRecord,
     NodeRecord,
     RunRecord,
+    SignatureRecord,
     columns,
 )
+from projections.signatures import signatures_of
 from projections.spend import cost_usd_micros
-from projections.tree import ROOT, Node
+from projections.tree import ROOT, Node, Tree
 
 __all__ = [
-    "CallRecord", "EvaluationRecord", "Frames", "FramesFold", "Log", "NodeRecord", "RunRecord",
-    "columns", "frames_of",
+    "CallRecord", "EvaluationRecord", "Frames", "FramesFold", "ImplementationRecord", "Log",
+    "NodeRecord", "RunRecord", "SignatureRecord", "columns", "frames_of",
 ]  # fmt: skip
 
 
@@ -63,17 +69,25 @@ class Log(Protocol):
     def path(self) -> Any: ...
     def runs(self) -> Sequence[_Run]: ...
     def events(self, run_id: int, /) -> Iterator[Event]: ...
+    def text(self, sha256: str, /) -> str: ...
 
 
-def frames_of(logs: Iterable[Log]) -> Frames:
-    """All runs of all logs. A run without an end counts as interrupted."""
+EditsOf = Callable[[Tree, Callable[[str], str]], Mapping[int, Edits]]
+
+
+def frames_of(logs: Iterable[Log], edits_of: EditsOf | None = None) -> Frames:
+    """All runs of all logs. A run without an end counts as interrupted.
+
+    ``edits_of`` counts edits by node out of a log's texts, as ``agents.edits.edits_of`` does.
+    """
     frames = Frames()
     for log in logs:
         for run in log.runs():
             fold = FramesFold()
             for event in log.events(run.run_id):
                 fold.apply(event)
-            one = fold.frames(fold.overview.summary(run=run.uid, log=str(log.path)))
+            edits = edits_of(fold.overview.tree, log.text) if edits_of else {}
+            one = fold.frames(fold.overview.summary(run=run.uid, log=str(log.path)), edits)
             for name in Frames.__struct_fields__:
                 getattr(frames, name).extend(getattr(one, name))
     return frames
@@ -117,8 +131,9 @@ class FramesFold:
             case ReplyRejected():
                 self._judged[body.call] = {"parsed": False, "rejection": body.reason}
 
-    def frames(self, summary: Summary) -> Frames:
-        """``summary`` is the overview's, which knows how the log is called."""
+    def frames(self, summary: Summary, edits: Mapping[int, Edits]) -> Frames:
+        """``summary`` is the overview's, which knows how the log is called; ``edits`` are those
+        that were counted, by node."""
         run = summary.run
         return Frames(
             runs=[self._run(summary)],
@@ -129,6 +144,12 @@ class FramesFold:
                 for call in self._calls.values()
             ],
             evaluations=[_evaluation(run, event, body) for event, body in self._evaluations],
+            implementations=[
+                _implementation(run, each.id, number, node, edits.get(node.id))
+                for each in instructions_of(self.overview.tree)
+                for number, node in enumerate(each.attempts, 1)
+            ],
+            signatures=list(_signatures(run, self.overview)),
         )  # fmt: skip
 
     def _replied(self, body: AgentReplied) -> dict[str, Any]:
@@ -194,6 +215,39 @@ def _asked(event: Event, body: AgentCalled) -> dict[str, Any]:
         "epoch": event.epoch, "ts_us": event.ts_us, "role": body.role, "ask": body.ask,
         "model": body.model, "template": body.template,
     }  # fmt: skip
+
+
+def _implementation(
+    run: str, instruction: int, number: int, node: Node, edits: Edits | None
+) -> ImplementationRecord:
+    return ImplementationRecord(
+        run=run, instruction=instruction, number=number, node=node.id, status=node.status,
+        outcome=str(node.outcome.__struct_config__.tag) if node.outcome else None,
+        runtime_ms=node.runtime_ms,
+        edits_inside=edits.inside if edits else None,
+        edits_allowed=edits.allowed if edits else None,
+        edits_outside=edits.outside if edits else None,
+        inside_share=edits.share if edits else None,
+        grounded=edits.grounded if edits else None,
+    )  # fmt: skip
+
+
+def _signatures(run: str, overview: Overview) -> Iterator[SignatureRecord]:
+    found = signatures_of(overview)
+    for gap in found.gaps:
+        yield SignatureRecord(
+            run=run, signature="planning_implementation_gap", node=gap.instruction,
+            count=len(gap.attempts), closed_by=gap.closed_by,
+        )  # fmt: skip
+    for dead in found.dead_branches:
+        yield SignatureRecord(
+            run=run, signature="dead_branch", node=dead.node, count=dead.children,
+            pruned=dead.pruned,
+        )  # fmt: skip
+    if found.root.dominates:
+        yield SignatureRecord(
+            run=run, signature="root_dominance", node=ROOT, count=found.root.held_for
+        )
 
 
 _OF_CORRECT = (

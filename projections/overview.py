@@ -29,10 +29,11 @@ from events.bodies import (
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.mail import Mail
+from projections.planners import Planners
 from projections.pool import Pool, PoolSummary
 from projections.spend import RoleSpend, Spend
 from projections.steering import Steered, Steering
-from projections.tree import Tree
+from projections.tree import ROOT, Tree
 
 __all__ = ["Awaited", "Best", "Fork", "Overview", "Summary", "overview_of"]
 
@@ -122,6 +123,7 @@ class Overview:
         self._shared_evaluations: set[int] = set()
         self.tree = Tree()
         self.spend = Spend()
+        self.planners = Planners()
         self.pool = Pool()
         self.steering = Steering()
         self.mail = Mail()
@@ -137,6 +139,10 @@ class Overview:
         self.baselines: dict[str, BaselineMeasured] = {}
         """By kind, eager first."""
         self.evaluations: dict[int, EvaluationFinished] = {}
+        self.root_held_for = 0
+        """Candidates that were judged before the first that was faster than the root."""
+        self.first_faster: int | None = None
+        """That one; None while there is none."""
         self.quarantined: dict[str, str] = {}
         """Devices that the present process uses no more, and why."""
         self.failed_calls = 0
@@ -150,7 +156,7 @@ class Overview:
         body = event.body
         self._clock(event)
         self.tree.apply(body)
-        self.spend.apply(body)
+        self.planners.apply(body, self.tree, self.spend.apply(body))
         self.pool.apply(event)
         self.steering.apply(body)
         self.mail.apply(body)
@@ -221,6 +227,13 @@ class Overview:
         self.evaluations[body.attempt] = body
         self.ended += 1
         self.outcomes[str(body.outcome.__struct_config__.tag)] += 1
+        if self.first_faster is None:
+            root = self.tree.nodes.get(ROOT)
+            runtime_ms = body.outcome.runtime_ms if isinstance(body.outcome, Correct) else None
+            if runtime_ms and root and root.runtime_ms and runtime_ms < root.runtime_ms:
+                self.first_faster = body.attempt
+            else:
+                self.root_held_for += 1
 
     @property
     def compiled(self) -> int:

@@ -1,13 +1,16 @@
-"""The rows of the flat tables ``runs``, ``nodes``, ``calls`` and ``evaluations``."""
+"""The rows of the flat tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["CallRecord", "EvaluationRecord", "Frames", "NodeRecord", "RunRecord", "columns"]
+__all__ = [
+    "CallRecord", "EvaluationRecord", "Frames", "ImplementationRecord", "NodeRecord", "RunRecord",
+    "SignatureRecord", "columns",
+]  # fmt: skip
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,13 +138,52 @@ class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """In a fork, the parent's event that the verdict was taken from."""
 
 
+class ImplementationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt at an instruction, which is called by the attempt that it was given for.
+
+    ``number`` counts the attempts at it from 1; above 1 they are repairs. ``edits_*`` are changed
+    lines, null where plan and source can't be read or there is none.
+    """
+
+    run: str
+    instruction: int
+    number: int
+    node: int
+    status: str
+    outcome: str | None
+    runtime_ms: float | None
+    edits_inside: int | None
+    edits_allowed: int | None
+    edits_outside: int | None
+    inside_share: float | None
+    grounded: bool | None
+
+
+class SignatureRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A failure signature that was recognised (``projections.signatures`` defines them).
+
+    ``node`` is the instruction's attempt, the dead node, or the root; ``count`` its attempts, its
+    failed children, or the candidates that were judged. ``closed_by`` is a gap's, ``pruned`` a
+    dead branch's.
+    """
+
+    run: str
+    signature: Literal["planning_implementation_gap", "dead_branch", "root_dominance"]
+    node: int
+    count: int
+    closed_by: int | None = None
+    pruned: bool | None = None
+
+
 class Frames(msgspec.Struct, kw_only=True):
-    """The four tables, as lists of records."""
+    """The tables, as lists of records."""
 
     runs: list[RunRecord] = []
     nodes: list[NodeRecord] = []
     calls: list[CallRecord] = []
     evaluations: list[EvaluationRecord] = []
+    implementations: list[ImplementationRecord] = []
+    signatures: list[SignatureRecord] = []
 
 
 def columns(records: Sequence[msgspec.Struct]) -> dict[str, list[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -10,7 +10,10 @@ from events.bodies import AgentReplied, EvaluationRequested
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.failures import FailureClass, Failures
+from projections.instructions import Edits, Fidelity, fidelity_of, instructions_of
 from projections.overview import Overview, Summary
+from projections.planners import PlannerSummary
+from projections.signatures import Signatures, signatures_of
 from projections.spend import RoleSpend
 from projections.steps import Step, Steps
 from projections.team import models_of
@@ -68,8 +71,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     leaderboard: list[Ranked]
     steps: list[Step]
     spend: dict[str, RoleSpend]
+    planners: dict[str, PlannerSummary]
+    """What became of each planner model's plans."""
     failures: list[FailureClass]
     call_failures: list[FailureClass]
+    signatures: Signatures
+    fidelity: Fidelity | None
+    """None where nobody was given an instruction."""
     stages: list[StageTime]
 
 
@@ -98,8 +106,11 @@ class ReportFold:
                 earlier = self._latency_s.get(body.role, 0.0)
                 self._latency_s[body.role] = earlier + body.latency_ms / 1000
 
-    def report(self, summary: Summary) -> Report:
-        """``summary`` is the overview's, which knows how the log is called."""
+    def report(self, summary: Summary, edits: Mapping[int, Edits] | None = None) -> Report:
+        """``summary`` is the overview's, which knows how the log is called; ``edits`` are those
+        that could be counted, by node."""
+        tree = self.overview.tree
+        instructions = instructions_of(tree)
         started = self.overview.started
         device = started.config["sandbox"]["device"] if started else ""
         named = started.device.get("name") if started else None
@@ -113,8 +124,11 @@ class ReportFold:
             leaderboard=list(self._ranked()),
             steps=list(self._steps.found),
             spend=self.overview.spend.roles,
+            planners={model: arm.summary() for model, arm in self.overview.planners.arms.items()},
             failures=self.failures.candidates,
             call_failures=self.failures.calls,
+            signatures=signatures_of(self.overview, instructions),
+            fidelity=fidelity_of(tree, instructions, edits or {}) if instructions else None,
             stages=self._stages(),
         )
 

@@ -3,6 +3,8 @@ usd_micros."""
 
 from __future__ import annotations
 
+from copy import copy
+
 import msgspec
 
 from events.bodies import (
@@ -53,6 +55,10 @@ class RoleSpend(msgspec.Struct):
         """Calls whose use is known and was this run's own."""
         return self.calls - self.reused - self.uncounted_calls
 
+    def add(self, other: RoleSpend) -> None:
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 class Spend:
     """A fold that owns mutable state. ``input_tokens`` counts cached ones too."""
@@ -64,11 +70,12 @@ class Spend:
         self.evaluations = 0
         """Those that a device was leased for, and their part of it."""
         self.evaluations_ms = 0
+        self._total = RoleSpend()
         self._prices: dict[str, Price] = {}
         self._models: dict[int, str] = {}
 
-    def apply(self, body: Body) -> None:
-        """Fold one event."""
+    def apply(self, body: Body) -> RoleSpend | None:
+        """Fold one event; returns what it added, None for an event that adds nothing."""
         match body:
             case RunStarted():
                 self._prices = body.prices
@@ -78,46 +85,36 @@ class Spend:
                 # Priced by the configured model: providers answer under dated names.
                 self._models[body.call] = body.model
             case AgentReplied():
-                self._reply(body, self._models.pop(body.call, body.served_by))
+                spent = self._spent(body, self._models.pop(body.call, body.served_by))
+                self.roles.setdefault(body.role, RoleSpend()).add(spent)
+                self._total.add(spent)
+                return spent
             case BaselineMeasured(cached=False):
                 self.device_ms += _leased_ms(body)
             case EvaluationFinished() if "lease" in body.timings_s:
                 self.device_ms += _leased_ms(body)
                 self.evaluations_ms += _leased_ms(body)
                 self.evaluations += 1
+        return None
 
-    def _reply(self, body: AgentReplied, model: str) -> None:
-        role = self.roles.setdefault(body.role, RoleSpend())
-        usage = body.usage
-        role.calls += 1
+    def _spent(self, body: AgentReplied, model: str) -> RoleSpend:
+        usage, price = body.usage, self._prices.get(model)
         if body.reused is not None:
-            role.reused += 1
-            return
+            return RoleSpend(calls=1, reused=1)
         if usage is None:
-            role.uncounted_calls += 1
-            role.unpriced_calls += 1
-            return
-        role.input_tokens += usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        role.output_tokens += usage.output_tokens
-        price = self._prices.get(model)
-        if price is not None:
-            role.usd_micros += cost_usd_micros(usage, price)
-        elif not body.canned:
-            role.unpriced_calls += 1
+            return RoleSpend(calls=1, uncounted_calls=1, unpriced_calls=1)
+        return RoleSpend(
+            calls=1,
+            input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
+            output_tokens=usage.output_tokens,
+            usd_micros=0 if price is None else cost_usd_micros(usage, price),
+            unpriced_calls=int(price is None and not body.canned),
+        )
 
     @property
     def total(self) -> RoleSpend:
-        """The sums over all roles."""
-        total = RoleSpend()
-        for role in self.roles.values():
-            total.calls += role.calls
-            total.reused += role.reused
-            total.input_tokens += role.input_tokens
-            total.output_tokens += role.output_tokens
-            total.usd_micros += role.usd_micros
-            total.unpriced_calls += role.unpriced_calls
-            total.uncounted_calls += role.uncounted_calls
-        return total
+        """The sums over all roles, as they are now."""
+        return copy(self._total)
 
 
 def _leased_ms(body: BaselineMeasured | EvaluationFinished) -> int:

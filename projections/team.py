@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["improvers", "models_of", "roles_of"]
+__all__ = ["improvers", "models_of", "models_words", "roles_of"]
 
 
 def roles_of(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -17,13 +17,22 @@ def roles_of(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def models_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Who answers for each of those roles, as ``client:model``."""
+    """Who answers for each of those roles, as ``client:model``, with an "or" between several."""
     roles = config.get("roles", {})
     return {
-        role: roles[role].get("model") or config.get("model", "")
+        role: " or ".join(roles[role].get("models", ()))
+        or roles[role].get("model")
+        or config.get("model", "")
         for role in roles_of(config)
         if role in roles
     }
+
+
+def models_words(models: Mapping[str, str]) -> str:
+    """The model, or what each role asks where they differ."""
+    if len(set(models.values())) == 1:
+        return next(iter(models.values()))
+    return ", ".join(f"{role} {model}" for role, model in models.items())
 
 
 def improvers(config: Mapping[str, Any]) -> str:

@@ -73,6 +73,10 @@ class Node(msgspec.Struct, kw_only=True):
         """HasBug: evaluated, and not correct."""
         return self.evaluated and self.runtime_ms is None
 
+    def is_dead(self, most: int) -> bool:
+        """A dead branch: more than ``most`` children were evaluated, and all of them failed."""
+        return self.evaluated_children > most and self.failed_children == self.evaluated_children
+
     @property
     def expansions(self) -> int:
         """Attempts from this node that are in flight."""

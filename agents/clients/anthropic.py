@@ -24,7 +24,8 @@ from agents.clients.anthropic_errors import KEY_NAME
 from agents.clients.anthropic_errors import failure as as_failure
 from agents.clients.anthropic_reply import Message
 from agents.clients.event_stream import read_events
-from agents.clients.failures import one_try
+from agents.clients.failures import bad_proxy, one_try
+from agents.clients.keys import reply_without
 from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
 
@@ -66,7 +67,7 @@ class AnthropicClient:
             lambda error: self._failure(error, body),
             timeout_s=request.timeout_s,
         )
-        reply = message.reply(sent_of(body))
+        reply = reply_without(message.reply(sent_of(body)), self._api_key)
         return msgspec.structs.replace(reply, allowance=allowance_of(headers, time.time()))
 
     async def aclose(self) -> None:
@@ -83,8 +84,14 @@ class AnthropicClient:
         return self._sdk
 
     def _new_sdk(self) -> AsyncAnthropic:
+        import httpx2
         from anthropic import AsyncAnthropic
 
+        try:
+            # Tried first: the SDK's own client complains once more when it is collected.
+            httpx2.AsyncClient(verify=False)
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            raise bad_proxy(error) from None
         return AsyncAnthropic(api_key=self._api_key, base_url=self.base_url, max_retries=0)
 
     async def _stream(

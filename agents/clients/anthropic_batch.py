@@ -16,6 +16,7 @@ from agents.clients.anthropic_errors import error_in_batch
 from agents.clients.anthropic_errors import failure as as_failure
 from agents.clients.anthropic_reply import Message
 from agents.clients.failures import one_try
+from agents.clients.keys import reply_without
 from agents.clients.port import (
     CallFailed,
     CapabilityMissing,
@@ -70,7 +71,7 @@ class AnthropicBatchClient(AnthropicClient):
         troubles: list[str] = []
         for batch in {each.batch: None for each in requests if each.batch}:
             asked = {each.name: each for each in requests if each.batch == batch}
-            work = _collect(sdk, str(batch), asked, arrived)
+            work = _collect(sdk, str(batch), asked, arrived, self._api_key)
             try:
                 await one_try(work, self._told, timeout_s=_TIMEOUT_S)
             except CallFailed as failed:
@@ -93,6 +94,7 @@ async def _collect(
     batch: str,
     asked: Mapping[str, Request],
     arrived: dict[str, Reply | CallFailed | CapabilityMissing],
+    api_key: str,
 ) -> None:
     """Put what became of each request into ``arrived``, if the batch has ended."""
     status = await sdk.messages.batches.retrieve(batch, timeout=_TIMEOUT_S)
@@ -107,11 +109,12 @@ async def _collect(
                 if line.strip():
                     entry = json.loads(line)
                     results[entry["custom_id"]] = entry["result"]
-    arrived.update((name, _outcome(each, results.get(name))) for name, each in asked.items())
+    for name, each in asked.items():
+        arrived[name] = _outcome(each, results.get(name), api_key)
 
 
 def _outcome(
-    request: Request, result: dict[str, Any] | None
+    request: Request, result: dict[str, Any] | None, api_key: str
 ) -> Reply | CallFailed | CapabilityMissing:
     body = request_body(request)
     match None if result is None else (result["type"], result):
@@ -119,10 +122,10 @@ def _outcome(
             reply = Message(request.tool.name)
             reply.add_whole(message)
             sent = {name: value for name, value in sent_of(body).items() if name != "stream"}
-            return reply.reply({**sent, "batch": request.batch})
+            return reply_without(reply.reply({**sent, "batch": request.batch}), api_key)
         case ("errored", {"error": dict(error)}):
             # An error is wrapped as in a response: {"type": "error", "error": {…}}.
-            return error_in_batch(error.get("error") or error, body)
+            return error_in_batch(error.get("error") or error, body, api_key)
         case ("expired", _):
             return CallFailed("timed_out", "the batch expired before its turn", retryable=True)
         case ("canceled", _):

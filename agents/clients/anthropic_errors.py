@@ -70,9 +70,11 @@ def failure(
     return None
 
 
-def error_in_batch(error: dict[str, Any], body: dict[str, Any]) -> CallFailed | CapabilityMissing:
+def error_in_batch(
+    error: dict[str, Any], body: dict[str, Any], api_key: str
+) -> CallFailed | CapabilityMissing:
     """What the request ``body`` of a batch was answered, instead of a message."""
-    kind, text = str(error.get("type", "")), shown(str(error.get("message", "")), "")
+    kind, text = str(error.get("type", "")), shown(str(error.get("message", "")), api_key)
     word, retryable = _BY_TYPE.get(kind, ("unknown", True))
     if word == "bad_request" and (parameter := _refused(text, body)):
         return CapabilityMissing(parameter, text)

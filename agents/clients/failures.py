@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
+from agents.clients.keys import without
 from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing
 
-__all__ = ["by_status", "one_try", "shown", "status_failure"]
+__all__ = ["bad_proxy", "by_status", "one_try", "shown", "status_failure"]
 
 _BY_STATUS = {
     401: ("unauthorized", False),
@@ -57,6 +58,13 @@ async def one_try(
         raise CallFailed("timed_out", f"no complete reply within {timeout_s:g} s", retryable=True)
     if failure is not None:
         raise failure
+
+
+def bad_proxy(error: Exception) -> CallFailed:
+    """The library can't use the proxy that the environment names; its URL may hold a password."""
+    why = str(error) if isinstance(error, ImportError) else "it is no URL of a proxy"
+    message = f"the proxy that the environment names (HTTPS_PROXY or the like) is no use: {why}"
+    return CallFailed("connection", message, retryable=False)
 
 
 def by_status(status: int) -> tuple[str, bool]:
@@ -111,7 +119,5 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 def shown(text: str, api_key: str) -> str:
     """One line for people, without the key."""
-    if api_key:
-        text = text.replace(api_key, "…")
-    line = " ".join(text.split())
+    line = " ".join(without(text, api_key).split())
     return line if len(line) <= 500 else line[:499] + "…"

@@ -19,7 +19,8 @@ import anyio.to_thread
 import msgspec
 
 from agents.clients.event_stream import read_events
-from agents.clients.failures import one_try
+from agents.clients.failures import bad_proxy, one_try
+from agents.clients.keys import reply_without
 from agents.clients.openai_errors import failure as as_failure
 from agents.clients.openai_errors import refusal
 from agents.clients.openai_reply import Completion
@@ -40,8 +41,9 @@ def checked_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise ValueError(f"the base URL of the openai client is no URL: {error}") from None
+    except ValueError:
+        # What is no port there may be a password.
+        raise ValueError("the base URL of the openai client is no URL") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ValueError("the base URL of the openai client must be http(s)://HOST[:PORT]/PATH")
     if parts.username or parts.password or parts.query or parts.fragment:
@@ -83,7 +85,7 @@ class OpenAIClient:
             lambda error: as_failure(error, self._api_key, self.base_url),
             timeout_s=request.timeout_s,
         )
-        reply = completion.reply(_sent(body))
+        reply = reply_without(completion.reply(_sent(body)), self._api_key)
         return msgspec.structs.replace(reply, allowance=allowance_of(headers, time.time()))
 
     async def aclose(self) -> None:
@@ -104,10 +106,7 @@ class OpenAIClient:
             try:
                 self._http = httpx.AsyncClient(headers=key, limits=unlimited)
             except (ImportError, ValueError, httpx.InvalidURL) as error:
-                raise CallFailed(
-                    "connection", f"the proxy that the environment names is no use: {error}",
-                    retryable=False,
-                ) from None  # fmt: skip
+                raise bad_proxy(error) from None
         return self._http
 
     async def _stream(

@@ -73,7 +73,8 @@ def _is_mailbox(spec: str) -> bool:
 
 
 def _specs(config: Config, in_flight: Iterable[Attempt]) -> list[str]:
-    begun = [config.role(role).model for attempt in in_flight for role in attempt.roles]
+    roles = [role for attempt in in_flight for role in attempt.roles]
+    begun = [model for role in roles for model in config.models(role)]
     return list(dict.fromkeys([*models_of(config), *begun]))
 
 

@@ -31,6 +31,8 @@ def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> N
         click.echo(f"Requests are files in {', '.join(boxes)}, to be answered there.", err=True)
     if config.budget.usd is not None and boxes:
         raise Failure("--budget-usd can't be kept with a mailbox: nobody knows what replies cost")
+    if len(config.models("plan")) > 1 and config.roles.plan.reward_per == "dollar":
+        _check_priced_plans(config)
     paid = [model for model in models if not model.startswith("mailbox:")]
     if not paid:
         return
@@ -92,3 +94,18 @@ def _forecast_lines(config: Config, expected: Forecast, *, priced: bool) -> Iter
 
 def _thousands(tokens: int) -> str:
     return f"{tokens:,}" if tokens < 10_000 else f"{round(tokens, -3):,}"
+
+
+def _check_priced_plans(config: Config) -> None:
+    """Reward per dollar of a planner is nothing where the dollars are not known. Raises
+    ``Failure``."""
+    from agents.prices import price_of
+
+    asked = [model for role in ("plan", "code") for model in config.models(role)]
+    unpriced = [model for model in dict.fromkeys(asked) if price_of(model) is None]
+    if unpriced:
+        raise Failure(
+            f"roles.plan.models are chosen by reward per dollar, and the price of"
+            f" {', '.join(unpriced)} is not known: choose by tokens instead, with"
+            " --set roles.plan.reward_per=token, or name one planner as roles.plan.model"
+        )

@@ -10,30 +10,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
+import msgspec
 
 from events.bodies import BaselineMeasured
 from events.observations import SECTIONS
 from events.outcomes import Correct, Outcome, WrongResult
-from projections.overview import Fork, Overview, Summary
-from projections.pool import PoolSummary
+from projections.overview import Overview
 from projections.sections import SELECTED_CAPS, Attempt, sections_of
-from projections.team import models_of
+from projections.signatures import dead_branches
 from projections.tree import ROOT, Node
 
 __all__ = [
     "CANNED",
-    "awaited_lines",
     "baseline_words",
-    "best_line",
-    "fork_line",
+    "for_stdout",
+    "json_line",
     "ms",
     "outcome_line",
-    "pool_lines",
+    "percent",
     "printable",
     "resume_line",
     "section_lines",
     "set_words",
-    "status_lines",
     "tree_lines",
     "use_color",
     "value_text",
@@ -54,19 +52,30 @@ def resume_line(name: str, mailbox: str | None = None) -> str:
     return f"engine resume {shlex.quote(name)}{moved}"
 
 
-def awaited_lines(summary: Summary) -> Iterator[str]:
-    """The requests whose replies come later, a line each."""
-    for each in summary.awaited:
-        where = f"batch {each.batch}" if each.batch else f"{each.place}/{each.name}.md"
-        doubt = f"; {each.doubt}" if each.doubt else ""
-        yield printable(f"{where}  ({each.role} of attempt {each.attempt}{doubt})")
-
-
 def printable(text: str) -> str:
     """Text from outside without control characters: a model must not steer the terminal."""
     return "".join(
         char if char in "\n\t" or (char.isprintable() and char != "\x7f") else "�" for char in text
     )
+
+
+def for_stdout(text: str) -> str:
+    """Data as it is, for a file or another program; on a terminal without control characters."""
+    return printable(text) if sys.stdout.isatty() else text
+
+
+def json_line(value: object) -> str:
+    """``value`` as JSON in which every control character is escaped: the same data, and harmless
+    on a terminal."""
+    text = msgspec.json.encode(value).decode()
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(char: str) -> str:
+    if char.isprintable():
+        return char
+    units = char.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def section_lines(attempt: Attempt) -> Iterator[str]:
@@ -114,12 +123,13 @@ def outcome_line(outcome: Outcome, runtime_ms: float | None, root_ms: float | No
 
 
 def tree_lines(overview: Overview, *, color: bool = False, width: int = 100) -> Iterator[str]:
-    """The tree, a line each node: number, role, outcome, and a mark at the best."""
+    """The tree, a line each node: number, role, outcome, and marks at the best and dead ones."""
     tree = overview.tree
     if ROOT not in tree.nodes:
         yield "(the run has not started)"
         return
     best = tree.best
+    dead = {branch.node for branch in dead_branches(overview)}
     # Not Node.children: an abandoned attempt is nobody's child, but people want to see it.
     children: dict[int, list[Node]] = {}
     for node in tree.nodes.values():
@@ -132,6 +142,7 @@ def tree_lines(overview: Overview, *, color: bool = False, width: int = 100) -> 
         text = _node_text(overview, node)
         mark = "  ← best" if best is not None and node.id == best.id else ""
         mark += _steered(overview, node.id)
+        mark += "  † dead branch" if node.id in dead else ""
         line = lead + text
         line = line if len(line) <= width else line[: width - 1] + "…"
         yield click.style(line, fg=_color(node)) + mark if color else line + mark
@@ -175,113 +186,6 @@ def _color(node: Node) -> str | None:
     return "red" if node.failed else "green"
 
 
-def best_line(summary: Summary) -> str:
-    """The best kernel on one line."""
-    best = summary.best
-    if best is None:
-        return "no correct kernel yet" if summary.status == "running" else "no correct kernel"
-    others = "".join(
-        f", {speedup:.2f}× {kind}" for kind, speedup in best.speedups.items() if kind != "eager"
-    )
-    return (
-        f"attempt {best.node}: {ms(best.runtime_ms)}, {best.speedup:.2f}× the speed of eager"
-        f" ({ms(best.baseline_ms)}){others}"
-    )
-
-
-def fork_line(fork: Fork) -> str:
-    """Where a fork comes from, what was set, and who answered since."""
-    parts = [
-        f"of {fork.parent} at event {fork.at}: {set_words(fork.changed) or 'nothing set'}",
-        f"shares {fork.shared_attempts} attempts, ${fork.shared_cost_usd:.4f}",
-        f"replies since: {fork.recorded_replies} out of the log, {fork.live_replies} live",
-        f"verdicts since: {fork.recorded_evaluations} out of the log, {fork.new_evaluations} new",
-    ]
-    return printable("; ".join(parts))
-
-
-def _baseline_status(measured: BaselineMeasured) -> str:
-    return baseline_words(measured) + (" (measured before)" if measured.cached else "")
-
-
-def status_lines(
-    overview: Overview, summary: Summary, hints: Mapping[int, str] | None = None
-) -> Iterator[str]:
-    """``engine status`` for people. ``hints`` are the texts of those in force."""
-    started = overview.started
-    config = started.config if started else {}
-    reason = f" ({summary.reason})" if summary.reason else ""
-    yield f"run        {summary.run}  {summary.log}"
-    if started:
-        sandbox = config["sandbox"]
-        device = f"{sandbox['device']} ({started.device.get('name', '?')})"
-        yield f"task       {started.task_name} on {device}, protocol {sandbox['protocol']}"
-        models = sorted(set(models_of(config).values()))
-        method, policy = config["search"]["method"], config["search"]["policy"]
-        words = method if method == policy else f"{method}, policy {policy},"
-        yield f"method     {words} with {', '.join(models)}"
-    if summary.canned:
-        yield f"           {CANNED}"
-    if summary.fork is not None:
-        yield f"fork       {fork_line(summary.fork)}"
-    yield f"status     {summary.status}{printable(reason)}"
-    for line in awaited_lines(summary):
-        yield f"awaited    {line}"
-    yield (
-        f"attempts   {summary.attempts} of {overview.attempts_allowed}:"
-        f" {summary.compiled} compiled, {summary.correct} correct, {summary.abandoned} abandoned"
-    )
-    for hint, text in (hints or {}).items():
-        yield f"hint {hint:<6} {' '.join(printable(text).split())}"
-    if overview.steering.banned:
-        yield f"banned     {', '.join(map(str, sorted(overview.steering.banned)))}"
-    if overview.steering.pinned is not None:
-        yield f"pinned     {overview.steering.pinned}"
-    if overview.steering.stop_after is not None:
-        yield "ends       after the attempts in flight"
-    for device, why in summary.quarantined.items():
-        yield f"quarantine {device}: {printable(why)}"
-    if overview.stages and summary.status == "running":
-        flying = ", ".join(f"{attempt} ({stage})" for attempt, stage in overview.stages.items())
-        yield f"in flight  {flying}"
-    if overview.baselines:
-        yield f"baselines  {', '.join(map(_baseline_status, overview.baselines.values()))}"
-    yield f"best       {best_line(summary)}"
-    if summary.pool is not None:
-        yield from pool_lines(summary.pool)
-    unpriced = f" + {summary.unpriced_calls} unpriced calls" if summary.unpriced_calls else ""
-    uncounted = ""
-    if summary.uncounted_calls:
-        uncounted = f" (not reported by {summary.uncounted_calls} of the calls)"
-    yield (
-        f"spent      ${summary.cost_usd:.4f}{unpriced}, {summary.tokens['input']} input and"
-        f" {summary.tokens['output']} output tokens{uncounted},"
-        f" {summary.device_s:.0f} s of device time, {summary.wall_s:.0f} s at work"
-    )
-
-
-def pool_lines(pool: PoolSummary) -> Iterator[str]:
-    """How busy devices and compilers were, and where the time of evaluations went."""
-    lease = "" if pool.median_lease_s is None else f", median lease {pool.median_lease_s:.2f} s"
-    rate = pool.evaluations_per_hour
-    yield (
-        f"busy       devices {_percent(pool.device_busy)}, compilers {_percent(pool.compile_busy)};"
-        f" {'–' if rate is None else f'{rate:.0f}'} evaluations an hour{lease}"
-    )
-    if pool.device_queue is not None and pool.compile_queue is not None:
-        queues = [
-            f"{name} {queue.now} now, {queue.mean:.1f} on average, {queue.most} at most"
-            for name, queue in (("device", pool.device_queue), ("compilers", pool.compile_queue))
-        ]
-        yield f"queues     {'; '.join(queues)}"
-    if pool.shares:
-        shares = {stage: _percent(share) for stage, share in pool.shares.items()}
-        yield (
-            f"time       compile {shares['compile']}, queue {shares['queue']},"
-            f" lease {shares['lease']} (check {shares['check']}, bench {shares['bench']}),"
-            f" autopsy {shares['autopsy']}"
-        )
-
-
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """``62 %``; a dash where there is none."""
     return "–" if share is None else f"{100 * share:.0f} %"

@@ -1,4 +1,4 @@
-"""Many logs as four flat tables: Parquet, JSON lines or CSV."""
+"""Many logs as flat tables: Parquet, JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, get_args
+from typing import IO, Any, Literal, get_args, get_origin
 
 import msgspec
 
 from engine.cli.address import open_runs
+from engine.cli.edits import edits_in
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import summary_of
 from projections.frames import (
@@ -19,14 +20,17 @@ from projections.frames import (
     EvaluationRecord,
     Frames,
     FramesFold,
+    ImplementationRecord,
     NodeRecord,
     RunRecord,
+    SignatureRecord,
 )
 
 __all__ = ["export_tables"]
 
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "runs": RunRecord, "nodes": NodeRecord, "calls": CallRecord, "evaluations": EvaluationRecord,
+    "implementations": ImplementationRecord, "signatures": SignatureRecord,
 }  # fmt: skip
 _SQL_TYPES = {int: "BIGINT", float: "DOUBLE", str: "VARCHAR", bool: "BOOLEAN"}
 
@@ -63,7 +67,8 @@ def _frames(logs: Iterable[str]) -> Iterator[Frames]:
         fold = FramesFold()
         for event in opened.reader.events(opened.run.run_id):
             fold.apply(event)
-        yield fold.frames(summary_of(opened, fold.overview))
+        edits = edits_in(opened, fold.overview.tree)
+        yield fold.frames(summary_of(opened, fold.overview), edits)
 
 
 @contextmanager
@@ -115,6 +120,8 @@ def _to_parquet(lines: Path, path: Path, record: type[msgspec.Struct]) -> None:
 
 def _sql_type(annotation: Any) -> str:
     """``float | None`` → DOUBLE; every column can be null."""
+    if get_origin(annotation) is Literal:
+        return _SQL_TYPES[str]
     kinds = get_args(annotation) or (annotation,)
     return next(_SQL_TYPES[kind] for kind in kinds if kind in _SQL_TYPES)
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import msgspec
 
 from engine.cli.address import Opened, log_errors, open_run
 from engine.cli.draw import (
     CANNED,
-    best_line,
+    for_stdout,
+    json_line,
     ms,
     outcome_line,
     printable,
     section_lines,
-    status_lines,
     tree_lines,
     use_color,
 )
 from engine.cli.exits import Exit, Failure
 from engine.cli.moment import at_option, events_until, load
+from engine.cli.standing import best_line, status_lines
 from events.bodies import AgentCalled, PromptRendered
 from events.errors import BlobRedacted, LogError
 from events.lock import holder
@@ -36,7 +36,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON a
 
 def emit(value: object) -> None:
     """One JSON object on a line of stdout."""
-    click.echo(msgspec.json.encode(value).decode())
+    click.echo(json_line(value))
 
 
 def summary_of(opened: Opened, overview: Overview, *, past: bool = False) -> Summary:
@@ -162,6 +162,8 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
                is not None else "node 0, the reference module")  # fmt: skip
     if found.id == ROOT and root_ms is not None:
         click.echo(f"runtime {ms(root_ms)} (eager)")
+    if found.reason:
+        click.echo(f"reason {printable(found.reason)}")
     if found.outcome is not None:
         click.echo(f"outcome {outcome_line(found.outcome, found.runtime_ms, root_ms)}")
     if evaluation is not None:
@@ -216,7 +218,8 @@ def prompt(log: str, node: int, role: str, ask: int | None, at: int | None, as_j
         emit({"called": called, "request_sha256": rendered.request_sha256, "parts": parts})
         return
     click.echo(
-        f"call {called.call} to {called.model}, window {called.window} of {called.pool}", err=True
+        f"call {called.call} to {printable(called.model)}, window {called.window} of {called.pool}",
+        err=True,
     )
     for part in parts:
         click.echo(f"=== {part['name']} ===\n{printable(part['text'])}\n")
@@ -245,7 +248,7 @@ def best(log: str, output: Path | None, at: int | None, as_json: bool) -> None:
     if as_json:
         emit({"best": summary.best, "output": None if output is None else str(output)})
     elif output is None:
-        click.echo(source, nl=False)
+        click.echo(for_stdout(source), nl=False)
     if not as_json:
         click.echo(best_line(summary), err=True)
         if summary.canned:

@@ -88,7 +88,9 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except Failure as failure:
-        click.echo(f"engine: {failure}", err=True)
+        from engine.cli.draw import printable
+
+        click.echo(printable(f"engine: {failure}"), err=True)
         sys.exit(failure.code)
     except BrokenPipeError:
         # `engine tree LOG | head`: the reader has what it wants.

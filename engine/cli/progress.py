@@ -14,9 +14,16 @@ from typing import Any, Protocol, cast
 
 import anyio
 import click
-import msgspec
 
-from engine.cli.draw import CANNED, baseline_words, ms, outcome_line, printable, tree_lines
+from engine.cli.draw import (
+    CANNED,
+    baseline_words,
+    json_line,
+    ms,
+    outcome_line,
+    printable,
+    tree_lines,
+)
 from engine.cli.story import story
 from engine.core.state import State
 from events.bodies import (
@@ -96,7 +103,7 @@ class _Json(_Silent):
     def observe(self, event: Event, state: State) -> None:
         super().observe(event, state)
         line = {"run_seq": event.run_seq, "type": event.type, "ts_us": event.ts_us}
-        _tell(msgspec.json.encode({**line, "body": event.body}).decode())
+        _tell(json_line({**line, "body": event.body}))
 
 
 class _Plain(_Silent):
@@ -194,7 +201,9 @@ def event_line(overview: Overview, event: Event) -> str | None:
             top = f", best {best.speedup:.2f}×" if best else ""
             return f"{progress(overview)} attempt {body.attempt}: {outcome}{top}"
         case AttemptAbandoned():
-            return f"{progress(overview)} attempt {body.attempt} abandoned: {body.reason}"
+            return (
+                f"{progress(overview)} attempt {body.attempt} abandoned: {printable(body.reason)}"
+            )
         case AgentFailed():
             return f"attempt {body.attempt}: {body.role} call failed: {printable(body.message)}"
         case ReplyDeferred():

@@ -52,7 +52,7 @@ def replay(log: str, verifying: bool, as_json: bool) -> None:
                 prompts.watch(state, event)
             line = "" if verifying or as_json else story(event.body)
             if line:
-                click.echo(f"{event.run_seq:>5}  {line}")
+                click.echo(f"{event.run_seq:>5}  {printable(line)}")
 
         report = run_again(events, team_of, watch=watch)
         causes: list[Cause] = []

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from engine.cli.address import Opened, open_runs
-from engine.cli.draw import CANNED, best_line, ms, pool_lines, printable
+from engine.cli.draw import CANNED, ms, percent, printable
+from engine.cli.edits import edits_in
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option, summary_of
 from engine.cli.moment import at_option, events_until
+from engine.cli.standing import best_line, pool_lines, signature_lines
 from engine.cli.table import table_lines
 from projections.failures import FailureClass
+from projections.instructions import Fidelity
 from projections.report import Report, ReportFold
+from projections.team import models_words
 
 __all__ = ["report"]
 
@@ -52,20 +57,23 @@ def _made(opened: Opened, at: int | None) -> Report:
     fold = ReportFold()
     for event in events_until(opened, at):
         fold.apply(event)
-    return fold.report(summary_of(opened, fold.overview, past=at is not None))
+    summary = summary_of(opened, fold.overview, past=at is not None)
+    return fold.report(summary, edits_in(opened, fold.overview.tree))
+
+
+def plain(text: str) -> str:
+    """Words from outside as Markdown that says just them: no HTML, no link, no image, no code."""
+    return re.sub(r"[\\`<\[\]]", r"\\\g<0>", printable(text))
 
 
 def report_lines(made: Report) -> Iterator[str]:
     """The report as Markdown."""
     summary = made.summary
-    yield f"# {printable(made.task) or 'a run without events'}"
+    yield f"# {plain(made.task) or 'a run without events'}"
     yield ""
-    reason = f" ({printable(summary.reason)})" if summary.reason else ""
+    reason = f" ({plain(summary.reason)})" if summary.reason else ""
     yield f"run {summary.run} of {summary.log}, {summary.status}{reason}, on {made.device}"
-    models = [f"{role} {model}" for role, model in made.models.items()]
-    if len(set(made.models.values())) == 1:
-        models = list(made.models.values())[:1]
-    yield f"asked: {printable(', '.join(models))}"
+    yield f"asked: {plain(models_words(made.models))}"
     if summary.canned:
         yield f"**{CANNED}**"
     yield f"best: {best_line(summary)}"
@@ -74,8 +82,11 @@ def report_lines(made: Report) -> Iterator[str]:
         ("New bests", _steps(made)),
         ("Leaderboard", _leaderboard(made)),
         ("Spend by role", _spend(made)),
+        ("Planners", _planners(made)),
         ("Failures of candidates", _failures(made.failures)),
         ("Calls without a usable reply", _failures(made.call_failures)),
+        ("Failure signatures", (f"- {line}" for line in signature_lines(made.signatures))),
+        ("Code-synthesis fidelity", _fidelity(made.fidelity)),
         ("Time by stage", _stages(made)),
     ):
         shown = list(lines)
@@ -135,6 +146,21 @@ def _spend(made: Report) -> Iterator[str]:
         )  # fmt: skip
 
 
+def _planners(made: Report) -> Iterator[str]:
+    if len(made.planners) < 2:
+        return
+    yield from table_lines(
+        ("model", "pulls", "mean reward", "dollars", "tokens", "reward per dollar",
+         "reward per million tokens"),
+        [
+            (plain(model), arm.pulls, _digits(arm.mean_reward, ".2f"), _digits(arm.cost_usd, ".4f"),
+             _digits(arm.tokens, "d"), _digits(arm.reward_per_usd, ".4g"),
+             _digits(arm.reward_per_mtok, ".4g"))
+            for model, arm in made.planners.items()
+        ],
+    )  # fmt: skip
+
+
 def _failures(classes: list[FailureClass]) -> Iterator[str]:
     if classes:
         yield from table_lines(
@@ -142,11 +168,38 @@ def _failures(classes: list[FailureClass]) -> Iterator[str]:
             [
                 (known.failure.replace("_", " "), known.count,
                  ", ".join(map(str, known.nodes[:6])) + (" …" if len(known.nodes) > 6 else ""),
-                 known.pattern)
+                 plain(known.pattern))
                 for known in classes
             ],
             longest=120,
         )  # fmt: skip
+
+
+def _fidelity(found: Fidelity | None) -> Iterator[str]:
+    if found is None:
+        return
+    given, lines = found.instructions, found.lines_inside + found.lines_outside
+    yield from table_lines(
+        ("measure", "value", "out of"),
+        [
+            ("first-pass success", percent(found.first_pass_rate),
+             f"{found.first_pass} of {given} instructions; {found.repaired} more by a repair,"
+             f" {found.unrealised} not"),
+            ("debug repair rate", percent(found.repair_rate),
+             f"{found.mended} of {found.repairs} repairs"),
+            ("attempts per instruction", _digits(found.attempts_per_instruction, ".2f"),
+             f"{found.attempts} attempts"),
+            ("edits inside anchors", percent(found.inside_share),
+             f"{found.lines_inside} of {lines} lines; {found.lines_allowed} more are allowed"),
+            ("grounded", percent(found.grounded_rate),
+             f"{found.grounded} of {found.compared} candidates"),
+        ],
+        longest=80,
+    )  # fmt: skip
+
+
+def _digits(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
 
 
 def _stages(made: Report) -> Iterator[str]:

@@ -16,19 +16,12 @@ import click
 
 from engine.cli.address import log_errors, split
 from engine.cli.confirm import confirm
-from engine.cli.draw import (
-    CANNED,
-    awaited_lines,
-    best_line,
-    fork_line,
-    printable,
-    tree_lines,
-    use_color,
-)  # fmt: skip
+from engine.cli.draw import CANNED, printable, tree_lines, use_color
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options
 from engine.cli.settings import PRESETS, SettingsError, resolve
+from engine.cli.standing import awaited_lines, best_line, fork_line
 
 __all__ = ["finish", "read_task", "resume", "run", "shared"]
 

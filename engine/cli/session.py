@@ -121,16 +121,21 @@ async def go_on(
 ) -> Done:
     """Resume a run. ``extra`` is added to its budgets, by the names that ``RunResumed`` has for
     it without ``extra_``. Raises ``Failure`` and ``LogError``."""
+    # What the log itself refuses is refused before it is opened for writing.
+    with LogReader(path) as before:
+        row = before.find_run(run)
+        recovered = recover(before, row.run_id)
+        newest = before.newest_run_seq(row.run_id)
+    state, config = recovered.state, recovered.state.config
+    check_resumable(state, path, extra)
+    check_mailboxes(config, state.attempts.values(), mailbox)
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(LogWriter(path))
         reader = stack.enter_context(LogReader(path))
-        row = reader.find_run(run)
-        recovered = recover(reader, row.run_id)
-        state, config = recovered.state, recovered.state.config
-        check_resumable(state, path, extra)
+        if reader.newest_run_seq(row.run_id) != newest:
+            raise Failure(f"{path}: another process wrote it just now; try again")
         if require_isolation is not None:
             config = _isolated(config, require_isolation)
-        check_mailboxes(config, state.attempts.values(), mailbox)
         sandbox = await open_sandbox(stack, config)
         _, device = await resolve_device(sandbox, config)
         clients = await open_clients(

@@ -292,6 +292,15 @@ def _check_ranges(config: Config) -> None:
         settings = config.role(role)
         rules[f"roles.{role}.max_tokens"] = (settings.max_tokens >= 1, "at least 1")
         rules[f"roles.{role}.timeout_s"] = (settings.timeout_s > 0, "above 0")
+    models, planned = config.roles.plan.models, search.team == "plan_code_debug"
+    rules["roles.plan.models"] = (
+        len(set(models)) == len(models) and (planned or not models),
+        "distinct models, and left out where the team has no planner",
+    )
+    rules["roles.plan.model"] = (
+        not (models and config.roles.plan.model),
+        "left out where roles.plan.models are given",
+    )
     for path, (holds, wanted) in rules.items():
         if not holds:
             raise SettingsError(f"{path} must be {wanted}")

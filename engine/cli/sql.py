@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from engine.cli.address import log_errors, split
+from engine.cli.draw import for_stdout
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit
 from engine.cli.table import table_lines
@@ -127,7 +128,11 @@ def _print_json(names: list[str], rows: Iterator[Sequence[Any]]) -> None:
 def _print_csv(names: list[str], rows: Iterator[Sequence[Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([_plain(cell) for cell in row] for row in rows)
+    writer.writerows([_csv_cell(cell) for cell in row] for row in rows)
+
+
+def _csv_cell(cell: Any) -> Any:
+    return for_stdout(cell) if isinstance(cell, str) else _plain(cell)
 
 
 def _plain(cell: Any) -> Any:

@@ -13,6 +13,7 @@ from engine.core.budgets import RESOURCES, WAIT, budget_reached, short_for, shor
 from engine.core.draws import draw, sample
 from engine.core.evolve import visit_key
 from engine.core.flags import BUDGET_BEFORE_EACH_CALL
+from engine.core.planners import pick_planner
 from engine.core.policies import POLICIES, Selection
 from engine.core.standstill import (
     is_blocked,
@@ -31,6 +32,7 @@ from events.bodies import (
     Draws,
     EvaluationRequested,
     NodeSelected,
+    Pick,
     RunPaused,
     RunStopped,
 )
@@ -117,6 +119,7 @@ def _call(state: State, attempt: Attempt, role: str) -> AgentCalled:
     pool = state.team.pool(role, state.tree, attempt.node)
     draws = _window_draws(state, attempt, role, len(pool))
     system = state.config.prompts.system
+    model, pick = _model_for(state, attempt, role)
     return AgentCalled(
         attempt=attempt.id,
         role=role,
@@ -125,10 +128,11 @@ def _call(state: State, attempt: Attempt, role: str) -> AgentCalled:
         window=[pool[index] for index in draws] if draws else pool[: search.window_nodes],
         pool=pool,
         draws=draws,
-        model=config.model,
+        model=model,
         params=config.params,
         template=SYSTEM_MESSAGES[attempt.id % 3] if system == "rotate" else system,
         hints=_hints(state, role),
+        pick=pick,
     )
 
 
@@ -136,6 +140,15 @@ def _hints(state: State, role: str) -> list[int] | msgspec.UnsetType:
     if role in _PLANNERS and state.steering.hints:
         return list(state.steering.hints)
     return msgspec.UNSET
+
+
+def _model_for(
+    state: State, attempt: Attempt, role: str
+) -> tuple[str, Pick | msgspec.UnsetType]:  # fmt: skip
+    models = state.config.models(role)
+    if len(models) > 1:
+        return pick_planner(state.config, state.planners, attempt.id)
+    return models[0], msgspec.UNSET
 
 
 def _window_draws(state: State, attempt: Attempt, role: str, size: int) -> list[int]:
@@ -170,8 +183,11 @@ def _ask_again(state: State, attempt: Attempt, call: Call) -> Body:
         )
     again = _repeat(call.body, call=state.calls + 1, try_=1, ask=call.body.ask + 1, wait_ms=0)
     # A new call, so of whom the role asks now: since a fork that may be another model.
-    role = state.config.role(call.body.role)
-    return msgspec.structs.replace(again, model=role.model, params=role.params)
+    params = state.config.role(call.body.role).params
+    if call.body.model in state.config.models(call.body.role):
+        return msgspec.structs.replace(again, params=params)
+    model, pick = _model_for(state, attempt, call.body.role)
+    return msgspec.structs.replace(again, model=model, params=params, pick=pick)
 
 
 def _repeat(

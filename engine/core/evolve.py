@@ -53,12 +53,13 @@ def evolve(state: State, body: Body) -> State:
     if body.KIND == "meta":
         return state
     best = state.tree.best
-    state.spend.apply(body)
+    spent = state.spend.apply(body)
     if isinstance(body, RunStarted):
         _start(state, body)
     elif isinstance(body, RunForked):
         _fork(state, body)
     changed = state.tree.apply(body)
+    state.planners.apply(body, state.tree, spent)
     if changed is not None:
         _index(state, changed)
         if changed.parent is not None:
@@ -124,8 +125,8 @@ def _fork(state: State, body: RunForked) -> None:
         # asked anew, as it is asked now.
         call = attempt.call
         if call is not None and call.status == "in_doubt":
-            role = state.config.role(call.body.role)
-            if (call.body.model, call.body.params) != (role.model, role.params):
+            asked, params = call.body.role, state.config.role(call.body.role).params
+            if call.body.model not in state.config.models(asked) or call.body.params != params:
                 attempt.call = attempt.rejection = None
 
 

@@ -151,8 +151,4 @@ class Frontier:
             and len(node.children) >= self._root_throttle
         ):
             return False
-        return not (
-            self._dead_branch is not None
-            and node.evaluated_children > self._dead_branch
-            and node.failed_children == node.evaluated_children
-        )
+        return self._dead_branch is None or not node.is_dead(self._dead_branch)

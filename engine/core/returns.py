@@ -6,19 +6,10 @@ machine's arithmetic can change a sum.
 
 from __future__ import annotations
 
+from projections.reward import reward
 from projections.tree import Node, Tree
 
-__all__ = ["UNIT", "Returns", "reward"]
-
-UNIT = 2**32
-"""A reward of one."""
-
-
-def reward(runtime_ms: float | None, root_ms: float | None) -> int:
-    """s / (1 + s) of the speedup s over the root, in ``UNIT``; 0 for a failure."""
-    if runtime_ms is None or root_ms is None:
-        return 0
-    return round(UNIT * (root_ms / (root_ms + runtime_ms)))
+__all__ = ["Returns"]
 
 
 class Returns:
@@ -37,7 +28,7 @@ class Returns:
         return self._visits.get(node, 0)
 
     def rewards(self, node: int) -> int:
-        """In ``UNIT``."""
+        """In ``projections.reward.UNIT``."""
         return self._rewards.get(node, 0)
 
     def update(self, tree: Tree, node: Node) -> None:

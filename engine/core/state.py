@@ -25,6 +25,7 @@ from events.bodies import (
     WaitEnded,
 )
 from events.outcomes import BaselineKind
+from projections.planners import Planners
 from projections.spend import Spend
 from projections.steering import Steering
 from projections.tree import Tree
@@ -109,6 +110,7 @@ class State:
         self.returns = Returns()
         """Kept under ``mcts`` only: a backup costs the depth of its node."""
         self.spend = Spend()
+        self.planners = Planners()
         self.attempts: dict[int, Attempt] = {}
         self.attempts_started = 0
         self.attempts_ended = 0

@@ -34,5 +34,6 @@ def observed_for(config: Config) -> tuple[SectionName, ...]:
 
 
 def models_of(config: Config) -> list[str]:
-    """The models that those roles name, each once."""
-    return list(dict.fromkeys(config.role(role).model for role in roles_of(config)))
+    """The models that may be asked for those roles, each once."""
+    models = (model for role in roles_of(config) for model in config.models(role))
+    return list(dict.fromkeys(models))

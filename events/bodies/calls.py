@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,6 +14,7 @@ __all__ = [
     "AgentReplied",
     "CallParams",
     "CapabilityLearned",
+    "Pick",
     "PromptRendered",
     "ReplyDeferred",
     "ReplyFile",
@@ -31,6 +32,14 @@ class CallParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     temperature: float | None = None
     effort: str | None = None
     max_tokens: int
+
+
+class Pick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a planner was picked of several: ``untried``, the first that was never asked, or by its
+    ``bound``. ``tie`` is the index drawn among equal ones, in the order of the list."""
+
+    rule: Literal["untried", "bound"]
+    tie: int | None = None
 
 
 @event("AgentCalled", "decision")
@@ -57,6 +66,8 @@ class AgentCalled(Body, frozen=True, kw_only=True):
     wait_ms: int = 0
     hints: list[int] | msgspec.UnsetType = msgspec.UNSET
     """The user's hints that the prompt shows; unset without any, as in older bodies."""
+    pick: Pick | msgspec.UnsetType = msgspec.UNSET
+    """Unset where there is one model to ask, and where it is the one that was asked before."""
 
 
 @event("PromptRendered", "meta")

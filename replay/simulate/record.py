@@ -78,52 +78,66 @@ def record_of(bodies: Iterable[Body], name: str, lineage: Sequence[str]) -> Reco
 
     Raises ``NotComparable`` for a run whose root was never measured.
     """
-    started: RunStarted | None = None
-    configs: list[Config] = []
-    baselines: dict[BaselineKind, BaselineMeasured] = {}
-    going: dict[int, Child] = {}
-    ended: list[Child] = []
-    extra = 0
+    told = _Told()
     for body in bodies:
-        match body:
-            case RunStarted():
-                started = body
-                configs.append(config_from_log(started.config))
-            case RunResumed():
-                extra += body.extra_attempts
-            case RunForked():
-                assert started is not None
-                # What resumes had added is part of the budget that the fork was given.
-                started, extra = body.applied(started), 0
-                configs.append(config_from_log(started.config))
-            case BaselineMeasured():
-                baselines[body.baseline] = body
-            case NodeSelected():
-                going[body.attempt] = Child(node=body.attempt, parent=body.node, repair=body.repair)
-            case AgentReplied() | ReplyParsed() | ReplyRejected():
-                going[body.attempt].said.append(body)
-            case EvaluationFinished():
-                child = going.pop(body.attempt)
-                child.verdict = body
-                ended.append(child)
-            case AttemptAbandoned():
-                ended.append(going.pop(body.attempt))
-    if started is None or "eager" not in baselines:
+        told.apply(body)
+    if told.started is None or "eager" not in told.baselines:
         raise NotComparable(f"{name}: its reference was never measured, so nothing was searched")
     children: dict[int, list[Child]] = {}
-    for child in sorted(ended, key=lambda child: child.node):
+    for child in sorted(told.ended, key=lambda child: child.node):
         children.setdefault(child.parent, []).append(child)
     return Record(
         name=name,
         lineage=tuple(lineage),
-        started=started,
-        configs=configs,
-        baselines=baselines,
-        attempts_allowed=configs[-1].budget.attempts + extra,
-        attempts=len(ended),
+        started=told.started,
+        configs=told.configs,
+        baselines=told.baselines,
+        attempts_allowed=told.configs[-1].budget.attempts + told.extra_attempts,
+        attempts=len(told.ended),
         children=children,
-        best=_best(ended, baselines["eager"].runtime_ms or 0.0),
+        best=_best(told.ended, told.baselines["eager"].runtime_ms or 0.0),
     )
+
+
+class _Told:
+    """A fold over one run's bodies that owns mutable state."""
+
+    def __init__(self) -> None:
+        self.started: RunStarted | None = None
+        self.configs: list[Config] = []
+        self.baselines: dict[BaselineKind, BaselineMeasured] = {}
+        self.ended: list[Child] = []
+        self.extra_attempts = 0
+        self._going: dict[int, Child] = {}
+
+    def apply(self, body: Body) -> None:
+        match body:
+            case RunStarted():
+                self._configure(body)
+            case RunResumed():
+                self.extra_attempts += body.extra_attempts
+            case RunForked():
+                assert self.started is not None
+                # What resumes had added is part of the budget that the fork was given.
+                self.extra_attempts = 0
+                self._configure(body.applied(self.started))
+            case BaselineMeasured():
+                self.baselines[body.baseline] = body
+            case NodeSelected():
+                child = Child(node=body.attempt, parent=body.node, repair=body.repair)
+                self._going[body.attempt] = child
+            case AgentReplied() | ReplyParsed() | ReplyRejected():
+                self._going[body.attempt].said.append(body)
+            case EvaluationFinished():
+                child = self._going.pop(body.attempt)
+                child.verdict = body
+                self.ended.append(child)
+            case AttemptAbandoned():
+                self.ended.append(self._going.pop(body.attempt))
+
+    def _configure(self, started: RunStarted) -> None:
+        self.started = started
+        self.configs.append(config_from_log(started.config))
 
 
 def _best(ended: Sequence[Child], root_ms: float) -> list[float | None]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from engine.cli.exits import Failure
+from engine.cli.main import cli
 from tests.cli.conftest import SEARCH, SMALL, run_engine
 
 TASK = (SMALL / "task.py").read_text()
@@ -184,3 +188,24 @@ def test_help_is_quick_and_complete() -> None:
                     "replay", "verify", "doctor"):  # fmt: skip
         assert f"  {command} " in done.stdout
         assert run_engine(command, "--help").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("history", "more", "why"),
+    [
+        ("1_stark", [], "the run is finished; add attempts with --attempts +N"),
+        ("1_stark", ["--budget-usd", "+1"], "the run is finished"),
+        ("1_mailed", ["--attempts", "+1", "--mailbox", "nowhere"], "is not here"),
+    ],
+)
+def test_a_resume_that_is_refused_leaves_the_log_as_it_is(
+    history: str, more: list[str], why: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.db"
+    shutil.copy(Path(__file__).parents[1] / "histories" / f"{history}.db", log)
+    before = log.read_bytes()
+    refused = CliRunner().invoke(cli, ["resume", str(log), *more]).exception
+    assert isinstance(refused, Failure)
+    assert why in str(refused)
+    assert [path.name for path in tmp_path.iterdir()] == ["log.db"], "no lock, no -wal"
+    assert log.read_bytes() == before

@@ -12,7 +12,7 @@ import msgspec
 from agents.clients.port import Client
 from agents.clients.turns import Turns
 from agents.templates import Templates, load
-from engine.config import Config, RoleConfig, Roles
+from engine.config import Config, PlannerConfig, RoleConfig, Roles
 from engine.core.state import State
 from engine.loop.methods import team_of
 from engine.loop.run import RunLoop
@@ -95,7 +95,7 @@ class Ran(NamedTuple):
 
 def config(*, timeout_s: float = 60.0, **search: int) -> Config:
     roles = Roles(
-        plan=RoleConfig(temperature=0.8, timeout_s=timeout_s),
+        plan=PlannerConfig(temperature=0.8, timeout_s=timeout_s),
         code=RoleConfig(temperature=0.1),
         debug=RoleConfig(temperature=0.1),
     )

@@ -101,7 +101,11 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         for name, keys in younger.items()
     }
     sections["roles"] = {
-        role: {key: value for key, value in settings.items() if key != "observations"}
+        role: {
+            key: value
+            for key, value in settings.items()
+            if key not in ("observations", "models", "reward_per")
+        }
         for role, settings in sections["roles"].items()
     }
     whole = {"temperature", "clients", "limits"}

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.policies import POLICIES
-from engine.core.returns import UNIT, Returns, reward
+from engine.core.returns import Returns
 from events.bodies import EvaluationFinished, NodeSelected
+from projections.reward import UNIT, reward
 from replay.verify import replay
 from tests.engine import naive
 from tests.engine.naive_policies import NAIVE

@@ -91,6 +91,11 @@ RECIPES = {
         ["--set", "search.anchors=false", "--set", "search.repairs=false",
          "--set", "temperature=0.5", "--set", "search.epsilon=0.6", "--attempts", 7]
     ),
+    "planners": Recipe(
+        ["--set", f"roles.plan.models={BOOK},{HOPELESS}", "--attempts", 9, "--workers", 2],
+        forks=[(1, ["--at", 60, "--set", f"roles.plan.models={HOPELESS},{BOOK}",
+                    "--set", "roles.plan.reward_per=token", "--evaluations", "recorded"])],
+    ),
     "patience": Recipe(["--model", HOPELESS, "--set", "search.policy=best_of_k",
                         "--patience", 2, "--attempts", 9]),
     "paused": Recipe(["--model", HOPELESS, "--attempts", 9, "--workers", 2]),

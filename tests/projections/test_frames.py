@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from agents.edits import edits_of
 from engine.cli.exits import Exit, Failure
 from engine.cli.main import cli
 from events.connect import connect_read_only
@@ -26,7 +27,7 @@ HISTORIES = sorted({path for path, _ in RUNS.values()})
 
 def frames(*paths: Path) -> Frames:
     logs = [LogReader(path) for path in paths]
-    found = frames_of(logs)
+    found = frames_of(logs, edits_of)
     for log in logs:
         log.connection.close()
     return found
@@ -91,7 +92,7 @@ def test_many_logs_become_tables(rich: Path, tmp_path: Path) -> None:
         done = export(*logs, "--format", form, "-o", tmp_path / form)
         assert done.exit_code == 0, done.exception
         assert f"calls.{form}: {len(whole.calls)} rows" in done.stderr
-        assert len(list((tmp_path / form).iterdir())) == 4, "nothing half-written is left"
+        assert len(list((tmp_path / form).iterdir())) == 6, "nothing half-written is left"
     calls = list(map(json.loads, (tmp_path / "jsonl" / "calls.jsonl").read_text().splitlines()))
     assert calls == [msgspec.to_builtins(call) for call in whole.calls]
     with (tmp_path / "csv" / "nodes.csv").open(newline="") as file:
@@ -99,7 +100,7 @@ def test_many_logs_become_tables(rich: Path, tmp_path: Path) -> None:
     assert [node["source_sha256"] or None for node in nodes] == [
         node.source_sha256 for node in whole.nodes
     ]
-    for table in ("runs", "nodes", "calls", "evaluations"):
+    for table in Frames.__struct_fields__:
         with duckdb.connect() as connection:
             stored = connection.execute(f"FROM '{tmp_path}/parquet/{table}.parquet'")
             names = [column[0] for column in stored.description]

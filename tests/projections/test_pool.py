@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.cli.draw import status_lines
+from engine.cli.standing import status_lines
 from events.bodies import EvaluationFinished
 from events.envelope import Event
 from events.outcomes import Crashed, PoolUsage

@@ -80,7 +80,7 @@ def test_the_views_say_the_same(name: str, rich: Path) -> None:
     spend = {role: msgspec.to_builtins(spent) for role, spent in made.spend.items()}
     for spent in spend.values():
         # In SQL, a call without usage has null tokens, and so has a sum of such calls only.
-        if spent.pop("uncounted_calls") == spent["calls"]:
+        if spent["uncounted_calls"] == spent["calls"]:
             spent["input_tokens"] = spent["output_tokens"] = None
     costs = view(path, f"SELECT * FROM costs_by_role WHERE run_id = {run}")
     assert {row.pop("role"): row for row in costs if row.pop("run_id")} == spend
@@ -104,3 +104,20 @@ def test_the_command_prints_markdown_and_json(rich: Path, tmp_path: Path) -> Non
     assert out.read_text().startswith("# rich.py")
     refused = run.invoke(cli, ["report", str(rich), "-o", str(tmp_path / "a.html")])
     assert "name a .md file" in str(refused.exception)
+
+
+def test_several_planners_are_set_side_by_side(rich: Path) -> None:
+    path, run = RUNS["2_planners#2"]
+    planners = report(path, run).planners
+    found = {name.rpartition("/")[2]: (arm.pulls, arm.in_flight) for name, arm in planners.items()}
+    assert found == {"playbook.toml": (3, 0), "hopeless.toml": (3, 0)}
+    (good,) = [arm.mean_reward for arm in planners.values() if arm.mean_reward]
+    assert 0 < good < 1
+    shown = CliRunner().invoke(cli, ["report", f"{path}#{run}"]).stdout
+    assert "| playbook:tests/histories/hopeless.toml |     3 | 0.15" in shown
+    status = CliRunner().invoke(cli, ["status", f"{path}#{run}"]).stdout
+    assert "hopeless.toml: 3 pulls, mean reward 0.15, $0.0000, 0 tokens" in status
+    priced = report(rich).planners["m"]
+    assert priced.pulls == 5
+    assert priced.cost_usd is None, "one of its plans went to a coder without a price"
+    assert "Planners" not in CliRunner().invoke(cli, ["report", str(rich)]).stdout

@@ -8,18 +8,16 @@ Couetoux et al., LION 2011). Rewards and virtual loss are ``core.returns``'s.
 
 from __future__ import annotations
 
-from decimal import Context, Decimal
-from math import isqrt, sqrt
+from math import isqrt
 
+from engine.core.bounds import ln, upper_bound
 from engine.core.policies.port import Selection
-from engine.core.returns import UNIT
 from engine.core.state import State
 from events.bodies import Draws
+from projections.reward import UNIT
 from projections.tree import ROOT
 
 __all__ = ["mcts"]
-
-_EXACTLY_ROUNDED = Context(prec=25)
 
 
 def mcts(state: State, attempt: int) -> Selection | None:
@@ -37,7 +35,7 @@ def mcts(state: State, attempt: int) -> Selection | None:
         ]
         if not children:
             break
-        log_visits = _ln(state.returns.visits(node))
+        log_visits = ln(state.returns.visits(node))
         node = max(children, key=lambda child: _upper_bound(state, child, log_visits))
     if node in banned:
         return None
@@ -52,9 +50,4 @@ def _has_room(state: State, node: int) -> bool:
 def _upper_bound(state: State, child: int, log_visits: float) -> float:
     visits = state.returns.visits(child)
     mean = state.returns.rewards(child) / (visits * UNIT)
-    return mean + state.config.search.uct_c * sqrt(log_visits / visits)
-
-
-def _ln(visits: int) -> float:
-    # Not math.log, whose last bit is the platform's: a log is replayed on any machine.
-    return float(_EXACTLY_ROUNDED.ln(Decimal(visits)))
+    return upper_bound(mean, weight=state.config.search.uct_c, log_all=log_visits, tried=visits)
