@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
-from agents.anchors import has_anchors, source_key, strip_anchors
+from agents.anchors import has_anchors, strip_anchors
 from agents.clients.port import Reply
 from agents.clients.structured import json_object
 from agents.grounding import Rejected, ground
+from agents.normal_form import source_key
 
 __all__ = ["Fence", "Parsed", "Rejected", "fences", "parse"]
 

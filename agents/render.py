@@ -38,7 +38,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     ``outcome`` is a line such as ``correct`` or ``wrong_result: output 0 differs``.
     ``resources`` is a table of what its kernels take. ``runtime_ms`` and ``speedup`` (over
     the root's eager runtime) are set when it is correct; the root's ``runtime_ms`` is its
-    eager one, once it has been measured.
+    eager one, once it has been measured. ``same_as`` is the earlier attempt whose source it
+    repeats and whose outcome it has.
     """
 
     id: int
@@ -51,6 +52,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     resources: str = ""
     runtime_ms: float | None = None
     speedup: float | None = None
+    same_as: int | None = None
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,6 +220,8 @@ def _observations(templates: Templates, node: NodeView, chars: int) -> str:
         result = f"{result or 'correct'}: runtime {_ms(node.runtime_ms)}{speed}"
     body = "\n\n".join(text for text in (result, quoted(said)) if text) or "(not executed)"
     sections.append(f"**Kernel execution result**\n\n{body}")
+    if node.same_as is not None:
+        sections.append(fill(templates.text("duplicate.md"), {"original": str(node.same_as)}))
     return "\n" + "\n\n".join(sections)
 
 

@@ -57,6 +57,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Tries of one call before the run pauses; delays double from ``retry_wait_ms``."""
     retry_wait_ms: int = 1000
     evaluation_tries: int = 3
+    deduplicate: bool = True
+    """A candidate whose normalised source was judged before gets that verdict."""
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

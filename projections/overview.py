@@ -85,6 +85,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Runtime in milliseconds of each; null where a compiled one failed."""
     pool: PoolSummary | None = None
     fork: Fork | None = None
+    duplicates: int = 0
+    """Attempts that repeat an earlier one's source and have its verdict."""
 
 
 class Overview:
@@ -248,6 +250,7 @@ class Overview:
             quarantined=dict(self.quarantined),
             pool=self.pool.summary(self.wall_us / 1_000_000),
             fork=self._forked(total),
+            duplicates=sum(e.same_as is not None for e in self.evaluations.values()),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
         )
 
@@ -262,7 +265,7 @@ class Overview:
             recorded_replies=recorded,
             live_replies=total.calls - self._shared.calls - recorded,
             recorded_evaluations=taken,
-            new_evaluations=len(own) - taken,
+            new_evaluations=sum(verdict.is_new for verdict in own),
         )
 
 

@@ -57,6 +57,8 @@ class Node(msgspec.Struct, kw_only=True):
     run_log_sha256: str | None = None
     resources: list[KernelResources] = []
     outcome: Outcome | None = None
+    same_as: int | None = None
+    """The earlier node with the same source, whose verdict this one has."""
     runtime_ms: float | None = None
     """The score, lower is better; None while unknown and for every failure."""
     reason: str = ""
@@ -179,7 +181,7 @@ class Tree:
         node.status, node.outcome = "evaluated", body.outcome
         node.compile_log_sha256 = body.compile_log_sha256
         node.run_log_sha256 = body.run_log_sha256
-        node.resources = body.resources
+        node.resources, node.same_as = body.resources, body.same_as
         if isinstance(body.outcome, Correct):
             node.runtime_ms = body.outcome.runtime_ms
             self._ranking.add(node.runtime_ms, node.id)

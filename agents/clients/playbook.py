@@ -25,9 +25,10 @@ from typing import Any, Literal
 import anyio.lowlevel
 import msgspec
 
-from agents.anchors import BEGIN, END, source_key, source_lines
+from agents.anchors import BEGIN, END, source_lines
 from agents.clients.port import CallFailed, Reply, Request
 from agents.grounding import Rejected, ground
+from agents.normal_form import source_key
 from agents.python_source import tree_of
 from events.bodies import Usage
 

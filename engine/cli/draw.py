@@ -134,7 +134,8 @@ def _node_text(overview: Overview, node: Node) -> str:
         case "expanding":
             return f"{node.id} {node.made}  … {overview.stages.get(node.id, '')}"
     assert node.outcome is not None
-    return f"{node.id} {node.made}  {outcome_line(node.outcome, node.runtime_ms, root_ms)}"
+    same = "" if node.same_as is None else f"same as {node.same_as}: "
+    return f"{node.id} {node.made}  {same}{outcome_line(node.outcome, node.runtime_ms, root_ms)}"
 
 
 def _color(node: Node) -> str | None:
@@ -193,10 +194,9 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
     if summary.fork is not None:
         yield f"fork       {fork_line(summary.fork)}"
     yield f"status     {summary.status}{printable(reason)}"
-    yield (
-        f"attempts   {summary.attempts} of {overview.attempts_allowed}:"
-        f" {summary.compiled} compiled, {summary.correct} correct, {summary.abandoned} abandoned"
-    )
+    done = f"{summary.attempts} of {overview.attempts_allowed}: {summary.compiled} compiled"
+    same = f", {summary.duplicates} duplicates" if summary.duplicates else ""
+    yield f"attempts   {done}, {summary.correct} correct, {summary.abandoned} abandoned{same}"
     for device, why in summary.quarantined.items():
         yield f"quarantine {device}: {printable(why)}"
     if overview.stages and summary.status == "running":

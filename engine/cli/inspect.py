@@ -161,6 +161,9 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
         click.echo(f"isolation {', '.join(evaluation.isolation) or 'none'}")
         if evaluation.reused is not None:
             click.echo(f"reused: the parent's verdict, its event {evaluation.reused}")
+        if evaluation.same_as is not None:
+            click.echo(f"duplicate: the same source as node {evaluation.same_as}, whose verdict"
+                       " this is")  # fmt: skip
         for note in evaluation.notes:
             click.echo(f"note {printable(note)}")
     texts["resources"] = resources_table(found.resources)

@@ -22,11 +22,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     # The paper to the letter: sequential, its main system message, none of our additions.
     "paper": {
         "model": "anthropic:claude-sonnet-4-20250514",
-        "search": {"workers": 1, "reasks": 0, "window_sampling": "literal"},
+        "search": {
+            "workers": 1, "reasks": 0, "window_sampling": "literal", "deduplicate": False,
+        },
         "prompts": {"system": "main", "device_facts": False, "language": "cuda"},
         "sandbox": {"protocol": "paper"},
     },
-}
+}  # fmt: skip
 
 _METHODS: dict[str, dict[str, Any]] = {
     "stark": {"policy": "stark", "team": "plan_code_debug", "windows": True},

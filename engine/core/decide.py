@@ -173,6 +173,9 @@ def _evaluate(state: State, attempt: Attempt) -> Body | None:
     if attempt.faults >= state.config.search.evaluation_tries:
         return _pause_when_alone(state, attempt, "the sandbox fails again and again")
     assert attempt.source_sha256 is not None
+    original = state.original(attempt.id)
+    if original in state.attempts:
+        return None  # its verdict will be this one's
     best = state.tree.best
     return EvaluationRequested(
         attempt=attempt.id,
@@ -180,6 +183,7 @@ def _evaluate(state: State, attempt: Attempt) -> Body | None:
         incumbent=None if best is None else best.id,
         seed=draw(state.seed, "evaluation", attempt.id, 2**31),
         try_=tries,
+        same_as=original,
     )
 
 
@@ -193,6 +197,11 @@ def _pause_when_alone(state: State, attempt: Attempt, reason: str) -> Body | Non
 
 def _is_blocked(state: State, attempt: Attempt) -> bool:
     search, call = state.config.search, attempt.call
+    if attempt.step == len(attempt.roles) and attempt.evaluation is None:
+        original = state.original(attempt.id)
+        return original is not None and (
+            original in state.attempts and _is_blocked(state, state.attempts[original])
+        )
     if attempt.evaluation_faulted and (
         attempt.hopeless or attempt.faults >= search.evaluation_tries
     ):

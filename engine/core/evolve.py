@@ -76,7 +76,10 @@ def _index(state: State, node: Node) -> None:
 def _start(state: State, started: RunStarted) -> None:
     """Begin under a configuration, or go on under another with the tree as it is."""
     state.started = started
-    state.config = config = config_from_log(started.config)
+    config = config_from_log(started.config)
+    if config.sandbox != state.config.sandbox:
+        state.first_with.clear()  # under other limits the same source may fare otherwise
+    state.config = config
     state.flags = flags_from_log(started.flags)
     state.team = state.team_of(config)
     state.frontier = Frontier.of(config.search)
@@ -206,6 +209,9 @@ def _fold_attempt(state: State, body: Body) -> None:
         case EvaluationRequested():
             attempt = state.attempts[body.attempt]
             attempt.evaluation, attempt.evaluation_faulted = body, False
+            key = state.tree[body.attempt].source_key
+            if key and state.deduplicates:
+                state.first_with.setdefault(key, body.attempt)
         case EvaluationFaulted(attempt=0) if body.baseline != "eager":
             state.compiled_baselines[body.baseline] = "faulted"
         case EvaluationFaulted(attempt=0):
@@ -220,6 +226,10 @@ def _fold_attempt(state: State, body: Body) -> None:
             ended = state.tree[body.attempt]
             if ended.parent == ROOT and ended.failed:
                 state.unrepaired.put(ended.id, True)
+            if isinstance(body, EvaluationFinished) and body.attempt == state.first_with.get(
+                ended.source_key or ""
+            ):
+                state.verdicts[body.attempt] = body
             del state.attempts[body.attempt]
             state.attempts_ended += 1
 

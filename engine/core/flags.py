@@ -12,12 +12,17 @@ from collections.abc import Sequence
 
 from events.errors import NewerFormat
 
-__all__ = ["FLAGS", "PATIENCE_FROM_THE_START", "STATE_DIGEST_2", "flags_from_log"]
+__all__ = [
+    "DUPLICATES_SHARE_VERDICTS", "FLAGS", "PATIENCE_FROM_THE_START", "STATE_DIGEST_2",
+    "flags_from_log",
+]  # fmt: skip
 
+DUPLICATES_SHARE_VERDICTS = "duplicates-share-verdicts"
 PATIENCE_FROM_THE_START = "patience-from-the-start"
 STATE_DIGEST_2 = "state-digest-2"
 
 FLAGS = {
+    DUPLICATES_SHARE_VERDICTS: "a source that was judged before is not judged again",
     PATIENCE_FROM_THE_START: "attempts before the first correct kernel use up patience, too",
     STATE_DIGEST_2: "the digest covers calls in flight, faults and spend, not the tree alone",
 }

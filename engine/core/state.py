@@ -12,10 +12,17 @@ from typing import Literal, Protocol
 import msgspec
 
 from engine.config import Config
-from engine.core.flags import STATE_DIGEST_2
+from engine.core.flags import DUPLICATES_SHARE_VERDICTS, STATE_DIGEST_2
 from engine.core.frontier import Frontier, OrderedIds
 from engine.core.returns import Returns
-from events.bodies import AgentCalled, AgentFailed, AgentReplied, EvaluationRequested, RunStarted
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    EvaluationFinished,
+    EvaluationRequested,
+    RunStarted,
+)
 from events.outcomes import BaselineKind
 from projections.spend import Spend
 from projections.tree import Tree
@@ -98,6 +105,10 @@ class State:
         """Failed children of the root that no repair was tried from."""
         self.visits: dict[tuple[bool, str], int] = {}
         self.refused: dict[str, set[str]] = {}
+        self.first_with: dict[str, int] = {}
+        """Normalised source → the attempt that was first sent to the sandbox with it."""
+        self.verdicts: dict[int, EvaluationFinished] = {}
+        """Of those attempts: what goes for their duplicates."""
         self.baseline: Literal["none", "requested", "faulted", "measured", "rejected"] = "none"
         self.baseline_reason = ""
         self.baseline_faults = 0
@@ -118,6 +129,16 @@ class State:
     @property
     def seed(self) -> int:
         return self.config.search.seed
+
+    @property
+    def deduplicates(self) -> bool:
+        return self.config.search.deduplicate and DUPLICATES_SHARE_VERDICTS in self.flags
+
+    def original(self, attempt: int) -> int | None:
+        """The earlier attempt, judged or about to be, whose source this one repeats."""
+        key = self.tree[attempt].source_key
+        first = self.first_with.get(key, attempt) if key and self.deduplicates else attempt
+        return None if first == attempt else first
 
     @property
     def attempts_allowed(self) -> int:

@@ -73,6 +73,7 @@ def node_view(state: State, node: Node, texts: Texts) -> NodeView:
         resources=resources_table(node.resources),
         runtime_ms=node.runtime_ms,
         speedup=speedup,
+        same_as=node.same_as,
     )
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.clients.port import Reply
-from agents.grounding import source_key, strip_anchors
+from agents.grounding import strip_anchors
+from agents.normal_form import source_key
 from agents.parse import Fence, Parsed, Rejected, fences, parse
 from events.bodies import Usage
 

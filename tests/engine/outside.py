@@ -69,7 +69,8 @@ class ScriptedClient:
         if request.role == "debug":
             kind = "ok"
         return (
-            f"# {kind} {len(self.sent)}\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n"
+            f'""" {kind} {len(self.sent)} """\n'
+            "import torch\n\n\nclass ModelNew(torch.nn.Module):\n"
             "    def forward(self, x):\n        return 2 * x\n"
         )
 
@@ -96,7 +97,7 @@ def _anchor(request: Request) -> str:
 
 
 class ScriptedEvaluator:
-    """Judges a candidate by its first line; ``faults`` sandbox faults come first."""
+    """Judges a candidate by its docstring; ``faults`` sandbox faults come first."""
 
     def __init__(self, *, faults: int = 0, lost: str = "") -> None:
         self.faults = faults

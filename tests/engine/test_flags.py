@@ -80,7 +80,15 @@ def test_digests_are_fixed_for_ever(flags: tuple[str, ...]) -> None:
 def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration is in the digest: without the keys that are younger than these."""
     younger = {
-        "search": {"team", "repairs", "anchors", "uct_c", "population", "tournament"},
+        "search": {
+            "team",
+            "repairs",
+            "anchors",
+            "uct_c",
+            "population",
+            "tournament",
+            "deduplicate",
+        },
         "roles": {"single"},
     }
     sections = {

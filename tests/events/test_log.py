@@ -622,7 +622,7 @@ async def test_what_a_body_leaves_out_is_what_it_always_was() -> None:
     }  # fmt: skip
     finished = {
         "compile_log_sha256": None, "run_log_sha256": None, "notes": [], "usage": None,
-        "resources": [], "reused": None,
+        "resources": [], "reused": None, "same_as": None,
     }  # fmt: skip
     assert left_out == {
         **{("AgentReplied", name): value for name, value in replied.items()},

@@ -91,6 +91,7 @@ RECIPES = {
         ["--attempts", 5, "--workers", 2], [(20, signal.SIGKILL), (45, signal.SIGINT)],
         ["--attempts", "+1"],
     ),
+    "duplicates": Recipe(["--attempts", 9, "--workers", 3, "--set", "search.epsilon=0.6"]),
     "forked": Recipe(
         ["--attempts", 6, "--workers", 2],
         forks=[
