@@ -141,6 +141,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Such a run also of what would be the best so far."""
     memory_gb: int = 16
     """Of a candidate's processes; on the CPU it bounds addresses, with files mapped in."""
+    cache_verdicts: bool = False
+    """A verdict on the same candidate that an earlier run kept will do, if it is no new best."""
     cache_gb: float = 10.0
     """Bound of all kept builds together, in units of 2**30 bytes."""
     compile_jobs: int | None = None

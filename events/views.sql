@@ -25,7 +25,8 @@ FROM history WHERE type = 'BaselineMeasured';
 -- One row an evaluated candidate. Columns that only correct ones have are null for others.
 -- ``registers`` and ``spill_bytes`` are of the kernel that takes most; ``resources`` is JSON,
 -- an object a kernel, as the assembler reported it. ``reused`` is, in a fork, its parent's
--- event that the verdict was taken from; ``same_as`` the earlier node with the same source.
+-- event that the verdict was taken from; ``same_as`` the earlier node with the same source;
+-- ``cached`` verdicts had been kept by an earlier run.
 CREATE VIEW evaluations AS
 SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.type') AS outcome,
@@ -54,7 +55,8 @@ SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
     + json_extract(value, '$.spill_load_bytes')) FROM json_each(body, '$.resources'))
     AS spill_bytes,
   coalesce(json_extract(body, '$.resources'), '[]') AS resources,
-  json_extract(body, '$.reused') AS reused, json_extract(body, '$.same_as') AS same_as
+  json_extract(body, '$.reused') AS reused, json_extract(body, '$.same_as') AS same_as,
+  coalesce(json_extract(body, '$.cached'), 0) AS cached
 FROM history WHERE type = 'EvaluationFinished';
 
 -- One row a request to a model: ``state`` is replied, failed or unanswered; ``parsed`` says

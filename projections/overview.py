@@ -87,6 +87,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     fork: Fork | None = None
     duplicates: int = 0
     """Attempts that repeat an earlier one's source and have its verdict."""
+    cached_verdicts: int = 0
+    """Verdicts that an earlier run had kept."""
 
 
 class Overview:
@@ -251,6 +253,7 @@ class Overview:
             pool=self.pool.summary(self.wall_us / 1_000_000),
             fork=self._forked(total),
             duplicates=sum(e.same_as is not None for e in self.evaluations.values()),
+            cached_verdicts=sum(e.cached for e in self.evaluations.values()),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
         )
 

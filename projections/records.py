@@ -135,6 +135,8 @@ class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """In a fork, the parent's event that the verdict was taken from."""
     same_as: int | None
     """The earlier node with the same source that it was taken from."""
+    cached: bool
+    """An earlier run's, which was kept."""
 
 
 class Frames(msgspec.Struct, kw_only=True):

@@ -30,6 +30,7 @@ __all__ = [
     "resume_line",
     "set_words",
     "status_lines",
+    "taken_line",
     "tree_lines",
     "use_color",
     "value_text",
@@ -171,6 +172,15 @@ def fork_line(fork: Fork) -> str:
     return printable("; ".join(parts))
 
 
+def taken_line(summary: Summary) -> str:
+    """Which verdicts were not given anew; empty where all were."""
+    parts = [
+        (summary.duplicates, "repeat an earlier attempt's source and have its verdict"),
+        (summary.cached_verdicts, "have the verdict that an earlier run kept"),
+    ]
+    return "; ".join(f"{count} {words}" for count, words in parts if count)
+
+
 def _baseline_status(measured: BaselineMeasured) -> str:
     return baseline_words(measured) + (" (measured before)" if measured.cached else "")
 
@@ -195,8 +205,9 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
         yield f"fork       {fork_line(summary.fork)}"
     yield f"status     {summary.status}{printable(reason)}"
     done = f"{summary.attempts} of {overview.attempts_allowed}: {summary.compiled} compiled"
-    same = f", {summary.duplicates} duplicates" if summary.duplicates else ""
-    yield f"attempts   {done}, {summary.correct} correct, {summary.abandoned} abandoned{same}"
+    yield f"attempts   {done}, {summary.correct} correct, {summary.abandoned} abandoned"
+    if taken := taken_line(summary):
+        yield f"not judged {taken}"
     for device, why in summary.quarantined.items():
         yield f"quarantine {device}: {printable(why)}"
     if overview.stages and summary.status == "running":

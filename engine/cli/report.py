@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from engine.cli.address import Opened, open_runs
-from engine.cli.draw import CANNED, best_line, ms, pool_lines, printable
+from engine.cli.draw import CANNED, best_line, ms, pool_lines, printable, taken_line
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option, summary_of
 from engine.cli.moment import at_option, events_until
@@ -69,6 +69,8 @@ def report_lines(made: Report) -> Iterator[str]:
     if summary.canned:
         yield f"**{CANNED}**"
     yield f"best: {best_line(summary)}"
+    if taken := taken_line(summary):
+        yield f"not judged: {taken}"
     for title, lines in (
         ("Funnel", _funnel(made)),
         ("New bests", _steps(made)),

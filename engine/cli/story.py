@@ -42,6 +42,8 @@ def story(body: Body) -> str:
             taken = "" if body.reused is None else f" (the parent's verdict, event {body.reused})"
             if body.same_as is not None:
                 taken = f" (the same source as attempt {body.same_as}, not judged again)"
+            elif body.cached:
+                taken = " (judged before)"
             told = f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
             return told + taken
         case AttemptAbandoned():

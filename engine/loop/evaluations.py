@@ -95,6 +95,7 @@ class Evaluations:
             seed=requested.seed,
             root_ms=state.tree.root.runtime_ms,
             incumbent_ms=None if incumbent is None else state.tree[incumbent].runtime_ms,
+            reuse=sandbox.cache_verdicts,
         )
         try:
             verdict = await self._evaluator.evaluate(request)
@@ -160,6 +161,7 @@ class Evaluations:
                 notes=verdict.notes,
                 usage=verdict.usage,
                 resources=verdict.resources,
+                cached=verdict.cached,
             ),
             blobs.values(),
         )

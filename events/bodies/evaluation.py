@@ -37,7 +37,8 @@ class EvaluationFinished(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     ``reused`` is, in a fork, the ``run_seq`` of the parent's verdict on the same source that
     was taken instead of a new one; ``same_as`` is the attempt with the same source whose verdict
-    this is. No time was spent on either.
+    this is; ``cached`` is one that an earlier run on this machine kept. No time was spent on
+    either.
     """
 
     attempt: int
@@ -54,11 +55,12 @@ class EvaluationFinished(Body, frozen=True, kw_only=True, omit_defaults=True):
     resources: list[KernelResources] = msgspec.field(default_factory=list)
     reused: int | None = None
     same_as: int | None = None
+    cached: bool = False
 
     @property
     def is_new(self) -> bool:
         """Whether the sandbox worked for it, and did not give it before."""
-        return self.reused is None and self.same_as is None
+        return self.reused is None and self.same_as is None and not self.cached
 
     def taken(self, *, reused: int | None = None, same_as: int | None = None) -> EvaluationFinished:
         """The same once more, from there, for what no time is spent on."""

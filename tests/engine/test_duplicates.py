@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from agents.clients.port import Request
 from agents.normal_form import source_key
 from engine.core.flags import DUPLICATES_SHARE_VERDICTS
-from events.bodies import EvaluationFinished, EvaluationRequested, PromptRendered, RunForked
+from events.bodies import EvaluationFinished, PromptRendered, RunForked
+from events.bodies import EvaluationRequested as Requested
 from events.reader import LogReader
+from gpu_sandbox.port import EvaluationRequest, Verdict
 from projections.overview import overview_of
 from replay.verify import replay
 from tests.engine.outside import ScriptedClient, ScriptedEvaluator
@@ -51,7 +54,7 @@ async def test_each_source_is_judged_once(tmp_path: Path, workers: int) -> None:
                 node.outcome, node.compile_log_sha256,
             )  # fmt: skip
             assert overview.evaluations[node.id].timings_s == {}
-    requested = of_type(bodies, EvaluationRequested)
+    requested = of_type(bodies, Requested)
     finished = {body.attempt: body.same_as for body in of_type(bodies, EvaluationFinished)}
     assert {body.attempt: body.same_as for body in requested} == finished
 
@@ -114,6 +117,29 @@ async def test_switched_off_everything_is_judged(tmp_path: Path) -> None:
     assert of_type(bodies, PromptRendered)
 
 
+class Keeping(ScriptedEvaluator):
+    """Says of each verdict that it was kept, if that will do."""
+
+    async def evaluate(self, request: EvaluationRequest) -> Verdict:
+        verdict = await super().evaluate(request)
+        return msgspec.structs.replace(verdict, cached=request.reuse)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("cache", [False, True])
+async def test_a_kept_verdict_is_told_apart(tmp_path: Path, cache: bool) -> None:
+    config = config_of(attempts=2)
+    sandbox = msgspec.structs.replace(config.sandbox, cache_verdicts=cache)
+    config = msgspec.structs.replace(config, sandbox=sandbox)
+    await start(tmp_path / "log.db", config, ScriptedClient(), Keeping())
+    bodies = check(tmp_path / "log.db")
+    assert [body.cached for body in of_type(bodies, EvaluationFinished)] == [cache] * 2
+    with LogReader(tmp_path / "log.db") as reader:
+        summary = overview_of(reader.events(1)).summary(run="", log="")
+    assert summary.cached_verdicts == 2 * cache
+    assert (summary.pool is None) == cache
+
+
 @settings(max_examples=40)
 @given(st.integers(0, 2**30), st.sampled_from([1, 3, 8]), st.sampled_from([0.0, 0.2]))
 def test_whatever_happens_a_verdict_is_taken_from_a_judged_twin(
@@ -124,7 +150,7 @@ def test_whatever_happens_a_verdict_is_taken_from_a_judged_twin(
     judged: dict[str | None, int] = {}
     ended = set()
     for body in world.bodies:
-        if isinstance(body, EvaluationRequested):
+        if isinstance(body, Requested):
             if body.same_as is None:
                 # Asked for again after a fault, it is still the first.
                 assert judged.setdefault(keys[body.attempt], body.attempt) == body.attempt

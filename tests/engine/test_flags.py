@@ -90,6 +90,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
             "deduplicate",
         },
         "roles": {"single"},
+        "sandbox": {"cache_verdicts"},
     }
     sections = {
         name: {key: config[name][key] for key in config[name].keys() - keys}
