@@ -76,6 +76,7 @@ def render(
     annotated: str | None = None,
     reask: str | None = None,
     answer: AnswerForm = "tool",
+    spans: bool = False,
 ) -> Prompt:
     """The prompt for one call.
 
@@ -84,6 +85,7 @@ def render(
     is to implement, or that ``debug`` inherits. Without ``annotated`` the coder gets
     advice only (the ablation). ``reask`` is why the previous reply was no use. ``answer``
     is how the model can answer: the instruction asks for the tool, so others are told how.
+    ``spans``: the coder is asked for replacements of the marked blocks, not for the file.
     """
     if role not in ROLES:
         raise ValueError(f"unknown role {role!r}; the roles are {', '.join(ROLES)}")
@@ -103,9 +105,15 @@ def render(
     instruction = role
     if role == "code" and marked is None:
         instruction = "code_unmarked" if advice else "single"
+    elif role == "code" and spans:
+        instruction = "code_spans"
     parts.append(_part(templates, instruction, words, name="instruction"))
     tool = "code" if role == "single" else role
-    if answer != "tool" and templates.has(f"answer_{answer}.md"):
+    if instruction == "code_spans":
+        tool = "spans"
+        if answer != "tool":
+            parts.append(_part(templates, f"answer_{answer}_spans", {}, name="answer"))
+    elif answer != "tool" and templates.has(f"answer_{answer}.md"):
         parts.append(_part(templates, f"answer_{answer}", _fields(templates, tool), name="answer"))
     if reask:
         parts.append(_part(templates, "reask", {"reason": reask}))
@@ -271,15 +279,22 @@ def clip(log: str, chars: int) -> str:
 
 def _tool(templates: Templates, name: str) -> Tool:
     description, fields = templates.tool(name)
-    return Tool(
-        name=name,
-        description=description,
-        schema={
-            "type": "object",
-            "properties": {
-                field: {"type": "string", "description": text} for field, text in fields.items()
-            },
-            "required": list(fields),
-            "additionalProperties": False,
-        },
-    )
+    return Tool(name=name, description=description, schema=_object(fields))
+
+
+def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object in which every field is required."""
+    return {
+        "type": "object",
+        "properties": {field: _field(told) for field, told in fields.items()},
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
+def _field(told: str | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(told, str):
+        return {"type": "string", "description": told}
+    each = told["each"]
+    items = _field(each) if isinstance(each, str) else _object(each)
+    return {"type": "array", "description": told["description"], "items": items}

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from events.bodies import CallParams
+from events.bodies import CallParams, ReplyForm
 from events.errors import NewerFormat
 from events.outcomes import BaselineKind
 
@@ -80,6 +80,8 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     effort: str | None = None
     max_tokens: int = 16_000
     timeout_s: float = 600.0
+    reply: ReplyForm = "whole"
+    """``spans``: only what takes the place of the marked blocks; for the coder alone."""
 
     @property
     def params(self) -> CallParams:

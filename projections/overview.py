@@ -89,6 +89,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts that repeat an earlier one's source and have its verdict."""
     cached_verdicts: int = 0
     """Verdicts that an earlier run had kept."""
+    saved_tokens_estimate: int = 0
+    """Output tokens of source that replies of replacements did not have to repeat."""
 
 
 class Overview:
@@ -253,6 +255,7 @@ class Overview:
             pool=self.pool.summary(self.wall_us / 1_000_000),
             fork=self._forked(total),
             duplicates=sum(e.same_as is not None for e in self.evaluations.values()),
+            saved_tokens_estimate=total.saved_tokens,
             cached_verdicts=sum(e.cached for e in self.evaluations.values()),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
         )

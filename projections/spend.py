@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from events.bodies import AgentCalled, AgentReplied, Body, Price, RunForked, RunStarted, Usage
+from events.bodies import (
+    AgentCalled,
+    AgentReplied,
+    Body,
+    Price,
+    ReplyParsed,
+    RunForked,
+    RunStarted,
+    Usage,
+)
 
 __all__ = ["RoleSpend", "Spend", "cost_usd_micros"]
 
@@ -23,7 +32,8 @@ def cost_usd_micros(usage: Usage, price: Price) -> int:
 class RoleSpend(msgspec.Struct):
     """Sums for one role. ``unpriced_calls`` have no price and count nothing in money;
     ``uncounted_calls`` came without a usage and count nothing at all; ``reused`` replies came
-    out of a parent's log, and used nothing."""
+    out of a parent's log, and used nothing. ``kept_chars`` of source did not have to be repeated
+    by replies that hold replacements only."""
 
     calls: int = 0
     reused: int = 0
@@ -32,6 +42,13 @@ class RoleSpend(msgspec.Struct):
     usd_micros: int = 0
     unpriced_calls: int = 0
     uncounted_calls: int = 0
+    kept_chars: int = 0
+
+    @property
+    def saved_tokens(self) -> int:
+        """Output tokens that ``kept_chars`` would have been: an estimate, at four characters a
+        token. No provider counts what was not written."""
+        return self.kept_chars // 4
 
 
 class Spend:
@@ -54,6 +71,8 @@ class Spend:
                 self._models[body.call] = body.model
             case AgentReplied():
                 self._reply(body, self._models.pop(body.call, body.served_by))
+            case ReplyParsed() if body.kept_chars:
+                self.roles.setdefault(body.role, RoleSpend()).kept_chars += body.kept_chars
 
     def _reply(self, body: AgentReplied, model: str) -> None:
         role = self.roles.setdefault(body.role, RoleSpend())
@@ -86,4 +105,5 @@ class Spend:
             total.usd_micros += role.usd_micros
             total.unpriced_calls += role.unpriced_calls
             total.uncounted_calls += role.uncounted_calls
+            total.kept_chars += role.kept_chars
         return total

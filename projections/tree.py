@@ -55,6 +55,8 @@ class Node(msgspec.Struct, kw_only=True):
     explanation_sha256: str | None = None
     compile_log_sha256: str | None = None
     run_log_sha256: str | None = None
+    spliced: bool = False
+    """Its source is its parent's with the marked blocks replaced."""
     resources: list[KernelResources] = []
     outcome: Outcome | None = None
     same_as: int | None = None
@@ -173,7 +175,7 @@ class Tree:
             node.advice_sha256, node.annotated_sha256 = body.advice_sha256, body.annotated_sha256
         if body.source_sha256 is not None:
             node.source_sha256, node.source_key = body.source_sha256, body.source_key
-            node.explanation_sha256 = body.explanation_sha256
+            node.explanation_sha256, node.spliced = body.explanation_sha256, body.spliced
         return node
 
     def _evaluate(self, body: EvaluationFinished) -> Node:

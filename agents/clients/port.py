@@ -84,6 +84,11 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     reused: int | None = None
     """The event of an earlier run that has this reply, where nobody was asked for it."""
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether an output limit ended it."""
+        return self.stop_reason in ("max_tokens", "model_context_window_exceeded")
+
 
 class CallFailed(Exception):
     """No reply. ``error`` is one of the words that ``events.bodies.AgentFailed`` lists."""

@@ -28,6 +28,7 @@ __all__ = [
     "pool_lines",
     "printable",
     "resume_line",
+    "saved_line",
     "set_words",
     "status_lines",
     "taken_line",
@@ -172,6 +173,14 @@ def fork_line(fork: Fork) -> str:
     return printable("; ".join(parts))
 
 
+def saved_line(summary: Summary) -> str:
+    """What replies of replacements alone have saved."""
+    return (
+        f"about {summary.saved_tokens_estimate} output tokens of source that was not repeated (an"
+        " estimate, at four characters a token)"
+    )
+
+
 def taken_line(summary: Summary) -> str:
     """Which verdicts were not given anew; empty where all were."""
     parts = [
@@ -226,6 +235,8 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
         f"spent      ${summary.cost_usd:.4f}{unpriced}, {summary.tokens['input']} input and"
         f" {summary.tokens['output']} output tokens{uncounted}, {summary.wall_s:.0f} s"
     )
+    if summary.saved_tokens_estimate:
+        yield f"saved      {saved_line(summary)}"
 
 
 def pool_lines(pool: PoolSummary) -> Iterator[str]:

@@ -93,6 +93,11 @@ async def _fork(told: _Told) -> Any:
         recovered = recover(opened.reader, parent.run_id, upto=told.at)
     state = recovered.state
     config, changed = _configured(state, told)
+    if config.roles.code.reply == "spans" and "code_spans.md" not in recovered.templates:
+        raise Failure(
+            "roles.code.reply can't be spans here: a fork has its parent's prompts, and LOG is from"
+            " before there were any for that; start a new run"
+        )
     async with AsyncExitStack() as stack:
         sandbox = await session.open_sandbox(stack, config)
         config, device = await session.resolve_device(sandbox, config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
 from pathlib import Path
 
 import click
@@ -142,6 +143,14 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
             name: opened.reader.text(getattr(found, f"{name}_sha256"))
             for name in ("advice", "source", "explanation", "compile_log", "run_log")
         }
+        if found.spliced:
+            before = opened.reader.text(overview.tree[found.parent or ROOT].source_sha256)
+            texts["changes"] = "".join(
+                unified_diff(
+                    before.splitlines(True), texts["source"].splitlines(True),
+                    f"node {found.parent}", f"node {node}",
+                )
+            )  # fmt: skip
     evaluation = overview.evaluations.get(node)
     if as_json:
         emit({"node": found, "texts": texts, "evaluation": evaluation})

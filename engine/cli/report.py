@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from engine.cli.address import Opened, open_runs
-from engine.cli.draw import CANNED, best_line, ms, pool_lines, printable, taken_line
+from engine.cli.draw import CANNED, best_line, ms, pool_lines, printable, saved_line, taken_line
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option, summary_of
 from engine.cli.moment import at_option, events_until
@@ -135,6 +135,8 @@ def _spend(made: Report) -> Iterator[str]:
                 for role, spent in made.spend.items()
             ],
         )  # fmt: skip
+    if made.summary.saved_tokens_estimate:
+        yield from ("", f"saved: {saved_line(made.summary)}")
 
 
 def _failures(classes: list[FailureClass]) -> Iterator[str]:

@@ -271,6 +271,8 @@ def _check_ranges(config: Config) -> None:
         settings = config.role(role)
         rules[f"roles.{role}.max_tokens"] = (settings.max_tokens >= 1, "at least 1")
         rules[f"roles.{role}.timeout_s"] = (settings.timeout_s > 0, "above 0")
+        whole = settings.reply == "whole" or role == "code"
+        rules[f"roles.{role}.reply"] = (whole, "whole: only the coder works on marked blocks")
     for path, (holds, wanted) in rules.items():
         if not holds:
             raise SettingsError(f"{path} must be {wanted}")

@@ -100,6 +100,7 @@ def _call(state: State, attempt: Attempt, role: str) -> AgentCalled:
         model=config.model,
         params=config.params,
         template=SYSTEM_MESSAGES[attempt.id % 3] if system == "rotate" else system,
+        reply=state.reply_form(attempt.id, role),
     )
 
 
@@ -139,7 +140,8 @@ def _ask_again(state: State, attempt: Attempt, call: Call) -> Body:
     again = _repeat(call.body, call=state.calls + 1, try_=1, ask=call.body.ask + 1, wait_ms=0)
     # A new call, so of whom the role asks now: since a fork that may be another model.
     role = state.config.role(call.body.role)
-    return msgspec.structs.replace(again, model=role.model, params=role.params)
+    form = state.reply_form(attempt.id, call.body.role)
+    return msgspec.structs.replace(again, model=role.model, params=role.params, reply=form)
 
 
 def _repeat(
@@ -163,6 +165,7 @@ def _repeat(
         params=body.params,
         template=body.template,
         wait_ms=wait_ms,
+        reply=body.reply,
     )
 
 

@@ -100,8 +100,9 @@ def _fork(state: State, body: RunForked) -> None:
         # asked anew, as it is asked now.
         call = attempt.call
         if call is not None and call.status == "in_doubt":
-            role = state.config.role(call.body.role)
-            if (call.body.model, call.body.params) != (role.model, role.params):
+            role, asked = state.config.role(call.body.role), call.body
+            now = role.model, role.params, state.reply_form(attempt.id, asked.role)
+            if (asked.model, asked.params, asked.reply) != now:
                 attempt.call = attempt.rejection = None
 
 

@@ -21,6 +21,7 @@ from events.bodies import (
     AgentReplied,
     EvaluationFinished,
     EvaluationRequested,
+    ReplyForm,
     RunStarted,
 )
 from events.outcomes import BaselineKind
@@ -139,6 +140,11 @@ class State:
         key = self.tree[attempt].source_key
         first = self.first_with.get(key, attempt) if key and self.deduplicates else attempt
         return None if first == attempt else first
+
+    def reply_form(self, attempt: int, role: str) -> ReplyForm:
+        """What the role is asked for: replacements, if it is told so and sees marked blocks."""
+        marked = self.tree[attempt].annotated_sha256 is not None and self.config.search.anchors
+        return self.config.role(role).reply if role == "code" and marked else "whole"
 
     @property
     def attempts_allowed(self) -> int:

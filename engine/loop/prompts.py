@@ -42,6 +42,7 @@ def request_for(state: State, called: AgentCalled, texts: Texts, templates: Temp
         annotated=(texts.get(own.annotated_sha256) or None) if config.search.anchors else None,
         reask=attempt.rejection if called.ask else None,
         answer=answer_form(refused),
+        spans=called.reply == "spans",
     )
     return Request(
         role=called.role,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -15,10 +15,13 @@ __all__ = [
     "CallParams",
     "CapabilityLearned",
     "PromptRendered",
+    "ReplyForm",
     "ReplyParsed",
     "ReplyRejected",
     "Usage",
 ]
+
+ReplyForm: TypeAlias = Literal["whole", "spans"]
 
 
 class CallParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,6 +54,8 @@ class AgentCalled(Body, frozen=True, kw_only=True):
     template: str
     """Which system message: ``main``, ``alternate_1`` or ``alternate_2``."""
     wait_ms: int = 0
+    reply: ReplyForm = "whole"
+    """A whole file, or ``spans``: replacements of the plan's marked blocks."""
 
 
 @event("PromptRendered", "meta")
@@ -105,7 +110,9 @@ class ReplyParsed(Body, frozen=True, kw_only=True, omit_defaults=True):
     """The reply was usable. A plan has advice and annotated source, code has source.
 
     ``source_key`` is the digest of the normalised source, by which duplicates are
-    known. ``via`` says how the answer came: ``tool``, ``json`` or ``fence``.
+    known. ``via`` says how the answer came: ``tool``, ``json`` or ``fence``. ``spliced``: a
+    plan's fragment, or a coder's replacements, were put into the whole; ``kept_chars`` of the
+    source did not have to be repeated for it.
     """
 
     attempt: int
@@ -119,6 +126,7 @@ class ReplyParsed(Body, frozen=True, kw_only=True, omit_defaults=True):
     explanation_sha256: str | None = None
     anchors: int = 0
     spliced: bool = False
+    kept_chars: int = 0
 
 
 @event("ReplyRejected", "in")

@@ -96,6 +96,10 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         name: {key: config[name][key] for key in config[name].keys() - keys}
         for name, keys in younger.items()
     }
+    sections["roles"] = {
+        role: {key: value for key, value in settings.items() if key != "reply"}
+        for role, settings in sections["roles"].items()
+    }
     whole = {"temperature", "clients"}
     return {key: value for key, value in (config | sections).items() if key not in whole}
 

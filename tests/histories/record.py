@@ -27,7 +27,9 @@ from tests.replayed import replayed
 __all__ = ["RECIPES"]
 
 ROOT = HERE.parents[1]
-BOOK, HOPELESS = (f"playbook:tests/histories/{name}.toml" for name in ("playbook", "hopeless"))
+BOOK, HOPELESS, SPANS = (
+    f"playbook:tests/histories/{name}.toml" for name in ("playbook", "hopeless", "spans")
+)
 
 
 class Recipe(NamedTuple):
@@ -90,6 +92,9 @@ RECIPES = {
     "resumed": Recipe(
         ["--attempts", 5, "--workers", 2], [(20, signal.SIGKILL), (45, signal.SIGINT)],
         ["--attempts", "+1"],
+    ),
+    "spans": Recipe(
+        ["--model", SPANS, "--set", "roles.code.reply=spans", "--attempts", 6, "--workers", 2]
     ),
     "duplicates": Recipe(["--attempts", 9, "--workers", 3, "--set", "search.epsilon=0.6"]),
     "forked": Recipe(
