@@ -17,8 +17,11 @@ demo: $(VENV)/.installed
 	@$(BIN)/engine best $(DEMO).db -o $(DEMO)_best.py
 	@echo "kernel: $(DEMO)_best.py"
 
+# What times and confines has the machine to itself; the rest shares its cores.
+ALONE := tests/attacks tests/gpu_sandbox
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ALONE:%=--ignore=%)
+	$(BIN)/python -m pytest $(ALONE)
 
 test-all: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m ""

@@ -8,7 +8,6 @@ counts against it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,13 +18,13 @@ from agents.clients.port import Reply
 from agents.clients.structured import json_object
 from agents.grounding import Rejected, ground
 from agents.normal_form import source_key
+from agents.python_source import MODEL_NEW
 from agents.reply_text import answered, clean, fences, outside, unfenced
 from agents.spans_reply import read_spans
 from agents.splicing import block_count, spliced
 
 __all__ = ["Parsed", "Rejected", "parse"]
 
-_MODEL_NEW = re.compile(r"^[ \t]*(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=)", re.MULTILINE)
 _LONGEST = 2**20
 """Characters of a candidate, and of a text that is searched for one: what no model's output
 limit reaches, and no file of kernels needs, is not worth seconds in which all else waits."""
@@ -69,7 +68,7 @@ def parse(
     source = strip_anchors(answer.source)
     if not source.endswith("\n"):
         source += "\n"
-    if _MODEL_NEW.search(source) is None:
+    if MODEL_NEW.search(source) is None:
         return Rejected(
             reason="The returned code defines no ModelNew: name the new architecture "
             "`ModelNew` and return the complete file."
@@ -140,7 +139,7 @@ def _fenced(role: str, reply: Reply) -> Parsed | Rejected:
     if role == "plan":
         fitting = [block for block in blocks if has_anchors(block.text)]
     else:
-        fitting = [block for block in blocks if _MODEL_NEW.search(block.text)]
+        fitting = [block for block in blocks if MODEL_NEW.search(block.text)]
     if reply.cut_off and (not fitting or not fitting[-1].closed):
         return Rejected(
             reason="The reply was cut off at the output limit before the code was complete: "

@@ -8,6 +8,8 @@ from decimal import Decimal
 from functools import cache
 from importlib import resources
 
+import msgspec
+
 from events.bodies import Price
 
 __all__ = ["FREE", "dated", "price_of", "prices"]
@@ -18,7 +20,7 @@ FREE = Price(
     cache_read_usd_micros_per_mtok=0,
     cache_write_usd_micros_per_mtok=0,
 )
-"""What a playbook costs."""
+"""What nobody is asked for costs."""
 
 _DATE = re.compile(r"-(\d{8}|latest)$")
 
@@ -42,7 +44,9 @@ def price_of(model: str) -> Price | None:
     guessed for ``claude-opus-9`` or ``claude-opus-5-5-preview``.
     """
     client, _, name = model.partition(":")
-    if client == "playbook":
+    if client == "anthropic-batch":
+        return _halved(price_of(f"anthropic:{name}"))
+    if client in ("playbook", "recorded"):
         return FREE
     if client == "openai":
         return None
@@ -50,6 +54,15 @@ def price_of(model: str) -> Price | None:
         name = model
     table = _table()[1]
     return table.get(name) or table.get(_DATE.sub("", name))
+
+
+def _halved(price: Price | None) -> Price | None:
+    """What batches cost: half of every price; a millionth of a dollar is not halved."""
+    if price is None:
+        return None
+    return Price(
+        **{name: -(-micros // 2) for name, micros in msgspec.structs.asdict(price).items()}
+    )
 
 
 @cache

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 import warnings
 
-__all__ = ["rows_in_strings", "syntax_error", "tree_of"]
+__all__ = ["MODEL_NEW", "rows_in_strings", "syntax_error", "tree_of"]
+
+MODEL_NEW = re.compile(r"^[ \t]*(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=)", re.MULTILINE)
+"""Where a source defines the candidate."""
 
 
 def tree_of(source: str) -> ast.Module | None:

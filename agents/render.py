@@ -18,6 +18,7 @@ import msgspec
 from agents.anchors import has_anchors
 from agents.clients.port import AnswerForm, Part, Tool
 from agents.templates import SYSTEM_VARIANTS, Templates, fill
+from projections.sections import Section, visible
 
 __all__ = ["LOG_CHARS", "ROLES", "SELECTED_LOG_CHARS", "NodeView", "Prompt", "clip", "render"]
 
@@ -35,8 +36,9 @@ _BACKTICKS = re.compile(r"`{3,}")
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A node as agents see it.
 
-    ``outcome`` is a line such as ``correct`` or ``wrong_result: output 0 differs``.
-    ``resources`` is a table of what its kernels take. ``runtime_ms`` and ``speedup`` (over
+    ``sections`` are what was observed of it; in logs from before there were such, it is in
+    ``outcome`` (a line such as ``correct`` or ``wrong_result: output 0 differs``), logs, and
+    ``resources`` (a table of what its kernels take). ``runtime_ms`` and ``speedup`` (over
     the root's eager runtime) are set when it is correct; the root's ``runtime_ms`` is its
     eager one, once it has been measured. ``same_as`` is the earlier attempt whose source it
     repeats and whose outcome it has.
@@ -50,6 +52,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     compile_log: str = ""
     run_log: str = ""
     resources: str = ""
+    sections: tuple[Section, ...] = ()
     runtime_ms: float | None = None
     speedup: float | None = None
     same_as: int | None = None
@@ -212,13 +215,25 @@ def _eager(root: NodeView) -> str:
 
 
 def _observations(templates: Templates, node: NodeView, chars: int) -> str:
-    """Instruction, compiler observation and execution result of one attempt."""
+    """Instruction and sections of one attempt. ``chars``: of a log, where there are none."""
+    parts = [f"**Instruction**\n\n{node.advice.strip()}"] if node.advice else []
+    if templates.has_sections:
+        quoted = _quoting(templates)
+        for section in node.sections:
+            told = "\n\n".join(part for part in (section.said, quoted(section.quoted)) if part)
+            parts.append(f"**{templates.title(section.name)}**\n\n{told}")
+    else:
+        parts += _before_sections(templates, node, chars)
+    if node.same_as is not None:
+        parts.append(fill(templates.text("duplicate.md"), {"original": str(node.same_as)}))
+    return "\n" + "\n\n".join(parts)
+
+
+def _before_sections(templates: Templates, node: NodeView, chars: int) -> list[str]:
+    """Compiler observation and execution result, as logs have them whose templates know of
+    no sections."""
     quoted = _quoting(templates)
-    sections: list[str] = []
-    if node.advice:
-        sections.append(f"**Instruction**\n\n{node.advice.strip()}")
     compiler = "\n\n".join(part for part in (clip(node.compile_log, chars), node.resources) if part)
-    sections.append("**Compiler observation**\n\n" + (quoted(compiler) or "(no messages)"))
     result, said = node.outcome, clip(node.run_log, chars)
     if templates.has(_QUOTED):  # of an outcome, only its tag is sure to be ours
         result, _, reason = result.partition(": ")
@@ -227,10 +242,10 @@ def _observations(templates: Templates, node: NodeView, chars: int) -> str:
         speed = f", {node.speedup:.3g} × the reference's speed" if node.speedup else ""
         result = f"{result or 'correct'}: runtime {_ms(node.runtime_ms)}{speed}"
     body = "\n\n".join(text for text in (result, quoted(said)) if text) or "(not executed)"
-    sections.append(f"**Kernel execution result**\n\n{body}")
-    if node.same_as is not None:
-        sections.append(fill(templates.text("duplicate.md"), {"original": str(node.same_as)}))
-    return "\n" + "\n\n".join(sections)
+    return [
+        "**Compiler observation**\n\n" + (quoted(compiler) or "(no messages)"),
+        f"**Kernel execution result**\n\n{body}",
+    ]
 
 
 def _quoting(templates: Templates) -> Callable[[str], str]:
@@ -243,13 +258,6 @@ def _quoting(templates: Templates) -> Callable[[str], str]:
         return block and fill(templates.text(_QUOTED), {"quoted": block})
 
     return quoted if templates.has(_QUOTED) else lambda text: fenced(text, "")
-
-
-def visible(text: str) -> str:
-    """Escapes what is not printed: terminal sequences, directions of writing, other line ends."""
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
-    )
 
 
 def _ms(runtime_ms: float) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import io
-import re
 import tokenize
 from collections.abc import Sequence
 
@@ -16,11 +15,9 @@ import msgspec
 
 from agents.anchors import has_anchors, source_lines, strip_anchors
 from agents.grounding import Rejected
-from agents.python_source import syntax_error, tree_of
+from agents.python_source import MODEL_NEW, syntax_error, tree_of
 
 __all__ = ["Definition", "Spans", "block_count", "spliced"]
-
-_MODEL_NEW = re.compile(r"^[ \t]*(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=)", re.MULTILINE)
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,9 +141,9 @@ def _whole(source: str, annotated: str) -> str | Rejected:
             reason=f"With the replacements in place the file is no Python ({problem}): give each"
             " one with the indentation at which it is to stand."
         )
-    if _MODEL_NEW.search(source) is None:
+    if MODEL_NEW.search(source) is None:
         source = _renamed(source)
-    if _MODEL_NEW.search(source) is None:
+    if MODEL_NEW.search(source) is None:
         return Rejected(
             reason="With the replacements in place the file defines no ModelNew: keep the class"
             " that is in the source."

@@ -24,6 +24,7 @@ __all__ = ["LANGUAGES", "SYSTEM_VARIANTS", "Example", "Templates", "fill", "load
 LANGUAGES = ("cuda", "cpp", "triton")
 SYSTEM_VARIANTS = ("main", "alternate_1", "alternate_2")
 
+_SECTIONS = "sections.toml"
 _HOLE = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -60,6 +61,16 @@ class Templates(msgspec.Struct, frozen=True, kw_only=True):
         a list by a table with its ``description`` and what ``each`` entry is."""
         table: dict[str, Any] = _table(self, "tools.toml", name)
         return table["description"], table["fields"]
+
+    def title(self, section: str) -> str:
+        """The head of a section of observations; of ``has_sections`` templates only."""
+        table: dict[str, str] = _table(self, _SECTIONS, section)
+        return table["title"]
+
+    @property
+    def has_sections(self) -> bool:
+        """Logs from before observations had sections show them as they did."""
+        return self.has(_SECTIONS)
 
     def example(self, language: str) -> Example | None:
         """The in-context pair for ``language``; None where there is none to show."""

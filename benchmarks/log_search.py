@@ -85,8 +85,8 @@ async def _search(path: Path) -> None:
     async with LogWriter(path) as log:
         texts = Texts(_no_text)
         loop = RunLoop(
-            log=log, run_id=log.create_run("search"), state=State(team_of), texts=texts,
-            templates=load(), clients={"stub:m": _Agents()}, evaluator=_Sandbox(),
+            log=log, run_id=log.create_run("search"), uid="search", state=State(team_of),
+            texts=texts, templates=load(), clients={"stub:m": _Agents()}, evaluator=_Sandbox(),
         )  # fmt: skip
         first, blobs = run_started(
             config=config, task_name="softmax.py", task_source=task, device={"name": "stub"},

@@ -1,6 +1,6 @@
 """What a verdict costs and how well it repeats, as a table that grows while it is measured.
 
-    python -m benchmarks.sandbox_verdicts [--device cpu|cuda:0] [--only overhead,large,aa]
+    python -m benchmarks.sandbox_verdicts [--device cpu|cuda:0] [--only overhead,observe,large,aa]
         [--kernels PATTERN] [--long] [--json FILE]
 
 Measured through ``LocalSandbox``, as the search uses it:
@@ -9,6 +9,7 @@ Measured through ``LocalSandbox``, as the search uses it:
   (a tiny module, everything cached): the whole, less trials and bench; of evaluations one by
   one, and of two at a time, so that one always waits for the device;
 - lease: how long the device is held for a small problem;
+- observe: by how much roofline and profile extend that, for a small and a larger problem;
 - large: elementwise modules with gigabyte inputs, nothing to compile (CUDA only);
 - A/A: the reference as its own candidate, and how many of the ratios are within so many
   percent of one: on the CPU with the other cores busy, with ``--long`` idle as well.
@@ -35,6 +36,7 @@ from typing import Any
 import anyio
 
 from benchmarks.table import Table
+from events.observations import SectionName
 from events.outcomes import Correct
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, Verdict
@@ -147,7 +149,9 @@ class Bench:
         self._table = table
         self.raw: dict[str, Any] = {}
 
-    async def judge(self, source: str, seed: int) -> tuple[Verdict, float]:
+    async def judge(
+        self, source: str, seed: int, observe: tuple[SectionName, ...] = ()
+    ) -> tuple[Verdict, float]:
         request = EvaluationRequest(
             task_name="bench",
             task_source=source,
@@ -155,6 +159,7 @@ class Bench:
             device=self._device,
             protocol="strict",
             seed=seed,
+            observe=observe,
         )
         began = time.perf_counter()
         verdict = await self._sandbox.evaluate(request)
@@ -181,6 +186,28 @@ class Bench:
         self._table.row("device lease, small problem", "1 s median", _spread(leases))
         queued = await self._overhead_when_queued(runs)
         self._table.row("overhead, two in flight", "60 ms", f"{queued * 1e3:.0f} ms ({runs} runs)")
+
+    async def observe(self, runs: int) -> None:
+        """The first run counts and probes, as the first of a search does: it is left out."""
+        for name, source in {"tiny": TINY, **_largest(self._device)}.items():
+            await self.judge(source, 0, ("roofline", "profile"))
+            shares, seconds, missing = [], [], []
+            for seed in range(1, runs + 1):
+                self._table.progress(f"observe {name}, {seed} of {runs}")
+                verdict, _ = await self.judge(source, seed, ("roofline", "profile"))
+                timings, seen = verdict.timings_s, verdict.observations
+                if seen is None:
+                    missing.append(str(verdict.outcome))
+                    continue
+                seconds.append(timings["observe"])
+                shares.append(timings["observe"] / (timings["lease"] - timings["observe"]))
+                missing += seen.missing.values()
+            self.raw[f"observe {name}"] = {"shares": shares, "s": seconds, "missing": missing}
+            told = f"{statistics.median(shares):.1%} (at most {max(shares):.1%})" if shares else ""
+            more = f"; {len(missing)} without: {missing[0]}" if missing else ""
+            self._table.row(
+                f"observe, share of the lease: {name}", "25 %", f"{told}, {_spread(seconds)}{more}"
+            )
 
     async def _overhead_when_queued(self, runs: int) -> float:
         """Seconds an evaluation, while another always waits for the device."""
@@ -241,6 +268,11 @@ class Bench:
             )
 
 
+def _largest(device: str) -> dict[str, str]:
+    known = AA[device.split(":")[0]]
+    return dict(list(known.items())[-1:])
+
+
 def _oddities(odd: list[str], doubted: list[str]) -> str:
     """``doubted``: honest claims that were not believed; there should be none."""
     told = f"; {len(doubted)} doubted: {doubted[0]}" if doubted else ""
@@ -283,7 +315,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--long", action="store_true", help="30 runs of each, and idle as well")
-    parser.add_argument("--only", default="overhead,large,aa", help="parts, by comma")
+    parser.add_argument("--only", default="overhead,observe,large,aa", help="parts, by comma")
     parser.add_argument("--aa", type=int, help="runs of each A/A test")
     parser.add_argument("--kernels", default="", help="of the A/A tests, those with this pattern")
     parser.add_argument("--runs", type=int, help="runs of the overhead test")
@@ -302,6 +334,8 @@ async def main() -> None:
         parts = chosen.only.split(",")
         if "overhead" in parts:
             await bench.overhead(runs)
+        if "observe" in parts:
+            await bench.observe(runs)
         if "large" in parts and not on_cpu:
             await bench.large()
         if "aa" in parts and (chosen.long or not on_cpu):

@@ -13,6 +13,7 @@ import msgspec
 
 from events.bodies import CallParams, ReplyForm
 from events.errors import NewerFormat
+from events.observations import SECTIONS, SectionName
 from events.outcomes import BaselineKind
 
 __all__ = [
@@ -82,6 +83,10 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     timeout_s: float = 600.0
     reply: ReplyForm = "whole"
     """``spans``: only what takes the place of the marked blocks; for the coder alone."""
+    observations: list[SectionName] = msgspec.field(
+        default_factory=lambda: [name for name in SECTIONS if name != "counters"]
+    )
+    """The sections that this role sees of each attempt (docs/observations.md)."""
 
     @property
     def params(self) -> CallParams:
@@ -91,13 +96,16 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         )
 
 
+_OF_THE_CODE: list[SectionName] = ["compiler", "execution", "error", "resources"]
+
+
 class Roles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry a role; the temperatures are the paper's. ``single`` is the one agent of a
     team of one."""
 
     plan: RoleConfig = RoleConfig(temperature=0.8)
-    code: RoleConfig = RoleConfig(temperature=0.1)
-    debug: RoleConfig = RoleConfig(temperature=0.1)
+    code: RoleConfig = RoleConfig(temperature=0.1, observations=[*_OF_THE_CODE, "timing"])
+    debug: RoleConfig = RoleConfig(temperature=0.1, observations=[*_OF_THE_CODE])
     single: RoleConfig = RoleConfig(temperature=0.7)
 
 
@@ -113,6 +121,9 @@ class OpenAI(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Clients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What clients have to know beside the model; a section for each by its prefix."""
 
+    wait_s: float = 0.0
+    """How long a process in which nothing else can go on waits for deferred replies (of a
+    mailbox or a batch) before the run pauses."""
     openai: OpenAI = OpenAI()
 
 
@@ -141,6 +152,10 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One extra run, in a sanitizer, of a candidate that crashed; 0: none."""
     sanitize: bool = False
     """Such a run also of what would be the best so far."""
+    observe_share: float = 0.25
+    """Of the time that judging a correct candidate took, what its profile may add to it."""
+    counters_timeout_s: float = 30.0
+    """One extra run of a correct candidate under Nsight Compute, if a role sees counters."""
     memory_gb: int = 16
     """Of a candidate's processes; on the CPU it bounds addresses, with files mapped in."""
     cache_verdicts: bool = False

@@ -80,6 +80,8 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     ``speedup`` is 1 / ``ratio``; ``bounded_speedup`` is what the clock outside the
     candidate's process vouches for, whatever that process claims or leaves out (null in
     logs from before it was measured): far less than ``speedup`` where calls are short.
+    ``candidate_spread`` is (p95 − p5) / median of the readings behind ``candidate_ms``, null
+    in logs from before it was kept.
     """
 
     runtime_ms: float
@@ -92,6 +94,7 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     baseline_ms: float
     max_abs_error: float | None = None
     bounded_speedup: float | None = None
+    candidate_spread: float | None = None
 
 
 class PoolUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -111,7 +111,7 @@ class DevicePool:
         """In the same order. Devices of one request must be of one kind: a runtime means
         nothing beside another device's. Raises ``PrerequisiteMissing``, ``SandboxFault``."""
         found = [
-            await self._facts.of(device, self._timing(device), self._zygote, self._run)
+            await self._facts.of(device, self.timing(device), self._zygote, self._run)
             for device in devices
         ]
         if len({facts["name"] for facts in found}) > 1:
@@ -157,15 +157,19 @@ class DevicePool:
             return Judged(device, lease.identity, looks, leased - waiting, held_s)
 
     @asynccontextmanager
-    async def once_more(self, judged: Judged) -> AsyncIterator[tuple[int, ...] | None]:
+    async def once_more(
+        self, judged: Judged, *, whoever_waits: bool = False
+    ) -> AsyncIterator[tuple[int, ...] | None]:
         """The lease of the device that ``judged`` is from, for what can be left undone: the
-        cores to do it on, or None where others wait or the device is quarantined."""
-        if self.leases.waiting > _BUSY:
+        cores to do it on, or None where others wait (unless ``whoever_waits``) or the device
+        is quarantined. Nothing of an earlier candidate is left on it."""
+        if self.leases.waiting > _BUSY and not whoever_waits:
             yield None
             return
-        async with self.leases.hold(judged.identity):
+        async with self.leases.hold(judged.identity) as lease:
+            await lease.clear.wait()
             fit = judged.device.name not in self.quarantined
-            yield self._timing(judged.device) if fit else None
+            yield self.timing(judged.device) if fit else None
 
     def stuck(self, device: Device) -> None:
         """Quarantine it: a process of somebody else's on it can't be ended."""
@@ -211,17 +215,19 @@ class DevicePool:
         first = await self._undoubted(station, job, files.fds, limit_s)
         if to_beat is None or not job.protocol.second_look or not beats(first, to_beat):
             return [first]
-        return [first, await self._undoubted(station, job, files.fds, limit_s)]
+        again = msgspec.structs.replace(job, observe=[])  # the first look's will do
+        return [first, await self._undoubted(station, again, files.fds, limit_s)]
 
     async def _undoubted(
         self, station: Station, job: Job, libraries: list[int], limit_s: float
     ) -> Concluded:
         """A claim that is not borne out gets one more chance, with fresh processes: a machine
         that slows down in the wrong moment looks like a lie, but does not do so twice."""
-        concluded = await self._concluded(station, job, libraries, limit_s)
-        if not doubts(concluded):
-            return concluded
-        return the_better(concluded, await self._concluded(station, job, libraries, limit_s))
+        first = await self._concluded(station, job, libraries, limit_s)
+        if not doubts(first):
+            return first
+        again = msgspec.structs.replace(job, observe=[])
+        return the_better(first, await self._concluded(station, again, libraries, limit_s))
 
     async def _concluded(
         self, station: Station, job: Job, libraries: list[int], limit_s: float
@@ -262,7 +268,8 @@ class DevicePool:
         told = "; ".join(f"{d.name}: {self.quarantined[d.name]}" for d in devices)
         return f"no device is left: {told}. See: engine doctor"
 
-    def _timing(self, device: Device) -> tuple[int, ...]:
+    def timing(self, device: Device) -> tuple[int, ...]:
+        """The cores that time it."""
         return cores_of(device, self._names)[0]
 
     def _station(self, device: Device) -> Station:
@@ -273,7 +280,7 @@ class DevicePool:
                 self._run,
                 self._group,
                 self._limits,
-                self._timing(device),
+                self.timing(device),
             )
         return self._stations[device.name]
 

@@ -23,7 +23,14 @@ from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.zygote import Zygote
 
-__all__ = ["Device", "DeviceFacts", "device_named", "devices_named", "torch_identity"]
+__all__ = [
+    "Device",
+    "DeviceFacts",
+    "device_named",
+    "devices_named",
+    "host_digest",
+    "torch_identity",
+]
 
 _CUDA = re.compile(r"cuda:(\d+)")
 
@@ -99,7 +106,7 @@ class DeviceFacts:
     async def _find(
         self, device: Device, cores: tuple[int, ...], zygote: Zygote, run: RunDirectory
     ) -> dict[str, Any]:
-        path = self._cache / f"{_host_digest(device, cores)}.json"
+        path = self._cache / f"{host_digest(device, cores)}.json"
         try:
             found = json.loads(path.read_text())
             if isinstance(found, dict):
@@ -147,8 +154,8 @@ class DeviceFacts:
         return answer.facts
 
 
-def _host_digest(device: Device, cores: tuple[int, ...]) -> str:
-    """Changes with torch, driver, machine and start: cached facts can't outlive them."""
+def host_digest(device: Device, cores: tuple[int, ...]) -> str:
+    """Changes with torch, driver, machine and start: what was found out can't outlive them."""
     told = [torch_identity(), device.name, device.visible]
     for path in ("/proc/driver/nvidia/version", "/proc/sys/kernel/random/boot_id"):
         try:

@@ -19,6 +19,7 @@ import msgspec
 from events.outcomes import Correct
 from gpu_sandbox.builds import CACHE_BYTES, BuildCache
 from gpu_sandbox.confine import Survey
+from gpu_sandbox.counters import refusal
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault
@@ -67,6 +68,7 @@ async def examine(
         _compiler,
         _cpp_compiles,
         _cuda_toolkit,
+        _counters,
         lambda: _build_cache((cache or default_cache()) / "builds", cache_bytes),
     ]
     checks = [await anyio.to_thread.run_sync(look) for look in looks]
@@ -146,6 +148,14 @@ def _cuda_toolkit() -> Check:
     if home is None:
         return Check(name=name, ok=False, needed=False, detail="no nvcc", fix=fix)
     return _compiles(name, [str(home / "bin" / "nvcc"), "-x", "cu"], _CUDA, fix)
+
+
+def _counters() -> Check:
+    name, refused = "Nsight Compute counters", refusal()
+    if not refused:
+        return Check(name=name, ok=True, needed=False, detail="present, and open to candidates")
+    told, _, fix = refused.partition(": ")
+    return Check(name=name, ok=False, needed=False, detail=told, fix=fix)
 
 
 def _build_cache(root: Path, most_bytes: int) -> Check:

@@ -6,11 +6,12 @@ import re
 from contextlib import AbstractAsyncContextManager
 
 from events.outcomes import Correct, Crashed, Outcome, WrongResult
-from gpu_sandbox.autopsy import Body, StillThere, Tool
+from gpu_sandbox.autopsy import Tool, findings
 from gpu_sandbox.builds import BuildFiles
 from gpu_sandbox.compile_stage import Candidate
 from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import Device
+from gpu_sandbox.extra_run import Body, StillThere
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.opened import Opened
 
@@ -59,7 +60,9 @@ async def examined(
             prebuilt=pool.prebuilt,
         )
         try:
-            return [line for tool in tools for line in await opened.autopsy.findings(body, tool)]
+            limit_s = limits.autopsy_s
+            told = [await findings(opened.extra_run, body, tool, limit_s) for tool in tools]
+            return [line for lines in told for line in lines]
         except StillThere:
             opened.devices.stuck(device)
             return []

@@ -5,6 +5,7 @@ engine → verifier: ``Job``, ``Go``.        verifier → engine: ``Ready``, the
 engine → compile child: ``Compile``.       compile child → engine: ``Built``, once or twice.
 engine → autopsy child: ``Examine``.
                                            facts child → engine: ``Facts``.
+                                           ceilings child → engine: ``Probed``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from events.observations import Ceilings, Observations, SectionName
 from events.outcomes import KernelResources
 from gpu_sandbox.protocols import Protocol
 
@@ -29,6 +31,7 @@ __all__ = [
     "Go",
     "Job",
     "Measured",
+    "Probed",
     "Ready",
     "Report",
     "Stage",
@@ -63,7 +66,8 @@ class Job(_Message, frozen=True):
     """What to judge. The seed never reaches the worker.
 
     With ``evaluate`` the worker's socket comes with the frame, and after it the files of
-    ``libraries``; ``worker_pid`` is its process. Times are in seconds.
+    ``libraries``; ``worker_pid`` is its process. Times are in seconds. ``observe``: what to look at
+    besides, if it is right; that takes at most ``observe_share`` of the time until then.
     """
 
     mode: Literal["baseline", "evaluate"]
@@ -78,6 +82,8 @@ class Job(_Message, frozen=True):
     call_s: float
     bench_s: float
     worker_pid: int = 0
+    observe: list[SectionName] = []
+    observe_share: float = 0.0
 
 
 class Go(_Message, frozen=True):
@@ -120,6 +126,7 @@ class Agreed(_Cut, frozen=True):
     bounded_ratio: float
     pairs: int
     candidate_ms: float
+    candidate_spread: float
     baseline_ms: float
     max_abs_error: float | None
     doubted: bool = False
@@ -179,11 +186,13 @@ Finding: TypeAlias = (
 
 
 class Report(_Cut, frozen=True):
-    """The verifier's last word. ``timings_s`` has ``check`` and ``bench``."""
+    """The verifier's last word. ``timings_s`` has ``check`` and ``bench``, and ``observe``
+    if it was to look at more."""
 
     finding: Finding
     timings_s: dict[str, float]
     notes: list[str] = []
+    observations: Observations | None = None
 
 
 FromVerifier: TypeAlias = Ready | Stage | Report
@@ -233,6 +242,13 @@ class Built(_Message, frozen=True):
     resources: list[KernelResources] = []
     lines: dict[str, list[int]] = {}
     files: list[str] = []
+
+
+class Probed(_Message, frozen=True):
+    """What a device reaches, or why that could not be found out."""
+
+    ceilings: Ceilings | None = None
+    missing: str = ""
 
 
 class Facts(_Message, frozen=True):

@@ -38,9 +38,9 @@ def harness_version() -> str:
 
 
 class KnownVerdicts:
-    """Files by candidate, task, device, versions, protocol, limits and isolation; not by seed,
-    which draws other inputs only. Safe for several processes: an entry appears whole, the last
-    one stays."""
+    """Files by candidate, task, device, versions, protocol, limits, isolation and what is
+    observed; not by seed, which draws other inputs only. Safe for several processes: an entry
+    appears whole, the last one stays."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -79,8 +79,9 @@ class KnownVerdicts:
     ) -> Path:
         told = [
             harness_version(), request.task_source, request.candidate_source, request.device,
-            request.protocol, msgspec.json.encode(limits).decode(), ",".join(layers),
-            torch_identity(), toolchain(request.device != "cpu"), json.dumps(facts, sort_keys=True),
+            request.protocol, ",".join(request.observe), msgspec.json.encode(limits).decode(),
+            ",".join(layers), torch_identity(), toolchain(request.device != "cpu"),
+            json.dumps(facts, sort_keys=True),
         ]  # fmt: skip
         # With their lengths: a candidate chooses its text, and must not reach its neighbours'.
         text = "".join(f"{len(part)}\0{part}" for part in told)

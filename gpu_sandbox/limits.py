@@ -22,6 +22,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """One extra run of a candidate that crashed, in a sanitizer; 0: none."""
     sanitize: bool = False
     """Such a run also of what would be the best so far; what it finds is noted."""
+    observe_share: float = 0.25
+    """Of the time that judging a correct candidate took, what looking at it once more, for
+    its profile, may add."""
+    counters_s: float = 30.0
+    """One extra run of a correct candidate under Nsight Compute, where that is asked for."""
     start_s: float = 120.0
     """A child's interpreter and torch import."""
     memory_bytes: int = 16 << 30

@@ -10,6 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from events.observations import Profile
+
 __all__ = [
     "MOST_DIMS",
     "MOST_REPLY_BYTES",
@@ -25,6 +27,8 @@ __all__ = [
     "Pickled",
     "Place",
     "Plain",
+    "ProfileCalls",
+    "Profiled",
     "Ran",
     "Reply",
     "Request",
@@ -167,7 +171,13 @@ class Time(_Message, frozen=True):
     empty: bool = False
 
 
-Request: TypeAlias = ArenaShared | Load | Place | Run | Warm | Time
+class ProfileCalls(_Message, frozen=True):
+    """So many forwards under torch's profiler, on the slots in turn."""
+
+    calls: int
+
+
+Request: TypeAlias = ArenaShared | Load | Place | Run | Warm | Time | ProfileCalls
 
 
 # --- worker → verifier
@@ -203,6 +213,10 @@ class Timed(_Message, frozen=True):
     last: Ran
 
 
+class Profiled(_Message, frozen=True):
+    profile: Profile
+
+
 class Done(_Message, frozen=True):
     pass
 
@@ -217,4 +231,4 @@ class Failed(_Message, frozen=True):
     traceback: str
 
 
-Reply: TypeAlias = Loaded | Ran | Timed | Done | Failed
+Reply: TypeAlias = Loaded | Ran | Timed | Profiled | Done | Failed

@@ -1,4 +1,4 @@
-"""What exists between entering a sandbox and leaving it: zygote, devices, compilers, autopsy."""
+"""What exists between entering a sandbox and leaving it: zygote, devices, compilers, extra runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from events.outcomes import PoolUsage
-from gpu_sandbox.autopsy import Autopsy
 from gpu_sandbox.builds import BuildCache
+from gpu_sandbox.ceilings import KnownCeilings
 from gpu_sandbox.compile_stage import CompilePool
 from gpu_sandbox.confine import Tier
 from gpu_sandbox.confinement import require_tier
 from gpu_sandbox.cores import cores_of
 from gpu_sandbox.device_stage import DevicePool
 from gpu_sandbox.devices import Device, DeviceFacts
+from gpu_sandbox.extra_run import ExtraRun
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import DeviceLoad
 from gpu_sandbox.workdir import RunDirectory
@@ -57,7 +58,10 @@ class Opened:
             run,
             group,
         )
-        self.autopsy = Autopsy(self.zygote, run, settings.limits)
+        self.ceilings = KnownCeilings(
+            settings.cache / "ceilings", settings.limits, self.zygote, run
+        )
+        self.extra_run = ExtraRun(self.zygote, run, settings.limits)
 
     async def isolation(self) -> list[str]:
         """The layers that hold, and those that are missing, as a verdict names them.

@@ -29,6 +29,8 @@ def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits
         load_s=max(limits.call_s, limits.start_s),
         call_s=limits.call_s,
         bench_s=default_s if limits.bench_s is None else limits.bench_s,
+        observe=list(request.observe) if isinstance(request, EvaluationRequest) else [],
+        observe_share=limits.observe_share,
     )
 
 

@@ -13,7 +13,14 @@ from functools import lru_cache
 
 import msgspec
 
-__all__ = ["Estimate", "estimate_bound", "estimate_mean", "estimate_median", "quantile"]
+__all__ = [
+    "Estimate",
+    "estimate_bound",
+    "estimate_mean",
+    "estimate_median",
+    "quantile",
+    "relative_spread",
+]
 
 
 _FEW_PAIRS_DOUBT = math.log(1.25)
@@ -54,6 +61,12 @@ def quantile(values: Sequence[float], q: float) -> float:
     low = math.floor(position)
     high = math.ceil(position)
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def relative_spread(values: Sequence[float]) -> float:
+    """(p95 − p5) / median; 0 where that is 0."""
+    middle = quantile(values, 0.5)
+    return (quantile(values, 0.95) - quantile(values, 0.05)) / middle if middle else 0.0
 
 
 def estimate_median(candidate: Sequence[float], baseline: Sequence[float]) -> Estimate:

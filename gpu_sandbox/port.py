@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from events.observations import Observations, SectionName
 from events.outcomes import BaselineKind, KernelResources, Outcome, PoolUsage
 
 __all__ = [
@@ -98,6 +99,8 @@ class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     ``root_ms`` is the root's runtime from its baseline: a correct candidate's
     ``runtime_ms`` is ``root_ms`` times the paired ratio (without it, times this
     evaluation's own baseline reading). ``incumbent_ms`` is the best runtime so far.
+    ``observe`` names what is to be observed besides, if that costs something: ``roofline``,
+    ``profile``, ``counters``; of correct candidates only.
     """
 
     task_name: str
@@ -110,14 +113,15 @@ class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     incumbent_ms: float | None = None
     reuse: bool = False
     """A verdict that was given before will do, unless it would be the best so far."""
+    observe: tuple[SectionName, ...] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the candidate, and how it was found.
 
     ``timings_s`` has ``guard``, ``compile``, ``check``, ``bench`` (seconds; a stage that
-    was not reached is absent), ``lease`` (how long the device was held) and ``autopsy``
-    (with its own wait, if there was one); ``queue_s`` is time spent waiting for a place
+    was not reached is absent), ``observe``, ``lease`` (how long the device was held) and
+    ``autopsy`` (with its own wait, if there was one); ``queue_s`` is time spent waiting for a place
     in the pool or for the device. The logs are cut
     to the sandbox's output limit and name the candidate's own file and lines.
     ``resources`` are of the CUDA kernels that were built for it, at most 16.
@@ -137,6 +141,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     resources: list[KernelResources] = []
     cached: bool = False
     """Given before, and not now: it has no times."""
+    observations: Observations | None = None
 
 
 class DeviceLoad(msgspec.Struct, frozen=True, kw_only=True):

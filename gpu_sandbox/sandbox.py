@@ -37,6 +37,7 @@ from gpu_sandbox.hub import require_models
 from gpu_sandbox.inquest import examined
 from gpu_sandbox.known_verdicts import KnownVerdicts
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.observed import completed
 from gpu_sandbox.opened import Opened, Settings
 from gpu_sandbox.orders import job_for
 from gpu_sandbox.port import (
@@ -47,7 +48,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.verdicts import cleaned, ended_as, seconds_of
+from gpu_sandbox.verdicts import cleaned, ended_as, observed_in, seconds_of
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import remove_stale, run_directory
 
@@ -230,12 +231,23 @@ class LocalSandbox:
             looks, broke = judged.looks.concluded, judged.looks.breakdowns
             timings.update(seconds_of(looks), lease=judged.lease_s)
             outcome, run_log, notes = ended_as(looks, broke, request.root_ms)
+            observations = observed_in(looks)
             began = time.monotonic()
             found = await examined(
                 self._open, limits, candidate, built.files, judged, outcome, to_beat
             )
             if found is not None:
                 timings["autopsy"] = time.monotonic() - began
+            if observations is not None and isinstance(outcome, Correct):
+                observations = await completed(
+                    self._open,
+                    limits,
+                    candidate,
+                    built.files,
+                    judged,
+                    observations,
+                    wanted=request.observe,
+                )
         finally:
             built.files.close()
         if found and isinstance(outcome, Correct):
@@ -247,6 +259,7 @@ class LocalSandbox:
             compile_log=built.log,
             run_log="\n".join(part for part in (*(found or ()), run_log) if part),
             resources=resources,
+            observations=observations,
             notes=[*built.notes, *notes],
         )
 

@@ -7,6 +7,7 @@ import signal
 
 import msgspec
 
+from events.observations import Observations
 from events.outcomes import (
     Cheated,
     CompileFailed,
@@ -33,11 +34,13 @@ __all__ = [
     "cleaned",
     "doubts",
     "ended_as",
+    "observed_in",
     "seconds_of",
     "the_better",
 ]
 
 _MAX_REASON = 500
+_MOST_DIFFERENCE = 2000
 _WHERE = {
     "load": "while loading",
     "import": "on import",
@@ -73,6 +76,7 @@ def the_better(first: Concluded, again: Concluded) -> Concluded:
     report = msgspec.structs.replace(
         counts.report,
         timings_s=seconds_of([first, again]),
+        observations=first.report.observations,
         notes=[*counts.report.notes, *([told] if told else [])],
     )
     return msgspec.structs.replace(counts, report=report)
@@ -88,6 +92,19 @@ def ended_as(
     concluded = _worst_of(looks)
     notes = [*concluded.report.notes, *_looks_of(looks, breakdowns)]
     return _outcome_of(concluded, root_ms), _run_log_of(concluded), notes
+
+
+def observed_in(looks: list[Concluded]) -> Observations | None:
+    """Of a correct candidate, what its first look brought; of a wrong one, where it differs."""
+    if not looks:
+        return None
+    match _worst_of(looks).report.finding:
+        case Agreed():
+            return looks[0].report.observations
+        case Differs(detail=detail) if detail:
+            return Observations(difference=without_places(detail)[:_MOST_DIFFERENCE])
+        case _:
+            return None
 
 
 def _worst_of(looks: list[Concluded]) -> Concluded:
@@ -183,6 +200,7 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
         bounded_speedup=1 / agreed.bounded_ratio,
         pairs=agreed.pairs,
         candidate_ms=agreed.candidate_ms,
+        candidate_spread=agreed.candidate_spread,
         baseline_ms=agreed.baseline_ms,
         max_abs_error=agreed.max_abs_error,
     )
@@ -201,10 +219,8 @@ def _death(concluded: Concluded, stage: str) -> Crashed:
 
 
 def _run_log_of(concluded: Concluded) -> str:
-    """What differs or where it raised, then what it printed."""
+    """Where it raised, then what it printed."""
     match concluded.report.finding:
-        case Differs(detail=detail):
-            found = detail
         case WorkerFailed(traceback=traceback):
             found = traceback
         case _:

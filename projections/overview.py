@@ -11,12 +11,14 @@ import msgspec
 from events.bodies import (
     AgentCalled,
     AgentFailed,
+    AgentReplied,
     AttemptAbandoned,
     BaselineMeasured,
     DeviceQuarantined,
     EvaluationFinished,
     EvaluationRequested,
     NodeSelected,
+    ReplyDeferred,
     RunForked,
     RunPaused,
     RunResumed,
@@ -26,11 +28,12 @@ from events.bodies import (
 )
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
+from projections.mail import Mail
 from projections.pool import Pool, PoolSummary
 from projections.spend import RoleSpend, Spend
 from projections.tree import Tree
 
-__all__ = ["Best", "Fork", "Overview", "Summary", "overview_of"]
+__all__ = ["Awaited", "Best", "Fork", "Overview", "Summary", "overview_of"]
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +65,20 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     new_evaluations: int = 0
 
 
+class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+    """A request whose reply comes later: in the directory ``place``, or in a batch.
+
+    ``doubt`` is what was wrong with a file that answers it, if there was one.
+    """
+
+    name: str
+    attempt: int
+    role: str
+    place: str
+    batch: str | None = None
+    doubt: str | None = None
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What ``engine run --json`` ends with."""
 
@@ -91,6 +108,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Verdicts that an earlier run had kept."""
     saved_tokens_estimate: int = 0
     """Output tokens of source that replies of replacements did not have to repeat."""
+    awaited: list[Awaited] = []
 
 
 class Overview:
@@ -105,6 +123,7 @@ class Overview:
         self.tree = Tree()
         self.spend = Spend()
         self.pool = Pool()
+        self.mail = Mail()
         self.status = "running"
         self.reason = ""
         self.ended = 0
@@ -112,7 +131,8 @@ class Overview:
         self.extra_attempts = 0
         self.outcomes: Counter[str] = Counter()
         self.stages: dict[int, str] = {}
-        """Attempt in flight → what it waits for: a role's name, or ``evaluation``."""
+        """Attempt in flight → what it waits for: a role's name, with ``, awaited`` behind it where
+        its reply comes later, or ``evaluation``."""
         self.baselines: dict[str, BaselineMeasured] = {}
         """By kind, eager first."""
         self.evaluations: dict[int, EvaluationFinished] = {}
@@ -131,6 +151,7 @@ class Overview:
         self.tree.apply(body)
         self.spend.apply(body)
         self.pool.apply(event)
+        self.mail.apply(body)
         match body:
             case RunStarted():
                 self.started = body
@@ -149,6 +170,10 @@ class Overview:
             case NodeSelected():
                 self.stages[body.attempt] = "selected"
             case AgentCalled():
+                self.stages[body.attempt] = body.role
+            case ReplyDeferred():
+                self.stages[body.attempt] = f"{body.role}, awaited"
+            case AgentReplied():
                 self.stages[body.attempt] = body.role
             case AgentFailed():
                 self.failed_calls += 1
@@ -258,7 +283,23 @@ class Overview:
             saved_tokens_estimate=total.saved_tokens,
             cached_verdicts=sum(e.cached for e in self.evaluations.values()),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
+            awaited=self._awaited(),
         )
+
+    def _awaited(self) -> list[Awaited]:
+        mail = self.mail
+        doubts = {call: f"{doubt.file.name}: {doubt.reason}" for call, doubt in mail.doubts.items()}
+        return [
+            Awaited(
+                name=deferred.name,
+                attempt=deferred.attempt,
+                role=deferred.role,
+                place=deferred.place if deferred.batch else mail.moved or deferred.place,
+                batch=deferred.batch,
+                doubt=doubts.get(call),
+            )
+            for call, deferred in sorted(mail.awaited.items())
+        ]
 
     def _forked(self, total: RoleSpend) -> Fork | None:
         if self.fork is None:

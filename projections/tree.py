@@ -26,6 +26,7 @@ from events.bodies import (
     RunForked,
     RunStarted,
 )
+from events.observations import Observations
 from events.outcomes import Correct, KernelResources, Outcome
 from projections.ancestry import Ancestry
 from projections.ranking import Ranking
@@ -58,6 +59,7 @@ class Node(msgspec.Struct, kw_only=True):
     spliced: bool = False
     """Its source is its parent's with the marked blocks replaced."""
     resources: list[KernelResources] = []
+    observations: Observations | None = None
     outcome: Outcome | None = None
     same_as: int | None = None
     """The earlier node with the same source, whose verdict this one has."""
@@ -183,7 +185,8 @@ class Tree:
         node.status, node.outcome = "evaluated", body.outcome
         node.compile_log_sha256 = body.compile_log_sha256
         node.run_log_sha256 = body.run_log_sha256
-        node.resources, node.same_as = body.resources, body.same_as
+        node.resources, node.observations = body.resources, body.observations
+        node.same_as = body.same_as
         if isinstance(body.outcome, Correct):
             node.runtime_ms = body.outcome.runtime_ms
             self._ranking.add(node.runtime_ms, node.id)

@@ -1,4 +1,5 @@
-"""Replies and verdicts out of a parent's log, for a fork that asks the same again.
+"""Replies and verdicts out of a past log: for a fork that asks the same again, and for
+``recorded:LOG``.
 
 The request key is the digest of what is sent and an occurrence number: a model that was
 asked the same thing three times gave three answers, and a fork gets them in that order,
@@ -11,25 +12,34 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 import anyio.lowlevel
+import msgspec
 
-from agents.clients.port import Client, Reply, Request
-from engine.loop.prompts import request_digest
+from agents.clients.port import CallFailed, Client, Reply, Request
+from engine.loop.prompts import model_name, request_digest
 from engine.loop.texts import Texts
 from events.bodies import (
+    AgentCalled,
     AgentReplied,
+    Body,
+    CapabilityLearned,
     EvaluationFinished,
     EvaluationRequested,
     PromptRendered,
+    RunForked,
+    RunStarted,
     Usage,
 )
 from events.envelope import Event
 from events.reader import LogReader
 
-__all__ = ["RecordedClient", "RecordedReplies", "RecordedVerdicts", "out_of_log"]
+__all__ = [
+    "RecordedClient", "RecordedLog", "RecordedReplies", "RecordedVerdicts", "out_of_log",
+    "taken_from",
+]  # fmt: skip
 
 _T = TypeVar("_T")
 
@@ -37,9 +47,17 @@ _T = TypeVar("_T")
 class RecordedReplies:
     """What ``parent`` was answered and ``fork``, both from their first event, was not."""
 
-    def __init__(self, parent: Iterable[Event], fork: Iterable[Event], texts: Texts) -> None:
+    def __init__(
+        self,
+        parent: Iterable[Event],
+        fork: Iterable[Event],
+        texts: Texts,
+        *,
+        had: Collection[int] = (),
+    ) -> None:
+        """``had``: the ``run_seq`` of replies that were taken already."""
         self._texts = texts
-        self._left = _left(_replies(parent), _replies(fork))
+        self._left = _left(_replies(parent, had), _replies(fork))
 
     def take(self, key: str) -> Reply | None:
         """The next recorded reply to the request with this digest, if there is one."""
@@ -62,7 +80,9 @@ class RecordedReplies:
         )
 
 
-def _replies(events: Iterable[Event]) -> dict[str, list[tuple[int, AgentReplied]]]:
+def _replies(
+    events: Iterable[Event], had: Collection[int] = ()
+) -> dict[str, list[tuple[int, AgentReplied]]]:
     """Each request's replies, in order, by the digest of the request."""
     keys: dict[tuple[int, int], str] = {}
     found: dict[str, list[tuple[int, AgentReplied]]] = defaultdict(list)
@@ -71,6 +91,8 @@ def _replies(events: Iterable[Event]) -> dict[str, list[tuple[int, AgentReplied]
             case PromptRendered() as body:
                 keys[body.call, body.try_] = body.request_sha256
             case AgentReplied() as body if (body.call, body.try_) in keys:
+                if event.run_seq in had:
+                    continue
                 found[keys[body.call, body.try_]].append((event.run_seq, body))
     return found
 
@@ -126,6 +148,71 @@ class RecordedClient:
 
     async def aclose(self) -> None:
         await self._live.aclose()
+
+
+class RecordedLog:
+    """``recorded:LOG``: nobody is asked, a past run's replies answer identical requests.
+
+    Identical but for the model: whoever the past run asked, with what it was known to refuse,
+    is who answers here. ``had`` are the replies, by ``run_seq``, that were taken already.
+    """
+
+    def __init__(self, reader: LogReader, run: int, name: str, had: Collection[int]) -> None:
+        self._reader = reader
+        self._name = name
+        events = list(reader.events(run))
+        self._replies = RecordedReplies(events, (), Texts(reader.text), had=had)
+        self._asked = _asked(event.body for event in events)
+        self.canned = any(
+            isinstance(event.body, RunStarted | RunForked) and event.body.canned for event in events
+        )
+
+    def __repr__(self) -> str:
+        return f"RecordedLog({self._name!r})"
+
+    async def send(self, request: Request) -> Reply:
+        """Raises ``CallFailed`` where the log has no reply to this request."""
+        await anyio.lowlevel.checkpoint()
+        for model, refused in self._asked:
+            past = msgspec.structs.replace(request, model=model, refused=refused)
+            reply = self._replies.take(request_digest(past))
+            if reply is not None:
+                return reply
+        raise CallFailed(
+            "no_reply",
+            f"{self._name} has no reply to the {request.role} request {request.name} that is"
+            " not taken yet: its text has to be the same, measured times in it included",
+            retryable=False,
+        )
+
+    async def aclose(self) -> None:
+        self._reader.connection.close()
+
+
+def _asked(bodies: Iterable[Body]) -> list[tuple[str, frozenset[str]]]:
+    """Each model that was asked, with what it was known to refuse when it was."""
+    refused: dict[str, frozenset[str]] = defaultdict(frozenset)
+    found: dict[tuple[str, frozenset[str]], None] = {}
+    for body in bodies:
+        match body:
+            case CapabilityLearned():
+                refused[body.model] |= {body.param}
+            case AgentCalled():
+                found[model_name(body.model), refused[body.model]] = None
+    return list(found)
+
+
+def taken_from(spec: str, bodies: Iterable[Body]) -> set[int]:
+    """The recorded replies that calls of the model ``spec`` have had."""
+    models: dict[int, str] = {}
+    taken: set[int] = set()
+    for body in bodies:
+        match body:
+            case AgentCalled():
+                models[body.call] = body.model
+            case AgentReplied() if body.reused is not None and models.get(body.call) == spec:
+                taken.add(body.reused)
+    return taken
 
 
 def out_of_log(

@@ -27,7 +27,7 @@ from agents.clients.port import Reply, Request
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
-__all__ = ["AnthropicClient"]
+__all__ = ["AnthropicClient", "request_body", "sent_of"]
 
 
 class AnthropicClient:
@@ -51,14 +51,14 @@ class AnthropicClient:
     async def send(self, request: Request) -> Reply:
         """One request, one try. Raises ``CallFailed`` or ``CapabilityMissing``."""
         sdk = await self._connected()
-        body = _body(request)
+        body = request_body(request)
         message = Message(request.tool.name)
         await one_try(
             _stream(sdk, body, request.timeout_s, message),
             lambda error: as_failure(error, body, self._api_key),
             timeout_s=request.timeout_s,
         )
-        return message.reply(_sent(body))
+        return message.reply(sent_of(body))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -70,17 +70,20 @@ class AnthropicClient:
         if self._sdk is None:
             await anyio.to_thread.run_sync(_import_sdk, abandon_on_cancel=True)
         if self._sdk is None:  # another call may have been faster
-            from anthropic import AsyncAnthropic
-
-            self._sdk = AsyncAnthropic(api_key=self._api_key, base_url=self.base_url, max_retries=0)
+            self._sdk = self._new_sdk()
         return self._sdk
+
+    def _new_sdk(self) -> AsyncAnthropic:
+        from anthropic import AsyncAnthropic
+
+        return AsyncAnthropic(api_key=self._api_key, base_url=self.base_url, max_retries=0)
 
 
 def _import_sdk() -> None:
     import anthropic  # noqa: F401
 
 
-def _body(request: Request) -> dict[str, Any]:
+def request_body(request: Request) -> dict[str, Any]:
     """The request's JSON, with the cacheable prefix marked at the last stable part."""
     blocks: list[dict[str, Any]] = [
         {"type": "text", "text": part.text} for part in request.parts if part.text.strip()
@@ -108,7 +111,7 @@ def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _sent(body: dict[str, Any]) -> dict[str, Any]:
+def sent_of(body: dict[str, Any]) -> dict[str, Any]:
     """What was sent, for the log, without the texts (they are logged as the prompt)."""
     sent = {name: value for name, value in body.items() if name not in ("system", "messages")}
     return {**sent, "tools": [tool["name"] for tool in body["tools"]], "stream": True}

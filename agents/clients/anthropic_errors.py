@@ -12,7 +12,7 @@ from agents.clients.port import CallFailed, CapabilityMissing
 if TYPE_CHECKING:
     import anthropic
 
-__all__ = ["KEY_NAME", "failure"]
+__all__ = ["KEY_NAME", "error_in_batch", "failure"]
 
 KEY_NAME = "ANTHROPIC_API_KEY"
 
@@ -61,6 +61,15 @@ def failure(
     if isinstance(error, anthropic.AnthropicError | httpx2.HTTPError):
         return CallFailed("unknown", shown(str(error), api_key), retryable=False)
     return None
+
+
+def error_in_batch(error: dict[str, Any], body: dict[str, Any]) -> CallFailed | CapabilityMissing:
+    """What the request ``body`` of a batch was answered, instead of a message."""
+    kind, text = str(error.get("type", "")), shown(str(error.get("message", "")), "")
+    word, retryable = _BY_TYPE.get(kind, ("unknown", True))
+    if word == "bad_request" and (parameter := _refused(text, body)):
+        return CapabilityMissing(parameter, text)
+    return CallFailed(word, text or kind or "an error without words", retryable=retryable)
 
 
 def _status_failure(

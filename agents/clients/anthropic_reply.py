@@ -52,6 +52,21 @@ class Message:
             error = event.get("error") or {}
             raise ErrorEvent(str(error.get("type", "")), str(error.get("message", "")))
 
+    def add_whole(self, message: dict[str, Any]) -> None:
+        """Take in a message that did not come as a stream."""
+        end = {"stop_reason": message.get("stop_reason")}
+        events = [
+            {"type": "message_start", "message": message},
+            *(
+                {"type": "content_block_start", "index": index, "content_block": block}
+                for index, block in enumerate(message["content"])
+            ),
+            {"type": "message_delta", "delta": end},
+            {"type": "message_stop"},
+        ]
+        for event in events:
+            self.add(json.dumps(event))
+
     def _open(self, index: int, block: dict[str, Any]) -> None:
         if block["type"] == "text":
             self._texts += ["\n\n"] if self._texts else []

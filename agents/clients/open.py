@@ -1,20 +1,27 @@
-"""Clients by specification: ``anthropic:MODEL``, ``openai:MODEL``, ``playbook:FILE``."""
+"""Clients by specification: ``anthropic:MODEL``, ``mailbox:DIR``, ``playbook:FILE``, …"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from agents.clients.anthropic import AnthropicClient
+from agents.clients.anthropic_batch import AnthropicBatchClient
 from agents.clients.anthropic_errors import KEY_NAME
+from agents.clients.mailbox import MailboxClient
 from agents.clients.openai import OPENAI, OpenAIClient
 from agents.clients.playbook import PlaybookClient
 from agents.clients.port import Client
 
 __all__ = ["PREFIXES", "KeyMissing", "Opened", "open_client", "server_of"]
 
-PREFIXES = ("anthropic", "openai", "playbook")
+PREFIXES = {
+    "anthropic": "MODEL", "anthropic-batch": "MODEL", "openai": "MODEL", "mailbox": "DIR",
+    "playbook": "FILE", "recorded": "LOG",
+}  # fmt: skip
+"""With what stands behind them."""
 
 
 class KeyMissing(Exception):
@@ -34,15 +41,17 @@ def open_client(
     api_key: str | None = None,
     base_url: str | None = None,
     key_name: str = "OPENAI_API_KEY",
+    recorded: Callable[[str], Client] | None = None,
 ) -> Opened:
-    """Open the client that ``spec`` names. Nothing is sent before the first call.
+    """Open the client that ``spec`` names. Nothing is sent before the first call. ``recorded``
+    opens a log for ``recorded:LOG``, which is beyond this layer.
 
     ``key_name`` is the variable that an openai client's key is read from. Raises
     ``ValueError`` for an unknown or incomplete specification or a URL that is none
     (``PlaybookInvalid`` for a playbook that doesn't hold together), and ``KeyMissing``.
     """
     prefix, _, name = spec.partition(":")
-    *first, last = [f"{each}:{'FILE' if each == 'playbook' else 'MODEL'}" for each in PREFIXES]
+    *first, last = [f"{each}:{what}" for each, what in PREFIXES.items()]
     known = f"{', '.join(first)} or {last}"
     if prefix not in PREFIXES:
         raise ValueError(f"unknown model {spec!r}: expected {known}")
@@ -50,6 +59,12 @@ def open_client(
         raise ValueError(f"model {spec!r} names no model: expected {known}")
     if prefix == "playbook":
         return Opened(PlaybookClient(name), name)
+    if prefix == "mailbox":
+        return Opened(MailboxClient(name), name)
+    if prefix == "recorded":
+        if recorded is None:
+            raise ValueError(f"{spec} can't be asked here: nobody reads logs")
+        return Opened(recorded(name), name)
     if prefix == "openai":
         return Opened(_openai(spec, api_key, base_url, key_name), name)
     key = _key(api_key, KEY_NAME)
@@ -59,7 +74,8 @@ def open_client(
             "https://platform.claude.com/settings/keys), or try a run without a model with "
             "--model playbook:FILE"
         )
-    return Opened(AnthropicClient(api_key=key, base_url=base_url), name)
+    kind = AnthropicBatchClient if prefix == "anthropic-batch" else AnthropicClient
+    return Opened(kind(api_key=key, base_url=base_url), name)
 
 
 def server_of(spec: str, *, base_url: str | None = None, **_: str) -> str | None:

@@ -6,16 +6,16 @@ logged and replayed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from events.bodies import CallParams, Usage
+from events.bodies import CallParams, ReplyFile, Usage
 
 __all__ = [
-    "AnswerForm", "CallFailed", "CapabilityMissing", "Client", "Part", "Reply", "Request", "Tool",
-    "answer_form",
+    "AnswerForm", "CallFailed", "CapabilityMissing", "Client", "Deferred", "Inbox", "Look",
+    "NotTaken", "Part", "Reply", "Request", "Tool", "answer_form",
 ]  # fmt: skip
 
 AnswerForm = Literal["tool", "json", "fence"]
@@ -65,6 +65,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     ask: int = 0
     timeout_s: float = 600.0
     refused: frozenset[str] = frozenset()
+    name: str = ""
+    """Of run, call, role and content, and so the same however often a run is resumed. At most
+    64 letters, digits and hyphens."""
+    batch: str | None = None
+    """The batch that it was handed over in, if it was."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +88,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     canned: bool = False
     reused: int | None = None
     """The event of an earlier run that has this reply, where nobody was asked for it."""
+    file: ReplyFile | None = None
+    """The mailbox's file that it was read from."""
 
     @property
     def cut_off(self) -> bool:
@@ -112,6 +119,57 @@ class CapabilityMissing(Exception):
         self.message = message
 
 
+class NotTaken(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that answers the request ``name`` and is not taken as its reply, and why."""
+
+    name: str
+    file: ReplyFile
+    reason: str
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What an inbox holds at a moment, by the names of the requests."""
+
+    arrived: Mapping[str, Reply | CallFailed | CapabilityMissing] = {}
+    not_taken: Sequence[NotTaken] = ()
+    changing: bool = False
+    """A reply is being written just now: it is worth looking again soon."""
+    trouble: str | None = None
+    """Why some could not be asked for."""
+
+
+class Inbox(Protocol):
+    """Where replies that come later are looked for."""
+
+    place: str
+    """For people."""
+    poll_s: float
+    """How often it makes sense to look."""
+
+    async def post(self, requests: Sequence[Request]) -> str | None:
+        """Hand over together what was not handed over yet; returns the batch's id, if it has
+        one. Raises ``CallFailed``: then none of them is handed over."""
+        ...
+
+    async def look(self, requests: Sequence[Request]) -> Look:
+        """What has come for these. Raises ``CallFailed`` when nobody can be asked now."""
+        ...
+
+    async def strays(self, taken: Mapping[str, ReplyFile]) -> Sequence[NotTaken]:
+        """Files that came for requests that have their reply, by the requests' names."""
+        ...
+
+
+class Deferred(Exception):
+    """No reply yet: it is to be looked for in ``inbox``. ``posted``: the request is handed
+    over; otherwise that is to be done, together with others."""
+
+    def __init__(self, inbox: Inbox, *, posted: bool) -> None:
+        super().__init__(inbox.place)
+        self.inbox = inbox
+        self.posted = posted
+
+
 class Client(Protocol):
     """Answers requests. Safe to call concurrently; cancelling a call abandons it."""
 
@@ -121,7 +179,8 @@ class Client(Protocol):
         ...
 
     async def send(self, request: Request) -> Reply:
-        """Raises ``CallFailed`` or ``CapabilityMissing``."""
+        """Raises ``CallFailed``, ``CapabilityMissing`` or ``Deferred``. A deferred request may
+        be sent again, which hands it over once."""
         ...
 
     async def aclose(self) -> None: ...

@@ -12,14 +12,17 @@ from typing import Any
 import click
 
 from events.bodies import BaselineMeasured
+from events.observations import SECTIONS
 from events.outcomes import Correct, Outcome, WrongResult
 from projections.overview import Fork, Overview, Summary
 from projections.pool import PoolSummary
+from projections.sections import SELECTED_CAPS, Attempt, sections_of
 from projections.team import models_of
 from projections.tree import ROOT, Node
 
 __all__ = [
     "CANNED",
+    "awaited_lines",
     "baseline_words",
     "best_line",
     "fork_line",
@@ -29,6 +32,7 @@ __all__ = [
     "printable",
     "resume_line",
     "saved_line",
+    "section_lines",
     "set_words",
     "status_lines",
     "taken_line",
@@ -45,9 +49,19 @@ def use_color() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def resume_line(name: str) -> str:
-    """What to type to go on with a run."""
-    return f"engine resume {shlex.quote(name)}"
+def resume_line(name: str, mailbox: str | None = None) -> str:
+    """What to type to go on with a run; ``mailbox`` is where its mailbox is now, if that has
+    to be said."""
+    moved = "" if mailbox is None else f" --mailbox {shlex.quote(mailbox)}"
+    return f"engine resume {shlex.quote(name)}{moved}"
+
+
+def awaited_lines(summary: Summary) -> Iterator[str]:
+    """The requests whose replies come later, a line each."""
+    for each in summary.awaited:
+        where = f"batch {each.batch}" if each.batch else f"{each.place}/{each.name}.md"
+        doubt = f"; {each.doubt}" if each.doubt else ""
+        yield printable(f"{where}  ({each.role} of attempt {each.attempt}{doubt})")
 
 
 def printable(text: str) -> str:
@@ -55,6 +69,15 @@ def printable(text: str) -> str:
     return "".join(
         char if char in "\n\t" or (char.isprintable() and char != "\x7f") else "�" for char in text
     )
+
+
+def section_lines(attempt: Attempt) -> Iterator[str]:
+    """What was observed of an attempt, as agents are told, but for its source and logs."""
+    measured = [name for name in SECTIONS if name not in ("compiler", "execution")]
+    for section in sections_of(attempt, measured, SELECTED_CAPS):
+        yield f"--- {section.name} ---"
+        for text in (section.said, section.quoted):
+            yield from printable(text).splitlines()
 
 
 def value_text(value: Any) -> str:
@@ -213,6 +236,8 @@ def status_lines(overview: Overview, summary: Summary) -> Iterator[str]:
     if summary.fork is not None:
         yield f"fork       {fork_line(summary.fork)}"
     yield f"status     {summary.status}{printable(reason)}"
+    for line in awaited_lines(summary):
+        yield f"awaited    {line}"
     done = f"{summary.attempts} of {overview.attempts_allowed}: {summary.compiled} compiled"
     yield f"attempts   {done}, {summary.correct} correct, {summary.abandoned} abandoned"
     if taken := taken_line(summary):

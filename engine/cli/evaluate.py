@@ -11,13 +11,14 @@ import anyio
 import click
 import msgspec
 
-from engine.cli.draw import ms, printable
+from engine.cli.draw import ms, printable, section_lines
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options
 from engine.cli.run import read_task
 from engine.cli.settings import SettingsError, resolve
 from engine.config import Config
+from events.observations import Observations
 from events.outcomes import Correct, KernelResources
 from gpu_sandbox.port import (
     BaselineRequest,
@@ -27,7 +28,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from projections.resources import resources_table
+from projections.sections import Attempt
 
 __all__ = ["Row", "eval_"]
 
@@ -50,6 +51,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     run_log: str
     notes: list[str]
     resources: list[KernelResources]
+    observations: Observations | None
 
 
 @click.command(name="eval")
@@ -106,6 +108,7 @@ async def _evaluate(
     as_json: bool,
 ) -> list[Row]:  # fmt: skip
     from engine.cli.session import open_sandbox, resolve_device
+    from engine.loop.methods import observed_for
 
     rows: list[Row] = []
     async with AsyncExitStack() as stack:
@@ -116,10 +119,15 @@ async def _evaluate(
             request = EvaluationRequest(
                 task_name=task.name, task_source=task_source, candidate_source=source,
                 device=config.sandbox.device, protocol=config.sandbox.protocol, seed=0,
+                observe=observed_for(config),
             )  # fmt: skip
-            row = _row(path, await sandbox.evaluate(request))
+            verdict = await sandbox.evaluate(request)
+            row = _row(path, verdict)
             rows.append(row)
-            _print(row, as_json)
+            if as_json:
+                emit(row)
+            else:
+                _print(row, verdict)
 
         failure: Exception | None = None
         try:
@@ -179,13 +187,11 @@ def _row(path: Path, verdict: Verdict) -> Row:
         run_log=verdict.run_log,
         notes=verdict.notes,
         resources=verdict.resources,
+        observations=verdict.observations,
     )
 
 
-def _print(row: Row, as_json: bool) -> None:
-    if as_json:
-        emit(row)
-        return
+def _print(row: Row, verdict: Verdict) -> None:
     line = f"{row.candidate}: {row.outcome.replace('_', ' ')}"
     if row.speedup is not None and row.runtime_ms is not None and row.baseline_ms is not None:
         line += f", {ms(row.runtime_ms)} against {ms(row.baseline_ms)} eager: {row.speedup:.2f}×"
@@ -195,7 +201,14 @@ def _print(row: Row, as_json: bool) -> None:
     for text in (row.compile_log, row.run_log):
         if text and row.outcome != "correct":
             click.echo("  " + printable(text).rstrip().replace("\n", "\n  "), err=True)
-    if table := resources_table(row.resources):
-        click.echo("  " + printable(table).replace("\n", "\n  "), err=True)
+    attempt = Attempt(
+        outcome=verdict.outcome,
+        runtime_ms=row.runtime_ms,
+        speedup=row.speedup,
+        resources=verdict.resources,
+        observations=verdict.observations,
+    )
+    for line in section_lines(attempt):
+        click.echo(f"  {line}", err=True)
     for note in row.notes:
         click.echo(f"  note: {printable(note)}", err=True)

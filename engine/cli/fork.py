@@ -12,9 +12,10 @@ import click
 import msgspec
 
 from engine.cli.address import log_errors, open_run
+from engine.cli.confirm import confirm
 from engine.cli.exits import Failure
 from engine.cli.moment import load
-from engine.cli.run import confirm, finish, shared
+from engine.cli.run import finish, shared
 from engine.cli.settings import SettingsError, amend
 from engine.config import Config
 from engine.core.state import State
@@ -77,6 +78,7 @@ def fork(
 async def _fork(told: _Told) -> Any:
     from agents.templates import Templates
     from engine.cli import session
+    from engine.cli.clients import open_clients
     from engine.loop.run import RunLoop
     from engine.loop.start import forked, recover
     from engine.loop.texts import Texts
@@ -102,7 +104,7 @@ async def _fork(told: _Told) -> Any:
         sandbox = await session.open_sandbox(stack, config)
         config, device = await session.resolve_device(sandbox, config)
         _check_device(state, device)
-        clients = await session.open_clients(stack, config, state.attempts.values())
+        clients = await open_clients(stack, config, state.attempts.values())
         canned = any(client.canned for client in clients.values())
         confirm(_rest(config, state), canned, yes=told.yes)
         log = await stack.enter_async_context(LogWriter(path))
@@ -118,7 +120,8 @@ async def _fork(told: _Told) -> Any:
         uid = secrets.token_hex(8)
         run_id = log.fork(parent.run_id, point, uid)
         loop = RunLoop(
-            log=log, run_id=run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
+            log=log, run_id=run_id, uid=uid, state=state, texts=Texts(reader.text),
+            recorded=verdicts, wait_s=config.clients.wait_s,
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
         )  # fmt: skip
         name = f"{path}#{run_id}"

@@ -15,6 +15,7 @@ from engine.cli.draw import (
     ms,
     outcome_line,
     printable,
+    section_lines,
     status_lines,
     tree_lines,
     use_color,
@@ -26,7 +27,7 @@ from events.errors import LogError
 from events.lock import holder
 from events.reader import LogReader
 from projections.overview import Overview, Summary
-from projections.resources import resources_table
+from projections.sections import Attempt
 from projections.tree import ROOT, Node
 
 __all__ = ["best", "find_node", "ls", "prompt", "show", "status", "tree"]
@@ -178,10 +179,17 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
             click.echo("cached: an earlier run's verdict on this source, not judged again")
         for note in evaluation.notes:
             click.echo(f"note {printable(note)}")
-    texts["resources"] = resources_table(found.resources)
     for name, text in texts.items():
         if text:
             click.echo(f"\n--- {name.replace('_', ' ')} ---\n{printable(text).rstrip()}")
+    attempt = Attempt(
+        outcome=found.outcome,
+        runtime_ms=found.runtime_ms,
+        resources=found.resources,
+        observations=found.observations,
+    )
+    for line in section_lines(attempt):
+        click.echo(line)
 
 
 @click.command()

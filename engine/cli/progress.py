@@ -26,6 +26,8 @@ from events.bodies import (
     EvaluationFaulted,
     EvaluationFinished,
     NodeSelected,
+    ReplyDeferred,
+    ReplyNotTaken,
     RunPaused,
     TaskRejected,
 )
@@ -184,6 +186,11 @@ def event_line(overview: Overview, event: Event) -> str | None:
             return f"{progress(overview)} attempt {body.attempt} abandoned: {body.reason}"
         case AgentFailed():
             return f"attempt {body.attempt}: {body.role} call failed: {printable(body.message)}"
+        case ReplyDeferred():
+            where = f"batch {body.batch}" if body.batch else f"{body.place}/{body.name}.md"
+            return printable(f"attempt {body.attempt}: {body.role} asked in {where}")
+        case ReplyNotTaken():
+            return printable(f"{body.file.name} is not taken: {body.reason}")
         case EvaluationFaulted():
             return f"attempt {body.attempt}: sandbox fault: {printable(body.message)}"
         case DeviceQuarantined():

@@ -6,7 +6,6 @@ import ast
 import math
 import os
 import re
-import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -16,12 +15,13 @@ import anyio
 import click
 
 from engine.cli.address import log_errors, split
+from engine.cli.confirm import confirm
 from engine.cli.draw import (
     CANNED,
+    awaited_lines,
     best_line,
     fork_line,
     printable,
-    resume_line,
     tree_lines,
     use_color,
 )  # fmt: skip
@@ -29,9 +29,13 @@ from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options
 from engine.cli.settings import PRESETS, SettingsError, resolve
-from engine.config import Config
 
-__all__ = ["confirm", "finish", "read_task", "resume", "run", "shared"]
+__all__ = ["finish", "read_task", "resume", "run", "shared"]
+
+wait_option = click.option(
+    "--wait", "wait_s", type=click.FloatRange(min=0), metavar="SECONDS",
+    help="Wait so long for replies of a mailbox or batch before the run pauses.",
+)  # fmt: skip
 
 _INTERFACE = ("Model", "get_inputs", "get_init_inputs")
 
@@ -60,7 +64,9 @@ def shared(command: Command) -> Command:
               help="Any configuration key, such as search.epsilon=0.4.")  # fmt: skip
 @click.option("--preset", type=click.Choice(list(PRESETS)), help="A named set of settings.")
 @click.option("--method", help="stark, sampling, reflexion, search_agent or ma_only.")
-@click.option("--model", help="anthropic:MODEL, openai:MODEL or playbook:FILE, for every role.")
+@click.option(
+    "--model", help="For every role: anthropic:MODEL, openai:MODEL, mailbox:DIR or playbook:FILE."
+)
 @click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, kernelbench or paper.")
@@ -76,6 +82,7 @@ def shared(command: Command) -> Command:
 @click.option("--seed", type=int, help="Seed of every draw.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), envvar="ENGINE_LOG",
               help="The log's file; a new one below runs/ by default.")  # fmt: skip
+@wait_option
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
 @shared
 def run(
@@ -83,8 +90,8 @@ def run(
     method: str | None, model: str | None, language: str | None, device: str | None,
     protocol: str | None, sanitize: bool | None, baselines: str | None, attempts: int | None,
     workers: int | None, budget_usd: float | None, target_speedup: float | None,
-    patience: int | None, seed: int | None, log: Path | None, yes: bool, backend: str,
-    display: str, as_json: bool, require_isolation: str | None,
+    patience: int | None, seed: int | None, log: Path | None, wait_s: float | None, yes: bool,
+    backend: str, display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Search for a faster version of the module in TASK (KernelBench form)."""
     from engine.cli.session import Start, search
@@ -102,7 +109,7 @@ def run(
                 "sandbox.require_isolation": require_isolation,
                 "budget.attempts": attempts, "search.workers": workers,
                 "budget.usd": budget_usd, "budget.target_speedup": target_speedup,
-                "budget.patience": patience, "search.seed": seed,
+                "budget.patience": patience, "search.seed": seed, "clients.wait_s": wait_s,
             },
         )  # fmt: skip
     except SettingsError as error:
@@ -122,11 +129,15 @@ def run(
 @click.argument("log")
 @click.option("--attempts", default="+0", metavar="+N", help="Add N attempts to the budget.")
 @click.option("--budget-usd", default="+0", metavar="+USD", help="Add to the dollar budget.")
+@click.option("--mailbox", type=click.Path(file_okay=False, path_type=Path),
+              envvar="ENGINE_MAILBOX",
+              help="Where the run's mailbox is now, if it moved.")  # fmt: skip
+@wait_option
 @click.option("--yes", is_flag=True, help="Do not ask before paid calls.")
 @shared
 def resume(
-    log: str, attempts: str, budget_usd: str, yes: bool, backend: str, display: str, as_json: bool,
-    require_isolation: str | None,
+    log: str, attempts: str, budget_usd: str, mailbox: Path | None, wait_s: float | None,
+    yes: bool, backend: str, display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Go on with the run in LOG: no reply that the log holds is paid for again."""
     from engine.cli.session import go_on
@@ -141,7 +152,7 @@ def resume(
         return await go_on(
             path, name, extra_attempts=extra_attempts,
             extra_usd_micros=round(extra_usd * 1_000_000), display=display,
-            require_isolation=require_isolation,
+            require_isolation=require_isolation, mailbox=mailbox, wait_s=wait_s,
             confirm=lambda config, canned: confirm(config, canned, yes=yes),
         )  # fmt: skip
 
@@ -210,54 +221,6 @@ def _added(option: str, text: str, type_: Callable[[str], Any]) -> Any:
     return value
 
 
-def confirm(config: Config, canned: bool, *, yes: bool) -> None:
-    """Say what is sent where and what it may cost; ask unless that was answered already."""
-    from agents.clients.open import server_of
-    from agents.prices import price_of
-    from engine.loop.methods import models_of, roles_of
-
-    if canned:
-        click.echo(CANNED, err=True)
-    paid = sorted(model for model in models_of(config) if not model.startswith("playbook:"))
-    if not paid:
-        return
-    prices = {model: price_of(model) for model in paid}
-    unpriced = [model for model, price in prices.items() if price is None]
-    if config.budget.usd is not None and unpriced:
-        raise Failure(
-            f"--budget-usd needs a price for {', '.join(unpriced)}, and there is none in"
-            " agents/prices.toml; leave the budget out to run without a spending limit"
-        )
-    servers = {model: server_of(model, **config.client(model)) for model in paid}
-    where = [model + (f" at {servers[model]}" if servers[model] else "") for model in paid]
-    roles = roles_of(config)
-    calls = "one call" if len(roles) == 1 else "one or two calls"
-    click.echo(
-        f"The task's source, and every candidate with its logs, will be sent to"
-        f" {', '.join(where)}: up to {config.budget.attempts} attempts of {calls} each.",
-        err=True,
-    )
-    known = [price for price in prices.values() if price is not None]
-    if known:
-        # Every call with ten thousand tokens in and the whole output limit out: a bound
-        # that real searches stay well below.
-        top = max(
-            10_000 * price.input_usd_micros_per_mtok
-            + max(config.role(role).max_tokens for role in roles) * price.output_usd_micros_per_mtok
-            for price in known
-        )
-        usd = min(len(roles), 2) * config.budget.attempts * top / 1e12
-        limit = f" (and stops at ${config.budget.usd:g})" if config.budget.usd else ""
-        click.echo(f"That may cost up to about ${usd:.2f}{limit}.", err=True)
-    if unpriced:
-        click.echo(f"The price of {', '.join(unpriced)} is not known.", err=True)
-    if yes:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Failure("not on a terminal, so nobody can be asked: give --yes to go ahead")
-    click.confirm("Go on?", abort=True, err=True)
-
-
 def finish(done: Any, as_json: bool) -> int:
     """Print the result and say how the run ended by the exit code."""
     overview, state = done.overview, done.state
@@ -273,9 +236,12 @@ def finish(done: Any, as_json: bool) -> int:
         if summary.canned:
             click.echo(CANNED)
         click.echo(f"log:  {done.name}")
-    go_on = f"Go on with: {resume_line(done.name)}"
+    go_on = f"Go on with: {done.resume_line}"
     if state.paused:
-        click.echo(f"paused: {printable(state.paused)}\n{go_on}", err=True)
+        click.echo(f"paused: {printable(state.paused)}", err=True)
+        for line in awaited_lines(summary):
+            click.echo(f"  {line}", err=True)
+        click.echo(go_on, err=True)
         return Exit.MISSING if state.unauthorized else Exit.PAUSED
     match state.stopped:
         case "interrupted":

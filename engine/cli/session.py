@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,14 @@ import anyio
 import click
 import msgspec
 
-from agents.clients.open import KeyMissing, open_client
-from agents.clients.playbook import PlaybookInvalid
-from agents.clients.port import Client
 from agents.templates import Templates, load
+from engine.cli.clients import check_mailboxes, open_clients
 from engine.cli.draw import resume_line
 from engine.cli.exits import Exit, Failure
 from engine.cli.progress import open_display
 from engine.config import Config
-from engine.core.state import Attempt, State
-from engine.loop.methods import models_of, team_of
+from engine.core.state import State
+from engine.loop.methods import team_of
 from engine.loop.run import RunLoop
 from engine.loop.start import recover, resumed, run_started
 from engine.loop.texts import Texts
@@ -41,7 +39,7 @@ from projections.overview import Overview, overview_of
 from replay.recorded import out_of_log
 
 __all__ = [
-    "Done", "Start", "drive", "go_on", "open_clients", "open_sandbox", "resolve_device", "search",
+    "Done", "Start", "drive", "go_on", "open_sandbox", "resolve_device", "search",
 ]  # fmt: skip
 
 
@@ -64,6 +62,11 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
 
+    @property
+    def resume_line(self) -> str:
+        """What to type to go on; where the mailbox moved, that has to be said again."""
+        return resume_line(self.name, self.overview.mail.moved)
+
 
 async def search(start: Start) -> Done:
     """Run a new search. Raises ``Failure`` and ``LogError``."""
@@ -84,8 +87,8 @@ async def search(start: Start) -> Done:
             device=device, canned=canned, texts=texts,
         )  # fmt: skip
         loop = RunLoop(
-            log=log, run_id=run_id, state=State(team_of), texts=texts, templates=load(),
-            clients=clients, evaluator=sandbox,
+            log=log, run_id=run_id, uid=uid, state=State(team_of), texts=texts,
+            templates=load(), clients=clients, evaluator=sandbox, wait_s=config.clients.wait_s,
         )  # fmt: skip
         name = str(start.log) if run_id == 1 else f"{start.log}#{run_id}"
         done = Done(overview=Overview(), state=loop.state, name=name, uid=uid)
@@ -99,6 +102,8 @@ async def go_on(
     extra_attempts: int,
     extra_usd_micros: int,
     require_isolation: str | None,
+    mailbox: Path | None,
+    wait_s: float | None,
     display: str,
     confirm: Callable[[Config, bool], None],
 ) -> Done:
@@ -112,9 +117,13 @@ async def go_on(
         _check_resumable(state, path, extra_attempts, extra_usd_micros)
         if require_isolation is not None:
             config = _isolated(config, require_isolation)
+        check_mailboxes(config, state.attempts.values(), mailbox)
         sandbox = await open_sandbox(stack, config)
         _, device = await resolve_device(sandbox, config)
-        clients = await open_clients(stack, config, state.attempts.values())
+        clients = await open_clients(
+            stack, config, state.attempts.values(), mailbox=mailbox,
+            so_far=lambda: (event.body for event in reader.events(row.run_id)),
+        )  # fmt: skip
         confirm(config, any(client.canned for client in clients.values()))
         overview = overview_of(reader.events(row.run_id))
         verdicts = None
@@ -125,12 +134,14 @@ async def go_on(
                 replies=overview.fork.replies, evaluations=overview.fork.evaluations,
             )  # fmt: skip
         loop = RunLoop(
-            log=log, run_id=row.run_id, state=state, texts=Texts(reader.text), recorded=verdicts,
-            templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
+            log=log, run_id=row.run_id, uid=row.uid, state=state, texts=Texts(reader.text),
+            recorded=verdicts, templates=Templates(texts=recovered.templates), clients=clients,
+            evaluator=sandbox, mail=recovered.mail,
+            wait_s=config.clients.wait_s if wait_s is None else wait_s,
         )  # fmt: skip
         first = resumed(
             device, extra_attempts=extra_attempts, extra_usd_micros=extra_usd_micros,
-            require_isolation=require_isolation,
+            require_isolation=require_isolation, mailbox=None if mailbox is None else str(mailbox),
         )  # fmt: skip
         name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
         done = Done(overview=overview, state=state, name=name, uid=row.uid)
@@ -172,13 +183,13 @@ async def drive(
 
     ``begun`` has the overview of the events so far.
     """
-    overview, name = begun.overview, begun.name
+    overview = begun.overview
     shown = open_display(display, overview, sandbox.load)
     loop.observe(shown.observe)
     failure: LogError | None = None
     with shown.shown():
         async with anyio.create_task_group() as watching:
-            watching.start_soon(_stop_on_signals, loop, name)
+            watching.start_soon(_stop_on_signals, loop, begun)
             watching.start_soon(shown.keep_fresh)
             try:
                 await loop.run(first, blobs)
@@ -188,7 +199,7 @@ async def drive(
     if isinstance(failure, WriterFailed):
         raise Failure(
             f"{failure}\nEverything acknowledged before is kept. Mend the cause, then:"
-            f" {resume_line(name)}",
+            f" {begun.resume_line}",
             Exit.MISSING,
         )
     if failure is not None:
@@ -196,12 +207,12 @@ async def drive(
     return msgspec.structs.replace(begun, state=loop.state)
 
 
-async def _stop_on_signals(loop: RunLoop, name: str) -> None:
+async def _stop_on_signals(loop: RunLoop, begun: Done) -> None:
     """The first signal ends the run cleanly, a second one at once: the log bears both."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
             if loop.stop_requested:
-                click.echo(f"interrupted. Go on with: {resume_line(name)}", err=True)
+                click.echo(f"interrupted. Go on with: {begun.resume_line}", err=True)
                 os._exit(Exit.INTERRUPTED)
             loop.request_stop(signal.Signals(number).name)
 
@@ -216,6 +227,8 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
             call_s=config.sandbox.run_timeout_s,
             autopsy_s=config.sandbox.autopsy_timeout_s,
             sanitize=config.sandbox.sanitize,
+            observe_share=config.sandbox.observe_share,
+            counters_s=config.sandbox.counters_timeout_s,
             memory_bytes=config.sandbox.memory_gb << 30,
         ),
         cache_bytes=round(config.sandbox.cache_gb * 2**30),
@@ -247,25 +260,6 @@ async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, di
         sandbox=msgspec.structs.replace(config.sandbox, device=name),
         prompts=msgspec.structs.replace(config.prompts, language=language),
     ), facts
-
-
-async def open_clients(
-    stack: AsyncExitStack, config: Config, in_flight: Iterable[Attempt] = ()
-) -> Mapping[str, Client]:
-    """A client for each model that the team's roles name, or those of attempts that another
-    team began. Raises ``Failure``."""
-    begun = [config.role(role).model for attempt in in_flight for role in attempt.roles]
-    clients: dict[str, Client] = {}
-    for spec in dict.fromkeys([*models_of(config), *begun]):
-        try:
-            client, _ = open_client(spec, **config.client(spec))
-        except KeyMissing as missing:
-            raise Failure(str(missing), Exit.MISSING) from missing
-        except (PlaybookInvalid, ValueError) as error:
-            raise Failure(str(error)) from error
-        stack.push_async_callback(client.aclose)
-        clients[spec] = client
-    return clients
 
 
 class _LateReader:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,6 +28,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         },
         "prompts": {"system": "main", "device_facts": False, "language": "cuda"},
         "sandbox": {"protocol": "paper", "cache_verdicts": False},
+        "roles": {
+            role: {"observations": ["compiler", "execution"]}
+            for role in ("plan", "code", "debug", "single")
+        },
     },
 }  # fmt: skip
 
@@ -210,19 +215,23 @@ def _explain(message: str) -> str:
     """msgspec's "… - at `$.search.epsilon`" as "search.epsilon: …", and what is allowed."""
     text, at, path = message.partition(" - at `$.")
     path = path.rstrip("`")
-    words = _words(path)
-    hint = f" (known: {', '.join(words)})" if words else ""
+    words = _words(re.sub(r"\[\S*\]$", "", path))
+    close = difflib.get_close_matches(text.split("'")[1], words, n=1) if "'" in text else []
+    meant = f"; did you mean {close[0]}?" if close else ""
+    hint = f" (known: {', '.join(words)}{meant})" if words else ""
     return f"{path}: {text}{hint}" if at else message
 
 
 def _words(path: str) -> tuple[str, ...]:
-    """The values that a key takes one of; empty where it takes anything else."""
+    """The values that a key takes one or a list of; empty where it takes anything else."""
     struct: Any = Config
     for name in path.split("."):
         types = {field.name: field.type for field in msgspec.structs.fields(struct)}
         struct = types.get(name)
         if not _is_section(struct):
             break
+    if get_origin(struct) is list:
+        (struct,) = get_args(struct)
     return get_args(struct) if get_origin(struct) is Literal else ()
 
 
@@ -257,6 +266,7 @@ def _check_ranges(config: Config) -> None:
             "above 0, or null",
         ),
         "budget.patience": (budget.patience is None or budget.patience >= 1, "at least 1, or null"),
+        "clients.wait_s": (config.clients.wait_s >= 0, "at least 0"),
         "sandbox.compile_jobs": (
             config.sandbox.compile_jobs is None or config.sandbox.compile_jobs >= 1,
             "at least 1, or null",
@@ -264,6 +274,8 @@ def _check_ranges(config: Config) -> None:
         "sandbox.cache_gb": (config.sandbox.cache_gb >= 0, "at least 0"),
         "sandbox.compile_timeout_s": (config.sandbox.compile_timeout_s > 0, "above 0"),
         "sandbox.autopsy_timeout_s": (config.sandbox.autopsy_timeout_s >= 0, "at least 0"),
+        "sandbox.observe_share": (0 <= config.sandbox.observe_share <= 1, "between 0 and 1"),
+        "sandbox.counters_timeout_s": (config.sandbox.counters_timeout_s >= 0, "at least 0"),
         "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
         "sandbox.memory_gb": (config.sandbox.memory_gb >= 1, "at least 1"),
     }

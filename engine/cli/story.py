@@ -13,6 +13,7 @@ from events.bodies import (
     Body,
     EvaluationFinished,
     NodeSelected,
+    ReplyDeferred,
     RunForked,
     RunStopped,
 )
@@ -35,7 +36,9 @@ def story(body: Body) -> str:
             again += f", try {body.try_}" if body.try_ > 1 else ""
             return f"attempt {body.attempt}: {body.role} sees {body.window}{again}"
         case AgentReplied() if body.reused is not None:
-            return f"attempt {body.attempt}: {body.role}, the parent's reply, event {body.reused}"
+            return f"attempt {body.attempt}: {body.role}, a recorded reply, event {body.reused}"
+        case ReplyDeferred():
+            return f"attempt {body.attempt}: {body.role} asked in {body.batch or body.place}"
         case EvaluationFinished():
             tag = str(body.outcome.__struct_config__.tag).replace("_", " ")
             runtime = getattr(body.outcome, "runtime_ms", None)

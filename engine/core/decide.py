@@ -13,6 +13,7 @@ from engine.core.draws import draw, sample
 from engine.core.evolve import visit_key
 from engine.core.flags import PATIENCE_FROM_THE_START
 from engine.core.policies import POLICIES
+from engine.core.standstill import is_blocked, only_replies_awaited, waiting_words
 from engine.core.state import Attempt, Call, State
 from events.bodies import (
     AgentCalled,
@@ -31,8 +32,6 @@ __all__ = ["decide"]
 
 SYSTEM_MESSAGES = ("main", "alternate_1", "alternate_2")
 _LONGEST_WAIT_MS = 60_000
-_LONGEST_RETRY_AFTER_MS = 900_000
-"""A provider that wants to be left alone for longer pauses the run instead."""
 
 
 def decide(state: State) -> Body | None:
@@ -59,7 +58,10 @@ def decide(state: State) -> Body | None:
         decision = _advance(state, attempt)
         if decision is not None:
             return decision
-    return _next_attempt(state)
+    decision = _next_attempt(state)
+    if decision is None and state.wait_ended is not None and only_replies_awaited(state):
+        return RunPaused(reason=waiting_words(state))
+    return decision
 
 
 # -- an attempt in flight ---------------------------------------------------------------
@@ -73,7 +75,7 @@ def _advance(state: State, attempt: Attempt) -> Body | None:
                 return _retry(state, attempt, call)
             case "rejected":
                 return _ask_again(state, attempt, call)
-            case "sent" | "replied":
+            case "sent" | "deferred" | "replied":
                 return None
             case "parsed":
                 pass
@@ -123,7 +125,7 @@ def _retry(state: State, attempt: Attempt, call: Call) -> Body | None:
     search = state.config.search
     wait_ms = 0
     if failure is not None and failure.error != "capability":
-        if _is_blocked(state, attempt):
+        if is_blocked(state, attempt):
             attempt_blocked = f"{call.body.role} call {call.body.call}: {failure.message}"
             return _pause_when_alone(state, attempt, attempt_blocked)
         wait_ms = min(search.retry_wait_ms * 2 ** (call.failures - 1), _LONGEST_WAIT_MS)
@@ -193,36 +195,16 @@ def _evaluate(state: State, attempt: Attempt) -> Body | None:
 def _pause_when_alone(state: State, attempt: Attempt, reason: str) -> Body | None:
     """Attempts that still can go on are finished first: what is paid for is used."""
     for other in state.attempts.values():
-        if other.id != attempt.id and not _is_blocked(state, other):
+        if other.id != attempt.id and not is_blocked(state, other):
             return None
     return RunPaused(reason=reason)
-
-
-def _is_blocked(state: State, attempt: Attempt) -> bool:
-    search, call = state.config.search, attempt.call
-    if attempt.step == len(attempt.roles) and attempt.evaluation is None:
-        original = state.original(attempt.id)
-        return original is not None and (
-            original in state.attempts and _is_blocked(state, state.attempts[original])
-        )
-    if attempt.evaluation_faulted and (
-        attempt.hopeless or attempt.faults >= search.evaluation_tries
-    ):
-        return True
-    if call is None or call.status != "failed" or call.failure is None:
-        return False
-    if call.failure.error == "capability":
-        return False
-    if (call.failure.retry_after_ms or 0) > _LONGEST_RETRY_AFTER_MS:
-        return True
-    return not call.failure.retryable or call.failures >= search.call_tries
 
 
 # -- the next attempt, or the end -------------------------------------------------------
 
 
 def _next_attempt(state: State) -> Body | None:
-    if any(_is_blocked(state, attempt) for attempt in state.attempts.values()):
+    if any(is_blocked(state, attempt) for attempt in state.attempts.values()):
         return None
     if state.exhausted is not None:
         if state.attempts or "requested" in state.compiled_baselines.values():

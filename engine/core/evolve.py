@@ -24,6 +24,7 @@ from events.bodies import (
     EvaluationFinished,
     EvaluationRequested,
     NodeSelected,
+    ReplyDeferred,
     ReplyParsed,
     ReplyRejected,
     RunForked,
@@ -33,6 +34,7 @@ from events.bodies import (
     RunStopped,
     StopRequested,
     TaskRejected,
+    WaitEnded,
 )
 from projections.tree import ROOT, Node
 
@@ -96,6 +98,9 @@ def _fork(state: State, body: RunForked) -> None:
     state.extra_attempts = state.extra_usd_micros = 0
     _take_over(state)
     for attempt in state.attempts.values():
+        # What the parent waits for comes to the parent.
+        if attempt.call is not None and attempt.call.status == "deferred":
+            attempt.call.status = "in_doubt"
         # A request that this configuration would not send is not sent again: the role is
         # asked anew, as it is asked now.
         call = attempt.call
@@ -147,6 +152,8 @@ def _fold_run(state: State, body: Body) -> None:
             state.baseline, state.baseline_reason = "rejected", body.reason
         case CapabilityLearned():
             state.refused.setdefault(body.model, set()).add(body.param)
+        case WaitEnded():
+            state.wait_ended = body
         case RunPaused():
             state.paused = body.reason
         case BudgetExhausted():
@@ -165,8 +172,11 @@ def _take_over(state: State) -> None:
     """Another process goes on: what an earlier one had in flight is in doubt."""
     state.stop_requested = state.exhausted = state.deadline = state.paused = None
     state.stopped, state.stop_reason = "", ""
-    # Patience starts anew: whoever resumes wants to see more attempts, not the same end.
-    state.last_improvement = state.attempts_ended
+    # Patience starts anew: whoever resumes wants to see more attempts, not the same end. Unless
+    # the run only waited for replies: that happens all the time.
+    if state.wait_ended is None:
+        state.last_improvement = state.attempts_ended
+    state.wait_ended = None
     state.baseline_faults = 0
     if state.baseline in ("faulted", "rejected"):
         state.baseline = "none"
@@ -191,6 +201,8 @@ def _fold_attempt(state: State, body: Body) -> None:
             _select(state, body)
         case AgentCalled():
             _call(state, body)
+        case ReplyDeferred():
+            _set_call(state, body.attempt, "deferred").deferred = body
         case AgentReplied():
             _set_call(state, body.attempt, "replied").reply = body
         case AgentFailed():

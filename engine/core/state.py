@@ -21,8 +21,10 @@ from events.bodies import (
     AgentReplied,
     EvaluationFinished,
     EvaluationRequested,
+    ReplyDeferred,
     ReplyForm,
     RunStarted,
+    WaitEnded,
 )
 from events.outcomes import BaselineKind
 from projections.spend import Spend
@@ -55,7 +57,10 @@ class Call(msgspec.Struct):
     """The newest try of the call that an attempt waits for."""
 
     body: AgentCalled
-    status: Literal["sent", "replied", "parsed", "rejected", "failed", "in_doubt"] = "sent"
+    status: Literal["sent", "deferred", "replied", "parsed", "rejected", "failed", "in_doubt"] = (
+        "sent"
+    )
+    deferred: ReplyDeferred | None = None
     reply: AgentReplied | None = None
     failure: AgentFailed | None = None
     failures: int = 0
@@ -122,6 +127,8 @@ class State:
         self.stop_requested: str | None = None
         self.exhausted: str | None = None
         self.deadline: str | None = None
+        self.wait_ended: WaitEnded | None = None
+        """The present process does not wait for deferred replies any longer."""
         self.paused: str | None = None
         self.stopped: Literal["", "finished", "exhausted", "interrupted", "failed"] = ""
         self.stop_reason = ""

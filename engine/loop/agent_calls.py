@@ -8,10 +8,12 @@ import time
 from collections.abc import Mapping
 
 import anyio
+import msgspec
 
-from agents.clients.port import CallFailed, CapabilityMissing, Client, Reply
+from agents.clients.port import CallFailed, CapabilityMissing, Client, Deferred, Reply, Request
 from agents.parse import Rejected, parse
 from agents.templates import Templates
+from engine.loop.deferred import DeferredReplies
 from engine.loop.feed import Feed
 from engine.loop.prompts import request_digest, request_for
 from engine.loop.texts import Texts, storable
@@ -25,24 +27,38 @@ from events.bodies import (
     ReplyRejected,
 )
 from events.envelope import Blob
+from projections.mail import Mail
 
 __all__ = ["AgentCalls"]
 
 
 class AgentCalls:
-    """``clients`` maps ``client:model`` to its client."""
+    """``clients`` maps ``client:model`` to its client. ``uid`` is the run's, by which what is
+    asked of others is named; ``wait_s`` is how long deferred replies are waited for when there
+    is nothing else to do."""
 
     def __init__(
-        self, feed: Feed, texts: Texts, templates: Templates, clients: Mapping[str, Client]
+        self,
+        feed: Feed,
+        texts: Texts,
+        templates: Templates,
+        clients: Mapping[str, Client],
+        *,
+        uid: str,
+        mail: Mail,
+        wait_s: float,
     ) -> None:
         self._feed = feed
         self._texts = texts
         self._templates = templates
         self._clients = clients
+        self._uid = uid
+        self._deferred = DeferredReplies(feed, self._answered, mail, wait_s)
 
     async def call(self, called: AgentCalled) -> None:
         await anyio.sleep(called.wait_ms / 1000)
         request = request_for(self._feed.state, called, self._texts, self._templates)
+        digest = request_digest(request)
         blobs = [self._texts.put(part.name, part.text) for part in request.parts]
         rendered = self._feed.note(
             PromptRendered(
@@ -50,62 +66,76 @@ class AgentCalls:
                 role=called.role,
                 call=called.call,
                 try_=called.try_,
-                request_sha256=request_digest(request),
+                request_sha256=digest,
                 parts=[part.name for part in request.parts],
             ),
             blobs,
         )
         # A request is on disk before it costs anything.
         await self._feed.durable(rendered)
+        name = f"{self._uid}-{called.call}-{called.role}-{digest[:8]}"
+        await self._send(called, msgspec.structs.replace(request, name=name))
+
+    async def await_again(self, called: AgentCalled) -> None:
+        """An earlier process handed the request over: it is the same, and so is its name."""
+        call = self._feed.state.attempts[called.attempt].call
+        assert call is not None
+        assert call.deferred is not None
+        request = request_for(self._feed.state, called, self._texts, self._templates)
+        name, batch = call.deferred.name, call.deferred.batch
+        await self._send(called, msgspec.structs.replace(request, name=name, batch=batch))
+
+    async def _send(self, called: AgentCalled, request: Request) -> None:
         began = time.monotonic()
+        outcome: Reply | CallFailed | CapabilityMissing
         try:
             with anyio.fail_after(request.timeout_s):
-                reply = await self._clients[called.model].send(request)
-        except CapabilityMissing as missing:
-            self._learned(called, missing)
-        except CallFailed as failed:
-            self._failed(
-                called, failed.error, failed.message,
-                retryable=failed.retryable, retry_after_s=failed.retry_after_s,
-            )  # fmt: skip
+                outcome = await self._clients[called.model].send(request)
+        except (CapabilityMissing, CallFailed) as failed:
+            outcome = failed
         except TimeoutError:
             message = f"no reply within {request.timeout_s:g} s"
-            self._failed(called, "timed_out", message, retryable=True)
-        else:
-            latency_ms = round((time.monotonic() - began) * 1000)
-            self._replied(called, reply, latency_ms)
-            self._read(called, reply)
+            outcome = CallFailed("timed_out", message, retryable=True)
+        except Deferred as deferred:
+            self._deferred.add(called, request, deferred.inbox, posted=deferred.posted)
+            await self._deferred.look_after()
+            return
+        self._answered(called, outcome, round((time.monotonic() - began) * 1000))
 
-    def _failed(
-        self,
-        called: AgentCalled,
-        error: str,
-        message: str,
-        *,
-        retryable: bool,
-        retry_after_s: float | None = None,
+    def _answered(
+        self, called: AgentCalled, outcome: Reply | CallFailed | CapabilityMissing, latency_ms: int
     ) -> None:
+        match outcome:
+            case Reply():
+                self._replied(called, outcome, latency_ms)
+                self._read(called, outcome)
+            case CapabilityMissing():
+                self._learned(called, outcome)
+            case CallFailed():
+                self._failed(called, outcome)
+
+    def _failed(self, called: AgentCalled, failed: CallFailed) -> None:
         self._feed(
             AgentFailed(
                 attempt=called.attempt,
                 role=called.role,
                 call=called.call,
                 try_=called.try_,
-                error=error,
-                message=storable(message),
-                retryable=retryable,
-                retry_after_ms=_retry_after_ms(retry_after_s),
+                error=failed.error,
+                message=storable(failed.message),
+                retryable=failed.retryable,
+                retry_after_ms=_retry_after_ms(failed.retry_after_s),
             )
         )
 
     def _learned(self, called: AgentCalled, missing: CapabilityMissing) -> None:
-        message = storable(missing.message)
         if missing.param in self._feed.state.refused.get(called.model, ()):
             # It was left out already: leaving it out again would go on for ever.
-            self._failed(called, "bad_request", message, retryable=False)
+            self._failed(called, CallFailed("bad_request", missing.message, retryable=False))
             return
+        message = storable(missing.message)
         self._feed.note(CapabilityLearned(model=called.model, param=missing.param, message=message))
-        self._failed(called, "capability", message, retryable=True)
+        self._failed(called, CallFailed("capability", missing.message, retryable=True))
 
     def _replied(self, called: AgentCalled, reply: Reply, latency_ms: int) -> None:
         text = self._texts.put("reply", reply.text)
@@ -128,6 +158,7 @@ class AgentCalls:
                 tool_input_sha256=blobs[1].sha256 if len(blobs) > 1 else None,
                 canned=reply.canned,
                 reused=reply.reused,
+                file=reply.file,
             ),
             blobs,
         )

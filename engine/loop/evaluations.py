@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from engine.loop.feed import Feed
+from engine.loop.methods import observed_for
 from engine.loop.texts import Texts, storable
 from events.bodies import (
     BaselineMeasured,
@@ -96,6 +97,7 @@ class Evaluations:
             root_ms=state.tree.root.runtime_ms,
             incumbent_ms=None if incumbent is None else state.tree[incumbent].runtime_ms,
             reuse=sandbox.cache_verdicts,
+            observe=observed_for(state.config),
         )
         try:
             verdict = await self._evaluator.evaluate(request)
@@ -162,6 +164,7 @@ class Evaluations:
                 usage=verdict.usage,
                 resources=verdict.resources,
                 cached=verdict.cached,
+                observations=verdict.observations,
             ),
             blobs.values(),
         )

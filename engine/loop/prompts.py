@@ -6,6 +6,8 @@ evaluated, and stay as they are), so a replay can render it again and compare ha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from agents.clients.port import Request, answer_form
@@ -15,8 +17,10 @@ from engine.core.state import State
 from engine.loop.texts import Texts
 from events.bodies import AgentCalled
 from events.envelope import sha256_hex
+from events.observations import SectionName
 from events.outcomes import Outcome
 from projections.resources import resources_table
+from projections.sections import CAPS, SELECTED_CAPS, Attempt, sections_of
 from projections.tree import Node
 
 __all__ = ["describe", "model_name", "node_view", "request_digest", "request_for"]
@@ -34,8 +38,8 @@ def request_for(state: State, called: AgentCalled, texts: Texts, templates: Temp
         role=called.role,
         language=config.prompts.language,
         task_source=texts.get(state.started.task_sha256),
-        selected=node_view(state, node, texts),
-        window=[node_view(state, tree[shown], texts) for shown in called.window],
+        selected=node_view(state, node, texts, called.role, SELECTED_CAPS),
+        window=[node_view(state, tree[shown], texts, called.role) for shown in called.window],
         system=called.template,
         device=state.started.device if config.prompts.device_facts else None,
         advice=texts.get(own.advice_sha256) or None,
@@ -58,20 +62,37 @@ def request_for(state: State, called: AgentCalled, texts: Texts, templates: Temp
     )
 
 
-def node_view(state: State, node: Node, texts: Texts) -> NodeView:
-    """A node as prompts show it."""
+def node_view(
+    state: State,
+    node: Node,
+    texts: Texts,
+    role: str,
+    caps: Mapping[SectionName, int] = CAPS,
+) -> NodeView:
+    """A node as the prompts of ``role`` show it."""
     root_ms, speedup = state.tree.root.runtime_ms, None
     if node.runtime_ms is not None and root_ms is not None:
         speedup = root_ms / node.runtime_ms
+    compile_log, run_log = texts.get(node.compile_log_sha256), texts.get(node.run_log_sha256)
+    attempt = Attempt(
+        outcome=node.outcome,
+        runtime_ms=node.runtime_ms,
+        speedup=speedup,
+        compile_log=compile_log,
+        run_log=run_log,
+        resources=node.resources,
+        observations=node.observations,
+    )
     return NodeView(
         id=node.id,
         is_root=node.parent is None,
         source=texts.get(node.source_sha256),
         advice=texts.get(node.advice_sha256) or None,
         outcome="" if node.outcome is None else describe(node.outcome),
-        compile_log=texts.get(node.compile_log_sha256),
-        run_log=texts.get(node.run_log_sha256),
+        compile_log=compile_log,
+        run_log=run_log,
         resources=resources_table(node.resources),
+        sections=tuple(sections_of(attempt, state.config.role(role).observations, caps)),
         runtime_ms=node.runtime_ms,
         speedup=speedup,
         same_as=node.same_as,

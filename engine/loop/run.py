@@ -33,28 +33,38 @@ from events.envelope import Blob
 from events.errors import LogError
 from events.writer import LogWriter
 from gpu_sandbox.port import Evaluator
+from projections.mail import Mail
 
 __all__ = ["RunLoop"]
 
 
 class RunLoop:
     """Drives one run of an open log. ``clients`` maps ``client:model`` to its client;
-    ``recorded`` has verdicts that need not be given again."""
+    ``recorded`` has verdicts that need not be given again; ``mail`` is what the log says of
+    replies that came later. ``wait_s`` is how long this process waits for those when there is
+    nothing else to do."""
 
     def __init__(
         self,
         *,
         log: LogWriter,
         run_id: int,
+        uid: str,
         state: State,
         texts: Texts,
         templates: Templates,
         clients: Mapping[str, Client],
         evaluator: Evaluator,
         recorded: Recorded | None = None,
+        mail: Mail | None = None,
+        wait_s: float = 0.0,
     ) -> None:
         self._feed = Feed(log, run_id, state, self._perform)
-        self._agents = AgentCalls(self._feed, texts, templates, clients)
+        mail = mail or Mail()
+        self._feed.observe(lambda event, _: mail.apply(event.body))
+        self._agents = AgentCalls(
+            self._feed, texts, templates, clients, uid=uid, mail=mail, wait_s=wait_s
+        )
         self._evaluations = Evaluations(self._feed, texts, evaluator, recorded)
         self._effects: anyio.abc.TaskGroup | None = None
 
@@ -80,7 +90,7 @@ class RunLoop:
             # A kill may have cut off decisions that were due: they come before anything new.
             # A fork decides them anew.
             self._feed.complete_decisions(perform=False)
-        outstanding = list(self._outstanding())
+        outstanding = list(self._outstanding(forked=isinstance(first, RunForked)))
         failure: LogError | None = None
         try:
             async with anyio.create_task_group() as effects:
@@ -107,11 +117,13 @@ class RunLoop:
         if not self.state.over:
             self._feed(StopRequested(source=source))
 
-    def _outstanding(self) -> Iterable[Body]:
+    def _outstanding(self, *, forked: bool) -> Iterable[Body]:
         """Decisions that an earlier process began to perform and did not finish.
 
-        A call without a reply is not among them: the core decides about those.
+        A call without a reply is not among them: the core decides about those. Unless its reply
+        was to come later, which a fork asks for anew.
         """
+        begun = ("replied",) if forked else ("deferred", "replied")
         if self.state.baseline == "requested":
             yield BaselineRequested()
         for kind, status in self.state.compiled_baselines.items():
@@ -119,7 +131,7 @@ class RunLoop:
                 yield BaselineRequested(baseline=kind)
         for attempt in self.state.attempts.values():
             call = attempt.call
-            if call is not None and call.status == "replied":
+            if call is not None and call.status in begun:
                 yield call.body
             elif attempt.evaluation is not None and not attempt.evaluation_faulted:
                 yield attempt.evaluation
@@ -133,8 +145,13 @@ class RunLoop:
                 self._effects.start_soon(self._evaluations.evaluate, decision)
             case AgentCalled():
                 call = self.state.attempts[decision.attempt].call
-                replied = call is not None and call.status == "replied"
-                work = self._agents.read_again if replied else self._agents.call
+                match None if call is None else call.status:
+                    case "replied":
+                        work = self._agents.read_again
+                    case "deferred":
+                        work = self._agents.await_again
+                    case _:
+                        work = self._agents.call
                 self._effects.start_soon(work, decision)
             case RunPaused() | RunStopped():
                 self._effects.cancel_scope.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Any, Literal
 
@@ -19,17 +19,20 @@ from engine.core.state import State
 from engine.loop.methods import models_of, team_of
 from engine.loop.texts import Texts
 from events.bodies import Price, RunForked, RunResumed, RunStarted
-from events.envelope import Blob, Event
+from events.envelope import Blob
 from events.reader import LogReader
+from projections.mail import Mail
 
 __all__ = ["Recovered", "forked", "recover", "resumed", "run_started", "versions"]
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log says of a run: the core's state, and the prompt texts it pinned."""
+    """What the log says of a run: the core's state, the prompt texts it pinned, and what came
+    of requests whose replies came later."""
 
     state: State
     templates: dict[str, str]
+    mail: Mail
 
 
 def run_started(
@@ -63,17 +66,16 @@ def run_started(
 
 def recover(reader: LogReader, run_id: int, *, upto: int | None = None) -> Recovered:
     """Fold a run's log, or its events up to ``upto``. Raises what reading raises."""
-    state = _fold(State(team_of), reader.events(run_id, upto=upto))
+    state, mail = State(team_of), Mail()
+    for event in reader.events(run_id, upto=upto):
+        state = evolve(state, event.body)
+        mail.apply(event.body)
     templates = state.started.templates if state.started else {}
     return Recovered(
-        state=state, templates={name: reader.text(sha) for name, sha in templates.items()}
+        state=state,
+        templates={name: reader.text(sha) for name, sha in templates.items()},
+        mail=mail,
     )
-
-
-def _fold(state: State, events: Iterable[Event]) -> State:
-    for event in events:
-        state = evolve(state, event.body)
-    return state
 
 
 def resumed(
@@ -82,6 +84,7 @@ def resumed(
     extra_attempts: int,
     extra_usd_micros: int,
     require_isolation: str | None = None,
+    mailbox: str | None = None,
 ) -> RunResumed:
     """The first event of a process that goes on with a run."""
     return RunResumed(
@@ -89,6 +92,7 @@ def resumed(
         extra_attempts=extra_attempts,
         extra_usd_micros=extra_usd_micros,
         require_isolation=require_isolation,
+        mailbox=mailbox,
     )
 
 

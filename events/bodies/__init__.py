@@ -17,10 +17,14 @@ from events.bodies.calls import (
     CallParams,
     CapabilityLearned,
     PromptRendered,
+    ReplyDeferred,
+    ReplyFile,
     ReplyForm,
+    ReplyNotTaken,
     ReplyParsed,
     ReplyRejected,
     Usage,
+    WaitEnded,
 )
 from events.bodies.evaluation import (
     DeviceQuarantined,
@@ -66,7 +70,10 @@ __all__ = [
     "NodeSelected",
     "Price",
     "PromptRendered",
+    "ReplyDeferred",
+    "ReplyFile",
     "ReplyForm",
+    "ReplyNotTaken",
     "ReplyParsed",
     "ReplyRejected",
     "Role",
@@ -79,4 +86,5 @@ __all__ = [
     "StopRequested",
     "TaskRejected",
     "Usage",
+    "WaitEnded",
 ]

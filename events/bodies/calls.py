@@ -15,10 +15,14 @@ __all__ = [
     "CallParams",
     "CapabilityLearned",
     "PromptRendered",
+    "ReplyDeferred",
+    "ReplyFile",
     "ReplyForm",
+    "ReplyNotTaken",
     "ReplyParsed",
     "ReplyRejected",
     "Usage",
+    "WaitEnded",
 ]
 
 ReplyForm: TypeAlias = Literal["whole", "spans"]
@@ -79,13 +83,60 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cache_write_tokens: int = 0
 
 
+@event("ReplyDeferred", "in")
+class ReplyDeferred(Body, frozen=True, kw_only=True):
+    """The request was handed over, and its reply comes later, maybe to another process.
+
+    ``name`` is what the request is called there: of its run, call, role and content, so the
+    same however often the run is resumed. ``place`` is where the reply is awaited, for people.
+    ``batch`` is the provider's id of the batch that it is part of.
+    """
+
+    attempt: int
+    role: Role
+    call: int
+    try_: int = msgspec.field(name="try")
+    name: str
+    place: str
+    batch: str | None = None
+
+
+@event("WaitEnded", "in")
+class WaitEnded(Body, frozen=True, kw_only=True):
+    """Nothing but deferred replies was left to wait for, and the process waits no longer.
+
+    ``trouble`` says why replies could not be asked for, if so.
+    """
+
+    trouble: str | None = None
+
+
+class ReplyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of a mailbox, by name, as it was when it was read."""
+
+    name: str
+    sha256: str
+
+
+@event("ReplyNotTaken", "meta")
+class ReplyNotTaken(Body, frozen=True, kw_only=True):
+    """A file that answers a request and was not taken as its reply, and why not: it is not
+    whole, or another was there before. Noted once for each content."""
+
+    call: int
+    file: ReplyFile
+    reason: str
+
+
 @event("AgentReplied", "in")
 class AgentReplied(Body, frozen=True, kw_only=True, omit_defaults=True):
     """A whole reply arrived. Its text, and its tool input if any, are this event's blobs.
 
     ``usage`` is null where the server reported none: what such a call cost is not known.
-    ``reused`` is, in a fork, the ``run_seq`` of the parent's reply that was taken instead of
-    asking anybody; its ``usage`` is nothing, because nothing was paid.
+    ``reused`` is the ``run_seq`` of the reply that was taken instead of asking anybody, in the
+    fork's parent or in the log of ``recorded:LOG``; its ``usage`` is nothing, because nothing
+    was paid. ``file`` is the mailbox's that was taken. ``latency_ms`` of a reply that was
+    deferred is how long the process waited that took it.
     """
 
     attempt: int
@@ -103,6 +154,7 @@ class AgentReplied(Body, frozen=True, kw_only=True, omit_defaults=True):
     tool_input_sha256: str | None = None
     canned: bool = False
     reused: int | None = None
+    file: ReplyFile | None = None
 
 
 @event("ReplyParsed", "in")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from events.bodies.body import Body, event
+from events.observations import Observations
 from events.outcomes import BaselineKind, KernelResources, Outcome, PoolUsage
 
 __all__ = [
@@ -53,6 +54,7 @@ class EvaluationFinished(Body, frozen=True, kw_only=True, omit_defaults=True):
     notes: list[str] = msgspec.field(default_factory=list)
     usage: PoolUsage | None = None
     resources: list[KernelResources] = msgspec.field(default_factory=list)
+    observations: Observations | None = None
     reused: int | None = None
     same_as: int | None = None
     cached: bool = False

@@ -65,6 +65,8 @@ class RunResumed(Body, frozen=True, kw_only=True):
     extra_usd_micros: int = 0
     require_isolation: str | None = None
     """The tier that this process asked for, where it was told another than the run's."""
+    mailbox: str | None = None
+    """Where this process looked for the run's mailbox, where it was told another directory."""
 
 
 @event("RunForked", "in")

@@ -13,7 +13,7 @@ from gpu_sandbox.child.reference import Case, Task
 from gpu_sandbox.child.releases import FEW_CALLS, MANY_CALLS, Batch, Released, Settings
 from gpu_sandbox.jobs import Job, Measured
 from gpu_sandbox.messages import Done, Warm
-from gpu_sandbox.paired import quantile
+from gpu_sandbox.paired import quantile, relative_spread
 from gpu_sandbox.protocols import Protocol
 
 __all__ = ["Baseline", "measure_alone", "warm"]
@@ -81,7 +81,7 @@ def measure_alone(
     middle = quantile(samples, 0.5)
     return Measured(
         runtime_ms=sum(samples) / len(samples) if protocol.mean else middle,
-        spread=(quantile(samples, 0.95) - quantile(samples, 0.05)) / middle,
+        spread=relative_spread(samples),
         repetitions=len(samples) * baseline.releases.calls,
     )
 

@@ -31,7 +31,7 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
 from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.messages import Done
-from gpu_sandbox.paired import Estimate, quantile
+from gpu_sandbox.paired import Estimate, quantile, relative_spread
 
 __all__ = ["Bench"]
 
@@ -91,13 +91,14 @@ class Bench:
             pairs = self._pairs(pairing, attempt)
             if self._disturbance(pairs) < _DISTURBED:
                 break
+        passages = self._passages
+        if passages is None:  # the candidate's process is needed no more
+            self._measure_again(pairs, alone)
         judgement = Judgement(self._believed(pairs), unbelieved(pairs).ratio)
-        if self._passages is not None:
-            judgement = self._passages.judge(pairing, peer, judgement, self._job.bench_s)
+        if passages is not None:
+            judgement = passages.judge(pairing, peer, judgement, self._job.bench_s)
             self._notes += [judgement.note] if judgement.note else []
-        if self._disturbance(pairs) >= _DISTURBED:
-            alone()
-            self._alone_ns = max(self._alone_ns, self._measured_alone("after")[0])
+            self._measure_again(pairs, alone)
         self._note_load()
         return self._agreed(pairs, judgement, worst)
 
@@ -107,6 +108,17 @@ class Bench:
         seen = self._baseline.alone(1 if self._baseline.slow else _ALONE_RELEASES, purpose)
         claims, rests = [float(r.claim_ns) for r in seen], [float(r.rest_ns) for r in seen]
         return quantile(claims, 0.5), quantile(rests, 0.5)
+
+    def _measure_again(self, pairs: list[Pair], alone: Callable[[], None]) -> None:
+        """What the baseline does without the candidate, where it did worse beside it: what is
+        slow when that is gone, too, is the machine."""
+        grew = self._rest_grew(pairs) and not self._borne_out(pairs)
+        if not grew and self._disturbance(pairs) < _DISTURBED:
+            return
+        alone()
+        claim_ns, rest_ns = self._measured_alone("after")
+        self._alone_ns = max(self._alone_ns, claim_ns)
+        self._most_rest_ns = max(self._most_rest_ns, _REST_GROWS * rest_ns)
 
     # --- pairs
 
@@ -168,11 +180,19 @@ class Bench:
     def _claimed(self, pairs: list[Pair]) -> Estimate:
         return claimed(pairs, mean=self._job.protocol.mean)
 
-    def _believed(self, pairs: list[Pair]) -> Estimate:
-        """The claim, or the outer clock's bound where that does not bear it out."""
+    def _rest_grew(self, pairs: list[Pair]) -> bool:
+        """Further than a candidate is to gain by: by its doing, or the machine is busier now."""
+        return quantile([float(p.baseline.rest_ns) for p in pairs], 0.5) > self._most_rest_ns
+
+    def _borne_out(self, pairs: list[Pair]) -> bool:
         claim, bound, blur = self._claimed(pairs), self._bounded(pairs), self._blur(pairs)
         surely = bound.low > claim.ratio * _BELIEVED_EXCESS + blur
-        if not surely and bound.ratio <= claim.ratio * _BELIEVED_DOUBT + blur:
+        return not surely and bound.ratio <= claim.ratio * _BELIEVED_DOUBT + blur
+
+    def _believed(self, pairs: list[Pair]) -> Estimate:
+        """The claim, or the outer clock's bound where that does not bear it out."""
+        claim, bound = self._claimed(pairs), self._bounded(pairs)
+        if self._borne_out(pairs):
             return claim
         self._notes.append(
             f"scored by the outer clock: {1 / bound.ratio:.2f}x, not the "
@@ -198,9 +218,10 @@ class Bench:
             bounded_ratio=max(judgement.at_most, found.ratio) * allowance,
             pairs=len(pairs),
             candidate_ms=self._typical([p.candidate.claim_ns for p in pairs]) / calls / 1e6,
+            candidate_spread=relative_spread([float(p.candidate.claim_ns) for p in pairs]),
             baseline_ms=baseline_ms,
             max_abs_error=worst,
-            doubted=found.ratio > self._claimed(pairs).ratio,
+            doubted=found.ratio * allowance > self._claimed(pairs).ratio,
         )
 
     def _baseline_ns(self, pairs: list[Pair]) -> float:

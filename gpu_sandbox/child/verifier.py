@@ -17,11 +17,13 @@ from pathlib import Path
 import msgspec
 import torch
 
+from events.observations import Observations
 from gpu_sandbox.child.audit import audit
 from gpu_sandbox.child.baseline import measure_alone
 from gpu_sandbox.child.bench import Bench
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.loading import settle
+from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Broken, Case, Seeds, Task
 from gpu_sandbox.child.trials import Trials
@@ -59,6 +61,7 @@ class Assignment:
         self._device = torch.device(job.device)
         self._timings: dict[str, float] = {}
         self._notes: list[str] = []
+        self._observations: Observations | None = None
 
     def report(self, task_path: str) -> Report:
         try:
@@ -73,7 +76,12 @@ class Assignment:
             finding = TaskBroken(reason=reason, detail=ended.finding.traceback)
         except Ended as ended:
             finding = ended.finding
-        return Report(finding=finding, timings_s=self._timings, notes=self._notes)
+        return Report(
+            finding=finding,
+            timings_s=self._timings,
+            notes=self._notes,
+            observations=self._observations,
+        )
 
     def _find(self, task_path: str) -> Finding:
         self._stage("reference", waits=_crowded(self._device))
@@ -131,7 +139,12 @@ class Assignment:
             self._notes.append("no float64 reference: compared with its own dtype")
         with _Span(self._timings, "bench"):
             self._stage("bench", waits=True)
-            return bench.run(peer, worst, alone=lambda: self._stage("alone", waits=True))
+            agreed = bench.run(peer, worst, alone=lambda: self._stage("alone", waits=True))
+        if job.observe:
+            spent_s = sum(self._timings.values())
+            with _Span(self._timings, "observe"):
+                self._observations = observe(task, first, peer, job, agreed, spent_s)
+        return agreed
 
     def _stage(self, name: str, *, waits: bool = False) -> None:
         self._engine.send(Stage(name=name, waits=waits))

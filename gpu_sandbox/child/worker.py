@@ -20,6 +20,7 @@ from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.blame import failed
 from gpu_sandbox.child.clock import Clocked, Slot
 from gpu_sandbox.child.loading import construct, import_file, settle
+from gpu_sandbox.child.profile import profile
 from gpu_sandbox.child.values import unpack
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.messages import (
@@ -28,6 +29,8 @@ from gpu_sandbox.messages import (
     Load,
     Loaded,
     Place,
+    ProfileCalls,
+    Profiled,
     Reply,
     Request,
     Run,
@@ -72,6 +75,8 @@ class Worker:
                 return self._clocked.run(slot, seed, then)
             case Warm():
                 self._clocked.warm(request.calls, request.seconds)
+            case ProfileCalls(calls=calls):
+                return Profiled(profile=profile(self._clocked, calls, self._device))
             case Time():
                 return self._clocked.time(request, self._host)
         return Done()

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import torch
 
-from gpu_sandbox.child import autopsy, compiler, facts, verifier, worker
+from gpu_sandbox.child import autopsy, ceilings, compiler, facts, verifier, worker
 from gpu_sandbox.confine import Status, Survey, Ward, spawn, survey
 from gpu_sandbox.confine.warden import KILL_S
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
@@ -32,12 +32,13 @@ __all__ = ["main"]
 
 _ROLES: Mapping[str, Callable[..., None]] = {
     "autopsy": autopsy.main,
+    "ceilings": ceilings.main,
     "compiler": compiler.main,
     "facts": facts.main,
     "verifier": verifier.main,
     "worker": worker.main,
 }
-_PRELOADED = ("torch.utils.cpp_extension",)
+_PRELOADED = ("torch.utils.cpp_extension", "torch.utils.flop_counter")
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -95,9 +95,9 @@ async def _read(stream: anyio.abc.SocketStream) -> Got:
     head, _, body = data.partition(b"\r\n\r\n")
     line, *fields = head.decode().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (f.partition(":") for f in fields)}
-    while len(body) < int(headers["content-length"]):
+    while len(body) < int(headers.get("content-length", 0)):
         body += await stream.receive()
-    return Got(line=line, headers=headers, body=json.loads(body))
+    return Got(line=line, headers=headers, body=json.loads(body) if body else {})
 
 
 _Server = TypeVar("_Server", bound=ModelServer)

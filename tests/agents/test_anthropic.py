@@ -191,9 +191,11 @@ def test_a_missing_key_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "geheim" not in str(info.value)
 
 
-@pytest.mark.parametrize("spec", ["openly:x", "test-model", "", "anthropic:", "playbook:"])
+@pytest.mark.parametrize(
+    "spec", ["openly:x", "test-model", "", "anthropic:", "mailbox:", "playbook:"]
+)
 def test_unknown_models_are_refused_with_the_known_ones(spec: str) -> None:
-    with pytest.raises(ValueError, match="anthropic:MODEL, openai:MODEL or playbook:FILE"):
+    with pytest.raises(ValueError, match=r"anthropic:MODEL, .*, playbook:FILE or recorded:LOG"):
         open_client(spec, api_key=KEY)
 
 

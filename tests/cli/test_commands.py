@@ -62,7 +62,9 @@ def test_show_and_prompt(finished: Path) -> None:
     names = [part["name"] for part in prompt["parts"]]
     assert names[:3] == ["system", "example", "device"]
     assert names[-1] == "instruction"
-    assert run_engine("show", finished, 1).returncode == 0
+    for_people = run_engine("show", finished, 1)
+    assert for_people.returncode == 0
+    assert "--- timing ---\nmedian " in for_people.stdout
     assert run_engine("prompt", finished, 1, "code").returncode == 0
     missing = run_engine("show", finished, 99)
     assert (missing.returncode, "no node 99" in missing.stderr) == (2, True)
@@ -260,5 +262,7 @@ def test_eval_judges_each_candidate() -> None:
     fused = next(row for row in rows if row["outcome"] == "correct")
     assert fused["speedup"] == pytest.approx(fused["baseline_ms"] / fused["runtime_ms"], rel=0.5)
     assert {"compile", "check", "bench"} & fused["timings_s"].keys()
+    assert fused["observations"]["work"]["input_bytes"] > 0
     none = run_engine("eval", SMALL / "task.py", SMALL / "wrong.py", "--device", "cpu")
     assert none.returncode == 4
+    assert "--- error ---\n  largest absolute error" in none.stderr

@@ -106,6 +106,11 @@ def test_a_log_of_a_newer_format(finished: Path, tmp_path: Path) -> None:
         (["--set", "roles.code.timeout_s=-1"], "roles.code.timeout_s must be above 0"),
         (["--protocol", "quick"], "(known: strict, kernelbench, paper)"),
         (
+            ["--set", 'roles.plan.observations=["compiler", "profle"]'],
+            "roles.plan.observations[1]: Invalid enum value 'profle' (known: compiler, execution,"
+            " error, timing, resources, roofline, profile, counters; did you mean profile?)",
+        ),
+        (
             ["--method", "reflect"],
             "search.method: Invalid enum value 'reflect' (known: stark, sampling",
         ),

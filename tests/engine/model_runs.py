@@ -141,7 +141,7 @@ def _loop(
     log: LogWriter, run_id: int, state: State, texts: Texts, templates: Templates, client: Client
 ) -> RunLoop:
     return RunLoop(
-        log=log, run_id=run_id, state=state, texts=texts, templates=templates,
+        log=log, run_id=run_id, uid="feed", state=state, texts=texts, templates=templates,
         clients={MODEL: client}, evaluator=ScriptedEvaluator(),
     )  # fmt: skip
 

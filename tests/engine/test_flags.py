@@ -90,14 +90,16 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
             "deduplicate",
         },
         "roles": {"single"},
-        "sandbox": {"cache_verdicts"},
+        "sandbox": {"observe_share", "counters_timeout_s", "cache_verdicts"},
     }
     sections = {
         name: {key: config[name][key] for key in config[name].keys() - keys}
         for name, keys in younger.items()
     }
     sections["roles"] = {
-        role: {key: value for key, value in settings.items() if key != "reply"}
+        role: {
+            key: value for key, value in settings.items() if key not in ("observations", "reply")
+        }
         for role, settings in sections["roles"].items()
     }
     whole = {"temperature", "clients"}

@@ -74,7 +74,8 @@ async def fork(
             )  # fmt: skip
             uid = f"fork {len(reader.runs())}"
             loop = RunLoop(
-                log=log, run_id=log.fork(parent, shared[-1], uid), state=found.state, texts=texts,
+                log=log, run_id=log.fork(parent, shared[-1], uid), uid=uid, state=found.state,
+                texts=texts,
                 templates=Templates(texts=found.templates), clients=clients,
                 evaluator=evaluator or ScriptedEvaluator(),
                 recorded=verdicts,
@@ -92,7 +93,7 @@ async def resume(path: Path, run: int, parent: int, client: ScriptedClient) -> S
                 evaluations="anew",
             )  # fmt: skip
             loop = RunLoop(
-                log=log, run_id=run, state=found.state, texts=texts,
+                log=log, run_id=run, uid="fork", state=found.state, texts=texts,
                 templates=Templates(texts=found.templates), clients=clients,
                 evaluator=ScriptedEvaluator(),
             )  # fmt: skip

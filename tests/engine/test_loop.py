@@ -118,7 +118,7 @@ def _loop(
     client: ScriptedClient, evaluator: ScriptedEvaluator,
 ) -> RunLoop:  # fmt: skip
     return RunLoop(
-        log=log, run_id=run_id, state=state, texts=texts, templates=templates,
+        log=log, run_id=run_id, uid="feed", state=state, texts=texts, templates=templates,
         clients={"fake:m": client}, evaluator=evaluator,
     )  # fmt: skip
 

@@ -60,7 +60,7 @@ async def search(path: Path, *assignments: str, attempts: int = 9) -> Ran:
     client, texts = ScriptedClient(), Texts(_no_text)
     async with LogWriter(path) as log:
         loop = RunLoop(
-            log=log, run_id=log.create_run("feed"), state=State(team_of), texts=texts,
+            log=log, run_id=log.create_run("feed"), uid="feed", state=State(team_of), texts=texts,
             templates=load(), clients={"fake:m": client}, evaluator=ScriptedEvaluator(),
         )  # fmt: skip
         first, blobs = run_started(

@@ -63,7 +63,7 @@ async def _search(path: Path, url: str, attempts: int, killed: Killed | None) ->
             run_id = 1 if recovered else log.create_run("feed")
             texts = Texts(reader.text)
             loop = RunLoop(
-                log=log, run_id=run_id, texts=texts, clients={"fake:m": client},
+                log=log, run_id=run_id, uid="feed", texts=texts, clients={"fake:m": client},
                 state=recovered.state if recovered else State(team_of),
                 templates=Templates(texts=recovered.templates) if recovered else load(),
                 evaluator=ScriptedEvaluator(),

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from events.outcomes import Correct, Crashed, Outcome, TimedOut, WrongResult
-from gpu_sandbox.autopsy import Body, StillThere
+from gpu_sandbox.autopsy import findings
 from gpu_sandbox.builds import BuildFiles, BuildRecord
 from gpu_sandbox.devices import Device
+from gpu_sandbox.extra_run import Body, StillThere
 from gpu_sandbox.findings import address_findings, memory_findings
 from gpu_sandbox.inquest import tools_for
 from gpu_sandbox.limits import Limits
@@ -176,11 +177,11 @@ async def test_compute_sanitizer_is_started_confined_and_heard(
     )
     async with make_sandbox(Limits(autopsy_s=20.0)) as sandbox:
         await sandbox.survey()
-        autopsy = sandbox._open.autopsy
-        found = await autopsy.findings(body, "memcheck")
+        run = sandbox._open.extra_run
+        found = await findings(run, body, "memcheck", 20.0)
         assert found[:2] == ["memcheck, in an extra run of the candidate alone:", FOUND]
-        assert await autopsy.findings(body, "racecheck") == []
+        assert await findings(run, body, "racecheck", 20.0) == []
         gone = Ward.gone
         monkeypatch.setattr(Ward, "gone", lambda self, *how, **_: gone(self, *how, stuck=True))
         with pytest.raises(StillThere):
-            await autopsy.findings(body, "memcheck")
+            await findings(run, body, "memcheck", 20.0)

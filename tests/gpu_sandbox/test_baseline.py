@@ -118,9 +118,11 @@ async def test_a_death_of_the_references_worker_is_no_crash_of_the_candidate(
 ) -> None:
     """It lives, and uses up processor time, from one verdict to the next."""
     task = "import sys\nsys.loads = getattr(sys, 'loads', 0) + 1\n" + confined(
-        "sys.loads == 2 and os._exit(0)"
+        "sys.loads == 3 and os._exit(0)"
     )
-    for _ in range(2):
+    for _ in range(3):  # or fewer, where one had to be looked at twice
         verdict = await shared_sandbox.evaluate(evaluation(task, HONEST))
         assert isinstance(verdict.outcome, Correct), verdict
+        if "judged anew" in str(verdict.notes):
+            break
     assert "judged anew after the verifier broke down" in str(verdict.notes), verdict

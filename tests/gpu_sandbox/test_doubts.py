@@ -23,6 +23,7 @@ def agreed(ratio: float, *, doubted: bool) -> Agreed:
         pairs=20,
         candidate_ms=ratio,
         baseline_ms=1.0,
+        candidate_spread=0.01,
         max_abs_error=0.0,
         doubted=doubted,
     )

@@ -78,9 +78,10 @@ async def test_a_difference_is_shown_with_its_place(shared_sandbox: LocalSandbox
     verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
     assert isinstance(verdict.outcome, WrongResult)
     assert "1 of 8192 elements" in verdict.outcome.reason
-    assert "at (3, 5): expected" in verdict.run_log
-    assert "got -7 (off by" in verdict.run_log
-    assert "hello from forward" in verdict.run_log
+    assert verdict.observations is not None
+    assert "at (3, 5): expected" in verdict.observations.difference
+    assert "got -7 (off by" in verdict.observations.difference
+    assert set(verdict.run_log.splitlines()) == {"hello from forward"}
     assert verdict.outcome.max_abs_error is not None
     assert verdict.outcome.max_abs_error > 6.9
 
@@ -105,8 +106,11 @@ async def test_where_and_how_an_output_is_wrong(
     verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
     assert isinstance(verdict.outcome, WrongResult)
     assert "(trial 1: random inputs)" in verdict.outcome.reason
-    assert all(part in verdict.run_log for part in told), verdict.run_log
-    assert len(verdict.run_log) < 1000
+    assert verdict.observations is not None
+    difference = verdict.observations.difference
+    assert all(part in difference for part in told), difference
+    assert len(difference) < 1000
+    assert verdict.run_log == ""
 
 
 async def test_a_result_that_is_imprecise_everywhere_says_so(shared_sandbox: LocalSandbox) -> None:
@@ -115,7 +119,8 @@ async def test_a_result_that_is_imprecise_everywhere_says_so(shared_sandbox: Loc
     assert isinstance(verdict.outcome, WrongResult)
     share = int(verdict.outcome.reason.partition("(")[2].partition(" of 8192")[0])
     assert share > 1000
-    assert "all wrong elements" not in verdict.run_log
+    assert verdict.observations is not None
+    assert "all wrong elements" not in verdict.observations.difference
 
 
 async def test_right_in_the_trials_and_wrong_when_timed(shared_sandbox: LocalSandbox) -> None:

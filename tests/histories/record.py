@@ -1,12 +1,14 @@
 """Record a log that is kept for ever: ``make history NAME=…``, or all that are missing.
 
-Real runs of ``engine run`` on the CPU with canned replies. A log that is there is never
-made anew: what it proves is that the engine of today decides as the one that wrote it.
+Real runs of ``engine run`` on the CPU with canned replies, one of them by mail. A log that is
+there is never made anew: what it proves is that the engine of today decides as the one that
+wrote it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,16 +19,19 @@ from typing import NamedTuple
 
 import msgspec
 
+from engine.cli.exits import Exit
 from events.connect import FORMAT
 from events.errors import LogError
 from events.reader import LogReader
 from tests.cli.conftest import engine_command, environment
+from tests.histories.mail import answer
 from tests.histories.pins import HERE, PINS, Pin, histories
 from tests.replayed import replayed
 
 __all__ = ["RECIPES"]
 
 ROOT = HERE.parents[1]
+BOX = Path("runs", "history-box")
 BOOK, HOPELESS, SPANS = (
     f"playbook:tests/histories/{name}.toml" for name in ("playbook", "hopeless", "spans")
 )
@@ -35,7 +40,8 @@ BOOK, HOPELESS, SPANS = (
 class Recipe(NamedTuple):
     """``run`` is given to ``engine run``. Then, for each of ``stops``, the process gets the
     signal once the log has so many events, and ``engine resume`` goes on with ``resume``. Each of
-    ``forks`` is the number of a run, and what ``engine fork`` is given with it."""
+    ``forks`` is the number of a run, and what ``engine fork`` is given with it. A run by mail is
+    answered and resumed until it is done."""
 
     run: Sequence[object]
     stops: Sequence[tuple[int, signal.Signals]] = ()
@@ -97,6 +103,10 @@ RECIPES = {
         ["--model", SPANS, "--set", "roles.code.reply=spans", "--attempts", 6, "--workers", 2]
     ),
     "duplicates": Recipe(["--attempts", 9, "--workers", 3, "--set", "search.epsilon=0.6"]),
+    "mailed": Recipe(
+        ["--model", f"mailbox:{BOX}", "--set", "search.policy=best_of_k", "--attempts", 4,
+         "--workers", 3]
+    ),
     "forked": Recipe(
         ["--attempts", 6, "--workers", 2],
         forks=[
@@ -121,7 +131,12 @@ def record(name: str) -> None:
     for events, number in recipe.stops:
         _stopped(command, path, events, number)
         command = ("resume", log, "--display", "none", *recipe.resume)
-    _engine(command).wait()
+    turn = 0
+    while _engine(command).wait() == Exit.PAUSED and (ROOT / BOX).is_dir():
+        answer(ROOT / BOX, turn)
+        turn += 1
+        command = ("resume", log, "--display", "none")
+    shutil.rmtree(ROOT / BOX, ignore_errors=True)
     for run, args in recipe.forks:
         _engine(("fork", f"{log}#{run}", "--display", "none", *args)).wait()
     path.with_name(f"{path.name}.lock").unlink()

@@ -1,0 +1,90 @@
+"""What a device reaches at its best, found by a small probe: the roof over a candidate.
+
+Bytes a second: the better of copying and of summing up an array that no cache holds.
+Operations a second: a matrix product in each dtype, float32 without TF32. The best of
+several times each, because whatever else the machine does only takes away. On the CPU with
+the threads that candidates get.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from events.observations import Ceilings
+from gpu_sandbox.child.loading import settle
+from gpu_sandbox.frames import Channel
+from gpu_sandbox.jobs import Probed
+
+__all__ = ["main"]
+
+_TIMES = 5
+_CPU_BYTES, _CPU_SIZE, _CPU_DTYPES = 256 << 20, 1024, (torch.float32,)
+_GPU_BYTES, _GPU_SIZE = 1 << 30, 4096
+_GPU_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def main(*, control: int, device: str, cores: list[int], threads: int) -> None:
+    os.sched_setaffinity(0, cores)
+    settle(threads)
+    with socket.socket(fileno=control) as sock:
+        channel: Channel[Probed] = Channel(sock, Probed)
+        try:
+            channel.send(Probed(ceilings=_probe(torch.device(device))))
+        except Exception as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            channel.send(Probed(missing=reason[:300]))
+
+
+def _probe(device: torch.device) -> Ceilings:
+    on_gpu = device.type == "cuda"
+    size = _GPU_BYTES if on_gpu else _CPU_BYTES
+    side = _GPU_SIZE if on_gpu else _CPU_SIZE
+    dtypes = _GPU_DTYPES if on_gpu else _CPU_DTYPES
+    return Ceilings(
+        bytes_per_s=_bytes_per_s(size, device),
+        flops_per_s={
+            str(dtype).removeprefix("torch."): _flops_per_s(side, dtype, device) for dtype in dtypes
+        },
+        measured_on=datetime.date.today().isoformat(),
+    )
+
+
+def _bytes_per_s(size: int, device: torch.device) -> float:
+    source = torch.ones(size // 4, device=device)
+    target = torch.empty_like(source)
+    copied = 2 * size / _best_s(lambda: target.copy_(source), device)
+    return max(copied, size / _best_s(source.sum, device))
+
+
+def _flops_per_s(side: int, dtype: torch.dtype, device: torch.device) -> float:
+    a, b = (torch.rand(side, side, device=device).to(dtype) for _ in range(2))
+    return float(2 * side**3 / _best_s(lambda: a @ b, device))
+
+
+def _best_s(work: Callable[[], Any], device: torch.device) -> float:
+    work()
+    clock = _gpu_s if device.type == "cuda" else _cpu_s
+    return min(clock(work) for _ in range(_TIMES))
+
+
+def _cpu_s(work: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _gpu_s(work: Callable[[], Any]) -> float:
+    event: Any = torch.cuda.Event
+    start, end = event(enable_timing=True), event(enable_timing=True)
+    start.record()
+    work()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end)) / 1e3

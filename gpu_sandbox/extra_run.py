@@ -1,0 +1,124 @@
+"""One extra run of a candidate alone, in a fresh interpreter that a tool starts.
+
+Confined like any other, with a time limit of its own. Nothing is compared: what counts is
+what the tool prints, and that is never what a verdict depends on.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from events import outcomes
+from gpu_sandbox.builds import BuildFiles
+from gpu_sandbox.confinement import policy_for
+from gpu_sandbox.devices import Device
+from gpu_sandbox.frames import Line, PeerGone
+from gpu_sandbox.hub import hub_readable, hub_variables
+from gpu_sandbox.jobs import Built, Examine
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.process import child_environment
+from gpu_sandbox.workdir import RunDirectory, remove
+from gpu_sandbox.zygote import Zygote
+
+__all__ = ["Body", "ExtraRun", "StillThere", "ToolCommand"]
+
+_EVENTS = str(Path(outcomes.__file__).parent)
+"""A fresh interpreter imports it anew, where other children were forked with it."""
+
+
+class StillThere(Exception):
+    """On a GPU: a process of it was killed, and the kernel does not let go of it."""
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run. ``files`` are the build's, and stay the caller's."""
+
+    task_source: str
+    candidate_source: str
+    device: Device
+    files: BuildFiles
+    cores: tuple[int, ...]
+    prebuilt: Path | None = None
+
+
+class ToolCommand(msgspec.Struct, frozen=True):
+    """What goes before the interpreter, into its environment, and what it needs to read.
+    ``anew``: the candidate's extensions are built anew for it."""
+
+    words: list[str]
+    environment: dict[str, str]
+    readable: tuple[str, ...] = ()
+    anew: bool = False
+
+
+class ExtraRun:
+    """One candidate at a time for each caller; keeps nothing between."""
+
+    def __init__(self, zygote: Zygote, run: RunDirectory, limits: Limits) -> None:
+        self._zygote = zygote
+        self._run = run
+        self._limits = limits
+        self._homes = 0
+
+    async def output(self, body: Body, command: ToolCommand, limit_s: float) -> str:
+        """What tool and candidate print within the limit. Raises ``StillThere``, and
+        ``SandboxFault`` where it can't be started."""
+        self._homes += 1
+        home = self._run.home(f"autopsy-{self._homes}")
+        policy = policy_for(
+            self._limits,
+            home,
+            body.cores,
+            body.device.nodes(),
+            readable=(*hub_readable(), _EVENTS, *command.readable, *_places(body.prebuilt)),
+        )
+        # Shadow memory takes terabytes of addresses, as CUDA does.
+        policy = msgspec.structs.replace(policy, address_space=False)
+        variables = {**hub_variables(), "CUDA_VISIBLE_DEVICES": body.device.visible}
+        if body.prebuilt is not None:
+            variables["GPU_SANDBOX_PREBUILT"] = str(body.prebuilt)
+        order = Examine(
+            task=body.task_source,
+            candidate=body.candidate_source,
+            device=body.device.inside,
+            tool=command.words,
+            environment=command.environment,
+            libraries=[] if command.anew else body.files.names,
+        )
+        fds = [] if command.anew else body.files.fds
+        ours, theirs = socket.socketpair()
+        line: Line[Built] = Line(ours, Built)
+        try:
+            with theirs:
+                ward = await self._zygote.spawn(
+                    "autopsy",
+                    {},
+                    {"control": theirs},
+                    environment=child_environment(home, **variables),
+                    directory=home,
+                    policy=policy,
+                )
+            try:
+                with anyio.move_on_after(limit_s):
+                    await line.send(order, *fds)
+                    await ward.ended.wait()
+            except PeerGone:
+                pass
+            finally:
+                await ward.end()
+            if ward.stuck and body.device.is_cuda:
+                raise StillThere
+            return ward.output()
+        finally:
+            line.close()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(remove, home)
+
+
+def _places(prebuilt: Path | None) -> tuple[str, ...]:
+    return () if prebuilt is None else (str(prebuilt),)

@@ -1,0 +1,86 @@
+"""What a correct candidate's observations lack when its verdict is there: the device's
+ceilings, which are probed once, and counters, which take a run of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from events.observations import Ceilings, Counters, Observations, SectionName
+from gpu_sandbox.builds import BuildFiles
+from gpu_sandbox.compile_stage import Candidate
+from gpu_sandbox.counters import count
+from gpu_sandbox.device_stage import Judged
+from gpu_sandbox.extra_run import Body, StillThere
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.opened import Opened
+
+__all__ = ["completed"]
+
+
+async def completed(
+    opened: Opened,
+    limits: Limits,
+    candidate: Candidate,
+    files: BuildFiles,
+    judged: Judged,
+    seen: Observations,
+    wanted: tuple[SectionName, ...],
+) -> Observations:
+    """``seen`` with ceilings, if it has work, and counters, if they are ``wanted``."""
+    missing = dict(seen.missing)
+    if seen.work is not None:
+        ceilings = await _ceilings(opened, judged)
+        if isinstance(ceilings, Ceilings):
+            seen = msgspec.structs.replace(seen, ceilings=ceilings)
+        else:
+            missing["roofline"] = f"no ceilings: {ceilings}"
+    if "counters" in wanted:
+        counters = await _counters(opened, limits, candidate, files, judged, seen)
+        if isinstance(counters, Counters):
+            seen = msgspec.structs.replace(seen, counters=counters)
+        else:
+            missing["counters"] = counters
+    return msgspec.structs.replace(seen, missing=missing)
+
+
+async def _ceilings(opened: Opened, judged: Judged) -> Ceilings | str:
+    known = opened.ceilings.find(judged.device, opened.devices.timing(judged.device))
+    if known is not None:
+        return known
+    async with opened.devices.once_more(judged, whoever_waits=True) as cores:
+        if cores is None:
+            return "the device is quarantined"
+        return await opened.ceilings.probe(judged.device, cores)
+
+
+async def _counters(
+    opened: Opened,
+    limits: Limits,
+    candidate: Candidate,
+    files: BuildFiles,
+    judged: Judged,
+    seen: Observations,
+) -> Counters | str:
+    if not judged.device.is_cuda:
+        return "Nsight Compute counts on NVIDIA GPUs only"
+    if seen.profile is None:
+        return "no profile says which kernel is the longest"
+    prebuilt: Path | None = opened.compilers(judged.device).prebuilt
+    async with opened.devices.once_more(judged) as cores:
+        if cores is None:
+            return "others waited for the device"
+        body = Body(
+            task_source=candidate.task_source,
+            candidate_source=candidate.source,
+            device=judged.device,
+            files=files,
+            cores=cores,
+            prebuilt=prebuilt,
+        )
+        try:
+            return await count(opened.extra_run, body, seen.profile, limits.counters_s)
+        except StillThere:
+            opened.devices.stuck(judged.device)
+            return "a process of it was killed, and the kernel does not let go of it"
