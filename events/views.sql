@@ -159,8 +159,11 @@ CREATE VIEW costs_by_role AS
 SELECT run_id, role, count(*) AS calls, count(reused) AS reused,
   sum(input_tokens + cache_read_tokens + cache_write_tokens) AS input_tokens,
   sum(output_tokens) AS output_tokens, coalesce(sum(usd_micros), 0) AS usd_micros,
-  sum(usd_micros IS NULL AND NOT canned) AS unpriced_calls
-FROM calls WHERE state = 'replied' GROUP BY run_id, role;
+  sum(usd_micros IS NULL AND NOT canned) AS unpriced_calls,
+  (SELECT coalesce(sum(json_extract(h.body, '$.kept_chars')), 0) FROM history h
+   WHERE h.run_id = c.run_id AND h.type = 'ReplyParsed'
+     AND json_extract(h.body, '$.role') = c.role) AS kept_chars
+FROM calls c WHERE state = 'replied' GROUP BY run_id, role;
 
 -- A row for each new best kernel: how many attempts had ended, what had been spent on
 -- answered calls, and how long the run had existed.
