@@ -70,7 +70,7 @@ class ScriptedClient:
         if request.role == "debug":
             kind = "ok"
         return (
-            f'""" {kind} {len(self.sent)} """\n'
+            f'""" {kind} {len(self.sent)}..."""\n'
             "import torch\n\n\nclass ModelNew(torch.nn.Module):\n"
             "    def forward(self, x):\n        return 2 * x\n"
         )
