@@ -7,7 +7,6 @@ Only whole lines carry meaning here: an anchored span is a run of lines.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from typing import Literal
@@ -15,7 +14,7 @@ from typing import Literal
 import msgspec
 
 __all__ = ["BEGIN", "END", "Item", "Span", "anchored_spans", "balance", "has_anchors", "scan"]
-__all__ += ["source_key", "source_lines", "strip_anchors"]
+__all__ += ["source_lines", "strip_anchors"]
 
 BEGIN = "<<<IMPROVE BEGIN>>>"
 END = "<<<IMPROVE END>>>"
@@ -161,12 +160,3 @@ def strip_anchors(source: str) -> str:
         elif rest := _without_tags(line):
             kept.append(rest)
     return "\n".join(kept)
-
-
-def source_key(source: str) -> str:
-    """Digest of the source without tags, blank lines, trailing spaces and line-end style.
-
-    Two sources with the same key are the same candidate.
-    """
-    lines = [line for line in source_lines(strip_anchors(source)) if line]
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()

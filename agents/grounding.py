@@ -21,13 +21,12 @@ from agents.anchors import (
     balance,
     has_anchors,
     scan,
-    source_key,
     strip_anchors,
 )
 from agents.edits import Edits, edits_inside
 
 __all__ = ["Edits", "Grounded", "Rejected", "Span", "anchored_spans", "edits_inside", "ground"]
-__all__ += ["has_anchors", "source_key", "strip_anchors"]
+__all__ += ["has_anchors", "strip_anchors"]
 
 
 class Grounded(msgspec.Struct, frozen=True, kw_only=True):

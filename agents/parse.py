@@ -8,26 +8,28 @@ counts against it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from agents.anchors import has_anchors, source_key, strip_anchors
+from agents.anchors import has_anchors, strip_anchors
 from agents.clients.port import Reply
 from agents.clients.structured import json_object
 from agents.grounding import Rejected, ground
+from agents.normal_form import source_key
+from agents.python_source import MODEL_NEW
+from agents.reply_text import answered, clean, fences, outside, unfenced
+from agents.spans_reply import read_spans
+from agents.splicing import block_count, spliced
 
-__all__ = ["Fence", "Parsed", "Rejected", "fences", "parse"]
+__all__ = ["Parsed", "Rejected", "parse"]
 
-_MODEL_NEW = re.compile(r"^[ \t]*(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=)", re.MULTILINE)
-_OPEN = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`]*$")
-_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _LONGEST = 2**20
 """Characters of a candidate, and of a text that is searched for one: what no model's output
 limit reaches, and no file of kernels needs, is not worth seconds in which all else waits."""
-_CUT_OFF = ("max_tokens", "model_context_window_exceeded")
+
+_TOO_LONG = f"The reply is too long: answer in less than {_LONGEST} characters."
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,19 +44,21 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     anchors: int = 0
     spliced: bool = False
     source_key: str | None = None
+    kept_chars: int = 0
+    """Of ``source``: those that a spliced reply did not have to repeat."""
 
 
-class Fence(msgspec.Struct, frozen=True, kw_only=True):
-    """A fenced code block. ``closed`` is false where the text ended first."""
+def parse(
+    role: str, reply: Reply, node_source: str, *, splice: bool = True, marked: str | None = None
+) -> Parsed | Rejected:
+    """Read ``reply`` as ``role``'s answer; ``node_source`` is the selected node's source.
 
-    text: str
-    closed: bool
-
-
-def parse(role: str, reply: Reply, node_source: str, *, splice: bool = True) -> Parsed | Rejected:
-    """Read ``reply`` as ``role``'s answer; ``node_source`` is the selected node's source."""
+    ``marked`` is the plan's, where replacements of its blocks are what was asked for.
+    """
     if reply.stop_reason == "refusal":
         return Rejected(reason="The model declined to answer this request.")
+    if marked is not None:
+        return _spans(reply, marked)
     answer = _answer(role, reply)
     if isinstance(answer, Rejected):
         return answer
@@ -64,12 +68,31 @@ def parse(role: str, reply: Reply, node_source: str, *, splice: bool = True) -> 
     source = strip_anchors(answer.source)
     if not source.endswith("\n"):
         source += "\n"
-    if _MODEL_NEW.search(source) is None:
+    if MODEL_NEW.search(source) is None:
         return Rejected(
             reason="The returned code defines no ModelNew: name the new architecture "
             "`ModelNew` and return the complete file."
         )
     return msgspec.structs.replace(answer, source=source, source_key=source_key(source))
+
+
+def _spans(reply: Reply, marked: str) -> Parsed | Rejected:
+    answer = read_spans(reply, block_count(marked))
+    if isinstance(answer, Rejected):
+        return answer
+    if answer.spans.chars > _LONGEST:
+        return Rejected(reason=_TOO_LONG)
+    source = spliced(marked, answer.spans)
+    if isinstance(source, Rejected):
+        return source
+    return Parsed(
+        via=answer.via,
+        source=source,
+        explanation=answer.explanation,
+        spliced=True,
+        source_key=source_key(source),
+        kept_chars=max(0, len(source) - answer.spans.chars),
+    )
 
 
 def _plan(answer: Parsed, node_source: str, *, splice: bool) -> Parsed | Rejected:
@@ -93,10 +116,10 @@ def _answer(role: str, reply: Reply) -> Parsed | Rejected:
     code, prose = ("annotated_source", "advice") if role == "plan" else ("source", "explanation")
     fields = _strings(reply.tool_input or {})
     if len(fields.get(code) or reply.text) > _LONGEST:
-        return Rejected(reason=f"The reply is too long: answer in less than {_LONGEST} characters.")
+        return Rejected(reason=_TOO_LONG)
     for via, found in (("tool", fields), ("json", _written(reply.text))):
         if found.get(code, "").strip():
-            return _parsed(role, via, _unfenced(found[code]), found.get(prose, ""))
+            return _parsed(role, via, unfenced(found[code]), found.get(prose, ""))
     answer = _fenced(role, reply)
     if isinstance(answer, Rejected) and reply.tool_input is not None:
         given = ", ".join(sorted(fields)) or "nothing"
@@ -106,23 +129,18 @@ def _answer(role: str, reply: Reply) -> Parsed | Rejected:
 
 def _written(text: str) -> dict[str, str]:
     """The answer's fields where the text is, or fences, their JSON object and nothing more."""
-    text = _answered(text).strip()
-    return _strings(json_object(_unfenced(text).strip()) or {})
-
-
-def _answered(text: str) -> str:
-    return _THOUGHT.sub("", _clean(text), count=1)
+    text = answered(text).strip()
+    return _strings(json_object(unfenced(text).strip()) or {})
 
 
 def _fenced(role: str, reply: Reply) -> Parsed | Rejected:
-    text = _answered(reply.text)
+    text = answered(reply.text)
     blocks = fences(text)
-    cut_off = reply.stop_reason in _CUT_OFF
     if role == "plan":
         fitting = [block for block in blocks if has_anchors(block.text)]
     else:
-        fitting = [block for block in blocks if _MODEL_NEW.search(block.text)]
-    if cut_off and (not fitting or not fitting[-1].closed):
+        fitting = [block for block in blocks if MODEL_NEW.search(block.text)]
+    if reply.cut_off and (not fitting or not fitting[-1].closed):
         return Rejected(
             reason="The reply was cut off at the output limit before the code was complete: "
             "answer more briefly."
@@ -133,7 +151,7 @@ def _fenced(role: str, reply: Reply) -> Parsed | Rejected:
         )
     # A later block is the more considered one.
     chosen = (fitting or blocks)[-1]
-    return _parsed(role, "fence", chosen.text, _outside(text))
+    return _parsed(role, "fence", chosen.text, outside(text))
 
 
 def _parsed(role: str, via: str, code: str, prose: str) -> Parsed:
@@ -143,53 +161,4 @@ def _parsed(role: str, via: str, code: str, prose: str) -> Parsed:
 
 
 def _strings(fields: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _clean(value) for name, value in fields.items() if isinstance(value, str)}
-
-
-def _clean(text: str) -> str:
-    """Unix line ends, and nothing that UTF-8 can't hold (half of a surrogate pair)."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _unfenced(text: str) -> str:
-    """Code out of a tool field, also when the agent put a fence around it."""
-    stripped = text.strip()
-    if stripped.startswith(("```", "~~~")):
-        blocks = fences(stripped)
-        if len(blocks) == 1:
-            return blocks[0].text
-    return text
-
-
-def fences(text: str) -> list[Fence]:
-    """The fenced code blocks of a Markdown text, in order; the last may be unclosed."""
-    return [Fence(text=body, closed=closed) for kind, body, closed in _segments(text) if kind]
-
-
-def _outside(text: str) -> str:
-    """The text without its fenced blocks."""
-    return "\n".join(body for kind, body, _ in _segments(text) if not kind).strip()
-
-
-def _segments(text: str) -> list[tuple[bool, str, bool]]:
-    """(is code, text, closed) in order."""
-    segments: list[tuple[bool, str, bool]] = []
-    lines: list[str] = []
-    fence = ""
-    for line in text.split("\n"):
-        if not fence and (opening := _OPEN.match(line)):
-            segments.append((False, "\n".join(lines), True))
-            fence, lines = opening[1], []
-        elif fence and _closes(line, fence):
-            segments.append((True, "\n".join([*lines, ""]), True))
-            fence, lines = "", []
-        else:
-            lines.append(line)
-    segments.append((bool(fence), "\n".join(lines), not fence))
-    return segments
-
-
-def _closes(line: str, fence: str) -> bool:
-    mark = line.strip()
-    return len(mark) >= len(fence) and set(mark) == {fence[0]} and len(line) - len(mark) < 4
+    return {name: clean(value) for name, value in fields.items() if isinstance(value, str)}

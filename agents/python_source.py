@@ -8,20 +8,37 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 import warnings
 
-__all__ = ["rows_in_strings", "tree_of"]
+__all__ = ["MODEL_NEW", "rows_in_strings", "syntax_error", "tree_of"]
+
+MODEL_NEW = re.compile(r"^[ \t]*(?:class[ \t]+ModelNew\b|ModelNew[ \t]*=)", re.MULTILINE)
+"""Where a source defines the candidate."""
 
 
 def tree_of(source: str) -> ast.Module | None:
     """The syntax tree; None if this is no Python."""
+    found = _parsed(source)
+    return found if isinstance(found, ast.Module) else None
+
+
+def syntax_error(source: str) -> str | None:
+    """Why this is no Python, and on which line; None if it is."""
+    found = _parsed(source)
+    if isinstance(found, SyntaxError):
+        return f"line {found.lineno}: {found.msg}"
+    return None if isinstance(found, ast.Module) else str(found)
+
+
+def _parsed(source: str) -> ast.Module | Exception:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return error
 
 
 def rows_in_strings(text: str) -> frozenset[int] | None:

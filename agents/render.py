@@ -40,7 +40,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     ``outcome`` (a line such as ``correct`` or ``wrong_result: output 0 differs``), logs, and
     ``resources`` (a table of what its kernels take). ``runtime_ms`` and ``speedup`` (over
     the root's eager runtime) are set when it is correct; the root's ``runtime_ms`` is its
-    eager one, once it has been measured.
+    eager one, once it has been measured. ``same_as`` is the earlier attempt whose source it
+    repeats and whose outcome it has.
     """
 
     id: int
@@ -54,6 +55,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     sections: tuple[Section, ...] = ()
     runtime_ms: float | None = None
     speedup: float | None = None
+    same_as: int | None = None
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +80,7 @@ def render(
     hints: Sequence[str] = (),
     reask: str | None = None,
     answer: AnswerForm = "tool",
+    spans: bool = False,
 ) -> Prompt:
     """The prompt for one call.
 
@@ -86,7 +89,8 @@ def render(
     is to implement, or that ``debug`` inherits. Without ``annotated`` the coder gets
     advice only (the ablation). ``hints`` are the user's. ``reask`` is why the previous reply
     was no use. ``answer`` is how the model can answer: the instruction asks for the tool, so
-    others are told how.
+    others are told how. ``spans``: the coder is asked for replacements of the marked blocks,
+    not for the file.
     """
     if role not in ROLES:
         raise ValueError(f"unknown role {role!r}; the roles are {', '.join(ROLES)}")
@@ -108,9 +112,15 @@ def render(
     instruction = role
     if role == "code" and marked is None:
         instruction = "code_unmarked" if advice else "single"
+    elif role == "code" and spans:
+        instruction = "code_spans"
     parts.append(_part(templates, instruction, words, name="instruction"))
     tool = "code" if role == "single" else role
-    if answer != "tool" and templates.has(f"answer_{answer}.md"):
+    if instruction == "code_spans":
+        tool = "spans"
+        if answer != "tool":
+            parts.append(_part(templates, f"answer_{answer}_spans", {}, name="answer"))
+    elif answer != "tool" and templates.has(f"answer_{answer}.md"):
         parts.append(_part(templates, f"answer_{answer}", _fields(templates, tool), name="answer"))
     if reask:
         parts.append(_part(templates, "reask", {"reason": reask}))
@@ -218,6 +228,8 @@ def _observations(templates: Templates, node: NodeView, chars: int) -> str:
             parts.append(f"**{templates.title(section.name)}**\n\n{told}")
     else:
         parts += _before_sections(templates, node, chars)
+    if node.same_as is not None:
+        parts.append(fill(templates.text("duplicate.md"), {"original": str(node.same_as)}))
     return "\n" + "\n\n".join(parts)
 
 
@@ -279,15 +291,22 @@ def clip(log: str, chars: int) -> str:
 
 def _tool(templates: Templates, name: str) -> Tool:
     description, fields = templates.tool(name)
-    return Tool(
-        name=name,
-        description=description,
-        schema={
-            "type": "object",
-            "properties": {
-                field: {"type": "string", "description": text} for field, text in fields.items()
-            },
-            "required": list(fields),
-            "additionalProperties": False,
-        },
-    )
+    return Tool(name=name, description=description, schema=_object(fields))
+
+
+def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object in which every field is required."""
+    return {
+        "type": "object",
+        "properties": {field: _field(told) for field, told in fields.items()},
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
+def _field(told: str | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(told, str):
+        return {"type": "string", "description": told}
+    each = told["each"]
+    items = _field(each) if isinstance(each, str) else _object(each)
+    return {"type": "array", "description": told["description"], "items": items}

@@ -56,8 +56,9 @@ class Templates(msgspec.Struct, frozen=True, kw_only=True):
         words: dict[str, str] = _table(self, "languages.toml", language)
         return words
 
-    def tool(self, name: str) -> tuple[str, dict[str, str]]:
-        """A tool's description, and its fields with theirs, in order."""
+    def tool(self, name: str) -> tuple[str, dict[str, Any]]:
+        """A tool's description, and its fields with theirs, in order: a text is described by one,
+        a list by a table with its ``description`` and what ``each`` entry is."""
         table: dict[str, Any] = _table(self, "tools.toml", name)
         return table["description"], table["fields"]
 

@@ -152,14 +152,14 @@ class _Agents:
         kind = ("ok", "ok", "broken")[self._sent % 3]
         # Other names throughout, as another answer of a model has them.
         renamed = re.sub(r"\b(row|out|acc|sum|max_\w*)\b", rf"\1_{self._sent:x}", source)
-        return f"# {kind} {self._sent}\n{renamed}"
+        return f'""" {kind} {self._sent} """\n{renamed}'
 
     async def aclose(self) -> None:
         pass
 
 
 class _Sandbox:
-    """A verdict at once, by a candidate's first line."""
+    """A verdict at once, by a candidate's docstring."""
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
         return Baseline(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from events.bodies import CallParams
+from events.bodies import CallParams, ReplyForm
 from events.errors import NewerFormat
 from events.observations import SECTIONS, SectionName
 from events.outcomes import BaselineKind
@@ -60,6 +60,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     outage_failures: int = 10
     """Failed tries in a row, of all calls to one model, after which it counts as down."""
     evaluation_tries: int = 3
+    deduplicate: bool = True
+    """A candidate whose normalised source was judged before gets that verdict."""
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,6 +88,8 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     effort: str | None = None
     max_tokens: int = 16_000
     timeout_s: float = 600.0
+    reply: ReplyForm = "whole"
+    """``spans``: only what takes the place of the marked blocks; for the coder alone."""
     observations: list[SectionName] = msgspec.field(
         default_factory=lambda: [name for name in SECTIONS if name != "counters"]
     )
@@ -198,6 +202,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One extra run of a correct candidate under Nsight Compute, if a role sees counters."""
     memory_gb: int = 16
     """Of a candidate's processes; on the CPU it bounds addresses, with files mapped in."""
+    cache_verdicts: bool = False
+    """A verdict on the same candidate that an earlier run kept will do, if it is no new best."""
     cache_gb: float = 10.0
     """Bound of all kept builds together, in units of 2**30 bytes."""
     compile_jobs: int | None = None

@@ -25,7 +25,8 @@ FROM history WHERE type = 'BaselineMeasured';
 -- One row an evaluated candidate. Columns that only correct ones have are null for others.
 -- ``registers`` and ``spill_bytes`` are of the kernel that takes most; ``resources`` is JSON,
 -- an object a kernel, as the assembler reported it. ``reused`` is, in a fork, its parent's
--- event that the verdict was taken from.
+-- event that the verdict was taken from; ``same_as`` the earlier node with the same source;
+-- ``cached`` verdicts had been kept by an earlier run.
 CREATE VIEW evaluations AS
 SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.type') AS outcome,
@@ -54,7 +55,8 @@ SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
     + json_extract(value, '$.spill_load_bytes')) FROM json_each(body, '$.resources'))
     AS spill_bytes,
   coalesce(json_extract(body, '$.resources'), '[]') AS resources,
-  json_extract(body, '$.reused') AS reused
+  json_extract(body, '$.reused') AS reused, json_extract(body, '$.same_as') AS same_as,
+  coalesce(json_extract(body, '$.cached'), 0) AS cached
 FROM history WHERE type = 'EvaluationFinished';
 
 -- One row a request to a model: ``state`` is replied, failed or unanswered; ``parsed`` says
@@ -158,8 +160,11 @@ SELECT run_id, role, count(*) AS calls, count(reused) AS reused,
   sum(input_tokens + cache_read_tokens + cache_write_tokens) AS input_tokens,
   sum(output_tokens) AS output_tokens, coalesce(sum(usd_micros), 0) AS usd_micros,
   sum(usd_micros IS NULL AND NOT canned) AS unpriced_calls,
-  sum(input_tokens IS NULL AND reused IS NULL) AS uncounted_calls
-FROM calls WHERE state = 'replied' GROUP BY run_id, role;
+  sum(input_tokens IS NULL AND reused IS NULL) AS uncounted_calls,
+  (SELECT coalesce(sum(json_extract(h.body, '$.kept_chars')), 0) FROM history h
+   WHERE h.run_id = c.run_id AND h.type = 'ReplyParsed'
+     AND json_extract(h.body, '$.role') = c.role) AS kept_chars
+FROM calls c WHERE state = 'replied' GROUP BY run_id, role;
 
 -- A row for each new best kernel: how many attempts had ended, what had been spent on
 -- answered calls, and how long the run had existed.

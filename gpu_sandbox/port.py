@@ -111,6 +111,8 @@ class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     root_ms: float | None = None
     incumbent_ms: float | None = None
+    reuse: bool = False
+    """A verdict that was given before will do, unless it would be the best so far."""
     observe: tuple[SectionName, ...] = ()
 
 
@@ -137,6 +139,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     usage: PoolUsage | None = None
     resources: list[KernelResources] = []
+    cached: bool = False
+    """Given before, and not now: it has no times."""
     observations: Observations | None = None
 
 

@@ -35,6 +35,7 @@ from gpu_sandbox.devices import Device
 from gpu_sandbox.guard import inspect_candidate
 from gpu_sandbox.hub import require_models
 from gpu_sandbox.inquest import examined
+from gpu_sandbox.known_verdicts import KnownVerdicts
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.observed import completed
 from gpu_sandbox.opened import Opened, Settings
@@ -64,9 +65,9 @@ class LocalSandbox:
 
     An asynchronous context manager: its processes live between entering and leaving, and
     are started when they are first needed. ``devices`` are the names that may be used.
-    ``cache`` keeps finished builds, device facts and baselines (content-addressed; shared
-    between processes); ``cache_bytes`` bounds the builds among them. ``compile_jobs``
-    bounds the candidates that are compiled at the same time.
+    ``cache`` keeps finished builds, device facts, baselines and, for who asks for them,
+    verdicts (content-addressed; shared between processes); ``cache_bytes`` bounds the builds
+    among them. ``compile_jobs`` bounds the candidates that are compiled at the same time.
     Where candidates can't be isolated as tier ``require_isolation`` asks, nothing is done.
     ``without_layers`` are layers of isolation to do without, as on a machine that lacks them.
     """
@@ -92,6 +93,7 @@ class LocalSandbox:
             without_layers=without_layers,
         )
         self._baselines = KnownBaselines(self._settings.cache / "baselines")
+        self._verdicts = KnownVerdicts(self._settings.cache / "verdicts")
         self._stack = AsyncExitStack()
         self._group: anyio.abc.TaskGroup | None = None
         self._opened: Opened | None = None
@@ -153,7 +155,17 @@ class LocalSandbox:
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
         require_models(request.task_source)
-        return await self._evaluate(request, self._settings.limits)
+        limits, pool = self._settings.limits, self._open.devices
+        if not request.reuse:
+            return await self._evaluate(request, limits)
+        devices = pool.of(request.device)
+        isolation = await self._open.isolation()
+        told = request, limits, (await pool.facts_of(devices))[0], isolation
+        verdict = await anyio.to_thread.run_sync(self._verdicts.find, *told)
+        if verdict is None:
+            verdict = await self._evaluate(request, limits)
+            await anyio.to_thread.run_sync(self._verdicts.keep, *told, verdict)
+        return verdict
 
     # --- steps
 

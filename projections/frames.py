@@ -273,4 +273,5 @@ def _evaluation(run: str, event: Event, body: EvaluationFinished) -> EvaluationR
         registers=max((kernel.registers for kernel in body.resources), default=None),
         spill_bytes=max((kernel.spill_bytes for kernel in body.resources), default=None),
         resources=msgspec.json.encode(body.resources).decode(), reused=body.reused,
+        same_as=body.same_as, cached=body.cached,
     )  # fmt: skip

@@ -109,6 +109,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     fork: Fork | None = None
     steered: Steered | None = None
     """What the user told the run, as it stands."""
+    duplicates: int = 0
+    """Attempts that repeat an earlier one's source and have its verdict."""
+    cached_verdicts: int = 0
+    """Verdicts that an earlier run had kept."""
+    saved_tokens_estimate: int = 0
+    """Output tokens of source that replies of replacements did not have to repeat."""
     awaited: list[Awaited] = []
 
 
@@ -296,6 +302,9 @@ class Overview:
             pool=self.pool.summary(self.wall_us / 1_000_000),
             fork=self._forked(total),
             steered=self.steering.stands(),
+            duplicates=sum(e.same_as is not None for e in self.evaluations.values()),
+            saved_tokens_estimate=total.saved_tokens,
+            cached_verdicts=sum(e.cached for e in self.evaluations.values()),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
             awaited=self._awaited(),
         )
@@ -326,7 +335,7 @@ class Overview:
             recorded_replies=recorded,
             live_replies=total.calls - self._shared.calls - recorded,
             recorded_evaluations=taken,
-            new_evaluations=len(own) - taken,
+            new_evaluations=sum(verdict.is_new for verdict in own),
         )
 
 

@@ -58,8 +58,8 @@ class Pool:
     def apply(self, event: Event) -> None:
         """Fold one event."""
         body = event.body
-        if not isinstance(body, EvaluationFinished) or body.reused is not None:
-            return  # a verdict that a fork took over kept nothing busy
+        if not isinstance(body, EvaluationFinished) or not body.is_new:
+            return  # a verdict that was taken over kept nothing busy
         self._evaluations += 1
         for stage, seconds in {**body.timings_s, "queue": body.queue_s}.items():
             if stage in self._seconds:

@@ -136,6 +136,10 @@ class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """JSON: what the assembler reported of each kernel."""
     reused: int | None
     """In a fork, the parent's event that the verdict was taken from."""
+    same_as: int | None
+    """The earlier node with the same source that it was taken from."""
+    cached: bool
+    """An earlier run's, which was kept."""
 
 
 class ImplementationRecord(msgspec.Struct, frozen=True, kw_only=True):

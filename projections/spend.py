@@ -14,6 +14,7 @@ from events.bodies import (
     Body,
     EvaluationFinished,
     Price,
+    ReplyParsed,
     RunForked,
     RunStarted,
     Usage,
@@ -36,7 +37,8 @@ def cost_usd_micros(usage: Usage, price: Price) -> int:
 class RoleSpend(msgspec.Struct):
     """Sums for one role. ``unpriced_calls`` have no price and count nothing in money;
     ``uncounted_calls`` came without a usage and count nothing at all; ``reused`` replies came
-    out of a parent's log, and used nothing."""
+    out of a parent's log, and used nothing. ``kept_chars`` of source did not have to be repeated
+    by replies that hold replacements only."""
 
     calls: int = 0
     reused: int = 0
@@ -45,6 +47,13 @@ class RoleSpend(msgspec.Struct):
     usd_micros: int = 0
     unpriced_calls: int = 0
     uncounted_calls: int = 0
+    kept_chars: int = 0
+
+    @property
+    def saved_tokens(self) -> int:
+        """Output tokens that ``kept_chars`` would have been: an estimate, at four characters a
+        token. No provider counts what was not written."""
+        return self.kept_chars // 4
 
     @property
     def tokens(self) -> int:
@@ -95,6 +104,10 @@ class Spend:
                 self.device_ms += _leased_ms(body)
                 self.evaluations_ms += _leased_ms(body)
                 self.evaluations += 1
+            case ReplyParsed() if body.kept_chars:
+                kept = RoleSpend(kept_chars=body.kept_chars)
+                self.roles.setdefault(body.role, RoleSpend()).add(kept)
+                self._total.add(kept)
         return None
 
     def _spent(self, body: AgentReplied, model: str) -> RoleSpend:

@@ -101,7 +101,10 @@ def choose(pairs: Iterable[Pair], wanted: Wanted) -> Chosen:
 
 
 def pairs_of(run: str, events: Iterable[Event]) -> Iterator[Pair]:
-    """All usable answers of a run whose attempt was evaluated, in the order of asking."""
+    """All usable answers of a run whose attempt was evaluated, in the order of asking.
+
+    Replies of replacements are left out: the whole source is no answer to their prompt.
+    """
     overview = Overview()
     started: RunStarted | None = None
     asked: dict[int, AgentCalled] = {}
@@ -131,6 +134,8 @@ def pairs_of(run: str, events: Iterable[Event]) -> Iterator[Pair]:
         outcome, reply = outcomes.get(answer.attempt), replied.get(answer.call)
         if code is None or outcome is None or reply is None or started is None:
             continue
+        if asked[answer.call].reply == "spans":
+            continue  # the prompt asked for replacements, and the log has them in the reply alone
         runtime_ms = outcome.runtime_ms if isinstance(outcome, Correct) else None
         yield Pair(
             run=run, node=answer.attempt, call=answer.call, run_seq=run_seq, role=answer.role,

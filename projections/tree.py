@@ -56,9 +56,13 @@ class Node(msgspec.Struct, kw_only=True):
     explanation_sha256: str | None = None
     compile_log_sha256: str | None = None
     run_log_sha256: str | None = None
+    spliced: bool = False
+    """Its source is its parent's with the marked blocks replaced."""
     resources: list[KernelResources] = []
     observations: Observations | None = None
     outcome: Outcome | None = None
+    same_as: int | None = None
+    """The earlier node with the same source, whose verdict this one has."""
     runtime_ms: float | None = None
     """The score, lower is better; None while unknown and for every failure."""
     reason: str = ""
@@ -177,7 +181,7 @@ class Tree:
             node.advice_sha256, node.annotated_sha256 = body.advice_sha256, body.annotated_sha256
         if body.source_sha256 is not None:
             node.source_sha256, node.source_key = body.source_sha256, body.source_key
-            node.explanation_sha256 = body.explanation_sha256
+            node.explanation_sha256, node.spliced = body.explanation_sha256, body.spliced
         return node
 
     def _evaluate(self, body: EvaluationFinished) -> Node:
@@ -186,6 +190,7 @@ class Tree:
         node.compile_log_sha256 = body.compile_log_sha256
         node.run_log_sha256 = body.run_log_sha256
         node.resources, node.observations = body.resources, body.observations
+        node.same_as = body.same_as
         if isinstance(body.outcome, Correct):
             node.runtime_ms = body.outcome.runtime_ms
             self._ranking.add(node.runtime_ms, node.id)

@@ -109,7 +109,7 @@ class RecordedVerdicts:
         if not left:
             return None
         run_seq, body = left.popleft()
-        return msgspec.structs.replace(body, timings_s={}, queue_s=0.0, usage=None, reused=run_seq)
+        return body.taken(reused=run_seq)
 
 
 def _verdicts(events: Iterable[Event]) -> dict[str, list[tuple[int, EvaluationFinished]]]:
@@ -119,7 +119,7 @@ def _verdicts(events: Iterable[Event]) -> dict[str, list[tuple[int, EvaluationFi
         match event.body:
             case EvaluationRequested() as body:
                 sources[body.attempt] = body.source_sha256
-            case EvaluationFinished() as body:
+            case EvaluationFinished(same_as=None) as body:  # a duplicate's is another's
                 found[sources[body.attempt]].append((event.run_seq, body))
     return found
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from agents.clients.port import Reply, Request
 from agents.clients.structured import json_object, storable_json
-from agents.parse import fences
+from agents.reply_text import fences
 from events.bodies import ReplyFile, Usage
 
 __all__ = ["Malformed", "read_reply", "request_json", "request_markdown"]
@@ -110,11 +111,24 @@ def request_markdown(request: Request) -> str:
         tool=request.tool.name,
         prose_hint=f"{prose}: {fields.get(prose, '')}",
         code_hint=f"# {code}: {fields.get(code, '')}",
-        fields=", ".join(f'"{name}": "…"' for name in fields),
+        fields=", ".join(
+            f'"{name}": {json.dumps(_blank(field), ensure_ascii=False)}'
+            for name, field in request.tool.schema.get("properties", {}).items()
+        ),
         schema="\n".join(f"- `{name}`: {text}" for name, text in fields.items()),
         system=system.text,
         user="\n\n".join(part.text for part in user),
     )
+
+
+def _blank(field: Mapping[str, Any]) -> Any:
+    """The field's form, to be filled in."""
+    match field.get("type"):
+        case "array":
+            return [_blank(field["items"])]
+        case "object":
+            return {name: _blank(each) for name, each in field["properties"].items()}
+    return "…"
 
 
 def read_reply(file: ReplyFile, text: str) -> Reply:

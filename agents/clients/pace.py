@@ -147,8 +147,8 @@ class Pace:
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def allowance_of(headers: Mapping[str, str], now_epoch_s: float) -> Allowance:
-    """Out of ``anthropic-ratelimit-*`` (resets are times) or ``x-ratelimit-*`` (resets are
+def allowance_of(headers: Mapping[str, str], now_epoch_s: float) -> Allowance | None:
+    """What a server says is left, if it does. Out of ``anthropic-ratelimit-*`` (resets are times) or ``x-ratelimit-*`` (resets are
     durations such as ``6m0s``). What can't be read is not there."""
     found: dict[str, float | None] = {}
     for what in ("requests", "tokens"):
@@ -160,6 +160,8 @@ def allowance_of(headers: Mapping[str, str], now_epoch_s: float) -> Allowance:
         found[f"{what}_reset_s"] = (
             _until(at, now_epoch_s) if at is not None else _duration(after or "")
         )
+    if all(value is None for value in found.values()):
+        return None
     return msgspec.convert(found, Allowance)
 
 

@@ -13,6 +13,8 @@ order: by role, by the selected source's label, and by the visit to it. An entry
     inside = "python"    # comment syntax at the anchors; "cpp" inside C++ strings
     [[code]]
     on = "root"; visit = 0; kernel = "naive"; explanation = "…"
+    [[spans]]            # instead, where the coder is asked for replacements only
+    on = "root"; replacements = ["…"]; definitions = [{code = "…", before = "a line"}]
 """
 
 from __future__ import annotations
@@ -20,15 +22,17 @@ from __future__ import annotations
 import ast
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import anyio.lowlevel
 import msgspec
 
-from agents.anchors import BEGIN, END, source_key, source_lines
+from agents.anchors import BEGIN, END, source_lines
 from agents.clients.port import CallFailed, Reply, Request
 from agents.grounding import Rejected, ground
+from agents.normal_form import source_key
 from agents.python_source import tree_of
+from agents.splicing import Definition, Spans
 from events.bodies import Usage
 
 __all__ = ["PlaybookClient", "PlaybookInvalid"]
@@ -56,6 +60,14 @@ class _Code(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     explanation: str = ""
 
 
+class _Spans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    on: str
+    replacements: list[str]
+    definitions: list[Definition] = []
+    visit: int | None = None
+    explanation: str = ""
+
+
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     task: str
     title: str = ""
@@ -63,8 +75,12 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     kernels: dict[str, str] = {}
     plan: list[_Plan] = []
     code: list[_Code] = []
+    spans: list[_Spans] = []
     debug: list[_Code] = []
     single: list[_Code] = []
+
+
+_Entry: TypeAlias = _Plan | _Code | _Spans
 
 
 class PlaybookClient:
@@ -90,8 +106,8 @@ class PlaybookClient:
             twin = self._labels.setdefault(source_key(source), label)
             if twin != label:
                 raise self._invalid(f"kernel {label!r}", f"has the same source as {twin!r}")
-        self._entries: dict[tuple[str, str, int | None], _Plan | _Code] = {}
-        for role in ("plan", "code", "debug", "single"):
+        self._entries: dict[tuple[str, str, int | None], _Entry] = {}
+        for role in ("plan", "code", "spans", "debug", "single"):
             for number, entry in enumerate(getattr(self._file, role), 1):
                 self._add(role, entry, f"[[{role}]] entry {number}")
 
@@ -115,12 +131,13 @@ class PlaybookClient:
         """The entry for the request's role, source and visit; a re-ask gets the same."""
         await anyio.lowlevel.checkpoint()
         label = self._labels.get(source_key(request.node_source), ROOT)
-        entry = self._find(request.role, label, request.visit)
+        role = "spans" if request.tool.name == "spans" else request.role
+        entry = self._find(role, label, request.visit)
         if entry is None:
             raise CallFailed(
                 "no_reply",
-                f"{self._path} has no reply for role {request.role!r} on {label!r} "
-                f"(visit {request.visit}): add a [[{request.role}]] entry, or one with "
+                f"{self._path} has no reply for role {role!r} on {label!r} "
+                f"(visit {request.visit}): add a [[{role}]] entry, or one with "
                 'on = "*"',
                 retryable=False,
             )
@@ -135,6 +152,12 @@ class PlaybookClient:
                 )
             text = entry.advice.strip()
             answer = {"advice": text, "annotated_source": annotated}
+        elif isinstance(entry, _Spans):
+            text = entry.explanation
+            answer = msgspec.to_builtins(Spans(
+                replacements=entry.replacements, definitions=entry.definitions
+            ))  # fmt: skip
+            answer["explanation"] = text
         else:
             text = entry.explanation
             answer = {"explanation": text, "source": self._kernels[entry.kernel]}
@@ -151,14 +174,14 @@ class PlaybookClient:
     async def aclose(self) -> None:
         """Nothing is held open."""
 
-    def _find(self, role: str, label: str, visit: int) -> _Plan | _Code | None:
+    def _find(self, role: str, label: str, visit: int) -> _Entry | None:
         for on in (label, ANY):
             for key in ((role, on, visit), (role, on, None)):
                 if key in self._entries:
                     return self._entries[key]
         return None
 
-    def _add(self, role: str, entry: _Plan | _Code, where: str) -> None:
+    def _add(self, role: str, entry: _Entry, where: str) -> None:
         known = [ROOT, ANY, *self._kernels]
         where = f"{where} (on = {entry.on!r})"
         if entry.on not in known:

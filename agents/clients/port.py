@@ -94,6 +94,11 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     allowance: Allowance | None = None
     """What the provider says is left of its limits."""
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether an output limit ended it."""
+        return self.stop_reason in ("max_tokens", "model_context_window_exceeded")
+
 
 class CallFailed(Exception):
     """No reply. ``error`` is one of the words that ``events.bodies.AgentFailed`` lists."""

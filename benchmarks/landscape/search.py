@@ -14,7 +14,7 @@ from benchmarks.landscape.terrain import REFERENCE, Kernel, Task
 from engine.config import Config
 from engine.core.decide import decide
 from engine.core.evolve import evolve
-from engine.core.flags import FLAGS, STATE_DIGEST_2
+from engine.core.flags import DUPLICATES_SHARE_VERDICTS, FLAGS, STATE_DIGEST_2
 from engine.core.state import State
 from engine.loop.methods import team_of
 from events.bodies import (
@@ -163,7 +163,7 @@ class _Search:
         self._outcomes.append(outcome)
 
 
-_FLAGS = sorted(set(FLAGS) - {STATE_DIGEST_2})
+_FLAGS = sorted(set(FLAGS) - {STATE_DIGEST_2, DUPLICATES_SHARE_VERDICTS})
 """Digests steer nothing and are not kept here; the shorter one is the quicker."""
 _BASELINE = BaselineMeasured(
     runtime_ms=_ROOT_MS, spread=0.0, repetitions=1, timings_s={}, isolation=[]

@@ -15,7 +15,7 @@ import msgspec
 from events.bodies import BaselineMeasured
 from events.observations import SECTIONS
 from events.outcomes import Correct, Outcome, WrongResult
-from projections.overview import Overview
+from projections.overview import Overview, Summary
 from projections.sections import SELECTED_CAPS, Attempt, sections_of
 from projections.signatures import dead_branches
 from projections.tree import ROOT, Node
@@ -30,8 +30,10 @@ __all__ = [
     "percent",
     "printable",
     "resume_line",
+    "saved_line",
     "section_lines",
     "set_words",
+    "taken_line",
     "tree_lines",
     "use_color",
     "value_text",
@@ -175,7 +177,8 @@ def _node_text(overview: Overview, node: Node) -> str:
         case "expanding":
             return f"{node.id} {node.made}  … {overview.stages.get(node.id, '')}"
     assert node.outcome is not None
-    return f"{node.id} {node.made}  {outcome_line(node.outcome, node.runtime_ms, root_ms)}"
+    same = "" if node.same_as is None else f"same as {node.same_as}: "
+    return f"{node.id} {node.made}  {same}{outcome_line(node.outcome, node.runtime_ms, root_ms)}"
 
 
 def _color(node: Node) -> str | None:
@@ -184,6 +187,23 @@ def _color(node: Node) -> str | None:
     if not node.evaluated:
         return "bright_black"
     return "red" if node.failed else "green"
+
+
+def saved_line(summary: Summary) -> str:
+    """What replies of replacements alone have saved."""
+    return (
+        f"about {summary.saved_tokens_estimate} output tokens of source that was not repeated (an"
+        " estimate, at four characters a token)"
+    )
+
+
+def taken_line(summary: Summary) -> str:
+    """Which verdicts were not given anew; empty where all were."""
+    parts = [
+        (summary.duplicates, "repeat an earlier attempt's source and have its verdict"),
+        (summary.cached_verdicts, "have the verdict that an earlier run kept"),
+    ]
+    return "; ".join(f"{count} {words}" for count, words in parts if count)
 
 
 def percent(share: float | None) -> str:

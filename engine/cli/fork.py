@@ -98,6 +98,11 @@ async def _fork(told: _Told) -> Any:
         task_source = opened.reader.text(recovered.state.started.task_sha256)
     state = recovered.state
     config, changed = _configured(state, told)
+    if config.roles.code.reply == "spans" and "code_spans.md" not in recovered.templates:
+        raise Failure(
+            "roles.code.reply can't be spans here: a fork has its parent's prompts, and LOG is from"
+            " before there were any for that; start a new run"
+        )
     async with AsyncExitStack() as stack:
         sandbox = await session.open_sandbox(stack, config)
         config, device = await session.resolve_device(sandbox, config)

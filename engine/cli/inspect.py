@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
 from pathlib import Path
 
 import click
@@ -151,6 +152,14 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
             name: opened.reader.text(getattr(found, f"{name}_sha256"))
             for name in ("advice", "source", "explanation", "compile_log", "run_log")
         }
+        if found.spliced:
+            before = opened.reader.text(overview.tree[found.parent or ROOT].source_sha256)
+            texts["changes"] = "".join(
+                unified_diff(
+                    before.splitlines(True), texts["source"].splitlines(True),
+                    f"node {found.parent}", f"node {node}",
+                )
+            )  # fmt: skip
     evaluation = overview.evaluations.get(node)
     if as_json:
         emit({"node": found, "texts": texts, "evaluation": evaluation})
@@ -168,10 +177,16 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
         click.echo(f"outcome {outcome_line(found.outcome, found.runtime_ms, root_ms)}")
     if evaluation is not None:
         timings = ", ".join(f"{stage} {s:.2f} s" for stage, s in evaluation.timings_s.items())
-        click.echo(f"protocol {evaluation.protocol} on {evaluation.device}; {timings}")
+        timings = f"; {timings}" if timings else ""
+        click.echo(f"protocol {evaluation.protocol} on {evaluation.device}{timings}")
         click.echo(f"isolation {', '.join(evaluation.isolation) or 'none'}")
         if evaluation.reused is not None:
             click.echo(f"reused: the parent's verdict, its event {evaluation.reused}")
+        if evaluation.same_as is not None:
+            click.echo(f"duplicate: the same source as node {evaluation.same_as}, whose verdict"
+                       " this is")  # fmt: skip
+        if evaluation.cached:
+            click.echo("cached: an earlier run's verdict on this source, not judged again")
         for note in evaluation.notes:
             click.echo(f"note {printable(note)}")
     for name, text in texts.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from engine.cli.address import Opened, open_runs
-from engine.cli.draw import CANNED, ms, percent, printable
+from engine.cli.draw import CANNED, ms, percent, printable, saved_line, taken_line
 from engine.cli.edits import edits_in
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option, summary_of
@@ -77,6 +77,8 @@ def report_lines(made: Report) -> Iterator[str]:
     if summary.canned:
         yield f"**{CANNED}**"
     yield f"best: {best_line(summary)}"
+    if taken := taken_line(summary):
+        yield f"not judged: {taken}"
     for title, lines in (
         ("Funnel", _funnel(made)),
         ("New bests", _steps(made)),
@@ -144,6 +146,8 @@ def _spend(made: Report) -> Iterator[str]:
                 for role, spent in made.spend.items()
             ],
         )  # fmt: skip
+    if made.summary.saved_tokens_estimate:
+        yield from ("", f"saved: {saved_line(made.summary)}")
 
 
 def _planners(made: Report) -> Iterator[str]:

@@ -23,15 +23,17 @@ PRESETS: dict[str, dict[str, Any]] = {
     # The paper to the letter: sequential, its main system message, none of our additions.
     "paper": {
         "model": "anthropic:claude-sonnet-4-20250514",
-        "search": {"workers": 1, "reasks": 0, "window_sampling": "literal"},
+        "search": {
+            "workers": 1, "reasks": 0, "window_sampling": "literal", "deduplicate": False,
+        },
         "prompts": {"system": "main", "device_facts": False, "language": "cuda"},
-        "sandbox": {"protocol": "paper"},
+        "sandbox": {"protocol": "paper", "cache_verdicts": False},
         "roles": {
             role: {"observations": ["compiler", "execution"]}
             for role in ("plan", "code", "debug", "single")
         },
     },
-}
+}  # fmt: skip
 
 _METHODS: dict[str, dict[str, Any]] = {
     "stark": {"policy": "stark", "team": "plan_code_debug", "windows": True},
@@ -292,6 +294,8 @@ def _check_ranges(config: Config) -> None:
         settings = config.role(role)
         rules[f"roles.{role}.max_tokens"] = (settings.max_tokens >= 1, "at least 1")
         rules[f"roles.{role}.timeout_s"] = (settings.timeout_s > 0, "above 0")
+        whole = settings.reply == "whole" or role == "code"
+        rules[f"roles.{role}.reply"] = (whole, "whole: only the coder works on marked blocks")
     models, planned = config.roles.plan.models, search.team == "plan_code_debug"
     rules["roles.plan.models"] = (
         len(set(models)) == len(models) and (planned or not models),

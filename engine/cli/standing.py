@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from engine.cli.draw import CANNED, baseline_words, ms, percent, printable, set_words
+from engine.cli.draw import (
+    CANNED,
+    baseline_words,
+    ms,
+    percent,
+    printable,
+    saved_line,
+    set_words,
+    taken_line,
+)
 from events.bodies import BaselineMeasured
 from projections.overview import Fork, Overview, Summary
 from projections.pool import PoolSummary
@@ -110,6 +119,8 @@ def status_lines(
         f"attempts   {summary.attempts} of {overview.attempts_allowed}:"
         f" {summary.compiled} compiled, {summary.correct} correct, {summary.abandoned} abandoned"
     )
+    if taken := taken_line(summary):
+        yield f"not judged {taken}"
     for hint, text in (hints or {}).items():
         yield f"hint {hint:<6} {' '.join(printable(text).split())}"
     if overview.steering.banned:
@@ -140,6 +151,8 @@ def status_lines(
         f" {summary.tokens['output']} output tokens{uncounted},"
         f" {summary.device_s:.0f} s of device time, {summary.wall_s:.0f} s at work"
     )
+    if summary.saved_tokens_estimate:
+        yield f"saved      {saved_line(summary)}"
 
 
 def planner_lines(overview: Overview) -> Iterator[str]:

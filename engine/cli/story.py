@@ -50,6 +50,10 @@ def story(body: Body) -> str:
             tag = str(body.outcome.__struct_config__.tag).replace("_", " ")
             runtime = getattr(body.outcome, "runtime_ms", None)
             taken = "" if body.reused is None else f" (the parent's verdict, event {body.reused})"
+            if body.same_as is not None:
+                taken = f" (the same source as attempt {body.same_as}, not judged again)"
+            elif body.cached:
+                taken = " (judged before)"
             told = f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
             return told + taken
         case AttemptAbandoned():

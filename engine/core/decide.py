@@ -89,6 +89,8 @@ def _advance(state: State, attempt: Attempt) -> Body | None:
         return step
     if not isinstance(step, AgentCalled | EvaluationRequested):
         return step
+    if isinstance(step, EvaluationRequested) and step.same_as is not None:
+        return step  # it takes nothing
     short = short_for(state, step)
     if short is None:
         return step
@@ -133,6 +135,7 @@ def _call(state: State, attempt: Attempt, role: str) -> AgentCalled:
         template=SYSTEM_MESSAGES[attempt.id % 3] if system == "rotate" else system,
         hints=_hints(state, role),
         pick=pick,
+        reply=state.reply_form(attempt.id, role),
     )
 
 
@@ -183,11 +186,14 @@ def _ask_again(state: State, attempt: Attempt, call: Call) -> Body:
         )
     again = _repeat(call.body, call=state.calls + 1, try_=1, ask=call.body.ask + 1, wait_ms=0)
     # A new call, so of whom the role asks now: since a fork that may be another model.
-    params = state.config.role(call.body.role).params
-    if call.body.model in state.config.models(call.body.role):
-        return msgspec.structs.replace(again, params=params)
-    model, pick = _model_for(state, attempt, call.body.role)
-    return msgspec.structs.replace(again, model=model, params=params, pick=pick)
+    role = call.body.role
+    again = msgspec.structs.replace(
+        again, params=state.config.role(role).params, reply=state.reply_form(attempt.id, role)
+    )
+    if call.body.model in state.config.models(role):
+        return again
+    model, pick = _model_for(state, attempt, role)
+    return msgspec.structs.replace(again, model=model, pick=pick)
 
 
 def _repeat(
@@ -212,12 +218,16 @@ def _repeat(
         template=body.template,
         wait_ms=wait_ms,
         hints=body.hints,
+        reply=body.reply,
     )
 
 
-def _evaluate(state: State, attempt: Attempt) -> Body:
+def _evaluate(state: State, attempt: Attempt) -> Body | None:
     tries = 1 if attempt.evaluation is None else attempt.evaluation.try_ + 1
     assert attempt.source_sha256 is not None
+    original = state.original(attempt.id)
+    if original in state.attempts:
+        return None  # its verdict will be this one's
     best = state.tree.best
     return EvaluationRequested(
         attempt=attempt.id,
@@ -225,6 +235,7 @@ def _evaluate(state: State, attempt: Attempt) -> Body:
         incumbent=None if best is None else best.id,
         seed=draw(state.seed, "evaluation", attempt.id, 2**31),
         try_=tries,
+        same_as=original,
     )
 
 

@@ -99,7 +99,10 @@ def _steer(state: State, body: Body) -> None:
 def _start(state: State, started: RunStarted) -> None:
     """Begin under a configuration, or go on under another with the tree as it is."""
     state.started = started
-    state.config = config = config_from_log(started.config)
+    config = config_from_log(started.config)
+    if config.sandbox != state.config.sandbox:
+        state.first_with.clear()  # under other limits the same source may fare otherwise
+    state.config = config
     state.flags = flags_from_log(started.flags)
     state.team = state.team_of(config)
     state.frontier = Frontier.of(config.search, state.steering.banned)
@@ -125,8 +128,10 @@ def _fork(state: State, body: RunForked) -> None:
         # asked anew, as it is asked now.
         call = attempt.call
         if call is not None and call.status == "in_doubt":
-            asked, params = call.body.role, state.config.role(call.body.role).params
-            if call.body.model not in state.config.models(asked) or call.body.params != params:
+            asked, role = call.body, state.config.role(call.body.role)
+            now = role.params, state.reply_form(attempt.id, asked.role)
+            known = asked.model in state.config.models(asked.role)
+            if not known or (asked.params, asked.reply) != now:
                 attempt.call = attempt.rejection = None
 
 
@@ -232,6 +237,9 @@ def _fold_attempt(state: State, body: Body) -> None:
         case EvaluationRequested():
             attempt = state.attempts[body.attempt]
             attempt.evaluation, attempt.evaluation_faulted = body, False
+            key = state.tree[body.attempt].source_key
+            if key and state.deduplicates:
+                state.first_with.setdefault(key, body.attempt)
         case EvaluationFaulted(attempt=0) if body.baseline != "eager":
             state.compiled_baselines[body.baseline] = "faulted"
         case EvaluationFaulted(attempt=0):
@@ -246,6 +254,10 @@ def _fold_attempt(state: State, body: Body) -> None:
             ended = state.tree[body.attempt]
             if ended.parent == ROOT and ended.failed:
                 state.unrepaired.put(ended.id, True)
+            if isinstance(body, EvaluationFinished) and body.attempt == state.first_with.get(
+                ended.source_key or ""
+            ):
+                state.verdicts[body.attempt] = body
             del state.attempts[body.attempt]
             state.attempts_ended += 1
 

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from events.errors import NewerFormat
 
 __all__ = [
-    "BUDGET_BEFORE_EACH_CALL", "FLAGS", "OUTAGE_PAUSES", "PATIENCE_FROM_THE_START",
-    "STATE_DIGEST_2", "flags_from_log",
+    "BUDGET_BEFORE_EACH_CALL", "DUPLICATES_SHARE_VERDICTS", "FLAGS", "OUTAGE_PAUSES",
+    "PATIENCE_FROM_THE_START", "STATE_DIGEST_2", "flags_from_log",
 ]  # fmt: skip
 
+DUPLICATES_SHARE_VERDICTS = "duplicates-share-verdicts"
 PATIENCE_FROM_THE_START = "patience-from-the-start"
 STATE_DIGEST_2 = "state-digest-2"
 BUDGET_BEFORE_EACH_CALL = "budget-before-each-call"
@@ -28,6 +29,7 @@ FLAGS = {
         "budgets are looked at before each call and evaluation, with an estimate of what it"
         " takes; not at the beginning of an attempt alone"
     ),
+    DUPLICATES_SHARE_VERDICTS: "a source that was judged before is not judged again",
     PATIENCE_FROM_THE_START: "attempts before the first correct kernel use up patience, too",
     STATE_DIGEST_2: "the digest covers calls in flight, faults and spend, not the tree alone",
 }

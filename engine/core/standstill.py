@@ -34,6 +34,9 @@ def is_blocked(state: State, attempt: Attempt) -> bool:
     search, call = state.config.search, attempt.call
     if _outage(state, attempt) is not None:
         return True
+    original = awaited_original(state, attempt)
+    if original is not None:
+        return is_blocked(state, original)
     if attempt.evaluation_faulted and (
         attempt.hopeless or attempt.faults >= search.evaluation_tries
     ):
@@ -47,6 +50,13 @@ def is_blocked(state: State, attempt: Attempt) -> bool:
     return not call.failure.retryable or call.failures >= search.call_tries
 
 
+def awaited_original(state: State, attempt: Attempt) -> Attempt | None:
+    """The one in flight whose source the attempt repeats, and whose verdict it waits for."""
+    if attempt.step < len(attempt.roles) or attempt.evaluation is not None:
+        return None
+    return state.attempts.get(state.original(attempt.id) or 0)
+
+
 def _outage(state: State, attempt: Attempt) -> str | None:
     """That the model to be asked next is down, if it is. A reply to a call that is still under
     way ends it."""
@@ -56,7 +66,10 @@ def _outage(state: State, attempt: Attempt) -> str | None:
     if call is not None and call.status != "parsed":
         model = call.body.model
     elif attempt.step < len(attempt.roles):
-        model = state.config.role(attempt.roles[attempt.step]).model
+        models = state.config.models(attempt.roles[attempt.step])
+        if len(models) > 1:
+            return None  # another one may be asked
+        model = models[0]
     else:
         return None
     outage = state.outages.get(model)
@@ -72,6 +85,9 @@ def why_blocked(state: State, attempt: Attempt) -> str:
         return outage
     if attempt.evaluation_faulted:
         return attempt.hopeless or "the sandbox fails again and again"
+    original = awaited_original(state, attempt)
+    if original is not None:
+        return why_blocked(state, original)
     call = attempt.call
     assert call is not None
     assert call.failure is not None

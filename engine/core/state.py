@@ -12,15 +12,17 @@ from typing import Literal, Protocol
 import msgspec
 
 from engine.config import Config
-from engine.core.flags import STATE_DIGEST_2
+from engine.core.flags import DUPLICATES_SHARE_VERDICTS, STATE_DIGEST_2
 from engine.core.frontier import Frontier, OrderedIds
 from engine.core.returns import Returns
 from events.bodies import (
     AgentCalled,
     AgentFailed,
     AgentReplied,
+    EvaluationFinished,
     EvaluationRequested,
     ReplyDeferred,
+    ReplyForm,
     RunStarted,
     WaitEnded,
 )
@@ -123,6 +125,10 @@ class State:
         self.refused: dict[str, set[str]] = {}
         self.outages: dict[str, Outage] = {}
         """By ``client:model``, since its last reply."""
+        self.first_with: dict[str, int] = {}
+        """Normalised source → the attempt that was first sent to the sandbox with it."""
+        self.verdicts: dict[int, EvaluationFinished] = {}
+        """Of those attempts: what goes for their duplicates."""
         self.baseline: Literal["none", "requested", "faulted", "measured", "rejected"] = "none"
         self.baseline_reason = ""
         self.baseline_faults = 0
@@ -152,6 +158,21 @@ class State:
     @property
     def seed(self) -> int:
         return self.config.search.seed
+
+    @property
+    def deduplicates(self) -> bool:
+        return self.config.search.deduplicate and DUPLICATES_SHARE_VERDICTS in self.flags
+
+    def original(self, attempt: int) -> int | None:
+        """The earlier attempt, judged or about to be, whose source this one repeats."""
+        key = self.tree[attempt].source_key
+        first = self.first_with.get(key, attempt) if key and self.deduplicates else attempt
+        return None if first == attempt else first
+
+    def reply_form(self, attempt: int, role: str) -> ReplyForm:
+        """What the role is asked for: replacements, if it is told so and sees marked blocks."""
+        marked = self.tree[attempt].annotated_sha256 is not None and self.config.search.anchors
+        return self.config.role(role).reply if role == "code" and marked else "whole"
 
     @property
     def attempts_allowed(self) -> int:

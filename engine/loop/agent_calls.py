@@ -190,7 +190,9 @@ class AgentCalls:
         """Parse a reply that the log holds, and feed what came of it."""
         attempt = self._feed.state.attempts[called.attempt]
         node_source = self._texts.get(self._feed.state.tree[attempt.node].source_sha256)
-        parsed = parse(called.role, reply, node_source)
+        plan = self._feed.state.tree[called.attempt].annotated_sha256
+        marked = self._texts.get(plan) if called.reply == "spans" else None
+        parsed = parse(called.role, reply, node_source, marked=marked)
         at = {"attempt": called.attempt, "role": called.role, "call": called.call}
         if isinstance(parsed, Rejected):
             self._feed(ReplyRejected(**at, reason=storable(parsed.reason)))  # type: ignore[arg-type]
@@ -209,6 +211,7 @@ class AgentCalls:
                 source_key=parsed.source_key,
                 anchors=parsed.anchors,
                 spliced=parsed.spliced,
+                kept_chars=parsed.kept_chars,
             ),
             blobs.values(),
         )

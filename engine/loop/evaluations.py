@@ -80,11 +80,11 @@ class Evaluations:
             self._feed(_measured(kind, baseline))
 
     async def evaluate(self, requested: EvaluationRequested) -> None:
-        recorded = self._recorded(requested.source_sha256) if self._recorded else None
+        state, started = self._feed.state, self._feed.state.started
+        recorded = self._known(requested)
         if recorded is not None:
             self._repeat(requested.attempt, recorded)
             return
-        state, started = self._feed.state, self._feed.state.started
         assert started is not None
         sandbox, incumbent = state.config.sandbox, requested.incumbent
         request = EvaluationRequest(
@@ -96,6 +96,7 @@ class Evaluations:
             seed=requested.seed,
             root_ms=state.tree.root.runtime_ms,
             incumbent_ms=None if incumbent is None else state.tree[incumbent].runtime_ms,
+            reuse=sandbox.cache_verdicts,
             observe=observed_for(state.config),
         )
         try:
@@ -109,6 +110,12 @@ class Evaluations:
                 # A verdict that JSON can't hold is the sandbox's fault, whoever caused it.
                 unloggable = SandboxFault(f"the verdict can't be logged: {error}")
                 self._faulted(requested.attempt, requested.try_, unloggable)
+
+    def _known(self, requested: EvaluationRequested) -> EvaluationFinished | None:
+        """The verdict to take, where there is one and no time has to be spent."""
+        if requested.same_as is not None:
+            return self._feed.state.verdicts[requested.same_as].taken(same_as=requested.same_as)
+        return self._recorded(requested.source_sha256) if self._recorded else None
 
     def _repeat(self, attempt: int, recorded: EvaluationFinished) -> None:
         logs = {"compile_log": recorded.compile_log_sha256, "run_log": recorded.run_log_sha256}
@@ -156,6 +163,7 @@ class Evaluations:
                 notes=verdict.notes,
                 usage=verdict.usage,
                 resources=verdict.resources,
+                cached=verdict.cached,
                 observations=verdict.observations,
             ),
             blobs.values(),

@@ -47,6 +47,7 @@ def request_for(state: State, called: AgentCalled, texts: Texts, templates: Temp
         hints=[texts.get(state.steering.texts[hint]) for hint in called.hints or ()],
         reask=attempt.rejection if called.ask else None,
         answer=answer_form(refused),
+        spans=called.reply == "spans",
     )
     return Request(
         role=called.role,
@@ -95,6 +96,7 @@ def node_view(
         sections=tuple(sections_of(attempt, state.config.role(role).observations, caps)),
         runtime_ms=node.runtime_ms,
         speedup=speedup,
+        same_as=node.same_as,
     )
 
 

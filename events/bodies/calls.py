@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -18,12 +18,15 @@ __all__ = [
     "PromptRendered",
     "ReplyDeferred",
     "ReplyFile",
+    "ReplyForm",
     "ReplyNotTaken",
     "ReplyParsed",
     "ReplyRejected",
     "Usage",
     "WaitEnded",
 ]
+
+ReplyForm: TypeAlias = Literal["whole", "spans"]
 
 
 class CallParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,6 +71,8 @@ class AgentCalled(Body, frozen=True, kw_only=True):
     """The user's hints that the prompt shows; unset without any, as in older bodies."""
     pick: Pick | msgspec.UnsetType = msgspec.UNSET
     """Unset where there is one model to ask, and where it is the one that was asked before."""
+    reply: ReplyForm = "whole"
+    """A whole file, or ``spans``: replacements of the plan's marked blocks."""
 
 
 @event("PromptRendered", "meta")
@@ -170,7 +175,9 @@ class ReplyParsed(Body, frozen=True, kw_only=True, omit_defaults=True):
     """The reply was usable. A plan has advice and annotated source, code has source.
 
     ``source_key`` is the digest of the normalised source, by which duplicates are
-    known. ``via`` says how the answer came: ``tool``, ``json`` or ``fence``.
+    known. ``via`` says how the answer came: ``tool``, ``json`` or ``fence``. ``spliced``: a
+    plan's fragment, or a coder's replacements, were put into the whole; ``kept_chars`` of the
+    source did not have to be repeated for it.
     """
 
     attempt: int
@@ -184,6 +191,7 @@ class ReplyParsed(Body, frozen=True, kw_only=True, omit_defaults=True):
     explanation_sha256: str | None = None
     anchors: int = 0
     spliced: bool = False
+    kept_chars: int = 0
 
 
 @event("ReplyRejected", "in")

@@ -18,13 +18,18 @@ __all__ = [
 
 @event("EvaluationRequested", "decision")
 class EvaluationRequested(Body, frozen=True, kw_only=True):
-    """A candidate goes to the sandbox. ``incumbent`` is the best node so far, if any."""
+    """A candidate goes to the sandbox. ``incumbent`` is the best node so far, if any.
+
+    ``same_as``: it does not, because that earlier attempt has the same normalised source; the
+    verdict on it goes for this one too.
+    """
 
     attempt: int
     source_sha256: str
     incumbent: int | None = None
     seed: int
     try_: int = msgspec.field(name="try", default=1)
+    same_as: int | None = None
 
 
 @event("EvaluationFinished", "in")
@@ -32,7 +37,9 @@ class EvaluationFinished(Body, frozen=True, kw_only=True, omit_defaults=True):
     """The verdict. Compiler and execution logs are this event's blobs, if not empty.
 
     ``reused`` is, in a fork, the ``run_seq`` of the parent's verdict on the same source that
-    was taken instead of a new one; no time was spent on it then.
+    was taken instead of a new one; ``same_as`` is the attempt with the same source whose verdict
+    this is; ``cached`` is one that an earlier run on this machine kept. No time was spent on
+    either.
     """
 
     attempt: int
@@ -49,6 +56,19 @@ class EvaluationFinished(Body, frozen=True, kw_only=True, omit_defaults=True):
     resources: list[KernelResources] = msgspec.field(default_factory=list)
     observations: Observations | None = None
     reused: int | None = None
+    same_as: int | None = None
+    cached: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the sandbox worked for it, and did not give it before."""
+        return self.reused is None and self.same_as is None and not self.cached
+
+    def taken(self, *, reused: int | None = None, same_as: int | None = None) -> EvaluationFinished:
+        """The same once more, from there, for what no time is spent on."""
+        return msgspec.structs.replace(
+            self, timings_s={}, queue_s=0.0, usage=None, reused=reused, same_as=same_as
+        )
 
 
 @event("EvaluationFaulted", "in")

@@ -186,7 +186,11 @@ class _Search:
         if log != 0 and isinstance(outcome, Correct) and root_ms is not None:
             # Its root was timed at another hour: ratios are what compares.
             outcome = msgspec.structs.replace(outcome, runtime_ms=root_ms * outcome.ratio)
-        self._fold(msgspec.structs.replace(verdict, attempt=requested.attempt, outcome=outcome))
+        self._fold(
+            msgspec.structs.replace(
+                verdict, attempt=requested.attempt, outcome=outcome, same_as=requested.same_as
+            )
+        )
 
     def _name(self, node: int) -> str:
         """A simulated node as the record calls it."""

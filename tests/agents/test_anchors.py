@@ -10,7 +10,6 @@ from agents.anchors import (
     balance,
     has_anchors,
     scan,
-    source_key,
     strip_anchors,
 )
 
@@ -79,11 +78,3 @@ def test_unbalanced_tags_are_explained(text: str, part: str) -> None:
     assert problem is not None
     assert part in problem
     assert "\n" not in problem
-
-
-def test_source_key_ignores_what_is_no_meaning() -> None:
-    key = source_key("def f():\n    return 1\n")
-    assert source_key("def f():\r\n\r\n    return 1   \r\n\r\n") == key
-    assert source_key("# <<<IMPROVE BEGIN>>>\ndef f():\n    return 1 # <<<IMPROVE END>>>") == key
-    assert source_key("def f():\n  return 1\n") != key
-    assert source_key("def f():\n    # why\n    return 1\n") != key

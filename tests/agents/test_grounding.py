@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.grounding import Grounded, Rejected, anchored_spans, ground, source_key, strip_anchors
+from agents.grounding import Grounded, Rejected, anchored_spans, ground, strip_anchors
 
 from .sources import KERNEL, TASK, mark
 
@@ -230,4 +230,3 @@ def test_no_text_breaks_it(annotated: str, source: str) -> None:
     ground(f"# <<<IMPROVE BEGIN>>>\n{source}\n# <<<IMPROVE END>>>", source)
     strip_anchors(annotated)
     anchored_spans(annotated)
-    source_key(annotated)

@@ -35,7 +35,8 @@ def engine_json(*args: object) -> list[dict[str, Any]]:
 
 def test_status_ls_and_tree(finished: Path) -> None:
     (status,) = engine_json("status", finished)
-    assert status["pool"]["evaluations"] == status["attempts"] - status["abandoned"]
+    judged = status["attempts"] - status["abandoned"] - status["duplicates"]
+    assert status["pool"]["evaluations"] == judged
     assert 0 < status["pool"]["device_busy"] <= 1
     assert (status["status"], status["attempts"], status["canned"]) == ("finished", 5, True)
     (row,) = engine_json("ls", finished.parent)

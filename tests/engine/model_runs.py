@@ -50,7 +50,7 @@ _INSTRUCTIONS = {
 
 def candidate(kind: str, number: int) -> str:
     """A source that the scripted sandbox judges as ``ok``, ``broken`` or ``wrong``."""
-    return f"# {kind} {number}\nclass ModelNew:\n    def forward(self, x):\n{_LINE}"
+    return f'""" {kind} {number} """\nclass ModelNew:\n    def forward(self, x):\n{_LINE}'
 
 
 def role_of(user: str) -> str:

@@ -3,6 +3,7 @@ by what the source says. Deterministic, so that a resumed run can be compared.""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -69,7 +70,8 @@ class ScriptedClient:
         if request.role == "debug":
             kind = "ok"
         return (
-            f"# {kind} {len(self.sent)}\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n"
+            f'""" {kind} {len(self.sent)}..."""\n'
+            "import torch\n\n\nclass ModelNew(torch.nn.Module):\n"
             "    def forward(self, x):\n        return 2 * x\n"
         )
 
@@ -96,7 +98,7 @@ def _anchor(request: Request) -> str:
 
 
 class ScriptedEvaluator:
-    """Judges a candidate by its first line; ``faults`` sandbox faults come first."""
+    """Judges a candidate by the words in it; ``faults`` sandbox faults come first."""
 
     def __init__(self, *, faults: int = 0, lost: str = "") -> None:
         self.faults = faults
@@ -133,7 +135,9 @@ class ScriptedEvaluator:
         if self.lost:
             raise NoDeviceLeft(f"no device is left: cpu: {self.lost}")
         self.judged.append(request.candidate_source)
-        _, kind, number, *_ = request.candidate_source.split()
+        found = re.search(r"\b(ok|broken|wrong) (\d+)", request.candidate_source)
+        assert found is not None
+        kind, number = found.groups()
         return Verdict(
             outcome=_outcome(kind, int(number)), protocol="strict", timings_s={"bench": 0.001},
             queue_s=0.0, device="cpu", isolation=[], compile_log=f"log {number}",

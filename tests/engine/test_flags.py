@@ -91,10 +91,11 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
             "population",
             "tournament",
             "outage_failures",
+            "deduplicate",
         },
         "roles": {"single"},
         "budget": {"tokens", "device_s"},
-        "sandbox": {"observe_share", "counters_timeout_s"},
+        "sandbox": {"observe_share", "counters_timeout_s", "cache_verdicts"},
     }
     sections = {
         name: {key: config[name][key] for key in config[name].keys() - keys}
@@ -104,7 +105,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         role: {
             key: value
             for key, value in settings.items()
-            if key not in ("observations", "models", "reward_per")
+            if key not in ("observations", "models", "reward_per", "reply")
         }
         for role, settings in sections["roles"].items()
     }

@@ -15,6 +15,7 @@ from engine.cli.exits import Failure
 from engine.cli.settings import SettingsError, resolve
 from engine.config import Config, PlannerConfig, Roles
 from engine.core.draws import draw
+from engine.loop.forecast import Forecast
 from events.bodies import (
     AgentCalled,
     AgentReplied,
@@ -221,6 +222,9 @@ def resolved(*assignments: str) -> Config:
     return resolve(preset=None, file=None, environment={}, assignments=list(assignments), flags={})
 
 
+NOTHING = Forecast(attempts=0, roles=[])
+
+
 def test_what_can_not_be_chosen_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"roles.plan.models must be distinct"):
         resolved("roles.plan.models=a:b,a:b")
@@ -230,9 +234,9 @@ def test_what_can_not_be_chosen_is_refused() -> None:
         resolved("roles.plan.models=a:b,a:c", "roles.plan.model=a:b")
     two = "roles.plan.models=anthropic:claude-sonnet-4-5,openai:qwen"
     with pytest.raises(Failure, match=r"the price of openai:qwen is not known: choose by tokens"):
-        confirm(resolved(two), canned=False, yes=True)
-    confirm(resolved(two, "roles.plan.reward_per=token"), canned=False, yes=True)
+        confirm(resolved(two), canned=False, expected=NOTHING, yes=True)
+    confirm(resolved(two, "roles.plan.reward_per=token"), canned=False, expected=NOTHING, yes=True)
     planners = "roles.plan.models=anthropic:claude-sonnet-4-5,anthropic:claude-haiku-4-5"
     mixed = resolved(planners, "roles.code.model=openai:qwen")
     with pytest.raises(Failure, match=r"the price of openai:qwen is not known"):
-        confirm(mixed, canned=False, yes=True)
+        confirm(mixed, canned=False, expected=NOTHING, yes=True)

@@ -210,6 +210,10 @@ class World:
             self.feed(ReplyParsed(**at, via="tool", source_sha256=name, source_key=key))
 
     def _evaluate(self, requested: EvaluationRequested) -> None:
+        if requested.same_as is not None:
+            verdict = self.state.verdicts[requested.same_as].taken(same_as=requested.same_as)
+            self.feed(msgspec.structs.replace(verdict, attempt=requested.attempt))
+            return
         if self.random.random() < self.trouble / 2:
             self.feed(EvaluationFaulted(attempt=requested.attempt, message="device lost"))
             return

@@ -619,10 +619,11 @@ async def test_what_a_body_leaves_out_is_what_it_always_was() -> None:
     parsed = {
         "advice_sha256": None, "annotated_sha256": None, "source_sha256": None,
         "source_key": None, "explanation_sha256": None, "anchors": 0, "spliced": False,
+        "kept_chars": 0,
     }  # fmt: skip
     finished = {
         "compile_log_sha256": None, "run_log_sha256": None, "notes": [], "usage": None,
-        "resources": [], "reused": None, "observations": None,
+        "resources": [], "reused": None, "same_as": None, "cached": False, "observations": None,
     }  # fmt: skip
     assert left_out == {
         **{("AgentReplied", name): value for name, value in replied.items()},

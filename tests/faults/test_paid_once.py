@@ -33,7 +33,7 @@ FRAGMENT = """        # <<<IMPROVE BEGIN>>>
         return x + x
         # <<<IMPROVE END>>>
 """
-CANDIDATE = """# {kind} {number}
+CANDIDATE = """" {kind} {number} "
 import torch
 
 

@@ -32,7 +32,9 @@ __all__ = ["RECIPES"]
 
 ROOT = HERE.parents[1]
 BOX = Path("runs", "history-box")
-BOOK, HOPELESS = (f"playbook:tests/histories/{name}.toml" for name in ("playbook", "hopeless"))
+BOOK, HOPELESS, SPANS = (
+    f"playbook:tests/histories/{name}.toml" for name in ("playbook", "hopeless", "spans")
+)
 
 
 class Recipe(NamedTuple):
@@ -108,6 +110,10 @@ RECIPES = {
         steer=["--hint", "Fold the two steps.", "--ban", 0, "--pin", 1],
     ),
     "budget": Recipe(["--attempts", 20, "--workers", 2, "--budget-device-s", 8]),
+    "spans": Recipe(
+        ["--model", SPANS, "--set", "roles.code.reply=spans", "--attempts", 6, "--workers", 2]
+    ),
+    "duplicates": Recipe(["--attempts", 9, "--workers", 3, "--set", "search.epsilon=0.6"]),
     "mailed": Recipe(
         ["--model", f"mailbox:{BOX}", "--set", "search.policy=best_of_k", "--attempts", 4,
          "--workers", 3]

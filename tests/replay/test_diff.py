@@ -61,7 +61,7 @@ def test_it_is_the_first_choice_that_differs(
 
 
 def test_other_rules_are_a_difference_of_settings() -> None:
-    config = config_of(attempts=4)
+    config = config_of(attempts=4, deduplicate=False)
     old, new = (World(config, 1, flags=flags).run().bodies for flags in ([], [*FLAGS]))
     found = diff_runs(as_events(old), as_events(new))
     assert found.settings == {"flags": [[], [*FLAGS]]}

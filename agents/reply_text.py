@@ -1,0 +1,73 @@
+"""A reply's text: what of it is code, and what is prose. Pure."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+__all__ = ["Fence", "answered", "clean", "fences", "outside", "unfenced"]
+
+_OPEN = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`]*$")
+_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+
+
+class Fence(msgspec.Struct, frozen=True, kw_only=True):
+    """A fenced code block. ``closed`` is false where the text ended first."""
+
+    text: str
+    closed: bool
+
+
+def answered(text: str) -> str:
+    """The text behind what a model thought aloud."""
+    return _THOUGHT.sub("", clean(text), count=1)
+
+
+def clean(text: str) -> str:
+    """Unix line ends, and nothing that UTF-8 can't hold (half of a surrogate pair)."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def unfenced(text: str) -> str:
+    """Code out of a tool field, also when the agent put a fence around it."""
+    stripped = text.strip()
+    if stripped.startswith(("```", "~~~")):
+        blocks = fences(stripped)
+        if len(blocks) == 1:
+            return blocks[0].text
+    return text
+
+
+def fences(text: str) -> list[Fence]:
+    """The fenced code blocks of a Markdown text, in order; the last may be unclosed."""
+    return [Fence(text=body, closed=closed) for kind, body, closed in _segments(text) if kind]
+
+
+def outside(text: str) -> str:
+    """The text without its fenced blocks."""
+    return "\n".join(body for kind, body, _ in _segments(text) if not kind).strip()
+
+
+def _segments(text: str) -> list[tuple[bool, str, bool]]:
+    """(is code, text, closed) in order."""
+    segments: list[tuple[bool, str, bool]] = []
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        if not fence and (opening := _OPEN.match(line)):
+            segments.append((False, "\n".join(lines), True))
+            fence, lines = opening[1], []
+        elif fence and _closes(line, fence):
+            segments.append((True, "\n".join([*lines, ""]), True))
+            fence, lines = "", []
+        else:
+            lines.append(line)
+    segments.append((bool(fence), "\n".join(lines), not fence))
+    return segments
+
+
+def _closes(line: str, fence: str) -> bool:
+    mark = line.strip()
+    return len(mark) >= len(fence) and set(mark) == {fence[0]} and len(line) - len(mark) < 4

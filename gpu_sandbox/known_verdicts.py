@@ -1,0 +1,104 @@
+"""Verdicts that were given before, on this device and by this very harness, kept in files.
+
+Off unless a request asks for it: a verdict is a measurement with a spread, and two runs that
+share one agree for no reason. What would be a search's best is therefore never taken from
+here, and everything that is says so (``Verdict.cached``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from events.outcomes import Correct, TimedOut
+from gpu_sandbox.devices import torch_identity
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.toolchain import toolchain
+
+__all__ = ["KnownVerdicts", "harness_version"]
+
+_PACKAGE = Path(__file__).parent
+
+
+@cache
+def harness_version() -> str:
+    """Digest of this package's files: whatever is changed in it may change a verdict."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in _PACKAGE.rglob("*") if p.is_file() and p.suffix != ".pyc"):
+        digest.update(f"{path.relative_to(_PACKAGE)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+class KnownVerdicts:
+    """Files by candidate, task, device, versions, protocol, limits, isolation and what is
+    observed; not by seed, which draws other inputs only. Safe for several processes: an entry
+    appears whole, the last one stays."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def find(
+        self, request: EvaluationRequest, limits: Limits, facts: dict[str, Any], layers: list[str]
+    ) -> Verdict | None:
+        """The kept verdict, without its times; None where there is none that will do."""
+        with suppress(OSError, msgspec.MsgspecError):
+            data = self._path(request, limits, facts, layers).read_bytes()
+            return _served(msgspec.json.decode(data, type=Verdict), request)
+        return None
+
+    def keep(
+        self,
+        request: EvaluationRequest,
+        limits: Limits,
+        facts: dict[str, Any],
+        layers: list[str],
+        verdict: Verdict,
+    ) -> None:
+        """Keep what is the candidate's: a limit may have been missed because the machine was busy.
+        A cache that can't be written costs a judgement, not the run."""
+        if isinstance(verdict.outcome, TimedOut):
+            return
+        path = self._path(request, limits, facts, layers)
+        with suppress(OSError, msgspec.MsgspecError, UnicodeEncodeError):
+            data = msgspec.json.encode(verdict)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = path.with_suffix(f".{os.getpid()}")
+            fresh.write_bytes(data)
+            fresh.replace(path)
+
+    def _path(
+        self, request: EvaluationRequest, limits: Limits, facts: dict[str, Any], layers: list[str]
+    ) -> Path:
+        told = [
+            harness_version(), request.task_source, request.candidate_source, request.device,
+            request.protocol, ",".join(request.observe), msgspec.json.encode(limits).decode(),
+            ",".join(layers), torch_identity(), toolchain(request.device != "cpu"),
+            json.dumps(facts, sort_keys=True),
+        ]  # fmt: skip
+        # With their lengths: a candidate chooses its text, and must not reach its neighbours'.
+        text = "".join(f"{len(part)}\0{part}" for part in told)
+        name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self._directory / f"{name}.json"
+
+
+def _served(kept: Verdict, request: EvaluationRequest) -> Verdict | None:
+    """As an answer to ``request``; None for what would be the best so far, or has no root to
+    be relative to."""
+    outcome = kept.outcome
+    if isinstance(outcome, Correct):
+        if request.root_ms is None or request.incumbent_ms is None:
+            return None
+        outcome = msgspec.structs.replace(outcome, runtime_ms=request.root_ms * outcome.ratio)
+        if outcome.runtime_ms <= request.incumbent_ms:
+            return None
+    return msgspec.structs.replace(
+        kept, outcome=outcome, timings_s={}, queue_s=0.0, usage=None, cached=True
+    )
