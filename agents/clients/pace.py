@@ -148,8 +148,9 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def allowance_of(headers: Mapping[str, str], now_epoch_s: float) -> Allowance | None:
-    """What a server says is left, if it does. Out of ``anthropic-ratelimit-*`` (resets are times) or ``x-ratelimit-*`` (resets are
-    durations such as ``6m0s``). What can't be read is not there."""
+    """What a server says is left, if it does. Out of ``anthropic-ratelimit-*`` (resets are
+    times) or ``x-ratelimit-*`` (resets are durations such as ``6m0s``). What can't be read is
+    not there."""
     found: dict[str, float | None] = {}
     for what in ("requests", "tokens"):
         anthropic, openai = f"anthropic-ratelimit-{what}", "x-ratelimit"

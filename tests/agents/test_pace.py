@@ -83,7 +83,7 @@ def test_it_starts_slowly_and_backs_off_once_for_all_that_were_in_flight() -> No
 @pytest.mark.parametrize(
     ("headers", "allowance"),
     [
-        ({}, Allowance()),
+        ({}, None),
         (
             {
                 "anthropic-ratelimit-requests-remaining": "0",
@@ -99,9 +99,11 @@ def test_it_starts_slowly_and_backs_off_once_for_all_that_were_in_flight() -> No
         ),
         (
             {"x-ratelimit-remaining-requests": "-1", "x-ratelimit-reset-requests": "soon"},
-            Allowance(),
+            None,
         ),
     ],
 )
-def test_what_servers_say_of_their_limits(headers: dict[str, str], allowance: Allowance) -> None:
+def test_what_servers_say_of_their_limits(
+    headers: dict[str, str], allowance: Allowance | None
+) -> None:
     assert allowance_of(headers, 10.0) == allowance

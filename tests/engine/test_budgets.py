@@ -30,7 +30,7 @@ USD, TOKENS = 4_500, 1_100
 
 
 def budgeted(workers: int = 1, **budget: Any) -> Config:
-    config = config_of(workers=workers, root_throttle=None)
+    config = config_of(workers=workers, root_throttle=None, deduplicate=False)
     return msgspec.structs.replace(config, budget=Budget(**{"attempts": 60, **budget}))
 
 

@@ -202,7 +202,7 @@ class Better(World):
 
 
 def test_the_better_of_two_equally_dear_planners_is_asked_more() -> None:
-    config = config_of(attempts=200, policy="best_of_k", repairs=False)
+    config = config_of(attempts=200, policy="best_of_k", repairs=False, deduplicate=False)
     for good, bad in (MODELS[:2], MODELS[1::-1]):
         world = Better(planned(config, MODELS[:2]), 1)
         world.good = good
