@@ -18,10 +18,9 @@ demo: $(VENV)/.installed
 	@echo "kernel: $(DEMO)_best.py"
 
 # What times and confines has the machine to itself; the rest shares its cores.
-ALONE := tests/attacks tests/gpu_sandbox
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --dist worksteal $(ALONE:%=--ignore=%)
-	$(BIN)/python -m pytest $(ALONE)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not alone"
+	$(BIN)/python -m pytest -m "alone and not slow"
 
 test-all: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -173,7 +174,10 @@ class DevicePool:
 
     def stuck(self, device: Device) -> None:
         """Quarantine it: a process of somebody else's on it can't be ended."""
-        self.quarantined.setdefault(device.name, STUCK)
+        self._quarantine(device, STUCK)
+
+    def _quarantine(self, device: Device, why: str) -> None:
+        self.quarantined.setdefault(device.name, why)
 
     async def close(self) -> None:
         """Nothing is left of any station."""
@@ -202,9 +206,6 @@ class DevicePool:
             if station.unfit:
                 raise SandboxFault(f"{station.device.name}: {station.unfit}") from fault
             raise
-        finally:
-            if station.unfit:
-                self.quarantined.setdefault(station.device.name, station.unfit)
 
     async def _look(
         self, station: Station, job: Job, files: BuildFiles, to_beat: float | None
@@ -242,7 +243,6 @@ class DevicePool:
         """What a candidate failed in stands; a good figure needs a device to trust."""
         if not station.unfit:
             return
-        self.quarantined.setdefault(station.device.name, station.unfit)
         if any(isinstance(c.report.finding, Agreed) for c in looks.concluded):
             raise SandboxFault(f"{station.device.name}: {station.unfit}")
 
@@ -261,7 +261,7 @@ class DevicePool:
             raise SandboxFault(f"the task itself failed: {failure}") from None
         except (VerifierDied, VerifierSilent, SandboxFault) as fault:
             said = str(fault).splitlines()[0]
-            station.unfit = station.unfit or f"the reference can't be judged on it: {said}"
+            station.find_unfit(f"the reference can't be judged on it: {said}")
             raise
 
     def _nothing_left(self, devices: list[Device]) -> str:
@@ -281,6 +281,7 @@ class DevicePool:
                 self._group,
                 self._limits,
                 self.timing(device),
+                partial(self._quarantine, device),
             )
         return self._stations[device.name]
 

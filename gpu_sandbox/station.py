@@ -9,7 +9,7 @@ let go of, or fresh ones that can't use it, again and again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import anyio
@@ -43,7 +43,8 @@ class Concluded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Station:
-    """One device's. ``cores`` are the cores that time it."""
+    """One device's. ``cores`` are the cores that time it; ``condemn`` is told, once and at
+    once, why the device must not be used any more."""
 
     def __init__(
         self,
@@ -53,8 +54,10 @@ class Station:
         group: TaskGroup,
         limits: Limits,
         cores: tuple[int, ...],
+        condemn: Callable[[str], None],
     ) -> None:
         self.device = device
+        self._condemn = condemn
         self._zygote = zygote
         self._run = run
         self._limits = limits
@@ -188,14 +191,19 @@ class Station:
 
     def _judge_end(self, *, stuck: bool) -> None:
         if stuck:
-            self.unfit = self.unfit or STUCK
+            self.find_unfit(STUCK)
+
+    def find_unfit(self, why: str) -> None:
+        """The device must not be used any more."""
+        if not self.unfit:
+            self.unfit = why
+            self._condemn(why)
 
     def _count_failure(self, failure: DeviceNotReady) -> None:
         self._failed_probes += 1
         if self._failed_probes >= _PROBES:
             last = str(failure).splitlines()[0]
-            told = f"its probe failed {self._failed_probes} times in a row: {last}"
-            self.unfit = self.unfit or told
+            self.find_unfit(f"its probe failed {self._failed_probes} times in a row: {last}")
 
 
 def _concluded(report: Report, worker: Worker) -> Concluded:

@@ -11,6 +11,18 @@ from pathlib import Path
 import pytest
 
 
+_ALONE = ("attacks", "gpu_sandbox")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What only compiles may share the machine; whatever else runs candidates may not."""
+    here = Path(__file__).parent
+    for item in items:
+        folder = item.path.relative_to(here).parts[0]
+        if folder in _ALONE and not item.get_closest_marker("compiles"):
+            item.add_marker("alone")
+
+
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)

@@ -6,8 +6,10 @@ There are several devices of the CPU here, each a station of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import pytest
 
 from events.outcomes import Correct, Crashed, WrongResult
@@ -87,8 +89,13 @@ async def test_a_device_that_is_of_no_more_use_leaves_the_pool_and_the_others_go
         assert list(sandbox.load().quarantined) == ["cpu:0"]
 
         stuck.add("worker")
-        with pytest.raises(SandboxFault, match="cpu:1: a process on it was killed"):
-            await sandbox.evaluate(honest)
+        with suppress(SandboxFault):  # if it is known in time; else it was measured before
+            verdict = await sandbox.evaluate(honest)
+            assert isinstance(verdict.outcome, Correct)
+        with anyio.fail_after(10):
+            while "cpu:1" not in sandbox.load().quarantined:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        assert sandbox.load().quarantined["cpu:1"].startswith("a process on it was killed")
         stuck.clear()
         verdict = await sandbox.evaluate(honest)
         assert isinstance(verdict.outcome, Correct)
