@@ -2,7 +2,7 @@
 
 The order is the paper's (its Figure 4): system message, in-context example, the task's
 source, the selected node's source, the window's attempts, the role's instruction. The
-device facts, behind the example, are ours. Each part stands alone, so that parts which
+device facts, behind the example, and the demands on accuracy, behind the task, are ours. Each part stands alone, so that parts which
 repeat between calls are stored once in the log, and the stable ones lead, so that a
 provider can cache them.
 """
@@ -75,6 +75,7 @@ def render(
     window: Sequence[NodeView] = (),
     system: str = "main",
     device: Mapping[str, Any] | None = None,
+    protocol: str = "",
     advice: str | None = None,
     annotated: str | None = None,
     hints: Sequence[str] = (),
@@ -87,7 +88,8 @@ def render(
     ``window`` is shown in the order given, without the selected node, and with the root
     as a line about the reference. ``advice`` and ``annotated`` are the plan that ``code``
     is to implement, or that ``debug`` inherits. Without ``annotated`` the coder gets
-    advice only (the ablation). ``hints`` are the user's. ``reask`` is why the previous reply
+    advice only (the ablation). ``protocol`` is whose demands on accuracy are told, if any.
+    ``hints`` are the user's. ``reask`` is why the previous reply
     was no use. ``answer`` is how the model can answer: the instruction asks for the tool, so
     others are told how. ``spans``: the coder is asked for replacements of the marked blocks,
     not for the file.
@@ -99,7 +101,7 @@ def render(
         raise ValueError(f"unknown system message {system!r}; there are {known}")
     words = templates.words(language)
     marked = annotated if role == "code" and annotated and has_anchors(annotated) else None
-    parts = _stable(templates, words, language, system, task_source, device)
+    parts = _stable(templates, words, language, system, task_source, device, protocol)
     parts.append(_selected(templates, selected, marked))
     parts += _window(templates, selected, window)
     if role == "code" and advice:
@@ -154,6 +156,7 @@ def _stable(
     system: str,
     task_source: str,
     device: Mapping[str, Any] | None,
+    protocol: str,
 ) -> list[Part]:
     """The parts that all of a run's calls with one system message begin with."""
     parts = [_part(templates, f"system_{system}", words, name="system", stable=True)]
@@ -165,6 +168,8 @@ def _stable(
         facts = "\n".join(_facts(device))
         parts.append(_part(templates, "device", {"device": facts}, stable=True))
     parts.append(_part(templates, "task", {"task": fenced(task_source)}, stable=True))
+    if templates.has(f"accuracy_{protocol}.md"):
+        parts.append(_part(templates, f"accuracy_{protocol}", {}, name="accuracy", stable=True))
     return parts
 
 

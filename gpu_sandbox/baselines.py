@@ -3,6 +3,9 @@
 A compiled baseline is judged like a candidate: it is the task's own ``Model``, compiled, in
 a worker of its own, compared with eager in every trial and timed against it in pairs. So a
 compiler that gets the answer wrong shows, and the figure is as sound as a candidate's.
+
+PyTorch lets convolutions use TF32, and the compiler picks such where eager's do not: a result
+that is wrong by that is compiled once more without, which is what eager is comparable with.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from events.outcomes import BaselineKind, Correct
+from events.outcomes import BaselineKind, Correct, WrongResult
+from gpu_sandbox.declared import as_declared
 from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.jobs import Measured, TaskBroken
@@ -28,6 +32,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
+from gpu_sandbox.protocols import protocol_named
 
 __all__ = [
     "COMPILE_S",
@@ -36,6 +41,7 @@ __all__ = [
     "as_candidate",
     "compiled_baseline",
     "eager_baseline",
+    "wrong_by_tf32",
 ]
 
 KINDS: tuple[BaselineKind, ...] = get_args(BaselineKind)
@@ -51,6 +57,11 @@ class ModelNew(Model):
         super().__init__(*arguments, **keywords)
         self.compile(mode={mode!r})
 '''
+_WITHOUT_TF32 = """
+import torch
+
+torch.backends.cudnn.allow_tf32 = False
+"""
 _FORMAT = "1"
 
 
@@ -76,12 +87,15 @@ def eager_baseline(judged: Judged, facts: dict[str, Any], isolation: list[str]) 
     )
 
 
-def as_candidate(request: BaselineRequest, eager: Baseline) -> EvaluationRequest:
-    """The candidate that stands for a compiled baseline."""
+def as_candidate(
+    request: BaselineRequest, eager: Baseline, *, tf32: bool = True
+) -> EvaluationRequest:
+    """The candidate that stands for a compiled baseline; without ``tf32`` it does without it
+    where PyTorch would not."""
     return EvaluationRequest(
         task_name=request.task_name,
         task_source=request.task_source,
-        candidate_source=request.task_source + _COMPILED.format(mode=_MODES[request.kind]),
+        candidate_source=_compiled(request) + ("" if tf32 else _WITHOUT_TF32),
         device=request.device,
         protocol=request.protocol,
         seed=request.seed,
@@ -89,8 +103,27 @@ def as_candidate(request: BaselineRequest, eager: Baseline) -> EvaluationRequest
     )
 
 
-def compiled_baseline(kind: BaselineKind, verdict: Verdict, eager: Baseline) -> Baseline:
-    """What a verdict says of a compiled baseline; a failure is one without a runtime."""
+def _compiled(request: BaselineRequest) -> str:
+    precision = protocol_named(request.protocol).precision
+    return as_declared(request.task_source, precision) + _COMPILED.format(mode=_MODES[request.kind])
+
+
+def wrong_by_tf32(request: BaselineRequest, verdict: Verdict, eager: Baseline) -> bool:
+    """Whether a compiled baseline may be right without it."""
+    full = protocol_named(request.protocol).precision == "float32"
+    allowed = eager.conditions.get("cudnn_tf32") is True
+    return full and allowed and isinstance(verdict.outcome, WrongResult)
+
+
+def compiled_baseline(
+    kind: BaselineKind, verdict: Verdict, eager: Baseline, *, wrong: Verdict | None = None
+) -> Baseline:
+    """What a verdict says of a compiled baseline; a failure is one without a runtime.
+    ``wrong`` is that on one with TF32, where this one is without."""
+    notes, conditions = verdict.notes, eager.conditions
+    if wrong is not None:
+        conditions = {**conditions, "cudnn_tf32": False}
+        notes = [*notes, f"compiled without TF32; with it: {wrong.outcome.reason}"]
     correct = verdict.outcome if isinstance(verdict.outcome, Correct) else None
     return Baseline(
         kind=kind,
@@ -100,8 +133,8 @@ def compiled_baseline(kind: BaselineKind, verdict: Verdict, eager: Baseline) -> 
         outcome=verdict.outcome,
         timings_s=verdict.timings_s,
         isolation=verdict.isolation,
-        conditions=eager.conditions,
-        notes=verdict.notes,
+        conditions=conditions,
+        notes=notes,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from events.observations import Profile
+from gpu_sandbox.protocols import Precision
 
 __all__ = [
     "MOST_DIMS",
@@ -119,6 +120,7 @@ class Load(_Message, frozen=True):
     libraries: list[str]
     device: str
     threads: int
+    precision: Precision
     weight_seed: int
     init: Tree
     init_spots: list[Spot]

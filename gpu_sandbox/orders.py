@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpu_sandbox.declared import as_declared
 from gpu_sandbox.devices import Device
 from gpu_sandbox.jobs import Job
 from gpu_sandbox.limits import Limits
@@ -15,15 +16,18 @@ _CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
 
 def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits: Limits) -> Job:
     """What to do on ``device`` or one like it. Raises ``PrerequisiteMissing``."""
+    protocol = _protocol(request.protocol)
+    if protocol.precision == "tf32" and not device.is_cuda:
+        raise PrerequisiteMissing("TF32 is a precision of CUDA devices: strict or strict-bf16 here")
     source = request.candidate_source if isinstance(request, EvaluationRequest) else None
     default_s = _CUDA_BENCH_S if device.is_cuda else _CPU_BENCH_S
     return Job(
         mode="baseline" if source is None else "evaluate",
-        task_source=request.task_source,
+        task_source=as_declared(request.task_source, protocol.precision),
         candidate_source=source or "",
         libraries=[],
         device=device.inside,
-        protocol=_protocol(request.protocol),
+        protocol=protocol,
         seed=request.seed,
         threads=1,
         load_s=max(limits.call_s, limits.start_s),

@@ -1,14 +1,20 @@
 """The measuring protocols: how many trials, how close, timed how.
 
-``strict`` is ours. ``kernelbench`` is that benchmark's present evaluator, ``paper`` its
-state at the paper's time; these two exist so that published tables can be compared.
+``strict`` is ours, and ``strict-tf32`` and ``strict-bf16`` are it where the user declares
+that less precision will do. ``kernelbench`` is that benchmark's present evaluator, ``paper``
+its state at the paper's time; these two exist so that published tables can be compared.
 """
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import msgspec
 
-__all__ = ["PROTOCOLS", "Protocol", "protocol_named"]
+__all__ = ["PROTOCOLS", "Precision", "Protocol", "protocol_named"]
+
+Precision: TypeAlias = Literal["float32", "tf32", "bf16"]
+"""Of what is computed with in a task of float32: the least that will do."""
 
 
 class Protocol(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,8 +24,9 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     is the atol = rtol for (float32 and wider, half precision); None means the strict rule
     of ``child/compare.py``. ``flush_bytes`` is written before every CUDA sample: None =
     twice the L2, 0 = no flush; ``cover_us`` hides the launch of what is timed behind other
-    work. ``mean`` takes means, not paired medians. ``second_look``: what would be the best
-    so far is judged again, by a fresh process, before its verdict is given.
+    work. ``precision`` is what the baseline computes with and the tolerance allows for
+    (``child/precision.py``). ``mean`` takes means, not paired medians. ``second_look``: what
+    would be the best so far is judged again, by a fresh process, before its verdict is given.
     """
 
     name: str
@@ -33,14 +40,19 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     half_width: float = 0.005
     flush_bytes: int | None = None
     cover_us: int = 0
+    precision: Precision = "float32"
     mean: bool = False
     second_look: bool = False
 
 
+_STRICT = Protocol(name="strict", structured=True, cover_us=60, second_look=True)
+
 PROTOCOLS = {
     p.name: p
     for p in (
-        Protocol(name="strict", structured=True, cover_us=60, second_look=True),
+        _STRICT,
+        msgspec.structs.replace(_STRICT, name="strict-tf32", precision="tf32"),
+        msgspec.structs.replace(_STRICT, name="strict-bf16", precision="bf16"),
         Protocol(
             name="kernelbench",
             allclose=(1e-4, 1e-2),

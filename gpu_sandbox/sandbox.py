@@ -27,6 +27,7 @@ from gpu_sandbox.baselines import (
     as_candidate,
     compiled_baseline,
     eager_baseline,
+    wrong_by_tf32,
 )
 from gpu_sandbox.builds import CACHE_BYTES, BuildFiles
 from gpu_sandbox.compile_stage import Candidate
@@ -189,7 +190,12 @@ class LocalSandbox:
             limits, call_s=max(limits.call_s, COMPILE_S), autopsy_s=0.0
         )
         verdict = await self._evaluate(as_candidate(request, eager), patient)
-        return compiled_baseline(request.kind, verdict, eager)
+        if not wrong_by_tf32(request, verdict, eager):
+            return compiled_baseline(request.kind, verdict, eager)
+        without = await self._evaluate(as_candidate(request, eager, tf32=False), patient)
+        if not isinstance(without.outcome, Correct):
+            return compiled_baseline(request.kind, verdict, eager)
+        return compiled_baseline(request.kind, without, eager, wrong=verdict)
 
     async def _evaluate(self, request: EvaluationRequest, limits: Limits) -> Verdict:
         pool = self._open.devices

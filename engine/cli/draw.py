@@ -107,7 +107,9 @@ def ms(value: float) -> str:
 def baseline_words(measured: BaselineMeasured) -> str:
     """``3.1 ms compile``; a compiled baseline that failed says how."""
     if measured.runtime_ms is not None:
-        return f"{ms(measured.runtime_ms)} {measured.baseline}"
+        compiled = measured.baseline != "eager"
+        less = compiled and measured.conditions.get("cudnn_tf32") is False
+        return f"{ms(measured.runtime_ms)} {measured.baseline}{' without TF32' if less else ''}"
     how = outcome_line(measured.outcome, None, None) if measured.outcome else "not measured"
     return f"({measured.baseline}: {how})"
 

@@ -26,7 +26,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "search": {
             "workers": 1, "reasks": 0, "window_sampling": "literal", "deduplicate": False,
         },
-        "prompts": {"system": "main", "device_facts": False, "language": "cuda"},
+        "prompts": {"system": "main", "device_facts": False, "accuracy": False, "language": "cuda"},
         "sandbox": {"protocol": "paper", "cache_verdicts": False},
         "roles": {
             role: {"observations": ["compiler", "execution"]}

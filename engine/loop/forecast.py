@@ -163,6 +163,7 @@ def _guessed(
         task_source=task,
         selected=NodeView(id=0, source=task, is_root=True),
         device=device if config.prompts.device_facts else None,
+        protocol=config.sandbox.protocol if config.prompts.accuracy else "",
     )
     bare = sum(len(part.text) for part in prompt.parts)
     limit = config.role(role).max_tokens

@@ -42,6 +42,7 @@ def request_for(state: State, called: AgentCalled, texts: Texts, templates: Temp
         window=[node_view(state, tree[shown], texts, called.role) for shown in called.window],
         system=called.template,
         device=state.started.device if config.prompts.device_facts else None,
+        protocol=config.sandbox.protocol if config.prompts.accuracy else "",
         advice=texts.get(own.advice_sha256) or None,
         annotated=(texts.get(own.annotated_sha256) or None) if config.search.anchors else None,
         hints=[texts.get(state.steering.texts[hint]) for hint in called.hints or ()],

@@ -5,6 +5,8 @@ in its own dtype, the problem's own error is E = |n − r| / |r| (L2 norms). A c
 passes iff |c − r| / |r| ≤ max(k·E, floor) and no element is further off than
 max(8·max|n − r|, 50 tolerances of its row's RMS plus its own size). Without a float64
 reference, r is n and a fixed tolerance applies. NaN never passes; infinities must agree.
+Where less precision than float32 was declared, E is also that of r on rounded inputs and
+weights (``child/precision.py``), whichever is larger, with that precision's numbers.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.pattern import Differences
-from gpu_sandbox.protocols import Protocol
+from gpu_sandbox.protocols import Precision, Protocol
 
-__all__ = ["Difference", "Expected", "Margin", "compare", "expect"]
+__all__ = ["DECLARED", "RULES", "Difference", "Expected", "Margin", "compare", "expect"]
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -32,12 +34,14 @@ class Rule(msgspec.Struct, frozen=True):
     sane: float
 
 
-_RULES = {
+RULES = {
     torch.float64: Rule(8, 1e-10, 1e-9, 1e-6),
     torch.float32: Rule(8, 2e-5, 1e-4, 1e-3),
     torch.float16: Rule(4, 2e-3, 1e-2, 5e-2),
     torch.bfloat16: Rule(4, 1e-2, 3e-2, 1e-1),
 }
+DECLARED = {"tf32": Rule(4, 1e-3, 1e-2, 5e-2), "bf16": Rule(4, 1e-2, 3e-2, 1e-1)}
+"""Of float32 outputs, where the user declared that this precision will do."""
 _WIDE = (torch.float32, torch.float64)
 _HALF = (torch.float16, torch.bfloat16)
 _ELEMENT = 50.0
@@ -71,10 +75,18 @@ class Margin(msgspec.Struct, frozen=True):
 class Expected:
     """One output tensor's truth and tolerance, worked out once per input set."""
 
-    def __init__(self, native: torch.Tensor, exact: torch.Tensor | None) -> None:
+    def __init__(
+        self,
+        native: torch.Tensor,
+        exact: torch.Tensor | None,
+        rough: torch.Tensor | None = None,
+        precision: Precision = "float32",
+    ) -> None:
         self.native = native
         self.truth = native
-        self.rule = _RULES.get(native.dtype)
+        self.rule = RULES.get(native.dtype)
+        if native.dtype == torch.float32:
+            self.rule = DECLARED.get(precision, self.rule)
         self.tolerance = 0.0
         self.slack = 0.0
         self._own = self._worst = 0.0
@@ -84,6 +96,8 @@ class Expected:
         if exact is None or exact.shape != native.shape or not exact.is_floating_point():
             return
         own, worst = _distance(native, exact)
+        if rough is not None and rough.shape == exact.shape:
+            own, worst = map(max, (own, worst), _distance(rough, exact))
         if math.isfinite(own) and own <= self.rule.sane:
             self.truth = exact
             self.tolerance = max(self.rule.k * own, self.rule.floor)
@@ -106,11 +120,18 @@ class Expected:
         return expected
 
 
-def expect(native: list[torch.Tensor], exact: list[Any] | None) -> list[Expected]:
-    """``exact`` holds the float64 run's tensors in the same order, if there was one."""
-    if exact is None or len(exact) != len(native):
-        return [Expected(n, None) for n in native]
-    return [Expected(n, e) for n, e in zip(native, exact, strict=True)]
+def expect(
+    native: list[torch.Tensor],
+    exact: list[Any] | None,
+    rough: list[Any] | None = None,
+    precision: Precision = "float32",
+) -> list[Expected]:
+    """``exact`` holds the float64 run's tensors in the same order, if there was one, and
+    ``rough`` those of one on what was rounded to ``precision``."""
+    none = [None] * len(native)
+    exact = exact if exact is not None and len(exact) == len(native) else none
+    rough = rough if rough is not None and len(rough) == len(native) else none
+    return [Expected(n, e, r, precision) for n, e, r in zip(native, exact, rough, strict=True)]
 
 
 def compare(expected: Expected, got: torch.Tensor, protocol: Protocol) -> Difference:

@@ -9,15 +9,18 @@ from typing import Any
 
 import torch
 
+from gpu_sandbox.protocols import Precision
+
 __all__ = ["conditions"]
 
 _ASKED = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit", "pstate")
 
 
-def conditions(device: torch.device) -> dict[str, Any]:
+def conditions(device: torch.device, precision: Precision) -> dict[str, Any]:
     """Names and plain values, for the log. Clocks as they are now, in MHz."""
     found: dict[str, Any] = {
         "torch": str(torch.__version__),
+        "precision": precision,
         "threads": torch.get_num_threads(),
         "matmul_precision": torch.get_float32_matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),

@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from gpu_sandbox.child.precision import settle_precision
+from gpu_sandbox.protocols import Precision
+
 __all__ = ["construct", "import_file", "seed_torch", "settle"]
 
 
@@ -23,9 +26,10 @@ def import_file(name: str, path: str) -> ModuleType:
     return module
 
 
-def settle(threads: int) -> None:
+def settle(threads: int, precision: Precision = "float32") -> None:
     """The numeric state that both sides share, set before any foreign code runs."""
     torch.set_num_threads(threads)
+    settle_precision(precision)
     torch.set_default_dtype(torch.float32)
     torch.backends.cudnn.benchmark = False
 

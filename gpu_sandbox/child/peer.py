@@ -172,6 +172,7 @@ class Peer:
             libraries=libraries,
             device=str(self._device),
             threads=torch.get_num_threads(),
+            precision=task.precision,
             weight_seed=task.weight_seed,
             init=tree,
             init_spots=spots,

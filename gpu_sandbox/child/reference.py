@@ -16,9 +16,10 @@ from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.clock import overlapping
 from gpu_sandbox.child.compare import Expected, Margin, compare, expect
 from gpu_sandbox.child.loading import construct, import_file, seed_torch
+from gpu_sandbox.child.precision import rounded
 from gpu_sandbox.child.values import NotPlain, pack
 from gpu_sandbox.messages import Tree
-from gpu_sandbox.protocols import PROTOCOLS
+from gpu_sandbox.protocols import PROTOCOLS, Precision
 
 __all__ = ["Altered", "Broken", "Case", "Change", "Seeds", "Task"]
 
@@ -92,11 +93,19 @@ class Altered(NamedTuple):
 class Task:
     """A task file, loaded. Every method raises ``Broken`` for the task's own mistakes."""
 
-    def __init__(self, path: str, device: torch.device, seeds: Seeds) -> None:
+    def __init__(
+        self,
+        path: str,
+        device: torch.device,
+        seeds: Seeds,
+        precision: Precision = "float32",
+    ) -> None:
+        self.precision: Precision = precision
         self._path = path
         self._device = device
         self._seeds = seeds
         self._exact_model: Any = None
+        self._rough_model: Any = None
         self._exact_tried = False
         self.exact_used = False
         self.mutates = False
@@ -173,7 +182,8 @@ class Task:
         ]
         truth = self._exact(case) if exact and self.forward_s < _EXACT_SLOWEST_S else None
         self.exact_used = self.exact_used or truth is not None
-        case.expected = expect(native, truth)
+        rough = self._rough(case) if truth is not None and self.precision != "float32" else None
+        case.expected = expect(native, truth, rough, self.precision)
 
     def forward(self, case: Case) -> Any:
         """One eager forward. ``case`` keeps its inputs as drawn, even if this changes them."""
@@ -227,14 +237,25 @@ class Task:
                 self._exact_model = self._widened_model(case)
             if self._exact_model is None:
                 return None
-            arguments = _mapped(case.arguments, _doubled)
-            output = self._call(self._exact_model, arguments, case.forward_seed)
-            found: list[torch.Tensor] = []
-            pack(output, found, pickling=False)
-            return found
+            return self._results(self._exact_model, _mapped(case.arguments, _doubled), case)
         except Exception:  # it names its dtypes: then its own precision must do
             self._exact_model = None
             return None
+
+    def _rough(self, case: Case) -> list[Any]:
+        """The same in float64, of inputs and weights that are rounded to ``precision``."""
+        if self._rough_model is None:
+            self._rough_model = copy.deepcopy(self._exact_model)
+            tensors = self.model.state_dict(keep_vars=True)
+            for name, kept in self._rough_model.state_dict(keep_vars=True).items():
+                kept.data.copy_(rounded(tensors[name].data, self.precision))
+        arguments = _mapped(case.arguments, lambda t: rounded(t.clone(), self.precision))
+        return self._results(self._rough_model, arguments, case)
+
+    def _results(self, model: Any, arguments: Any, case: Case) -> list[Any]:
+        found: list[torch.Tensor] = []
+        pack(self._call(model, arguments, case.forward_seed), found, pickling=False)
+        return found
 
     def _widened_model(self, case: Case) -> Any:
         parameters = list(self.model.parameters()) + list(self.model.buffers())

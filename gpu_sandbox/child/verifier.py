@@ -86,7 +86,8 @@ class Assignment:
     def _find(self, task_path: str) -> Finding:
         self._stage("reference", waits=_crowded(self._device))
         with _Span(self._timings, "check"):
-            task = Task(task_path, self._device, Seeds(self._job.seed))
+            seeds, precision = Seeds(self._job.seed), self._job.protocol.precision
+            task = Task(task_path, self._device, seeds, precision)
             first = task.draw("trial", 0)
             task.solve(first, exact=self._job.protocol.allclose is None)
             if self._job.mode == "baseline":
@@ -112,7 +113,9 @@ class Assignment:
             self._stage("bench", waits=True)
             measured = measure_alone(task, self._reference, self._job, self._device, first)
         return msgspec.structs.replace(
-            measured, audit=self._audited(task, first), conditions=conditions(self._device)
+            measured,
+            audit=self._audited(task, first),
+            conditions=conditions(self._device, task.precision),
         )
 
     def _audited(self, task: Task, first: Case) -> list[str]:
@@ -206,7 +209,7 @@ def _serve(
 def _do(job: Job, engine: Channel[ToVerifier], reference: Peer) -> None:
     """Reports first, and clears up while the engine ends the worker."""
     fds = engine.take_fds()
-    settle(job.threads)
+    settle(job.threads, job.protocol.precision)
     descriptor, path = tempfile.mkstemp(prefix="task-", suffix=".py")
     try:
         os.close(descriptor)

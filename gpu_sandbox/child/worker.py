@@ -113,7 +113,7 @@ class Worker:
         self._clocked = Clocked(_nothing, self._device)  # not two models: they fill the memory
         self._take_libraries(request.libraries)
         Path(self._path).write_text(request.source, encoding="utf-8", errors="surrogatepass")
-        settle(request.threads)
+        settle(request.threads, request.precision)
         built = extensions.install(request.source)
         tensors = [t.clone() for t in self._need_arena().views(request.init_spots)]
         init = unpack(request.init, tensors, unpickling=True)

@@ -76,6 +76,16 @@ def test_device_facts_come_behind_the_example() -> None:
     assert part(result, "device").stable
 
 
+def test_what_a_protocol_demands_comes_behind_the_task() -> None:
+    for protocol, told in (("strict", "2e-5"), ("strict-tf32", "1e-3"), ("strict-bf16", "1e-2")):
+        result = prompt(protocol=protocol)
+        assert names(result)[:4] == ["system", "example", "task", "accuracy"]
+        assert told in part(result, "accuracy").text
+        assert part(result, "accuracy").stable
+    for protocol in ("", "kernelbench", "paper"):
+        assert "accuracy" not in names(prompt(protocol=protocol))
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("system", SYSTEM_VARIANTS)
 @pytest.mark.parametrize("role", ["plan", "code", "debug", "single"])

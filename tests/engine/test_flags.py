@@ -95,6 +95,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         },
         "roles": {"single"},
         "budget": {"tokens", "device_s"},
+        "prompts": {"accuracy"},
         "sandbox": {"observe_share", "counters_timeout_s", "cache_verdicts"},
     }
     sections = {

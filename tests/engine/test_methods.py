@@ -95,7 +95,9 @@ async def test_sampling_sends_the_same_prompt_without_observations_each_time(
     prompts = ran.parts("single")
     assert len(prompts) == 9
     assert all(prompt == prompts[0] for prompt in prompts)
-    assert set(prompts[0]) == {"system", "example", "device", "task", "selected", "instruction"}
+    assert set(prompts[0]) == {
+        "system", "example", "device", "task", "accuracy", "selected", "instruction"
+    }  # fmt: skip
 
 
 async def test_reflexion_updates_its_last_attempt_with_what_was_observed(tmp_path: Path) -> None:

@@ -279,11 +279,75 @@ async def test_wrong_results(sandbox: LocalSandbox) -> None:
         assert reason in verdict.outcome.reason
 
 
-async def test_tf32_is_not_fp32(sandbox: LocalSandbox) -> None:
-    before = "torch.backends.cuda.matmul.allow_tf32 = True"
-    source = MATMUL.replace("class Model(", before + "\n\nclass ModelNew(")
-    verdict = await judge(sandbox, "tf32", request(MATMUL, source))
-    assert isinstance(verdict.outcome, WrongResult)
+PRODUCT = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4096, 4096))
+
+    def forward(self, x):
+        return x @ self.weight
+
+def get_inputs():
+    return [torch.randn(4096, 4096)]
+"""
+TF32 = PRODUCT.replace("class", "torch.backends.cuda.matmul.allow_tf32 = True\n\nclass", 1)
+HALF = PRODUCT.replace("x @ self.weight", "(x.bfloat16() @ self.weight.bfloat16()).float()")
+CONVOLUTION = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(8, 64, 3)
+        self.norm = torch.nn.GroupNorm(16, 64)
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+
+def get_inputs():
+    return [torch.rand(32, 8, 128, 128)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "tf32", "half"),
+    [("strict", False, False), ("strict-tf32", True, False), ("strict-bf16", True, True)],
+)
+async def test_how_precise_is_as_declared(
+    sandbox: LocalSandbox, protocol: str, tf32: bool, half: bool
+) -> None:
+    for task, right in ((TF32, tf32), (HALF, half)):
+        source = task.replace("class Model(", "class ModelNew(")
+        verdict = await judge(sandbox, protocol, request(PRODUCT, source, protocol))
+        assert isinstance(verdict.outcome, Correct if right else WrongResult)
+
+
+async def test_the_baseline_of_declared_precision_is_faster(sandbox: LocalSandbox) -> None:
+    """Or a candidate's speedup would be the precision's, and not its own."""
+    times = {}
+    for protocol in ("strict", "strict-tf32", "strict-bf16"):
+        asked = BaselineRequest(
+            task_name="t", task_source=PRODUCT, device="cuda:0", protocol=protocol, seed=1
+        )
+        times[protocol] = (await sandbox.baseline(asked)).runtime_ms
+    print(f"\neager, a product of 4096 x 4096: {times}")
+    assert times["strict-bf16"] < times["strict"] / 2
+    assert times["strict-tf32"] < times["strict"] / 2
+
+
+async def test_a_compiled_convolution_is_as_precise_as_eager(sandbox: LocalSandbox) -> None:
+    """The compiler's layout has cuDNN use TF32 where eager's has not."""
+    found = await sandbox.baseline(
+        BaselineRequest(
+            task_name="t", task_source=CONVOLUTION, device="cuda:0", protocol="strict", seed=1,
+            kind="compile",
+        )
+    )  # fmt: skip
+    print(f"\n{found}")
+    assert isinstance(found.outcome, Correct)
 
 
 async def test_after_an_illegal_access_the_device_still_works(sandbox: LocalSandbox) -> None:
