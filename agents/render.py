@@ -2,9 +2,9 @@
 
 The order is the paper's (its Figure 4): system message, in-context example, the task's
 source, the selected node's source, the window's attempts, the role's instruction. The
-device facts, behind the example, and the demands on accuracy, behind the task, are ours. Each part stands alone, so that parts which
-repeat between calls are stored once in the log, and the stable ones lead, so that a
-provider can cache them.
+device facts, behind the example, and the demands on accuracy, behind the task, are ours.
+Each part stands alone, so that parts which repeat between calls are stored once in the log,
+and the stable ones lead, so that a provider can cache them.
 """
 
 from __future__ import annotations
