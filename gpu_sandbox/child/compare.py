@@ -3,7 +3,8 @@
 The strict rule: with r the reference in float64 on the same inputs and n the reference
 in its own dtype, the problem's own error is E = |n − r| / |r| (L2 norms). A candidate c
 passes iff |c − r| / |r| ≤ max(k·E, floor) and no element is further off than
-max(8·max|n − r|, 50 tolerances of its row's RMS plus its own size). Without a float64
+max(8·max|n − r|, 50 tolerances of its row's RMS plus its own size, 8 of a typical row's
+RMS). Without a float64
 reference, r is n and a fixed tolerance applies. NaN never passes; infinities must agree.
 Where less precision than float32 was declared, E is also that of r on rounded inputs and
 weights (``child/precision.py``), whichever is larger, with that precision's numbers.
@@ -45,6 +46,9 @@ DECLARED = {"tf32": Rule(4, 1e-3, 1e-2, 5e-2), "bf16": Rule(4, 1e-2, 3e-2, 1e-1)
 _WIDE = (torch.float32, torch.float64)
 _HALF = (torch.float16, torch.bfloat16)
 _ELEMENT = 50.0
+_SPREAD = 8.0
+"""An error of one tolerance, spread evenly over ten million elements, is five or six times
+its RMS somewhere: maybe where the row is next to nothing, as behind a clamp."""
 _PIECE = 1 << 26
 """Elements compared at a time: half a gigabyte in float64."""
 
@@ -177,7 +181,8 @@ def _strict(expected: Expected, got: torch.Tensor) -> Difference:
         error = (got.double() - truth.double()).nan_to_num(0.0, 0.0, 0.0).abs()
         rms = finite.square().mean(dim=-1, keepdim=True).sqrt()
         bound = times * expected.tolerance * (rms + finite.abs())
-        return error > bound.clamp(min=expected.slack * times / _ELEMENT)
+        anywhere = max(expected.slack, _SPREAD * expected.tolerance * float(rms.median()))
+        return error > bound.clamp(min=anywhere * times / _ELEMENT)
 
     times = 1.0  # what of a tensor that is wrong as a whole to show
     if relative > expected.tolerance:

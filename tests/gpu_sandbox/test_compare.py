@@ -1,0 +1,43 @@
+"""What an element may be off by, beside its row and a typical one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpu_sandbox.child.compare import compare, expect
+from gpu_sandbox.protocols import protocol_named
+
+STRICT = protocol_named("strict")
+
+
+@pytest.mark.parametrize(
+    ("row", "error", "right"),
+    [
+        (5, 5e-5, True),  # where nearly all is zero, as much as may be anywhere
+        (5, 5e-4, False),
+        (6, 5e-4, True),  # 50 tolerances of what is there
+        (6, 5e-2, False),
+    ],
+)
+def test_an_element(row: int, error: float, right: bool) -> None:
+    torch.manual_seed(0)
+    native = torch.rand(400, 31)
+    native[5] *= 1e-5
+    got = native.clone()
+    got[row, 3] += error
+    (expected,) = expect([native], [native.double()])
+    found = compare(expected, got, STRICT)
+    assert found.ok is right, found
+    assert right or "1 of 12400 elements" in found.reason
+
+
+def test_small_rows_are_not_left_out_beside_large_ones() -> None:
+    """A few rows that are a thousand times larger make no room for errors in the others."""
+    torch.manual_seed(0)
+    native = torch.rand(400, 31)
+    native[::100] *= 1000
+    (expected,) = expect([native], [native.double()])
+    got = native.clone()
+    got[7] *= 1.005
+    assert not compare(expected, got, STRICT).ok
