@@ -22,6 +22,8 @@ _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime"
 _TOOLS = ("c++", "g++", "gcc", "cc", "clang", "clang++", "ld", "as", "nvcc", "ninja", "ccache")
 _NEVER = ("/", "/tmp", "/var", "/var/tmp", "/run", "/home", "/root", "/etc", "/dev", "/proc")
 _PERSONAL = (".local", ".config", ".cache", ".ssh", ".gnupg")
+_MOST_LINKS = 40
+"""On the way along one path, as for the kernel."""
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -41,23 +43,16 @@ class _Collector:
         self.left_out: set[str] = set()
         self._homes = _homes()
 
-    def add(self, path: str, *, depth: int = 40) -> None:
-        """A path under the name it is known by, and whatever its links lead to."""
-        path = os.path.abspath(path)
-        if depth == 0 or not os.path.lexists(path):
+    def add(self, path: str) -> None:
+        """What ``path`` leads to, and the links on the way there."""
+        links, real = _followed(os.path.abspath(path))
+        if not os.path.exists(real):
             return
-        if os.path.islink(path):
-            target = os.readlink(path)
-            self.links[path] = target
-            self.add(os.path.join(os.path.dirname(path), target), depth=depth - 1)
+        if os.path.isdir(real) and self._too_wide(real):
+            self.left_out.add(real)
             return
-        if os.path.isdir(path) and self._too_wide(path):
-            self.left_out.add(path)
-            return
-        self.trees.add(path)
-        real = os.path.realpath(path)  # a link further up
-        if real != path:
-            self.add(real, depth=depth - 1)
+        self.links.update(links)
+        self.trees.add(real)
 
     def add_tool(self, name: str) -> None:
         """A program with the directories that it finds by its own place."""
@@ -84,6 +79,22 @@ class _Collector:
             links=tuple(sorted(links.items())),
             left_out=tuple(sorted(self.left_out)),
         )
+
+
+def _followed(path: str) -> tuple[dict[str, str], str]:
+    """The symbolic links on the way along an absolute path, also in the middle of it, and
+    where that ends: a path without any. So no tree lies below a link."""
+    links: dict[str, str] = {}
+    hops = 0
+    done, left = "/", [part for part in path.split("/") if part]
+    while left:
+        done = os.path.join(done, left.pop(0))
+        if os.path.islink(done) and hops < _MOST_LINKS:
+            hops += 1
+            links[done] = os.readlink(done)
+            ahead = os.path.normpath(os.path.join(os.path.dirname(done), links[done]))
+            done, left = "/", [*(part for part in ahead.split("/") if part), *left]
+    return links, done
 
 
 def _within(path: str, trees: set[str]) -> bool:
@@ -141,14 +152,13 @@ def extended(view: View, paths: tuple[str, ...]) -> View:
     trees = {*view.trees}
     links = dict(view.links)
     for path in paths:
-        path = os.path.normpath(path)
         if not os.path.isabs(path):
             raise ValueError(f"readable: {path} is not absolute")
-        trees.add(os.path.realpath(path))
-        if os.path.realpath(path) != path and not _within(path, trees):
-            trees.add(path)
+        on_the_way, real = _followed(os.path.normpath(path))
+        links.update(on_the_way)
+        trees.add(real)
     return View(
         trees=tuple(sorted(t for t in trees if not _within(t, trees))),
-        links=tuple(item for item in links.items() if not _within(item[0], trees)),
+        links=tuple(sorted(item for item in links.items() if not _within(item[0], trees))),
         left_out=view.left_out,
     )

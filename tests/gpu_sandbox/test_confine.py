@@ -300,6 +300,40 @@ def test_a_home_is_never_on_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not {"/", "/tmp", "/root", "/home", "/var", "/run", "/etc"} & set(seen.trees)
 
 
+def test_links_on_the_way_are_made_again_and_nothing_lies_below_them(tmp_path: Path) -> None:
+    """As where a virtual environment is a link to another project's."""
+    (tmp_path / "real" / "lib").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "real" / "again").symlink_to("../link/lib")
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "gone").symlink_to("nowhere")
+    seen = view.extended(view.View(trees=(), links=()), (f"{tmp_path}/link/again",))
+    assert seen.trees == (f"{tmp_path}/real/lib",)
+    assert dict(seen.links) == {
+        f"{tmp_path}/link": "real",
+        f"{tmp_path}/real/again": "../link/lib",
+    }
+    view.extended(seen, (f"{tmp_path}/circle", f"{tmp_path}/gone"))  # not for ever
+
+
+def test_a_linked_environment_is_isolated_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "env").symlink_to(sys.prefix)
+    linked = tmp_path / "env" / Path(sys.executable).relative_to(sys.prefix)
+    program = "from gpu_sandbox.confine.survey import survey; print(*survey().layers)"
+    layers = [
+        subprocess.run(
+            [python, "-c", program],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout.split()
+        for python in (sys.executable, linked)
+    ]
+    assert layers[0] == layers[1]
+
+
 # --- the ordinary life of a ward ---------------------------------------------
 
 
