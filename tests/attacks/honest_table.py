@@ -32,6 +32,7 @@ _ALL = (
     Honest("registered_buffers"),
     Honest("nested_outputs", task="nested"),
     Honest("plain_number_output", task="with_count"),
+    Honest("split_products", task="clamped"),
     Honest("half", task="half"),
     Honest("bfloat", task="bfloat"),
     Honest("double", task="double"),
@@ -69,6 +70,7 @@ _ALL = (
     Honest("cuda_graph", device="cuda"),
     Honest("cuda_large_shared_memory", task="softmax", device="cuda", compiles=True),
     Honest("cuda_half2", task="half", device="cuda", compiles=True),
+    Honest("cuda_split_tensor_cores", task="clamped", device="cuda", compiles=True),
     Honest("cuda_nvrtc", task="softmax", device="cuda"),
     Honest("cuda_default_stream", device="cuda", compiles=True),
 )

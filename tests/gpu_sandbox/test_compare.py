@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpu_sandbox.child.compare import compare, expect
 from gpu_sandbox.protocols import protocol_named
@@ -30,6 +32,21 @@ def test_an_element(row: int, error: float, right: bool) -> None:
     found = compare(expected, got, STRICT)
     assert found.ok is right, found
     assert right or "1 of 12400 elements" in found.reason
+
+
+@given(st.floats(-0.5, 1.5), st.integers(0, 1000), st.sampled_from([1, 7, 31, 400]))
+@settings(max_examples=25, deadline=None)
+def test_an_evenly_spread_error_within_the_tolerance_is_right(
+    threshold: float, seed: int, columns: int
+) -> None:
+    """Also where a clamp left many rows with next to nothing."""
+    torch.manual_seed(seed)
+    native = (torch.randn(5_000, columns) - threshold).clamp(min=0.0)
+    (expected,) = expect([native], [native.double()])
+    error = torch.randn_like(native)
+    error *= 0.9 * expected.tolerance * native.norm() / error.norm()
+    found = compare(expected, native + error, STRICT)
+    assert found.ok, found.reason
 
 
 def test_small_rows_are_not_left_out_beside_large_ones() -> None:
