@@ -36,7 +36,8 @@ __device__ void product(float* c, const uint32_t* a, const uint32_t* b) {
 __global__ void matmul(const float* a, const float* w, float* out, int m, int n, int k) {
   int warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
   if (warp >= m / 16) return;
-  int lane = threadIdx.x % 32, group = lane / 4, t = lane % 4, row = warp * 16, column = blockIdx.y * 8;
+  int lane = threadIdx.x % 32, group = lane / 4, t = lane % 4;
+  int row = warp * 16, column = blockIdx.y * 8;
   float c[4] = {0.f, 0.f, 0.f, 0.f};
   for (int at = 0; at < k; at += 8) {
     uint32_t high[4], low[4], weight[2], rest[2];
