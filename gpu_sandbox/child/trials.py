@@ -9,6 +9,7 @@ on those, or fails, the trial says nothing and is left out.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -27,6 +28,8 @@ __all__ = ["Trials", "trial_cases"]
 _SLOW_S = 2.0
 _LARGE_BYTES = 1 << 30
 _SLOW_TRIALS = 3
+_AHEAD_BYTES = 1 << 28
+"""Of cases that are worked out before there is a candidate to try them on."""
 _TIMED_MARGIN = 4.0
 """What one trial on changed inputs says of others is less certain than of random ones."""
 
@@ -34,16 +37,26 @@ _TIMED_MARGIN = 4.0
 class Trials:
     """``run`` gives the largest error seen; raises ``Ended`` on a difference."""
 
-    def __init__(self, task: Task, peer: Peer, job: Job, notes: list[str]) -> None:
+    def __init__(self, task: Task, peer: Peer, job: Job, first: Case, notes: list[str]) -> None:
         self._task = task
         self._peer = peer
         self._job = job
         self._notes = notes
+        self._cases = trial_cases(task, first, job.protocol, notes)
+        self._ahead: list[Case] = []
+        self._ahead_bytes = 0
 
-    def run(self, first: Case) -> float:
+    def work_ahead(self) -> bool:
+        """Draw and solve one more case, which needs no candidate; False when it's enough."""
+        if self._ahead_bytes > _AHEAD_BYTES or (case := next(self._cases, None)) is None:
+            return False
+        self._ahead.append(case)
+        self._ahead_bytes += _bytes(case)
+        return self._ahead_bytes <= _AHEAD_BYTES
+
+    def run(self) -> float:
         worst = 0.0
-        cases = trial_cases(self._task, first, self._job.protocol, self._notes)
-        for number, case in enumerate(cases, 1):
+        for number, case in enumerate(itertools.chain(_taken(self._ahead), self._cases), 1):
             worst = max(worst, self._trial(case, number))
             case.forget_exact()
             if case.altered is not None:
@@ -96,6 +109,18 @@ class Trials:
         if not self._task.mutates and not peer.intact(layout.inputs[0], case.tensors):
             raise Ended(Differs(reason="it changed its inputs", trial=number))
         return error
+
+
+def _taken(cases: list[Case]) -> Iterator[Case]:
+    """In order; what was taken is not held any more."""
+    while cases:
+        yield cases.pop(0)
+
+
+def _bytes(case: Case) -> int:
+    """Of its inputs and outputs, the latter in float64 as well."""
+    held = [*case.tensors, *(t for e in case.expected for t in (e.native, e.truth))]
+    return sum(t.numel() * t.element_size() for t in held)
 
 
 def _like(case: Case, other: Case) -> bool:

@@ -11,6 +11,7 @@ import os
 import socket
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -127,7 +128,8 @@ class Assignment:
 
     def _evaluate(self, task: Task, first: Case, peer: Peer, libraries: list[int]) -> Finding:
         job = self._job
-        self._stage("baseline", waits=True)
+        trials = Trials(task, peer, job, first, self._notes)
+        self._stage("baseline", waits=True, meanwhile=trials.work_ahead)
         with _Span(self._timings, "check"):
             bench = Bench(task, self._reference, peer, job, self._device, first, self._notes)
             self._stage("load")
@@ -136,7 +138,7 @@ class Assignment:
             if loaded.built_late:
                 self._notes.append(f"{loaded.built_late} extensions were built under the lease")
             self._stage("check")
-            worst = Trials(task, peer, job, self._notes).run(first)
+            worst = trials.run()
         self._notes += [f"degenerate task: {told}" for told in self._audited(task, first)]
         if job.protocol.allclose is None and not task.exact_used:
             self._notes.append("no float64 reference: compared with its own dtype")
@@ -149,8 +151,15 @@ class Assignment:
                 self._observations = observe(task, first, peer, job, agreed, spent_s)
         return agreed
 
-    def _stage(self, name: str, *, waits: bool = False) -> None:
+    def _stage(
+        self, name: str, *, waits: bool = False, meanwhile: Callable[[], bool] = lambda: False
+    ) -> None:
+        """``meanwhile`` does a piece of the checking while the answer is awaited, and says
+        whether there is more: an earlier candidate's process takes a while to end."""
         self._engine.send(Stage(name=name, waits=waits))
+        with _Span(self._timings, "check"):
+            while waits and not self._engine.readable() and meanwhile():
+                pass
         if waits and not isinstance(self._engine.receive(), Go):
             raise RuntimeError("the engine gave a job instead of leave to go on")
 
