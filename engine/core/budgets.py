@@ -9,7 +9,6 @@ estimates, and by no more. Wall time is the one without an estimate: the shell f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import repeat
 from typing import Literal
 
 import msgspec
@@ -45,9 +44,18 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
             device=(self.device or 0) + (other.device or 0),
         )
 
+    def __mul__(self, times: int) -> Use:
+        return Use(
+            usd=(self.usd or 0) * times,
+            tokens=(self.tokens or 0) * times,
+            device=(self.device or 0) * times,
+        )
+
 
 def short_for(state: State, step: AgentCalled | EvaluationRequested) -> str | None:
     """The budget that has too little left for this step of an attempt, ``WAIT``, or None."""
+    if _unlimited(state):
+        return state.deadline
     ahead = _sum(_under_way(state, attempt) for attempt in state.attempts.values())
     if isinstance(step, EvaluationRequested):
         return _short(state, Use(usd=None, tokens=None, device=_lease_ms(state)), ahead)
@@ -59,6 +67,8 @@ def short_for_attempt(state: State) -> str | None:
     """The same for a whole attempt; what those in flight still need goes before it."""
     if BUDGET_BEFORE_EACH_CALL not in state.flags:
         return _short_as_it_was(state)
+    if _unlimited(state):
+        return state.deadline
     roles = state.team.roles(repair=False)
     needed = _calls(state, roles) + Use(device=_lease_ms(state))
     return _short(state, needed, _sum(_promised(state, a) for a in state.attempts.values()))
@@ -90,6 +100,11 @@ def _short_as_it_was(state: State) -> str | None:
     return "usd" if allowed is not None and state.spend.total.usd_micros >= allowed else None
 
 
+def _unlimited(state: State) -> bool:
+    """Then no estimate is worth its time: this is asked at every decision."""
+    return state.usd_micros_allowed is state.tokens_allowed is state.device_ms_allowed is None
+
+
 def _short(state: State, needed: Use, ahead: Use) -> str | None:
     if state.deadline is not None:
         return state.deadline
@@ -113,11 +128,7 @@ def _short(state: State, needed: Use, ahead: Use) -> str | None:
 def _used(state: State) -> Use:
     """A call whose use was not reported counts as what was expected of it."""
     spend = state.spend
-    unknown = _sum(
-        _call(state, name)
-        for name, role in spend.roles.items()
-        for _ in repeat(None, role.uncounted_calls)
-    )
+    unknown = _sum(_call(state, name) * role.uncounted_calls for name, role in spend.roles.items())
     total = spend.total
     return unknown + Use(usd=total.usd_micros, tokens=total.tokens, device=spend.device_ms)
 
