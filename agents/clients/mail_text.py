@@ -109,8 +109,9 @@ def request_markdown(request: Request) -> str:
         name=request.name,
         role=request.role,
         tool=request.tool.name,
-        prose_hint=f"{prose}: {fields.get(prose, '')}",
-        code_hint=f"# {code}: {fields.get(code, '')}",
+        # In brackets: as a comment, it was copied into the source.
+        prose_hint=f"<here: {prose}. {fields.get(prose, '')}>",
+        code_hint=f"<here: {code}. {fields.get(code, '')}>",
         fields=", ".join(
             f'"{name}": {json.dumps(_blank(field), ensure_ascii=False)}'
             for name, field in request.tool.schema.get("properties", {}).items()
