@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-__all__ = ["Fence", "answered", "clean", "fences", "outside", "unfenced"]
+__all__ = ["Fence", "answered", "clean", "fenced", "fences", "outside", "unfenced"]
 
 _OPEN = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`]*$")
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -38,6 +38,13 @@ def unfenced(text: str) -> str:
         if len(blocks) == 1:
             return blocks[0].text
     return text
+
+
+def fenced(code: str) -> str:
+    """``code`` as a block that nothing in it closes."""
+    longest = max(map(len, re.findall(r"`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}python\n{code.removesuffix(chr(10))}\n{fence}\n"
 
 
 def fences(text: str) -> list[Fence]:
