@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from agents.anchors import strip_anchors
 from agents.clients.port import Reply
 from agents.parse import Parsed, parse
+from engine.cli.exits import Failure
 from engine.cli.main import cli
 from events.bodies import ReplyParsed, Usage
 from events.reader import LogReader
@@ -105,3 +106,12 @@ def test_replacements_are_given_as_such_with_what_came_of_them(tmp_path: Path) -
 def test_a_role_and_a_format_go_together(rich: Path, tmp_path: Path) -> None:
     done, _ = export(tmp_path / "out.jsonl", rich)
     assert "--role" in str(done.exception)
+
+
+def test_a_log_without_its_texts_has_no_pairs_to_give(tmp_path: Path) -> None:
+    redacted = tmp_path / "redacted.db"
+    CliRunner().invoke(cli, ["export", str(HISTORY), "--redact", "-o", str(redacted)])
+    done, _ = export(tmp_path / "out.jsonl", redacted, "--role", "code", "--canned")
+    assert isinstance(done.exception, Failure)
+    assert "this copy of the log has no texts" in str(done.exception)
+    assert not list(tmp_path.glob("*out*"))
