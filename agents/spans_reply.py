@@ -15,7 +15,7 @@ import msgspec
 from agents.clients.port import Reply
 from agents.clients.structured import json_object
 from agents.grounding import Rejected
-from agents.reply_text import answered, clean, fenced, fences, outside, unfenced
+from agents.reply_text import answered, clean, code_block, fences, outside, unfenced
 from agents.splicing import Definition, Spans
 
 __all__ = ["SpansAnswer", "as_fences", "read_spans"]
@@ -61,7 +61,7 @@ def as_fences(answer: SpansAnswer) -> str:
     while fences(prose):  # what was outside may begin with a fence once it is trimmed
         prose = outside(prose)
     codes = [*answer.spans.replacements, *map(_headed, answer.spans.definitions)]
-    return "\n".join([prose + "\n"] * bool(prose) + [fenced(code) for code in codes])
+    return "\n".join([prose + "\n"] * bool(prose) + [code_block(code) for code in codes])
 
 
 def _headed(definition: Definition) -> str:

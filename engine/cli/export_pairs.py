@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agents.clients.port import Reply
-from agents.reply_text import answered, fenced
+from agents.reply_text import answered, code_block
 from agents.spans_reply import SpansAnswer, as_fences, read_spans
 from engine.cli.address import Opened, open_runs
 from engine.cli.exits import Failure
@@ -78,7 +78,7 @@ def _line(opened: Opened, pair: Pair, seen: int) -> dict[str, Any]:
 
 def _answer(prose: str, code: str) -> str:
     """Prose, then one fenced block: what the engine reads from a reply without a tool."""
-    return f"{prose.strip()}\n\n{fenced(code.rstrip())}".lstrip()
+    return f"{prose.strip()}\n\n{code_block(code.rstrip())}".lstrip()
 
 
 def _replacements(opened: Opened, pair: Pair) -> str:
