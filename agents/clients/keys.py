@@ -21,13 +21,9 @@ out of a reply it would take words out of the code."""
 def header_secrets(headers: str) -> tuple[str, ...]:
     """What may be secret of ``NAME: VALUE`` lines: each value, and its last word, which is what
     follows ``Bearer``. Short ones are none: they are switches."""
-    values = [value.strip() for _, colon, value in _fields(headers) if colon]
+    values = [line.partition(":")[2].strip() for line in headers.splitlines()]
     words = [value.split()[-1] for value in values if value]
     return tuple(each for each in (*values, *words) if len(each) >= _SHORTEST)
-
-
-def _fields(headers: str) -> list[tuple[str, str, str]]:
-    return [line.partition(":") for line in headers.splitlines()]
 
 
 def url_secrets(url: str | None) -> tuple[str, ...]:
