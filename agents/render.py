@@ -17,6 +17,7 @@ import msgspec
 
 from agents.anchors import has_anchors
 from agents.clients.port import AnswerForm, Part, Tool
+from agents.reply_text import closed
 from agents.templates import SYSTEM_VARIANTS, Templates, fill
 from projections.sections import Section, visible
 
@@ -105,9 +106,9 @@ def render(
     parts.append(_selected(templates, selected, marked))
     parts += _window(templates, selected, window)
     if role == "code" and advice:
-        parts.append(_part(templates, "advice", {"advice": advice.strip()}))
+        parts.append(_part(templates, "advice", {"advice": closed(advice.strip())}))
     elif role == "debug" and advice:
-        plan = {"advice": advice.strip(), "annotated": fenced(annotated or "")}
+        plan = {"advice": closed(advice.strip()), "annotated": fenced(annotated or "")}
         parts.append(_part(templates, "inherited" if annotated else "advice", plan))
     for hint in hints if templates.has("hint.md") else ():
         parts.append(_part(templates, "hint", {"hint": hint.strip()}))
@@ -225,7 +226,7 @@ def _eager(root: NodeView) -> str:
 
 def _observations(templates: Templates, node: NodeView, chars: int) -> str:
     """Instruction and sections of one attempt. ``chars``: of a log, where there are none."""
-    parts = [f"**Instruction**\n\n{node.advice.strip()}"] if node.advice else []
+    parts = [f"**Instruction**\n\n{closed(node.advice.strip())}"] if node.advice else []
     if templates.has_sections:
         quoted = _quoting(templates)
         for section in node.sections:

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-__all__ = ["Fence", "answered", "clean", "fences", "outside", "unfenced"]
+__all__ = ["Fence", "answered", "clean", "closed", "code_block", "fences", "outside", "unfenced"]
 
 _OPEN = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`]*$")
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -40,31 +40,44 @@ def unfenced(text: str) -> str:
     return text
 
 
+def code_block(code: str) -> str:
+    """``code`` as a block that nothing in it closes."""
+    longest = max(map(len, re.findall(r"`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}python\n{code.removesuffix(chr(10))}\n{fence}\n"
+
+
+def closed(text: str) -> str:
+    """``text`` with its last block closed where it isn't: what comes behind it is none of it."""
+    *_, (fence, _, whole) = _segments(text)
+    return text if whole else f"{text}\n{fence}"
+
+
 def fences(text: str) -> list[Fence]:
     """The fenced code blocks of a Markdown text, in order; the last may be unclosed."""
-    return [Fence(text=body, closed=closed) for kind, body, closed in _segments(text) if kind]
+    return [Fence(text=body, closed=whole) for fence, body, whole in _segments(text) if fence]
 
 
 def outside(text: str) -> str:
     """The text without its fenced blocks."""
-    return "\n".join(body for kind, body, _ in _segments(text) if not kind).strip()
+    return "\n".join(body for fence, body, _ in _segments(text) if not fence).strip()
 
 
-def _segments(text: str) -> list[tuple[bool, str, bool]]:
-    """(is code, text, closed) in order."""
-    segments: list[tuple[bool, str, bool]] = []
+def _segments(text: str) -> list[tuple[str, str, bool]]:
+    """(what opened it, text, closed) in order; nothing opened what is no code."""
+    segments: list[tuple[str, str, bool]] = []
     lines: list[str] = []
     fence = ""
     for line in text.split("\n"):
         if not fence and (opening := _OPEN.match(line)):
-            segments.append((False, "\n".join(lines), True))
+            segments.append(("", "\n".join(lines), True))
             fence, lines = opening[1], []
         elif fence and _closes(line, fence):
-            segments.append((True, "\n".join([*lines, ""]), True))
+            segments.append((fence, "\n".join([*lines, ""]), True))
             fence, lines = "", []
         else:
             lines.append(line)
-    segments.append((bool(fence), "\n".join(lines), not fence))
+    segments.append((fence, "\n".join(lines), not fence))
     return segments
 
 

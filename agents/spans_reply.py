@@ -15,10 +15,10 @@ import msgspec
 from agents.clients.port import Reply
 from agents.clients.structured import json_object
 from agents.grounding import Rejected
-from agents.reply_text import answered, clean, fences, outside, unfenced
+from agents.reply_text import answered, clean, code_block, fences, outside, unfenced
 from agents.splicing import Definition, Spans
 
-__all__ = ["SpansAnswer", "read_spans"]
+__all__ = ["SpansAnswer", "as_fences", "read_spans"]
 
 _BEFORE = re.compile(r"\A\s*(?:#|//)\s*before:[ \t]*(.*)\n", re.IGNORECASE)
 
@@ -52,6 +52,22 @@ def read_spans(reply: Reply, blocks: int) -> SpansAnswer | Rejected:
     codes = [block.text.removesuffix("\n") for block in found]
     spans = Spans(replacements=codes[:blocks], definitions=[_definition(c) for c in codes[blocks:]])
     return SpansAnswer(via="fence", spans=spans, explanation=outside(text))
+
+
+def as_fences(answer: SpansAnswer) -> str:
+    """The same answer as prose and fenced code, whichever way it came. Code within the prose is
+    left out: it would be read as a replacement."""
+    prose = answer.explanation
+    while fences(prose):  # what was outside may begin with a fence once it is trimmed
+        prose = outside(prose)
+    codes = [*answer.spans.replacements, *map(_headed, answer.spans.definitions)]
+    return "\n".join([prose + "\n"] * bool(prose) + [code_block(code) for code in codes])
+
+
+def _headed(definition: Definition) -> str:
+    """With the line that it goes before, if any, and where its own first line looks like that."""
+    code, before = definition.code, definition.before.strip()
+    return f"# before: {before}\n{code or chr(10)}" if before or _BEFORE.match(code) else code
 
 
 def _structured(via: str, fields: Mapping[str, Any]) -> SpansAnswer | Rejected:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
@@ -24,6 +23,7 @@ from gpu_sandbox.declared import as_declared
 from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.jobs import Measured, TaskBroken
+from gpu_sandbox.kept import KeptFiles
 from gpu_sandbox.port import (
     Baseline,
     BaselineRequest,
@@ -140,26 +140,24 @@ def compiled_baseline(
 
 class KnownBaselines:
     """Files by task, device, versions, protocol and kind; not by seed, which draws other
-    inputs only. Safe for several processes: an entry appears whole, the last one stays."""
+    inputs only."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._files = KeptFiles(directory)
 
     def find(self, request: BaselineRequest, facts: dict[str, Any]) -> Baseline | None:
-        with suppress(OSError, msgspec.MsgspecError):
-            data = self._path(request, facts).read_bytes()
-            return msgspec.structs.replace(msgspec.json.decode(data, type=Baseline), cached=True)
+        data = self._files.find(_name(request, facts))
+        with suppress(msgspec.MsgspecError):
+            if data is not None:
+                known = msgspec.json.decode(data, type=Baseline)
+                return msgspec.structs.replace(known, cached=True)
         return None
 
     def keep(self, request: BaselineRequest, facts: dict[str, Any], found: Baseline) -> None:
-        path = self._path(request, facts)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_bytes(msgspec.json.encode(found))
-        fresh.replace(path)
+        self._files.keep(_name(request, facts), msgspec.json.encode(found))
 
-    def _path(self, request: BaselineRequest, facts: dict[str, Any]) -> Path:
-        told = [_FORMAT, request.task_source, request.device, request.protocol, request.kind]
-        text = "\0".join([*told, torch_identity(), json.dumps(facts, sort_keys=True)])
-        name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return self._directory / f"{name}.json"
+
+def _name(request: BaselineRequest, facts: dict[str, Any]) -> str:
+    told = [_FORMAT, request.task_source, request.device, request.protocol, request.kind]
+    text = "\0".join([*told, torch_identity(), json.dumps(facts, sort_keys=True)])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"

@@ -21,6 +21,7 @@ from gpu_sandbox.builds import CACHE_BYTES, BuildCache
 from gpu_sandbox.confine import Survey
 from gpu_sandbox.counters import refusal
 from gpu_sandbox.devices import torch_identity
+from gpu_sandbox.kept import KeptFiles
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.prerequisites import cuda_home, require_compiler
@@ -64,13 +65,16 @@ async def examine(
     cache_bytes: int = CACHE_BYTES,
 ) -> list[Check]:
     """All checks, each device with a real evaluation. Takes some seconds a device."""
+    place = cache or default_cache()
     looks: list[Callable[[], Check]] = [
         _torch,
         _compiler,
         _cpp_compiles,
         _cuda_toolkit,
         _counters,
-        lambda: _build_cache((cache or default_cache()) / "builds", cache_bytes),
+        lambda: _build_cache(place / "builds", cache_bytes),
+        lambda: _kept_files("kept verdicts", place / "verdicts"),
+        lambda: _kept_files("kept baselines", place / "baselines"),
     ]
     checks = [await anyio.to_thread.run_sync(look) for look in looks]
     for device in devices:
@@ -163,6 +167,13 @@ def _build_cache(root: Path, most_bytes: int) -> Check:
     builds, size = BuildCache(root).size()
     detail = f"{size / 2**30:.1f} of at most {most_bytes / 2**30:g} GB, {builds} builds in {root}"
     return Check(name="build cache", ok=True, needed=False, detail=detail)
+
+
+def _kept_files(name: str, directory: Path) -> Check:
+    files = KeptFiles(directory)
+    count, size = files.size()
+    detail = f"{count} of at most {files.most}, {size / 2**20:.1f} MB in {directory}"
+    return Check(name=name, ok=True, needed=False, detail=detail)
 
 
 def _compiles(name: str, command: list[str], source: str, fix: str) -> Check:

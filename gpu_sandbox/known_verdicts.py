@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -19,6 +18,7 @@ import msgspec
 
 from events.outcomes import Correct, TimedOut
 from gpu_sandbox.devices import torch_identity
+from gpu_sandbox.kept import KeptFiles
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, Verdict
 from gpu_sandbox.toolchain import toolchain
@@ -39,19 +39,19 @@ def harness_version() -> str:
 
 class KnownVerdicts:
     """Files by candidate, task, device, versions, protocol, limits, isolation and what is
-    observed; not by seed, which draws other inputs only. Safe for several processes: an entry
-    appears whole, the last one stays."""
+    observed; not by seed, which draws other inputs only."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._files = KeptFiles(directory)
 
     def find(
         self, request: EvaluationRequest, limits: Limits, facts: dict[str, Any], layers: list[str]
     ) -> Verdict | None:
         """The kept verdict, without its times; None where there is none that will do."""
-        with suppress(OSError, msgspec.MsgspecError):
-            data = self._path(request, limits, facts, layers).read_bytes()
-            return _served(msgspec.json.decode(data, type=Verdict), request)
+        data = self._files.find(_name(request, limits, facts, layers))
+        with suppress(msgspec.MsgspecError):
+            if data is not None:
+                return _served(msgspec.json.decode(data, type=Verdict), request)
         return None
 
     def keep(
@@ -62,31 +62,27 @@ class KnownVerdicts:
         layers: list[str],
         verdict: Verdict,
     ) -> None:
-        """Keep what is the candidate's: a limit may have been missed because the machine was busy.
-        A cache that can't be written costs a judgement, not the run."""
+        """Keep what is the candidate's: a limit may have been missed because the machine was
+        busy."""
         if isinstance(verdict.outcome, TimedOut):
             return
-        path = self._path(request, limits, facts, layers)
-        with suppress(OSError, msgspec.MsgspecError, UnicodeEncodeError):
+        with suppress(msgspec.MsgspecError, UnicodeEncodeError):
             data = msgspec.json.encode(verdict)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_suffix(f".{os.getpid()}")
-            fresh.write_bytes(data)
-            fresh.replace(path)
+            self._files.keep(_name(request, limits, facts, layers), data)
 
-    def _path(
-        self, request: EvaluationRequest, limits: Limits, facts: dict[str, Any], layers: list[str]
-    ) -> Path:
-        told = [
-            harness_version(), request.task_source, request.candidate_source, request.device,
-            request.protocol, ",".join(request.observe), msgspec.json.encode(limits).decode(),
-            ",".join(layers), torch_identity(), toolchain(request.device != "cpu"),
-            json.dumps(facts, sort_keys=True),
-        ]  # fmt: skip
-        # With their lengths: a candidate chooses its text, and must not reach its neighbours'.
-        text = "".join(f"{len(part)}\0{part}" for part in told)
-        name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return self._directory / f"{name}.json"
+
+def _name(
+    request: EvaluationRequest, limits: Limits, facts: dict[str, Any], layers: list[str]
+) -> str:
+    told = [
+        harness_version(), request.task_source, request.candidate_source, request.device,
+        request.protocol, ",".join(request.observe), msgspec.json.encode(limits).decode(),
+        ",".join(layers), torch_identity(), toolchain(request.device != "cpu"),
+        json.dumps(facts, sort_keys=True),
+    ]  # fmt: skip
+    # With their lengths: a candidate chooses its text, and must not reach its neighbours'.
+    text = "".join(f"{len(part)}\0{part}" for part in told)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"
 
 
 def _served(kept: Verdict, request: EvaluationRequest) -> Verdict | None:

@@ -16,6 +16,7 @@ from events.bodies import (
     AgentReplied,
     EvaluationFinished,
     PromptRendered,
+    ReplyForm,
     ReplyParsed,
     RunStarted,
 )
@@ -28,7 +29,8 @@ __all__ = ["Chosen", "Pair", "Wanted", "choose", "pairs_of"]
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
     """``prompt`` are the parts' (name, sha256) in order; an answer is ``prose`` (advice or
-    explanation) and ``code`` (annotated or whole source), each a sha256."""
+    explanation) and ``code`` (annotated or whole source), each a sha256. Of replacements
+    (``form`` is ``spans``) ``code`` is what came of them: they are in the reply alone."""
 
     run: str
     node: int
@@ -41,6 +43,9 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     task_sha256: str
     prompt: list[tuple[str, str]]
+    form: ReplyForm
+    reply_sha256: str
+    tool_input_sha256: str | None
     prose_sha256: str | None
     code_sha256: str
     answer_key: str
@@ -79,9 +84,9 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose(pairs: Iterable[Pair], wanted: Wanted) -> Chosen:
-    """Of equal answers to one task, the one that ran fastest; of equals, the first."""
-    best: dict[tuple[str, str], Pair] = {}
-    seen: dict[tuple[str, str], int] = {}
+    """Of equal answers of one form to one task, the one that ran fastest; of equals, the first."""
+    best: dict[tuple[str, str, str], Pair] = {}
+    seen: dict[tuple[str, str, str], int] = {}
     filtered = canned = 0
     for pair in pairs:
         if pair.role != wanted.role:
@@ -91,7 +96,7 @@ def choose(pairs: Iterable[Pair], wanted: Wanted) -> Chosen:
         elif pair.canned and not wanted.canned:
             canned += 1
         else:
-            key = pair.task_sha256, pair.answer_key
+            key = pair.task_sha256, pair.form, pair.answer_key
             seen[key] = seen.get(key, 0) + 1
             if key not in best or (pair.speedup or 0.0) > (best[key].speedup or 0.0):
                 best[key] = pair
@@ -101,10 +106,7 @@ def choose(pairs: Iterable[Pair], wanted: Wanted) -> Chosen:
 
 
 def pairs_of(run: str, events: Iterable[Event]) -> Iterator[Pair]:
-    """All usable answers of a run whose attempt was evaluated, in the order of asking.
-
-    Replies of replacements are left out: the whole source is no answer to their prompt.
-    """
+    """All usable answers of a run whose attempt was evaluated, in the order of asking."""
     overview = Overview()
     started: RunStarted | None = None
     asked: dict[int, AgentCalled] = {}
@@ -134,14 +136,13 @@ def pairs_of(run: str, events: Iterable[Event]) -> Iterator[Pair]:
         outcome, reply = outcomes.get(answer.attempt), replied.get(answer.call)
         if code is None or outcome is None or reply is None or started is None:
             continue
-        if asked[answer.call].reply == "spans":
-            continue  # the prompt asked for replacements, and the log has them in the reply alone
         runtime_ms = outcome.runtime_ms if isinstance(outcome, Correct) else None
         yield Pair(
             run=run, node=answer.attempt, call=answer.call, run_seq=run_seq, role=answer.role,
             model=asked[answer.call].model, served_by=reply.served_by, canned=reply.canned,
             task=started.task_name, task_sha256=started.task_sha256, prompt=prompts[answer.call],
-            prose_sha256=prose, code_sha256=code,
+            form=asked[answer.call].reply, reply_sha256=reply.reply_sha256,
+            tool_input_sha256=reply.tool_input_sha256, prose_sha256=prose, code_sha256=code,
             answer_key=answer.source_key or f"{prose} {code}",
             outcome=str(outcome.__struct_config__.tag), runtime_ms=runtime_ms,
             speedup=root_ms / runtime_ms if root_ms and runtime_ms else None,

@@ -25,7 +25,7 @@ from agents.clients.anthropic_errors import failure as as_failure
 from agents.clients.anthropic_reply import Message
 from agents.clients.event_stream import read_events
 from agents.clients.failures import bad_proxy, one_try
-from agents.clients.keys import reply_without
+from agents.clients.keys import header_secrets, reply_without, url_secrets
 from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
 
@@ -50,7 +50,14 @@ class AnthropicClient:
         given = api_key if api_key is not None else os.environ.get(KEY_NAME, "")
         self._api_key = given.strip()
         self.base_url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or None
+        # The SDK sends these headers with every request, to clouds as well.
+        self._headers = header_secrets(os.environ.get("ANTHROPIC_CUSTOM_HEADERS", ""))
         self._sdk: AsyncAnthropic | None = None
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        """What requests carry and a server may repeat."""
+        return self._api_key, *self._headers, *url_secrets(self.base_url)
 
     def __repr__(self) -> str:
         shown = re.sub(r"//[^/@]*@", "//…@", self.base_url) if self.base_url else None
@@ -67,7 +74,7 @@ class AnthropicClient:
             lambda error: self._failure(error, body),
             timeout_s=request.timeout_s,
         )
-        reply = reply_without(message.reply(sent_of(body)), self._api_key)
+        reply = reply_without(message.reply(sent_of(body)), self._secrets)
         return msgspec.structs.replace(reply, allowance=allowance_of(headers, time.time()))
 
     async def aclose(self) -> None:
@@ -125,7 +132,7 @@ class AnthropicClient:
     def _failure(
         self, error: Exception, body: dict[str, Any]
     ) -> CallFailed | CapabilityMissing | None:
-        return as_failure(error, body, self._api_key, self.hint)
+        return as_failure(error, body, self._secrets, self.hint)
 
 
 def _import_sdk() -> None:

@@ -71,7 +71,7 @@ class AnthropicBatchClient(AnthropicClient):
         troubles: list[str] = []
         for batch in {each.batch: None for each in requests if each.batch}:
             asked = {each.name: each for each in requests if each.batch == batch}
-            work = _collect(sdk, str(batch), asked, arrived, self._api_key)
+            work = _collect(sdk, str(batch), asked, arrived, self._secrets)
             try:
                 await one_try(work, self._told, timeout_s=_TIMEOUT_S)
             except CallFailed as failed:
@@ -86,7 +86,7 @@ class AnthropicBatchClient(AnthropicClient):
         if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
             name = type(error).__name__
             return CallFailed("connection", f"the results make no sense: {name}", retryable=True)
-        return as_failure(error, {}, self._api_key, self.hint)
+        return as_failure(error, {}, self._secrets, self.hint)
 
 
 async def _collect(
@@ -94,7 +94,7 @@ async def _collect(
     batch: str,
     asked: Mapping[str, Request],
     arrived: dict[str, Reply | CallFailed | CapabilityMissing],
-    api_key: str,
+    secrets: tuple[str, ...],
 ) -> None:
     """Put what became of each request into ``arrived``, if the batch has ended."""
     status = await sdk.messages.batches.retrieve(batch, timeout=_TIMEOUT_S)
@@ -110,11 +110,11 @@ async def _collect(
                     entry = json.loads(line)
                     results[entry["custom_id"]] = entry["result"]
     for name, each in asked.items():
-        arrived[name] = _outcome(each, results.get(name), api_key)
+        arrived[name] = _outcome(each, results.get(name), secrets)
 
 
 def _outcome(
-    request: Request, result: dict[str, Any] | None, api_key: str
+    request: Request, result: dict[str, Any] | None, secrets: tuple[str, ...]
 ) -> Reply | CallFailed | CapabilityMissing:
     body = request_body(request)
     match None if result is None else (result["type"], result):
@@ -122,10 +122,10 @@ def _outcome(
             reply = Message(request.tool.name)
             reply.add_whole(message)
             sent = {name: value for name, value in sent_of(body).items() if name != "stream"}
-            return reply_without(reply.reply({**sent, "batch": request.batch}), api_key)
+            return reply_without(reply.reply({**sent, "batch": request.batch}), secrets)
         case ("errored", {"error": dict(error)}):
             # An error is wrapped as in a response: {"type": "error", "error": {…}}.
-            return error_in_batch(error.get("error") or error, body, api_key)
+            return error_in_batch(error.get("error") or error, body, secrets)
         case ("expired", _):
             return CallFailed("timed_out", "the batch expired before its turn", retryable=True)
         case ("canceled", _):

@@ -1,4 +1,4 @@
-"""What the Anthropic SDK raises, in the port's words, and without the key."""
+"""What the Anthropic SDK raises, in the port's words, and without what is secret."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _BY_TYPE = {
 
 
 def failure(
-    error: Exception, body: dict[str, Any], api_key: str, hint: str
+    error: Exception, body: dict[str, Any], secrets: tuple[str, ...], hint: str
 ) -> CallFailed | CapabilityMissing | None:
     """The port's word for what the SDK raised; None for what is not the SDK's. ``hint`` is
     what to do where the server does not let us in."""
@@ -56,25 +56,25 @@ def failure(
     if isinstance(error, anthropic.APITimeoutError | httpx2.TimeoutException):
         return CallFailed("timed_out", "the server did not answer in time", retryable=True)
     if isinstance(error, anthropic.APIConnectionError | httpx2.TransportError):
-        cause = shown(str(error.__cause__ or error), api_key)
+        cause = shown(str(error.__cause__ or error), secrets)
         return CallFailed("connection", f"the connection failed: {cause}", retryable=True)
     if isinstance(error, ErrorEvent):
         word, retryable = _BY_TYPE.get(error.kind, ("unknown", True))
-        return CallFailed(word, shown(error.text, api_key), retryable=retryable)
+        return CallFailed(word, shown(error.text, secrets), retryable=retryable)
     if isinstance(error, Nonsense):
         return CallFailed("connection", f"the stream makes no sense: {error}", retryable=True)
     if isinstance(error, anthropic.APIStatusError):
-        return _status_failure(error, body, api_key, hint)
+        return _status_failure(error, body, secrets, hint)
     if isinstance(error, anthropic.AnthropicError | httpx2.HTTPError):
-        return CallFailed("unknown", shown(str(error), api_key), retryable=False)
+        return CallFailed("unknown", shown(str(error), secrets), retryable=False)
     return None
 
 
 def error_in_batch(
-    error: dict[str, Any], body: dict[str, Any], api_key: str
+    error: dict[str, Any], body: dict[str, Any], secrets: tuple[str, ...]
 ) -> CallFailed | CapabilityMissing:
     """What the request ``body`` of a batch was answered, instead of a message."""
-    kind, text = str(error.get("type", "")), shown(str(error.get("message", "")), api_key)
+    kind, text = str(error.get("type", "")), shown(str(error.get("message", "")), secrets)
     word, retryable = _BY_TYPE.get(kind, ("unknown", True))
     if word == "bad_request" and (parameter := _refused(text, body)):
         return CapabilityMissing(parameter, text)
@@ -82,10 +82,10 @@ def error_in_batch(
 
 
 def _status_failure(
-    error: anthropic.APIStatusError, body: dict[str, Any], api_key: str, hint: str
+    error: anthropic.APIStatusError, body: dict[str, Any], secrets: tuple[str, ...], hint: str
 ) -> CallFailed | CapabilityMissing:
     status = error.status_code
-    text = shown(error.api_message or _clouds_message(error.body) or error.message, api_key)
+    text = shown(error.api_message or _clouds_message(error.body) or error.message, secrets)
     known = by_status(status)
     if known[0] in ("bad_request", "server_error"):
         known = _BY_TYPE.get(error.type or "", known)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["BedrockClient", "VertexClient"]
 
 _BEARER = "AWS_BEARER_TOKEN_BEDROCK"
-_AWS_SECRETS = (_BEARER, "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_AWS_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _VERTEX_REGION, _VERTEX_PROJECT = "CLOUD_ML_REGION", "ANTHROPIC_VERTEX_PROJECT_ID"
 
@@ -52,6 +52,10 @@ class BedrockClient(AnthropicClient):
                 "bedrock models need a region: set AWS_REGION, --set clients.bedrock.region=…,"
                 " or a region in your AWS profile"
             )
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        return *super()._secrets, *map(_environment, _AWS_SECRETS)
 
     def _new_sdk(self) -> AsyncAnthropic:
         from anthropic import AsyncAnthropicBedrock
@@ -86,9 +90,11 @@ class BedrockClient(AnthropicClient):
 
         # The SDK's own word for no credentials is a RuntimeError.
         if isinstance(error, BotoCoreError | RuntimeError) and "redential" in str(error):
-            return CallFailed("unauthorized", f"{_plain(error)} ({self.hint})", retryable=False)
+            return CallFailed(
+                "unauthorized", f"{shown(str(error), self._secrets)} ({self.hint})", retryable=False
+            )
         if isinstance(error, BotoCoreError):
-            return CallFailed("connection", _plain(error), retryable=True)
+            return CallFailed("connection", shown(str(error), self._secrets), retryable=True)
         return super()._failure(error, body)
 
 
@@ -139,9 +145,11 @@ class VertexClient(AnthropicClient):
         from google.auth.exceptions import GoogleAuthError, TransportError
 
         if isinstance(error, TransportError):
-            return CallFailed("connection", _plain(error), retryable=True)
+            return CallFailed("connection", shown(str(error), self._secrets), retryable=True)
         if isinstance(error, GoogleAuthError):
-            return CallFailed("unauthorized", f"{_plain(error)} ({self.hint})", retryable=False)
+            return CallFailed(
+                "unauthorized", f"{shown(str(error), self._secrets)} ({self.hint})", retryable=False
+            )
         return super()._failure(error, body)
 
 
@@ -159,13 +167,6 @@ def _event_in(frame: Any) -> bytes:
 
 def _environment(name: str) -> str:
     return os.environ.get(name, "").strip()
-
-
-def _plain(error: Exception) -> str:
-    text = str(error)
-    for name in _AWS_SECRETS:
-        text = shown(text, _environment(name))
-    return text
 
 
 def _region_of(profile: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What HTTP APIs answer instead of a reply, in the port's words, and without the key."""
+"""What HTTP APIs answer instead of a reply, in the port's words, and without what is secret."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def shown(text: str, api_key: str) -> str:
-    """One line for people, without the key."""
-    line = " ".join(without(text, api_key).split())
+def shown(text: str, secrets: tuple[str, ...]) -> str:
+    """One line for people, without what is secret."""
+    line = " ".join(without(text, secrets).split())
     return line if len(line) <= 500 else line[:499] + "…"

@@ -85,7 +85,7 @@ class OpenAIClient:
             lambda error: as_failure(error, self._api_key, self.base_url),
             timeout_s=request.timeout_s,
         )
-        reply = reply_without(completion.reply(_sent(body)), self._api_key)
+        reply = reply_without(completion.reply(_sent(body)), (self._api_key,))
         return msgspec.structs.replace(reply, allowance=allowance_of(headers, time.time()))
 
     async def aclose(self) -> None:

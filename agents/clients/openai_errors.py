@@ -59,13 +59,13 @@ def failure(error: Exception, api_key: str, base_url: str) -> CallFailed | None:
     if isinstance(error, httpx.TimeoutException):
         return CallFailed("timed_out", f"{base_url} did not answer in time", retryable=True)
     if isinstance(error, httpx.HTTPError):
-        cause = shown(str(error) or type(error).__name__, api_key)
+        cause = shown(str(error) or type(error).__name__, (api_key,))
         return CallFailed(
             "connection", f"the connection to {base_url} failed: {cause}", retryable=True
         )
     if isinstance(error, ErrorEvent):
         word, retryable = _in_mid_stream(error.kind)
-        return CallFailed(word, shown(error.text, api_key), retryable=retryable)
+        return CallFailed(word, shown(error.text, (api_key,)), retryable=retryable)
     nonsense = (Nonsense, ValueError, LookupError, TypeError, AttributeError, RecursionError)
     if isinstance(error, nonsense):
         cause = str(error) if isinstance(error, Nonsense) else type(error).__name__
@@ -101,7 +101,7 @@ def refusal(
         code, said = words_of(json.loads(raw))
     except (ValueError, RecursionError):
         code, said = "", raw.decode("utf-8", "replace")
-    text = shown(said, api_key) or "the server gave no reason"
+    text = shown(said, (api_key,)) or "the server gave no reason"
     if status in _REFUSING and (parameter := _refused(text, body)):
         return CapabilityMissing(parameter, text)
     hint = f"check {key_name}" if api_key else f"no key was sent: set {key_name}"

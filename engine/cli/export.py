@@ -62,7 +62,8 @@ def _pairs(logs: tuple[str, ...], output: Path, role: str, filters: dict[str, An
     from engine.cli.export_pairs import export_pairs
     from projections.training import Wanted
 
-    chosen = export_pairs(logs, Wanted(role=role, **filters), output)
+    with log_errors():
+        chosen = export_pairs(logs, Wanted(role=role, **filters), output)
     repeated = sum(seen for _, seen in chosen.pairs) - len(chosen.pairs)
     canned = f", {chosen.canned} canned (--canned takes them)" if chosen.canned else ""
     click.echo(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from agents.clients.port import Reply
+from agents.reply_text import answered, code_block
+from agents.spans_reply import SpansAnswer, as_fences, read_spans
 from engine.cli.address import Opened, open_runs
 from engine.cli.exits import Failure
 from projections.training import Chosen, Pair, Wanted, choose, pairs_of
@@ -47,16 +50,19 @@ def _line(opened: Opened, pair: Pair, seen: int) -> dict[str, Any]:
     text = opened.reader.text
     (_, system), *others = pair.prompt
     user = "\n\n".join(part for _, sha in others if (part := text(sha)).strip())
+    code, spans = text(pair.code_sha256), pair.form == "spans"
+    answer = _replacements(opened, pair) if spans else _answer(text(pair.prose_sha256), code)
     return {
         "prompt": [
             {"role": "system", "content": _utf8(text(system))},
             {"role": "user", "content": _utf8(user)},
         ],
         "completion": [
-            {"role": "assistant",
-             "content": _utf8(_answer(text(pair.prose_sha256), text(pair.code_sha256)))},
+            {"role": "assistant", "content": _utf8(answer)},
         ],
         "role": pair.role,
+        "reply": pair.form,
+        "spliced": _utf8(code) if spans else None,
         "outcome": pair.outcome,
         "runtime_ms": pair.runtime_ms,
         "speedup": pair.speedup,
@@ -72,9 +78,22 @@ def _line(opened: Opened, pair: Pair, seen: int) -> dict[str, Any]:
 
 def _answer(prose: str, code: str) -> str:
     """Prose, then one fenced block: what the engine reads from a reply without a tool."""
-    longest = max(map(len, re.findall(r"`+", code)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{prose.strip()}\n\n{fence}python\n{code.rstrip()}\n{fence}\n".lstrip()
+    return f"{prose.strip()}\n\n{code_block(code.rstrip())}".lstrip()
+
+
+def _replacements(opened: Opened, pair: Pair) -> str:
+    """The reply as it was given; what came through a tool as the same in fenced blocks."""
+    text, given = opened.reader.text(pair.reply_sha256), None
+    if pair.tool_input_sha256 is not None:
+        given = json.loads(opened.reader.text(pair.tool_input_sha256))
+    reply = Reply(
+        text=text, tool_input=given, usage=None, stop_reason="", served_by=pair.served_by, sent={}
+    )
+    # How many of the blocks are replacements does not matter: fenced ones stay as they are.
+    answer = read_spans(reply, 0)
+    if isinstance(answer, SpansAnswer) and answer.via != "fence":
+        return as_fences(answer)
+    return answered(text)
 
 
 def _utf8(text: str) -> str:

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine.cli.exits import Failure
+from engine.core.decide import decide
+from engine.core.evolve import evolve
 from engine.core.state import State
+from events.bodies import DeadlineReached, RunResumed
 
-__all__ = ["check_resumable"]
+__all__ = ["check_goes_on", "check_resumable"]
 
 _FLAGS = {
     "usd": ("usd_micros", "--budget-usd"),
@@ -17,17 +20,22 @@ _FLAGS = {
     "wall": ("wall_ms", "--budget-wall-s"),
 }
 """Budget → what ``extra`` calls more of it, and how it is asked for."""
+_ENDED = {
+    "attempts": "the run is finished; add attempts with --attempts +N",
+    "target_speedup": "the target speedup is reached; nothing is left to do",
+    "nothing_eligible": "no node may have another child, so nothing is left to do; go on from an"
+    " earlier event, or with other settings: engine fork",
+    **{
+        budget: f"the {budget} budget is used up; add to it with {flag} +N"
+        for budget, (_, flag) in _FLAGS.items()
+    },
+}
 
 
 def check_resumable(state: State, path: Path, extra: Mapping[str, int]) -> None:
     """Raises ``Failure``. ``extra`` is what the user adds to the budgets."""
     if state.started is None:
         raise Failure(f"{path}: the run ended before its first event; start it anew")
-    done = state.stopped == "finished" and state.exhausted == "attempts"
-    if done and not extra["attempts"]:
-        raise Failure(f"{path}: the run is finished; add attempts with --attempts +N")
-    if state.stopped == "finished" and state.exhausted == "target_speedup":
-        raise Failure(f"{path}: the target speedup is reached; nothing is left to do")
     limits = {
         "usd": state.usd_micros_allowed, "tokens": state.tokens_allowed,
         "device": state.device_ms_allowed, "wall": state.wall_ms_allowed,
@@ -35,5 +43,16 @@ def check_resumable(state: State, path: Path, extra: Mapping[str, int]) -> None:
     for budget, (more, flag) in _FLAGS.items():
         if extra[more] and limits[budget] is None:
             raise Failure(f"{path}: {flag}: the run has no such budget to add to")
-        if state.stopped == "exhausted" and state.exhausted == budget and not extra[more]:
-            raise Failure(f"{path}: the {budget} budget is used up; add to it with {flag} +N")
+
+
+def check_goes_on(state: State, path: Path, extra: Mapping[str, int], worked_ms: int) -> None:
+    """Raises ``Failure`` where a resumed run would end again at once, which is tried out on
+    ``state``: it is of no further use. ``worked_ms``: by all processes so far."""
+    more = {f"extra_{name}": amount for name, amount in extra.items()}
+    state = evolve(state, RunResumed(versions={}, worked_ms=worked_ms, **more))  # type: ignore[arg-type]
+    if state.wall_ms_allowed is not None and worked_ms >= state.wall_ms_allowed:
+        state = evolve(state, DeadlineReached(budget="wall"))
+    while (decision := decide(state)) is not None:
+        state = evolve(state, decision)
+    if state.stopped:
+        raise Failure(f"{path}: {_ENDED.get(state.stop_reason, state.stop_reason)}")

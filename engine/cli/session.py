@@ -20,7 +20,7 @@ from engine.cli.clients import check_mailboxes, open_clients
 from engine.cli.draw import resume_line
 from engine.cli.exits import Exit, Failure
 from engine.cli.progress import open_display
-from engine.cli.resumable import check_resumable
+from engine.cli.resumable import check_goes_on, check_resumable
 from engine.config import Config
 from engine.core.state import State
 from engine.loop.forecast import Forecast, forecast, forecast_rest
@@ -126,8 +126,12 @@ async def go_on(
         row = before.find_run(run)
         recovered = recover(before, row.run_id)
         newest = before.newest_run_seq(row.run_id)
-    state, config = recovered.state, recovered.state.config
-    check_resumable(state, path, extra)
+        overview = overview_of(before.events(row.run_id))
+        worked_ms = overview.wall_us // 1000
+        state, config = recovered.state, recovered.state.config
+        check_resumable(state, path, extra)
+        if state.stopped in ("finished", "exhausted"):
+            check_goes_on(recover(before, row.run_id).state, path, extra, worked_ms)
     check_mailboxes(config, state.attempts.values(), mailbox)
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(LogWriter(path))
@@ -149,7 +153,6 @@ async def go_on(
             attempts=state.attempts_allowed + extra["attempts"],
         )  # fmt: skip
         confirm(config, any(client.canned for client in clients.values()), expected)
-        overview = overview_of(reader.events(row.run_id))
         verdicts = None
         if overview.fork is not None:
             clients, verdicts = out_of_log(
@@ -164,7 +167,7 @@ async def go_on(
             turns=turns_of(config),
         )  # fmt: skip
         first = resumed(
-            device, worked_ms=overview.wall_us // 1000, require_isolation=require_isolation,
+            device, worked_ms=worked_ms, require_isolation=require_isolation,
             mailbox=None if mailbox is None else str(mailbox),
             **{f"extra_{name}": amount for name, amount in extra.items()},
         )  # fmt: skip

@@ -13,6 +13,7 @@ from agents.clients.port import Reply
 from agents.grounding import Grounded, Rejected, ground
 from agents.normal_form import source_key
 from agents.parse import Parsed, parse
+from agents.spans_reply import SpansAnswer, as_fences, read_spans
 from agents.splicing import Definition, Spans, block_count, spliced
 from agents.templates import load
 from events.bodies import Usage
@@ -220,3 +221,31 @@ def test_the_instruction_asks_for_what_is_read() -> None:
     _, fields = load().tool("spans")
     assert list(fields) == ["explanation", "replacements", "definitions"]
     assert list(fields["definitions"]["each"]) == ["code", "before"]
+
+
+PIECES = [*"x=`~#\n \t", "```", "~~~", "# before: a\n"]
+CODES = st.lists(st.sampled_from(PIECES), max_size=20).map("".join)
+
+
+@given(
+    st.lists(CODES, min_size=1, max_size=3),
+    st.lists(st.tuples(CODES, st.sampled_from(["", "a = 1", "  b = 2"])), max_size=3),
+    CODES,
+)
+def test_an_answer_in_fences_is_read_as_the_same(
+    replacements: list[str], definitions: list[tuple[str, str]], explanation: str
+) -> None:
+    added = [Definition(code=code, before=line) for code, line in definitions]
+    answer = SpansAnswer(
+        via="tool",
+        spans=Spans(replacements=replacements, definitions=added),
+        explanation=explanation,
+    )
+    read = read_spans(reply(as_fences(answer)), len(replacements))
+    assert isinstance(read, SpansAnswer)
+    assert [each + "\n" for each in read.spans.replacements] == [
+        each if each.endswith("\n") else each + "\n" for each in replacements
+    ]
+    assert [(each.code.rstrip("\n"), each.before) for each in read.spans.definitions] == [
+        (code.rstrip("\n"), line.strip()) for code, line in definitions
+    ]

@@ -194,7 +194,10 @@ def test_help_is_quick_and_complete() -> None:
     ("history", "more", "why"),
     [
         ("1_stark", [], "the run is finished; add attempts with --attempts +N"),
-        ("1_stark", ["--budget-usd", "+1"], "the run is finished"),
+        ("1_stark", ["--budget-usd", "+1"], "the run has no such budget"),
+        ("2_budget", [], "the device budget is used up; add to it with --budget-device-s +N"),
+        ("2_budget", ["--budget-device-s", "+0.001"], "the device budget is used up; add to it"),
+        ("2_budget", ["--attempts", "+9"], "the device budget is used up; add to it"),
         ("1_mailed", ["--attempts", "+1", "--mailbox", "nowhere"], "is not here"),
     ],
 )

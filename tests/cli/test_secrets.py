@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from agents.clients.anthropic_batch import AnthropicBatchClient
-from agents.clients.keys import reply_without
+from agents.clients.keys import header_secrets, reply_without, url_secrets
 from agents.clients.open import KeyMissing, open_client
 from agents.clients.port import CallFailed, Reply
 from events.bodies import AgentFailed, AgentReplied, CapabilityLearned, ReplyRejected, RunPaused
@@ -19,7 +19,7 @@ from events.codec import encode_body
 from events.reader import LogReader
 from tests.agents import completions_api, messages_api
 from tests.agents.batch_server import BatchServer, message
-from tests.agents.dialects import DIALECTS, Dialect
+from tests.agents.dialects import CLOUDS, DIALECTS, KEY, Dialect
 from tests.agents.model_server import Cut, Script, running, serve
 from tests.agents.test_clients import REQUEST
 from tests.cli.conftest import SMALL, engine_command, environment
@@ -42,12 +42,26 @@ PLANTED = {
     "AWS_SECRET_ACCESS_KEY": "aws-planted-2222222222",
     "HF_TOKEN": "hf_planted_3333333333",
     "ANTHROPIC_AUTH_TOKEN": "token-planted-4444444444",
+    "ANTHROPIC_CUSTOM_HEADERS": "X-Gateway-Token: Bearer gw-planted-5555555555",
+    "ANTHROPIC_WEBHOOK_SIGNING_KEY": "whsec-planted-6666666666",
+    "ANTHROPIC_IDENTITY_TOKEN": "jwt-planted-7777777777",
+    "ANTHROPIC_FOUNDRY_API_KEY": "foundry-planted-8888888888",
+    "ANTHROPIC_AWS_API_KEY": "aws-api-planted-9999999999",
+    "ANTHROPIC_ENVIRONMENT_KEY": "env-planted-1212121212",
+    "ANTHROPIC_WORK_SECRET": "work-planted-1313131313",
+    "AWS_BEARER_TOKEN_BEDROCK": "bedrock-planted-1414141414",
+    "AWS_SESSION_TOKEN": "session-planted-1515151515",
+    "AWS_ACCESS_KEY_ID": "AKIAPLANTED161616161",
+    "OTEL_EXPORTER_OTLP_HEADERS": "authorization=otel-planted-1818181818",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/planted/1717171717.json",
 }
-"""Those that are used, and others that people have."""
+"""Those that are used, others that the SDKs of all clients read, and others that people have."""
+GATEWAY = "gw-planted-5555555555"
 
 
 def forms() -> list[bytes]:
-    both = {form for key in PLANTED.values() for form in (key, quote(key, safe=""))}
+    planted = [*PLANTED.values(), GATEWAY]
+    both = {form for key in planted for form in (key, quote(key, safe=""))}
     return [form.encode() for form in both]
 
 
@@ -140,7 +154,9 @@ async def test_no_planted_key_is_in_log_messages_or_children(tmp_path: Path) -> 
     key is not accepted. Each server repeats the key that it was sent."""
     log = tmp_path / "log.db"
     anthropic, mine = PLANTED["ANTHROPIC_API_KEY"], PLANTED["MY_SERVER_KEY"]
-    refusal = messages_api.error(401, "authentication_error", f"invalid x-api-key: {anthropic}")
+    refusal = messages_api.error(
+        401, "authentication_error", f"invalid x-api-key: {anthropic} ({GATEWAY} came through)"
+    )
     children: dict[int, tuple[bytes, bytes]] = {}
     async with (
         serve(*troubles("anthropic", anthropic), plan_answer(), refusal) as planner,
@@ -167,6 +183,7 @@ async def test_no_planted_key_is_in_log_messages_or_children(tmp_path: Path) -> 
                     await process.wait()
         assert process.returncode == 3, b"".join(said).decode()
         assert anthropic in str(planner.got[0].headers)
+        assert planner.got[0].headers["x-gateway-token"] == f"Bearer {GATEWAY}"
         assert coder.got[0].headers["authorization"] == f"Bearer {mine}"
     everything = all_of(log)
     with LogReader(log) as reader:
@@ -175,6 +192,7 @@ async def test_no_planted_key_is_in_log_messages_or_children(tmp_path: Path) -> 
                         (AgentReplied, 6), (RunPaused, 1)):  # fmt: skip
         assert sum(isinstance(body, kind) for body in bodies) >= least, kind
     assert b"you sent \xe2\x80\xa6, that is \xe2\x80\xa6" in everything, "the echoes are there"
+    assert "… (… came through)".encode() in everything
     assert b"check ANTHROPIC_API_KEY" in b"".join(said)
     environments = [environ for environ, _ in children.values()]
     # Without root, those that took another uid can't be looked into.
@@ -246,6 +264,45 @@ def test_a_key_of_one_word_is_no_secret_and_leaves_code_alone() -> None:
         text="if none: use none", tool_input={"source": "x = none"}, usage=None,
         stop_reason="end_turn", served_by="none", sent={},
     )  # fmt: skip
-    assert reply_without(reply, "none") == reply
-    hidden = reply_without(reply, "if none: use none")
+    assert reply_without(reply, ("none",)) == reply
+    hidden = reply_without(reply, ("none", "if none: use none"))
     assert (hidden.text, hidden.tool_input) == ("…", {"source": "x = none"})
+
+
+def test_what_headers_and_urls_hold_that_is_secret() -> None:
+    lines = (
+        "X-Gateway: Bearer gw-0123456789abc\nX-Env: prod\nno header\nX-Empty:\nX-Id: a:b:c:d:e:f:g"
+    )
+    assert set(header_secrets(lines)) == {
+        "Bearer gw-0123456789abc", "gw-0123456789abc", "a:b:c:d:e:f:g",
+    }  # fmt: skip
+    assert header_secrets("") == ()
+    assert url_secrets("https://me:pass%2Fword@host/v1") == ("pass%2Fword", "pass/word")
+    assert url_secrets("https://host/v1") == url_secrets("https://[bad") == url_secrets(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("api", "name", "value", "secret"),
+    [
+        ("anthropic", "ANTHROPIC_CUSTOM_HEADERS", f"X-Token: {GATEWAY}", GATEWAY),
+        ("bedrock", "ANTHROPIC_CUSTOM_HEADERS", f"X-Token: {GATEWAY}", GATEWAY),
+        ("vertex", "ANTHROPIC_CUSTOM_HEADERS", f"X-Token: {GATEWAY}", GATEWAY),
+        ("bedrock", "AWS_SESSION_TOKEN", "session-planted-1", "session-planted-1"),
+    ],
+)
+async def test_what_the_environment_adds_to_a_request_is_not_repeated(
+    api: str, name: str, value: str, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", KEY)
+    dialect = next(each for each in (*DIALECTS, *CLOUDS) if each.name == api)
+    echo = f"you sent {secret}"
+    async with serve(dialect.error(400, echo), dialect.reply(echo)) as server:
+        client = dialect.client(server.url)
+        with pytest.raises(CallFailed, match="you sent …"):
+            await client.send(REQUEST)
+        reply = await client.send(REQUEST)
+        await client.aclose()
+    assert reply.text == "you sent …"
+    if name == "ANTHROPIC_CUSTOM_HEADERS":
+        assert server.got[0].headers["x-token"] == GATEWAY

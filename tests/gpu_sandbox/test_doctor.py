@@ -22,6 +22,8 @@ async def test_the_doctor_evaluates_on_each_device_and_says_what_is_missing(
     assert checks["device cpu"].ok
     assert checks["torch"].ok
     assert "of at most 10 GB" in checks["build cache"].detail
+    assert " of at most 65536, 0.0 MB in " in checks["kept verdicts"].detail
+    assert " of at most 65536, " in checks["kept baselines"].detail
     assert checks["torch"].detail[0].isdigit()
     assert not checks["device cuda:63"].ok
     assert checks["device cuda:63"].fix

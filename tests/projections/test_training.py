@@ -11,11 +11,13 @@ from click.testing import CliRunner, Result
 from agents.anchors import strip_anchors
 from agents.clients.port import Reply
 from agents.parse import Parsed, parse
+from engine.cli.exits import Failure
 from engine.cli.main import cli
-from events.bodies import Usage
+from events.bodies import ReplyParsed, Usage
 from events.reader import LogReader
 
-HISTORY = Path(__file__).parents[1] / "histories" / "1_stark_softmax_h200.db"
+HISTORIES = Path(__file__).parents[1] / "histories"
+HISTORY, SPANS = HISTORIES / "1_stark_softmax_h200.db", HISTORIES / "2_spans.db"
 
 
 def export(out: Path, *args: object) -> tuple[Result, list[dict[str, Any]]]:
@@ -60,10 +62,8 @@ def test_completions_are_replies_that_the_engine_reads(tmp_path: Path) -> None:
         _, pairs = export(tmp_path / "out.jsonl", HISTORY, "--role", role, "--canned")
         assert pairs
         for pair in pairs:
-            reply = Reply(
-                text=pair["completion"][0]["content"], tool_input=None, usage=Usage(),
-                stop_reason="end_turn", served_by="m", sent={},
-            )  # fmt: skip
+            assert (pair["reply"], pair["spliced"]) == ("whole", None)
+            reply = reply_of(pair)
             with LogReader(HISTORY) as reader:
                 code = reader.text(pair["provenance"]["code_sha256"])
             answer = parse(role, reply, strip_anchors(code))
@@ -71,6 +71,47 @@ def test_completions_are_replies_that_the_engine_reads(tmp_path: Path) -> None:
             assert (answer.source or answer.annotated or "").strip() == code.strip()
 
 
+def reply_of(pair: dict[str, Any]) -> Reply:
+    return Reply(
+        text=pair["completion"][0]["content"], tool_input=None, usage=Usage(),
+        stop_reason="end_turn", served_by="m", sent={},
+    )  # fmt: skip
+
+
+def test_replacements_are_given_as_such_with_what_came_of_them(tmp_path: Path) -> None:
+    done, pairs = export(
+        tmp_path / "out.jsonl", SPANS, "--role", "code", "--canned", "--outcome", "any"
+    )
+    assert done.exit_code == 0, done.exception
+    with LogReader(SPANS) as reader:
+        bodies = [event.body for event in reader.events(1)]
+        parsed = [body for body in bodies if isinstance(body, ReplyParsed)]
+        marked = {
+            body.attempt: reader.text(body.annotated_sha256)
+            for body in parsed
+            if body.annotated_sha256
+        }
+    given = {body.source_key for body in parsed if body.spliced and body.role == "code"}
+    assert len(pairs) == len(given) > 1
+    for pair in pairs:
+        assert pair["reply"] == "spans"
+        assert "replacements" in pair["prompt"][1]["content"]
+        assert "class Model" not in pair["completion"][0]["content"].replace("# before: class", "")
+        plan = marked[pair["provenance"]["node"]]
+        answer = parse("code", reply_of(pair), strip_anchors(plan), marked=plan)
+        assert isinstance(answer, Parsed), answer
+        assert answer.source == pair["spliced"]
+
+
 def test_a_role_and_a_format_go_together(rich: Path, tmp_path: Path) -> None:
     done, _ = export(tmp_path / "out.jsonl", rich)
     assert "--role" in str(done.exception)
+
+
+def test_a_log_without_its_texts_has_no_pairs_to_give(tmp_path: Path) -> None:
+    redacted = tmp_path / "redacted.db"
+    CliRunner().invoke(cli, ["export", str(HISTORY), "--redact", "-o", str(redacted)])
+    done, _ = export(tmp_path / "out.jsonl", redacted, "--role", "code", "--canned")
+    assert isinstance(done.exception, Failure)
+    assert "this copy of the log has no texts" in str(done.exception)
+    assert not list(tmp_path.glob("*out*"))
