@@ -17,7 +17,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/engine best $(DEMO).db -o $(DEMO)_best.py
 	@echo "kernel: $(DEMO)_best.py"
 
-# What times and confines has the machine to itself; the rest shares its cores.
+# What is judged by its speed has the machine to itself; the rest shares its cores.
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not alone"
 	$(BIN)/python -m pytest -m "alone and not slow"
