@@ -79,6 +79,7 @@ async def test_what_the_slim_headers_lack_builds_with_the_real_ones(
 ) -> None:
     """``globalContext`` is in ATen/Context.h but not in its slim stand-in."""
     cpp = f"""// {time.time_ns()}: never built before
+#include <c10/macros/Macros.h>
 #include <ATen/Context.h>
 extern "C" long size(long n) {{ return n + 0 * at::globalContext().deterministicAlgorithms(); }}
 """
