@@ -17,8 +17,11 @@ demo: $(VENV)/.installed
 	@$(BIN)/engine best $(DEMO).db -o $(DEMO)_best.py
 	@echo "kernel: $(DEMO)_best.py"
 
-# What times and confines has the machine to itself; the rest shares its cores.
+# What is judged by its speed has the machine to itself; the rest shares its cores. What builds
+# have in common is made once for both, anew each time.
+test: export STARK_TEST_CACHE := $(CURDIR)/build/test-cache
 test: $(VENV)/.installed-dev
+	@rm -rf $(STARK_TEST_CACHE)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not alone"
 	$(BIN)/python -m pytest -m "alone and not slow"
 

@@ -61,12 +61,15 @@ def _rows(table: Table, rounds: list[Times]) -> None:
     def over(of: Callable[[Times], float]) -> float:
         return median(of(times) for times in rounds)
 
+    def added_by(side: str) -> float:
+        return over(lambda times: times[side, "sequential"] - times["raw", "sequential"])
+
+    def rate(side: str, shape: str, peer: str) -> float:
+        return over(lambda times: times[peer, "sequential"] / times[side, shape])
+
     raw_ms = over(lambda times: times["raw", "sequential"])
-    added = [
-        over(lambda times, side=side: times[side, "sequential"] - times["raw", "sequential"])
-        for side in _OURS
-    ]
-    floor_ms = over(lambda times: times["threaded", "sequential"] - times["raw", "sequential"])
+    added = [added_by(side) for side in _OURS]
+    floor_ms = added_by("threaded")
     table.row(
         "sequential append: added to raw sqlite3", "≤ 0.2 ms, both backends",
         f"asyncio {added[0]:.2f}, trio {added[1]:.2f} ms (raw {raw_ms:.2f} ms;"
@@ -78,21 +81,13 @@ def _rows(table: Table, rounds: list[Times]) -> None:
         ("64 appenders / eventsourcing one at a time", "eventsourcing", "concurrent", 10, _OURS),
         ("sequential / LangGraph aput", "langgraph", "sequential", 2, _OURS[:1]),
     ):
-        ratios = {
-            side: over(
-                lambda times, side=side, peer=peer, shape=shape: (
-                    times[peer, "sequential"] / times[side, shape]
-                )
-            )
-            for side in backends
-        }
+        ratios = {side: rate(side, shape, peer) for side in backends}
         told = ", ".join(f"{side} {ratio:.1f}" for side, ratio in ratios.items())
         if shape == "concurrent":
             told += f" ({over(lambda times: 1000 / times['asyncio', 'concurrent']):.0f} a second)"
         else:
             # No log that leaves the event loop free can be faster than that.
-            bound = over(lambda t, peer=peer: t[peer, "sequential"] / t["threaded", "sequential"])
-            told += f" (raw sqlite3 behind a thread {bound:.1f})"
+            told += f" (raw sqlite3 behind a thread {rate('threaded', 'sequential', peer):.1f})"
         table.row(
             name, f"≥ {goal}", told,
             table.verdict(min(ratios.values()) >= goal),

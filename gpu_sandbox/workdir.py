@@ -61,16 +61,14 @@ async def run_directory(parent: Path) -> AsyncIterator[RunDirectory]:
 
 
 def remove(path: Path) -> None:
-    """Delete it, also what a candidate made unreadable: it may have taken our permissions away."""
+    """Delete it, however deep a candidate made it, and whatever permissions it took away."""
     with suppress(RecursionError):
         shutil.rmtree(path, ignore_errors=True)
     if not path.exists():
         return
-    for directory, _, _ in os.walk(path):
-        with suppress(OSError):
-            os.chmod(directory, 0o700)
-    command = ["rm", "-rf", "--", str(path)]
-    subprocess.run(command, check=False, capture_output=True, env=tool_environment())
+    for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+        words = [*command, "--", str(path)]
+        subprocess.run(words, check=False, capture_output=True, env=tool_environment())
 
 
 def remove_stale(parent: Path) -> int:

@@ -10,16 +10,27 @@ from pathlib import Path
 
 import pytest
 
-_ALONE = ("attacks", "gpu_sandbox")
+
+def pytest_configure() -> None:
+    """Those that share the machine have cores of their own: sandboxes of two of them would
+    time, and compile, on the same one."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        return
+    workers, cores = int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), sorted(os.sched_getaffinity(0))
+    ours = cores[int(worker.removeprefix("gw")) :: workers]
+    os.sched_setaffinity(0, ours or cores)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What only compiles may share the machine; whatever else runs candidates may not."""
-    here = Path(__file__).parent
-    for item in items:
-        folder = item.path.relative_to(here).parts[0]
-        if folder in _ALONE and not item.get_closest_marker("compiles"):
-            item.add_marker("alone")
+MACHINE_TEMP = Path(tempfile.gettempdir())
+"""What other users and engines have, too; the tests' own is another, once they run."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_temp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """For engines that tests start: they need not wait until others' let go of a device."""
+    with own_temp(tmp_path_factory.mktemp("temp")) as temp:
+        yield temp
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -29,12 +40,15 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def sandbox_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all tests: what every build shares is made once a session.
+    """One for all tests and all who run them: what every build shares is made once.
 
     ``STARK_TEST_CACHE`` keeps builds between runs while one works on the tests.
     """
     kept = os.environ.get("STARK_TEST_CACHE")
-    return Path(kept) if kept else tmp_path_factory.mktemp("sandbox-cache")
+    if kept:
+        return Path(kept)
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "sandbox-cache"
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -9,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.workdir import remove_stale, run_directory
 from tests.attacks.judging import Sandboxes, Twins
 from tests.attacks.table import ALL_LIMITS
 from tests.attacks.world import World
-from tests.conftest import own_temp
+from tests.conftest import MACHINE_TEMP, own_temp
 
 HAS_CUDA = Path("/dev/nvidiactl").exists()
 
@@ -23,9 +25,14 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-def private_temp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with own_temp(tmp_path_factory.mktemp("attacked-temp")) as temp:
-        yield temp
+async def private_temp() -> AsyncIterator[Path]:
+    """Beside pytest's own, which it removes by recursion: what an attack that was killed leaves
+    may be thousands of directories deep. The next run sweeps that up, as an engine does."""
+    attacked = MACHINE_TEMP / f"attacked-{os.getuid()}"
+    remove_stale(attacked)
+    async with run_directory(attacked) as ours:
+        with own_temp(ours.path) as temp:
+            yield temp
 
 
 @pytest.fixture(scope="module")

@@ -21,12 +21,19 @@ pytestmark = pytest.mark.anyio
 _NO_CUDA = pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no CUDA device")
 
 
+def _marks(attack: Attack) -> list[pytest.MarkDecorator]:
+    """Alone: what is judged by its speed, and bombs."""
+    timed = attack.family == "clock" and "correct" in attack.outcomes and not attack.degenerate
+    marks = [pytest.mark.alone] if timed or attack.needs else []
+    return [*marks, pytest.mark.compiles] if attack.compiles else marks
+
+
 def _cases(device: str) -> list[object]:
     return [
         pytest.param(
             attack,
             id=f"{attack.family}-{attack.name}",
-            marks=[pytest.mark.compiles] if attack.compiles else [],
+            marks=_marks(attack),
         )
         for attack in ATTACKS.values()
         if attack.device in (device, "both")

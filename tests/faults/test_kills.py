@@ -23,6 +23,8 @@ class Victims:
         self.chance = random.Random(seed)
         self.kills: Counter[str] = Counter()
         self.acknowledged = 0
+        self._longest_s = 0.06
+        """Until a kill at a random time; a busy machine needs longer to get to work."""
         self._path, self._told = folder / "none", dict[int, str]()
 
     def next_log(self) -> None:
@@ -43,14 +45,17 @@ class Victims:
         process.start()
         sending.close()
         if point is None:
-            time.sleep(self.chance.uniform(0, 0.06))
+            time.sleep(self.chance.uniform(0, self._longest_s))
             process.kill()
+        told = len(self._told)
         try:
             while True:
                 seq, text = receiving.recv()
                 self._told[seq] = text
         except EOFError:
             receiving.close()
+        if point is None and len(self._told) == told:
+            self._longest_s *= 1.1
         process.join()
         assert process.exitcode == -9, f"{point}: {process.exitcode}"
         process.close()

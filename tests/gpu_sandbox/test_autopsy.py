@@ -78,6 +78,7 @@ def test_what_sanitizers_print_is_told_at_the_candidates_lines() -> None:
         assert memory_findings(nothing, LINES) == address_findings(nothing, LINES) == []
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("text", ["x" * 64_000, "/a" * 32_000, "========= " + "a/" * 32_000])
 def test_a_long_line_takes_no_time(text: str) -> None:
     began = time.monotonic()

@@ -77,18 +77,18 @@ async def test_an_undefined_symbol_is_told_by_its_plain_name(shared_sandbox: Loc
 async def test_what_the_slim_headers_lack_builds_with_the_real_ones(
     shared_sandbox: LocalSandbox,
 ) -> None:
-    """``globalContext`` is in torch/types.h but not in its slim stand-in."""
-    cpp = """
-#include <torch/types.h>
-#include <pybind11/pybind11.h>
-static long size(long n) { return n + 0 * at::globalContext().deterministicAlgorithms(); }
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("size", &size); }
+    """``globalContext`` is in ATen/Context.h but not in its slim stand-in."""
+    cpp = f"""// {time.time_ns()}: never built before
+#include <c10/macros/Macros.h>
+#include <ATen/Context.h>
+extern "C" long size(long n) {{ return n + 0 * at::globalContext().deterministicAlgorithms(); }}
 """
     source = candidate(
-        "return torch.relu(a + b) + (EXT.size(3) - 3)",
+        "return torch.relu(a + b) + (LIB.size(3) - 3)",
         before=(
-            "from torch.utils.cpp_extension import load_inline\n"
-            f'EXT = load_inline(name="sizes", cpp_sources="""{cpp}""", no_implicit_headers=True)'
+            "import ctypes\nfrom torch.utils.cpp_extension import load_inline\n"
+            f'LIB = ctypes.CDLL(load_inline("sizes", """{cpp}""", is_python_module=False,\n'
+            "                              no_implicit_headers=True))"
         ),
     )
     verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))

@@ -142,6 +142,7 @@ def test_killing_the_engine_kills_its_children(
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.alone
 def test_importing_the_sandbox_is_cheap_and_without_torch() -> None:
     script = (
         "import anyio, anyio.to_thread, msgspec, time, sys\n"

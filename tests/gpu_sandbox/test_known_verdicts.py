@@ -115,10 +115,10 @@ def anyio_backend() -> str:
 
 @pytest.mark.anyio
 async def test_a_sandbox_gives_what_was_kept_to_who_asks_for_it(
-    make_sandbox: Callable[..., LocalSandbox],
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
 ) -> None:
     wrong = as_candidate(ADD_RELU).replace("a + b", "a - b")
-    async with make_sandbox() as sandbox:
+    async with make_sandbox(cache=tmp_path / "cache") as sandbox:
         first = await sandbox.evaluate(evaluation(ADD_RELU, wrong, reuse=True))
         again = await sandbox.evaluate(evaluation(ADD_RELU, wrong, reuse=True, seed=8))
         anew = await sandbox.evaluate(evaluation(ADD_RELU, wrong))

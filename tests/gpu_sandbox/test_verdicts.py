@@ -46,6 +46,7 @@ async def test_the_reference_itself_is_correct(shared_sandbox: LocalSandbox, tas
     assert isinstance(outcome, Correct), outcome
 
 
+@pytest.mark.alone
 async def test_a_slower_candidate_is_correct_and_slower(shared_sandbox: LocalSandbox) -> None:
     outcome = await judge(shared_sandbox, SLOWER)
     assert isinstance(outcome, Correct)
@@ -207,6 +208,7 @@ clock.Clocked.time = time
 """
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("before", [SLOW_CLOCK, SMALL_CLAIMS])
 async def test_a_claim_that_the_outer_clock_does_not_bear_out_is_no_score(
     shared_sandbox: LocalSandbox, before: str
