@@ -34,12 +34,12 @@ def test_an_element(row: int, error: float, right: bool) -> None:
     assert right or "1 of 12400 elements" in found.reason
 
 
-@given(st.floats(-0.5, 1.5), st.integers(0, 1000), st.sampled_from([1, 7, 31, 400]))
+@given(st.floats(-0.5, 1.0), st.integers(0, 1000), st.sampled_from([1, 7, 31, 400]))
 @settings(max_examples=25, deadline=None)
 def test_an_evenly_spread_error_within_the_tolerance_is_right(
     threshold: float, seed: int, columns: int
 ) -> None:
-    """Also where a clamp left many rows with next to nothing."""
+    """Also where a clamp left five in six elements nothing."""
     torch.manual_seed(seed)
     native = (torch.randn(5_000, columns) - threshold).clamp(min=0.0)
     (expected,) = expect([native], [native.double()])
