@@ -122,7 +122,7 @@ def test_killed_and_resumed_it_finishes_and_verifies(tmp_path: Path, workers: in
     args = [*SEARCH, "--attempts", 4, "--workers", workers, "--log", log]
     process = start_engine(*args)
     deadline = time.monotonic() + 120
-    while _events(log) < 25 and process.poll() is None and time.monotonic() < deadline:
+    while _events(log) < 12 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
