@@ -25,7 +25,7 @@ def settle_precision(precision: Precision) -> None:
 
 def rounded(tensor: torch.Tensor, precision: Precision) -> torch.Tensor:
     """A float32 tensor's values as ``precision`` holds them, to the nearest, ties to even; in
-    float64. Other tensors stay as they are."""
+    float64. Other floating point tensors are widened only, the rest stay as they are."""
     if tensor.dtype != torch.float32 or precision == "float32":
         return tensor.double() if tensor.is_floating_point() else tensor
     if precision == "bf16":

@@ -246,9 +246,8 @@ class Task:
         """The same in float64, of inputs and weights that are rounded to ``precision``."""
         if self._rough_model is None:
             self._rough_model = copy.deepcopy(self._exact_model)
-            tensors = self.model.state_dict(keep_vars=True)
-            for name, kept in self._rough_model.state_dict(keep_vars=True).items():
-                kept.data.copy_(rounded(tensors[name].data, self.precision))
+            for tensor, kept in zip(_held(self.model), _held(self._rough_model), strict=True):
+                kept.data.copy_(rounded(tensor.data, self.precision))
         arguments = _mapped(case.arguments, lambda t: rounded(t.clone(), self.precision))
         return self._results(self._rough_model, arguments, case)
 
@@ -258,8 +257,7 @@ class Task:
         return found
 
     def _widened_model(self, case: Case) -> Any:
-        parameters = list(self.model.parameters()) + list(self.model.buffers())
-        needed = 3 * sum(t.numel() * 8 for t in [*parameters, *case.tensors])
+        needed = 3 * sum(t.numel() * 8 for t in [*_held(self.model), *case.tensors])
         if needed > self._room():
             return None
         return copy.deepcopy(self.model).double()
@@ -288,6 +286,10 @@ def _seed_all(seed: int, device: torch.device) -> None:
     except ImportError:
         return
     numpy.random.seed(seed % (1 << 32))
+
+
+def _held(model: Any) -> list[torch.Tensor]:
+    return [*model.parameters(), *model.buffers()]
 
 
 def _mapped(value: Any, function: Any) -> Any:

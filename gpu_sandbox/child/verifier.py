@@ -157,10 +157,15 @@ class Assignment:
         """``meanwhile`` does a piece of the checking while the answer is awaited, and says
         whether there is more: an earlier candidate's process takes a while to end."""
         self._engine.send(Stage(name=name, waits=waits))
-        with _Span(self._timings, "check"):
-            while waits and not self._engine.readable() and meanwhile():
-                pass
-        if waits and not isinstance(self._engine.receive(), Go):
+        if not waits:
+            return
+        try:
+            with _Span(self._timings, "check"):
+                while not self._engine.readable() and meanwhile():
+                    pass
+        finally:  # the answer is on its way, also to a task that turns out to be broken
+            answer = self._engine.receive()
+        if not isinstance(answer, Go):
             raise RuntimeError("the engine gave a job instead of leave to go on")
 
 

@@ -5,9 +5,10 @@ There are several devices of the CPU here, each a station of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 import pytest
@@ -27,6 +28,7 @@ from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 pytestmark = pytest.mark.anyio
 
 THREE = "cpu:0,cpu:1,cpu:2"
+Reached: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 @pytest.fixture
@@ -169,3 +171,40 @@ async def test_who_kills_every_verifier_has_crashed_unless_the_reference_does_so
         await sandbox.evaluate(evaluation(deadly(9, left), HONEST))
     with pytest.raises(NoDeviceLeft):
         await sandbox.evaluate(evaluation(ADD_RELU, HONEST))
+
+
+BREAKS_LATER = ADD_RELU.replace(
+    "return torch.relu(a + b)",
+    "seen.add(float(a[0, 0]))\n        assert len(seen) < 3\n        return torch.relu(a + b)",
+).replace("class Model", "seen = set()\n\n\nclass Model")
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_a_task_that_breaks_while_leave_is_awaited_costs_no_verifier(
+    make_sandbox: Callable[..., LocalSandbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trials are worked out meanwhile. The leave to go on comes all the same, and must not be
+    taken for the next job."""
+    roles: list[str] = []
+    report, spawn = Verifier.report, Zygote.spawn
+
+    async def late(self: Verifier, limit_s: float, reached: Reached) -> object:
+        async def after_a_while(stage: str) -> None:
+            if stage == "baseline":
+                await anyio.sleep(0.5)
+            await reached(stage)
+
+        return await report(self, limit_s, after_a_while)
+
+    async def spawned(self: Zygote, role: str, *args: object, **options: object) -> Ward:
+        roles.append(role)
+        return await spawn(self, role, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Verifier, "report", late)
+    monkeypatch.setattr(Zygote, "spawn", spawned)
+    async with make_sandbox() as sandbox:
+        with pytest.raises(SandboxFault, match="AssertionError"):
+            await sandbox.evaluate(evaluation(BREAKS_LATER, HONEST))
+        verdict = await sandbox.evaluate(evaluation(ADD_RELU, HONEST))
+    assert isinstance(verdict.outcome, Correct)
+    assert roles.count("verifier") == 1
