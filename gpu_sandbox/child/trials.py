@@ -44,15 +44,14 @@ class Trials:
         self._notes = notes
         self._cases = trial_cases(task, first, job.protocol, notes)
         self._ahead: list[Case] = []
-        self._ahead_bytes = 0
 
     def work_ahead(self) -> bool:
         """Draw and solve one more case, which needs no candidate; False when it's enough."""
-        if self._ahead_bytes > _AHEAD_BYTES or (case := next(self._cases, None)) is None:
+        case = next(self._cases, None)
+        if case is None:
             return False
         self._ahead.append(case)
-        self._ahead_bytes += _bytes(case)
-        return self._ahead_bytes <= _AHEAD_BYTES
+        return sum(map(_bytes, self._ahead)) <= _AHEAD_BYTES
 
     def run(self) -> float:
         worst = 0.0
