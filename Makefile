@@ -41,7 +41,7 @@ bench-sandbox: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.sandbox_compile --kinds cpp,c --jobs 1
 
 bench-sandbox-gpu: $(VENV)/.installed-dev
-	PYTHON=$(BIN)/python PART=doctor,verdicts,compile benchmarks/gpu_sandbox.sh
+	PYTHON=$(BIN)/python PART=doctor,verdicts,throughput,compile benchmarks/gpu_sandbox.sh
 
 # Under five minutes on two idle cores; BENCH="--only append" measures some rows.
 bench-log: $(VENV)/.installed-dev .venv-peers/.installed

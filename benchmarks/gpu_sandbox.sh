@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The sandbox on a GPU: what holds, what it costs, what it withstands. Prints tables.
 # Usage: benchmarks/gpu_sandbox.sh [DEVICE] [AA RUNS]; PYTHON picks the interpreter, OUT the
-# folder. Set PART to some of doctor,verdicts,compile,attacks,tests to run those alone, or to
-# kernelbench, with KERNELBENCH=CHECKOUT, for our times beside that benchmark's own (7 minutes).
+# folder. Set PART to some of doctor,verdicts,throughput,compile,attacks,tests to run those alone,
+# or to kernelbench, for our times beside that benchmark's own (7 minutes). KERNELBENCH is a checkout
+# of it; with one, throughput measures its evaluator as well (3 minutes).
 set -u
 cd "$(dirname "$0")/.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
@@ -10,7 +11,7 @@ python=${PYTHON:-python3}
 device=${1:-cuda:0}
 runs=${2:-100}
 out=${OUT:-runs/gpu}
-part=${PART:-doctor,verdicts,compile,attacks,tests}
+part=${PART:-doctor,verdicts,throughput,compile,attacks,tests}
 mkdir -p "$out"
 has() { case ",$part," in *",$1,"*) return 0 ;; *) return 1 ;; esac }
 
@@ -18,6 +19,8 @@ nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu 
 has doctor && "$python" -m engine.cli.main doctor --device "$device"
 has verdicts && "$python" -m benchmarks.sandbox_verdicts --device "$device" --aa "$runs" \
   --json "$out/verdicts.json"
+has throughput && "$python" -m benchmarks.sandbox_throughput --device "$device" --candidates 48 \
+  --json "$out/throughput.json" ${KERNELBENCH:+--kernelbench "$KERNELBENCH" --peer-runs 1}
 has compile && "$python" -m benchmarks.sandbox_compile --cuda --kinds cuda,cu --candidates 30 \
   --jobs 14
 has kernelbench && "$python" -m benchmarks.kernelbench "${KERNELBENCH:?a checkout of KernelBench}" \
