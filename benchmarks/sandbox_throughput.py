@@ -5,9 +5,11 @@
 
 No two candidates are equal, so no build is found in a cache; what all builds share, the
 task's audit and the device's facts are made by two candidates before the clock starts. One
-alone: from request to verdict with nothing else going on. Side by side: all are asked for at
-once, a few more in flight than can compile, as a search with many workers does; with several
-devices (``--device cuda:0,cuda:1``) whichever is free takes the next.
+alone: from request to verdict with nothing else going on. Side by side: so many are in flight
+at any time, as in a search with many workers; with several devices (``--device cuda:0,cuda:1``)
+whichever is free takes the next. Once from the first request to the last verdict, and once
+without the first builds, when no device has work yet, and without the end, when nothing more is
+built: from the verdict that completes the first so many, until the last one is asked for.
 
 The peer judges the same candidates on the same machine afterwards, with its own defaults for a
 run over generations (5 correctness trials, 100 timed calls, a process for each candidate):
@@ -93,6 +95,9 @@ def candidate(kind: str, numbers: Numbers) -> str:
     return FREE.format(build=build, stream=STREAM if kind == "cu" else "")
 
 
+_FEWEST = 8
+
+
 class Bench:
     def __init__(self, sandbox: LocalSandbox, device: str, table: Table, numbers: Numbers) -> None:
         self._sandbox = sandbox
@@ -125,26 +130,38 @@ class Bench:
         alone = [(await self.judge(kind))[1] for _ in range(3)]
         self._table.row(f"{name}, alone", alone_goal, f"{statistics.median(alone):.2f} s")
         self._table.progress(f"{name}: {count} distinct ones, {in_flight} in flight")
-        leases: list[float] = []
+        timings: list[dict[str, float]] = []
+        asked: list[float] = []
+        ended: list[float] = []
         began = time.monotonic()
         left = iter(range(count))
 
         async def take_turns() -> None:
             for _ in left:
+                asked.append(time.monotonic() - began)
                 verdict, _ = await self.judge(kind)
-                leases.append(verdict.timings_s["lease"])
+                ended.append(time.monotonic() - began)
+                timings.append(verdict.timings_s)
 
         async with anyio.create_task_group() as group:
             for _ in range(in_flight):
                 group.start_soon(take_turns)
-        took = time.monotonic() - began
-        lease = statistics.median(leases)
+        lease = statistics.median(t["lease"] for t in timings)
         self._table.row(
-            f"{name}, {count} distinct",
+            f"{name}, {count} distinct, steady",
             hour_goal,
-            f"{3600 * count / took:.0f} an hour, device held {lease:.2f} s",
+            f"{_steady(asked, ended, in_flight)} an hour, device held {lease:.2f} s",
         )
-        self.raw[kind] = {"alone_s": alone, "took_s": took, "count": count, "leases_s": leases}
+        self._table.row(f"{name}, all of these", "-", f"{3600 * count / ended[-1]:.0f} an hour")
+        self.raw[kind] = {"alone_s": alone, "asked_s": asked, "ended_s": ended, "timings": timings}
+
+
+def _steady(asked: list[float], ended: list[float], in_flight: int) -> str:
+    """Verdicts an hour while some are being built and the device has work."""
+    within = [end for end in ended[in_flight - 1 :] if end <= asked[-1]]
+    if len(within) < _FEWEST:
+        return "too few for any"
+    return f"{3600 * (len(within) - 1) / (within[-1] - within[0]):.0f}"
 
 
 def beside(

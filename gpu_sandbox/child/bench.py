@@ -75,6 +75,7 @@ class Bench:
         self._releases = self._baseline.releases
         self._alone_ns, rest_ns = self._measured_alone("alone")
         self._most_rest_ns = _REST_GROWS * rest_ns
+        self._warm = False
         self._passages: Passages | None = None
         if device.type == "cuda" and not self._baseline.slow:
             each_ns, calls = self._alone_ns / self._releases.calls, self._baseline.gated_calls
@@ -86,7 +87,7 @@ class Bench:
         ``alone`` has the candidate's process ended, to see what the baseline does without.
         """
         pairing = Pairing(self._task, self._reference, peer, self._job.protocol, self._first)
-        self._warm_up(peer)
+        self.warm_up(peer)
         for attempt in range(1, _ATTEMPTS + 1):
             pairs = self._pairs(pairing, attempt)
             if self._disturbance(pairs) < _DISTURBED:
@@ -122,17 +123,19 @@ class Bench:
 
     # --- pairs
 
-    def _warm_up(self, peer: Peer) -> None:
-        """By our own clock, not by claims: a worker's slow clock must not buy it hours.
-        Slow models are warm after the correctness trials."""
-        if self._baseline.slow:
-            return
+    def warm_up(self, peer: Peer) -> bool:
+        """Once, by our own clock, not by claims: a worker's slow clock must not buy it hours.
+        Slow models are warm after the correctness trials. False: there is no more to do."""
+        if self._warm or self._baseline.slow:
+            return False
+        self._warm = True
         self._releases.draw("warm", 0)
         released = self._releases.release(peer, self._baseline.settings, secrets.randbits(48))
         once_s = released.wall_ns / self._releases.calls / 1e9
         for spots in self._releases.layout.outputs:  # the same inputs again: not the answer
             peer.scramble(spots)
         peer.ask(warm(self._job.protocol, once_s), Done, "warm-up")
+        return False
 
     def _pairs(self, pairing: Pairing, attempt: int) -> list[Pair]:
         """Too few pairs are worth waiting for, but not for ever: slow models get fewer."""

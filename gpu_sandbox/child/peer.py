@@ -72,6 +72,7 @@ class Peer:
         self._host: Arena | None = None
         self.unqueued = 0
         self._placed: dict[int, Place] = {}
+        self._seen: dict[Spot, torch.Tensor] = {}
         self.ended: Callable[[Finding], Exception] = ReferenceEnded if reference else Ended
         self._cpu_clock = (~pid << 3) | _CPUCLOCK_SCHED
 
@@ -81,6 +82,7 @@ class Peer:
         return self.unqueued == 0
 
     def close(self) -> None:
+        self._seen.clear()
         for arena in (self._arena, self._host):
             if arena is not None:
                 arena.close()
@@ -135,6 +137,7 @@ class Peer:
     def reserve(self, total_bytes: int) -> Arena:
         """An arena of at least that size. A new one makes all former places invalid."""
         if self._arena is None or total_bytes > self._arena.size:
+            self._seen.clear()
             if self._arena is not None:
                 self._arena.close()
             self._placed.clear()
@@ -198,9 +201,8 @@ class Peer:
 
     def put(self, layout: Layout, cases: Sequence[Case]) -> None:
         """Copy the inputs of each case to its slot."""
-        arena = self._need()
         for number, case in enumerate(cases):
-            views = arena.views(layout.inputs[number])
+            views = self._views(layout.inputs[number])
             for tensor, view in zip(case.tensors, views, strict=True):
                 view.copy_(tensor)
         self._synchronize()
@@ -211,14 +213,21 @@ class Peer:
 
     def taken(self, spots: list[Spot]) -> list[torch.Tensor]:
         """Private copies: what is compared can't be changed while it is."""
-        copies = [view.clone() for view in self._need().views(spots)]
+        copies = [view.clone() for view in self._views(spots)]
         self._synchronize()
         return copies
 
     def intact(self, spots: list[Spot], tensors: list[torch.Tensor]) -> bool:
         """Whether the inputs there are, bit for bit, what was put there."""
-        views = self._need().views(spots)
+        views = self._views(spots)
         return all(_same_bits(a, b) for a, b in zip(views, tensors, strict=True))
+
+    def _views(self, spots: list[Spot]) -> list[torch.Tensor]:
+        """Of our own arena. Kept: thousands are looked at in the time of one verdict."""
+        for spot in spots:
+            if spot not in self._seen:
+                self._seen[spot] = self._need().view(spot)
+        return [self._seen[spot] for spot in spots]
 
     def _need(self) -> Arena:
         assert self._arena is not None

@@ -11,8 +11,8 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -47,6 +47,8 @@ __all__ = ["main"]
 
 _audits: dict[tuple[str, str], list[str]] = {}
 """By task and protocol, of this process's life: an audit costs as much as the trials."""
+_KEPT_SHARE = 1 / 16
+"""Of the device's memory, between jobs."""
 
 
 class Assignment:
@@ -60,7 +62,7 @@ class Assignment:
         self._reference = reference
         self._fds = fds
         self._device = torch.device(job.device)
-        self._timings: dict[str, float] = {}
+        self._spent = _Spent()
         self._notes: list[str] = []
         self._observations: Observations | None = None
 
@@ -79,14 +81,14 @@ class Assignment:
             finding = ended.finding
         return Report(
             finding=finding,
-            timings_s=self._timings,
+            timings_s=self._spent.timings,
             notes=self._notes,
             observations=self._observations,
         )
 
     def _find(self, task_path: str) -> Finding:
         self._stage("reference", waits=_crowded(self._device))
-        with _Span(self._timings, "check"):
+        with self._spent.on("check"):
             seeds, precision = Seeds(self._job.seed), self._job.protocol.precision
             task = Task(task_path, self._device, seeds, precision)
             first = task.draw("trial", 0)
@@ -106,12 +108,13 @@ class Assignment:
 
     def _load_reference(self, task: Task) -> None:
         """Into its worker, which times it."""
-        self._reference.start_loading(task, self._job.task_source, "Model", [], [])
-        self._reference.finish_loading(self._job.load_s)
+        with self._spent.on("check"):
+            self._reference.start_loading(task, self._job.task_source, "Model", [], [])
+            self._reference.finish_loading(self._job.load_s)
 
     def _baseline(self, task: Task, first: Case) -> Measured:
-        with _Span(self._timings, "bench"):
-            self._stage("bench", waits=True)
+        self._stage("bench", waits=True)
+        with self._spent.on("bench"):
             measured = measure_alone(task, self._reference, self._job, self._device, first)
         return msgspec.structs.replace(
             measured,
@@ -122,7 +125,7 @@ class Assignment:
     def _audited(self, task: Task, first: Case) -> list[str]:
         key = (self._job.task_source, self._job.protocol.name)
         if key not in _audits:
-            with _Span(self._timings, "audit"):
+            with self._spent.on("audit"):
                 _audits[key] = audit(task, first, self._job.protocol)
         return _audits[key]
 
@@ -130,7 +133,7 @@ class Assignment:
         job = self._job
         trials = Trials(task, peer, job, first, self._notes)
         self._stage("baseline", waits=True, meanwhile=trials.work_ahead)
-        with _Span(self._timings, "check"):
+        with self._spent.on("check"):
             bench = Bench(task, self._reference, peer, job, self._device, first, self._notes)
             self._stage("load")
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
@@ -142,29 +145,35 @@ class Assignment:
         self._notes += [f"degenerate task: {told}" for told in self._audited(task, first)]
         if job.protocol.allclose is None and not task.exact_used:
             self._notes.append("no float64 reference: compared with its own dtype")
-        with _Span(self._timings, "bench"):
-            self._stage("bench", waits=True)
+        self._stage("bench", waits=True, meanwhile=lambda: bench.warm_up(peer), spent_on="bench")
+        with self._spent.on("bench"):
             agreed = bench.run(peer, worst, alone=lambda: self._stage("alone", waits=True))
         if job.observe:
-            spent_s = sum(self._timings.values())
-            with _Span(self._timings, "observe"):
+            spent_s = sum(self._spent.timings.values())
+            with self._spent.on("observe"):
                 self._observations = observe(task, first, peer, job, agreed, spent_s)
         return agreed
 
     def _stage(
-        self, name: str, *, waits: bool = False, meanwhile: Callable[[], bool] = lambda: False
+        self,
+        name: str,
+        *,
+        waits: bool = False,
+        meanwhile: Callable[[], bool] = lambda: False,
+        spent_on: str = "check",
     ) -> None:
-        """``meanwhile`` does a piece of the checking while the answer is awaited, and says
-        whether there is more: an earlier candidate's process takes a while to end."""
+        """``meanwhile`` does a piece of the work while the answer is awaited, and says whether
+        there is more: an earlier process takes a while to end, and the next to begin."""
         self._engine.send(Stage(name=name, waits=waits))
         if not waits:
             return
         try:
-            with _Span(self._timings, "check"):
+            with self._spent.on(spent_on):
                 while not self._engine.readable() and meanwhile():
                     pass
         finally:  # the answer is on its way, also to a task that turns out to be broken
-            answer = self._engine.receive()
+            with self._spent.on("handover"):
+                answer = self._engine.receive()
         if not isinstance(answer, Go):
             raise RuntimeError("the engine gave a job instead of leave to go on")
 
@@ -189,19 +198,31 @@ def _refuse_unusable(task: Task, case: Case) -> None:
         raise Broken(f"the reference is not deterministic: {unlike}")
 
 
-class _Span:
-    """Adds the seconds spent inside to ``timings[name]``, however it is left."""
+class _Spent:
+    """Seconds by name: of what is inside of something else, only its own name's."""
 
-    def __init__(self, timings: dict[str, float], name: str) -> None:
-        self._timings = timings
-        self._name = name
+    def __init__(self) -> None:
+        self.timings: dict[str, float] = {}
+        self._names: list[str] = []
+        self._since = 0.0
 
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
+    @contextmanager
+    def on(self, name: str) -> Iterator[None]:
+        """Adds what passes meanwhile to ``name``, however it is left."""
+        self._charge()
+        self._names.append(name)
+        try:
+            yield
+        finally:
+            self._charge()
+            self._names.pop()
 
-    def __exit__(self, *_: object) -> None:
-        spent = time.perf_counter() - self._began
-        self._timings[self._name] = self._timings.get(self._name, 0.0) + spent
+    def _charge(self) -> None:
+        now = time.perf_counter()
+        if self._names:
+            name = self._names[-1]
+            self.timings[name] = self.timings.get(name, 0.0) + now - self._since
+        self._since = now
 
 
 def _serve(
@@ -235,7 +256,14 @@ def _do(job: Job, engine: Channel[ToVerifier], reference: Peer) -> None:
             os.close(fd)
         gc.collect()
         if job.device != "cpu":
-            torch.cuda.empty_cache()
+            _leave_room(torch.device(job.device))
+
+
+def _leave_room(device: torch.device) -> None:
+    """Little memory is kept for the next job: to give it back waits for processes that end."""
+    total = torch.cuda.get_device_properties(device).total_memory
+    if torch.cuda.memory_reserved(device) > _KEPT_SHARE * total:
+        torch.cuda.empty_cache()
 
 
 def _deliver(report: Report, job: Job, engine: Channel[ToVerifier]) -> None:

@@ -30,7 +30,7 @@ async def test_a_baseline_has_a_runtime_and_its_spread(shared_sandbox: LocalSand
     assert found.runtime_ms > 0
     assert found.spread >= 0
     assert found.repetitions >= 20
-    assert found.timings_s.keys() == {"check", "bench", "audit", "lease"}
+    assert found.timings_s.keys() == {"check", "bench", "audit", "handover", "lease"}
     assert found.isolation
 
 

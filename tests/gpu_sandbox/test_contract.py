@@ -72,6 +72,8 @@ async def test_a_baseline_then_a_correct_and_a_wrong_candidate(evaluator: Evalua
     assert good.outcome.speedup == pytest.approx(1 / good.outcome.ratio)
     assert good.outcome.ratio_low <= good.outcome.ratio <= good.outcome.ratio_high
     assert good.timings_s.keys() >= {"guard", "compile", "check", "bench", "lease"}
+    within = ("check", "bench", "audit", "observe", "handover")
+    assert sum(good.timings_s.get(part, 0.0) for part in within) <= good.timings_s["lease"]
     assert good.protocol == "strict"
 
     wrong = await evaluator.evaluate(evaluation(ADD_RELU, WRONG))
