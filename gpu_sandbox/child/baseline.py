@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -19,42 +20,64 @@ from gpu_sandbox.protocols import Protocol
 __all__ = ["Baseline", "measure_alone", "warm"]
 
 _SLOW_S = 0.5
+_LOOKS = 3
+_AHEAD_BYTES = 1 << 32
+"""Of releases: who has smaller ones may get ready while others have memory of the device."""
 
 
 class Baseline:
-    """``releases`` are as long as both sides' are to be, and those behind gates have
-    ``gated_calls``."""
+    """Once it is ready, ``releases`` are as long as both sides' are to be, and those behind
+    gates have ``gated_calls``."""
 
     def __init__(
         self, task: Task, reference: Peer, job: Job, device: torch.device, first: Case
     ) -> None:
         self.slow = task.forward_s > _SLOW_S
         self.settings = _settings(job, device)
-        self._peer = reference
-        self._seed = job.seed
         self.releases = Batch(task, first, device, calls=1)
-        self.releases.draw("alone", 0)
         self.gated_calls = 1
-        if self.slow:
+        self._peer = reference
+        self._job = job
+        self._make_batch = partial(Batch, task, first, device)
+        self._ready = self.slow
+
+    def work_ahead(self) -> bool:
+        """Get ready, unless that takes memory that an earlier worker may still hold. For use
+        while others disturb the device; False, because there is no more to do."""
+        if self.releases.layout.total_bytes * MANY_CALLS <= _AHEAD_BYTES:
+            self.get_ready()
+        return False
+
+    def get_ready(self) -> None:
+        """Once: warm up, and see how long releases have to be. A slow one is used as it is."""
+        if self._ready:
             return
+        self._ready = True
+        job = self._job
+        self.releases.draw("alone", 0)
         once_s = self._release().wall_ns / 1e9
-        reference.ask(warm(job.protocol, once_s), Done, "warm-up")
-        began = time.perf_counter()
-        self.releases.draw("alone", 1)
-        draw_s = time.perf_counter() - began
-        once_ns = min(self._release().claim_ns for _ in range(3))
+        self._peer.ask(warm(job.protocol, once_s), Done, "warm-up")
+        seen = [self._draw_and_call(number) for number in range(1, 1 + _LOOKS)]
+        draw_s, once_ns = (min(values) for values in zip(*seen, strict=True))
         few = MANY_CALLS if job.protocol.mean else FEW_CALLS
         calls, self.gated_calls = (
             self.releases.long_enough(once_ns, draw_s, job.bench_s, most)
             for most in (few, MANY_CALLS)
         )
         if calls > 1:
-            self.releases = Batch(task, first, device, calls)
+            self.releases = self._make_batch(calls)
             self.releases.draw("alone", 0)
             self._release()
 
+    def _draw_and_call(self, number: int) -> tuple[float, int]:
+        """What drawing inputs takes in seconds, and a call in nanoseconds."""
+        began = time.perf_counter()
+        self.releases.draw("alone", number)
+        return time.perf_counter() - began, self._release().claim_ns
+
     def alone(self, releases: int, purpose: str) -> list[Released]:
         """So many releases, each on inputs of its own, with outputs taken: as in the pairs."""
+        self.get_ready()
         seen = []
         for number in range(releases):
             self.releases.draw(purpose, number)
@@ -62,7 +85,7 @@ class Baseline:
         return seen
 
     def _release(self, chosen: Sequence[int] = ()) -> Released:
-        return self.releases.release(self._peer, self.settings, self._seed, chosen)
+        return self.releases.release(self._peer, self.settings, self._job.seed, chosen)
 
 
 def measure_alone(

@@ -58,6 +58,7 @@ class Bench:
     def __init__(
         self,
         task: Task,
+        baseline: Baseline,
         reference: Peer,
         peer: Peer,
         job: Job,
@@ -71,14 +72,15 @@ class Bench:
         self._device = device
         self._first = first
         self._notes = notes
-        self._baseline = Baseline(task, reference, job, device, first)
-        self._releases = self._baseline.releases
+        self._baseline = baseline
+        baseline.get_ready()
+        self._releases = baseline.releases
         self._alone_ns, rest_ns = self._measured_alone("alone")
         self._most_rest_ns = _REST_GROWS * rest_ns
         self._warm = False
         self._passages: Passages | None = None
-        if device.type == "cuda" and not self._baseline.slow:
-            each_ns, calls = self._alone_ns / self._releases.calls, self._baseline.gated_calls
+        if device.type == "cuda" and not baseline.slow:
+            each_ns, calls = self._alone_ns / self._releases.calls, baseline.gated_calls
             self._passages = Passages(task, reference, peer, device, first, calls, each_ns)
 
     def run(self, peer: Peer, worst: float, *, alone: Callable[[], None]) -> Agreed:
@@ -87,7 +89,7 @@ class Bench:
         ``alone`` has the candidate's process ended, to see what the baseline does without.
         """
         pairing = Pairing(self._task, self._reference, peer, self._job.protocol, self._first)
-        self.warm_up(peer)
+        self._warm_up(peer)
         for attempt in range(1, _ATTEMPTS + 1):
             pairs = self._pairs(pairing, attempt)
             if self._disturbance(pairs) < _DISTURBED:
@@ -123,11 +125,18 @@ class Bench:
 
     # --- pairs
 
-    def warm_up(self, peer: Peer) -> bool:
+    def work_ahead(self, peer: Peer) -> bool:
+        """A piece of what ``run`` needs and what is not timed; False when it's enough."""
+        if not self._warm and not self._baseline.slow:
+            self._warm_up(peer)
+            return True
+        return self._releases.draw_ahead(_purpose(1), self._job.protocol.min_pairs)
+
+    def _warm_up(self, peer: Peer) -> None:
         """Once, by our own clock, not by claims: a worker's slow clock must not buy it hours.
-        Slow models are warm after the correctness trials. False: there is no more to do."""
+        Slow models are warm after the correctness trials."""
         if self._warm or self._baseline.slow:
-            return False
+            return
         self._warm = True
         self._releases.draw("warm", 0)
         released = self._releases.release(peer, self._baseline.settings, secrets.randbits(48))
@@ -135,7 +144,6 @@ class Bench:
         for spots in self._releases.layout.outputs:  # the same inputs again: not the answer
             peer.scramble(spots)
         peer.ask(warm(self._job.protocol, once_s), Done, "warm-up")
-        return False
 
     def _pairs(self, pairing: Pairing, attempt: int) -> list[Pair]:
         """Too few pairs are worth waiting for, but not for ever: slow models get fewer."""
@@ -144,7 +152,7 @@ class Bench:
         pairs: list[Pair] = []
         wanted = math.ceil(protocol.max_pairs / (calls if protocol.mean else 1))
         least = min(protocol.min_pairs, wanted)
-        purpose, settings = f"timed/{attempt}", self._baseline.settings
+        purpose, settings = _purpose(attempt), self._baseline.settings
         for index in itertools.count():
             pair = pairing.pair(self._releases, settings, purpose, index)
             if not pair.counts:
@@ -259,3 +267,7 @@ class Bench:
         load, cores = os.getloadavg()[0], os.cpu_count() or 1
         if self._device.type == "cpu" and load > 1.5 * cores:
             self._notes.append(f"the machine was busy (load {load:.1f} on {cores} cores)")
+
+
+def _purpose(attempt: int) -> str:
+    return f"timed/{attempt}"

@@ -37,6 +37,8 @@ FEW_CALLS, MANY_CALLS = 16, 48
 """At most, of a release: to time pairs, which differ by more than their calls do; to see from
 outside what calls take, and where calls are to follow upon each other."""
 _MOST_OF_FREE = 0.1
+_AHEAD_BYTES = 1 << 31
+"""Of inputs that are drawn before their turn."""
 _REDRAWS = 20
 _WANTED_RELEASES = 8
 _CHECKED = 2
@@ -82,6 +84,7 @@ class Releases(ABC):
         self.calls = calls
         self.cases: list[Case] = []
         self.unusual = False
+        self._ahead: dict[tuple[str, int], tuple[list[Case], bool]] = {}
         self._surprises = Surprises(task)
         self._task = task
         self._first = first
@@ -91,15 +94,28 @@ class Releases(ABC):
     def draw(self, purpose: str, index: int) -> None:
         """New inputs for every call of the next release of both sides. ``unusual``: none of
         them are as the task's own."""
+        drawn = self._ahead.pop((purpose, index), None) or self._drawn_anew(purpose, index)
+        self.cases, self.unusual = drawn
+        if self.device.type == "cuda":  # or the first release would pay for the drawing
+            torch.cuda.synchronize(self.device)
+
+    def draw_ahead(self, purpose: str, most: int) -> bool:
+        """For one more of the first so many releases; False when it's enough."""
+        number = len(self._ahead)
+        each = self.calls * sum(t.numel() * t.element_size() for t in self._first.tensors)
+        if number >= most or (number + 1) * each > _AHEAD_BYTES:
+            return False
+        self._ahead[purpose, number] = self._drawn_anew(purpose, number)
+        return True
+
+    def _drawn_anew(self, purpose: str, index: int) -> tuple[list[Case], bool]:
         first = index * self.calls
         altered = self._surprises.among(self.calls)
-        self.unusual = len(altered) == self.calls
-        self.cases = [
+        cases = [
             self._drawn(purpose, first + number, altered.get(number))
             for number in range(self.calls)
         ]
-        if self.device.type == "cuda":  # or the first release would pay for the drawing
-            torch.cuda.synchronize(self.device)
+        return cases, len(altered) == self.calls
 
     def choose(self) -> list[int]:
         """Calls to check, by a generator that no seed of a task's leads to."""

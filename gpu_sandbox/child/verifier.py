@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,7 @@ import torch
 
 from events.observations import Observations
 from gpu_sandbox.child.audit import audit
-from gpu_sandbox.child.baseline import measure_alone
+from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.loading import settle
@@ -132,9 +133,13 @@ class Assignment:
     def _evaluate(self, task: Task, first: Case, peer: Peer, libraries: list[int]) -> Finding:
         job = self._job
         trials = Trials(task, peer, job, first, self._notes)
-        self._stage("baseline", waits=True, meanwhile=trials.work_ahead)
+        baseline = Baseline(task, self._reference, job, self._device, first)
+        ahead = _in_turn(baseline.work_ahead, trials.work_ahead)
+        self._stage("baseline", waits=True, meanwhile=ahead)
         with self._spent.on("check"):
-            bench = Bench(task, self._reference, peer, job, self._device, first, self._notes)
+            bench = Bench(
+                task, baseline, self._reference, peer, job, self._device, first, self._notes
+            )
             self._stage("load")
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
             loaded = peer.finish_loading(job.load_s)
@@ -145,7 +150,8 @@ class Assignment:
         self._notes += [f"degenerate task: {told}" for told in self._audited(task, first)]
         if job.protocol.allclose is None and not task.exact_used:
             self._notes.append("no float64 reference: compared with its own dtype")
-        self._stage("bench", waits=True, meanwhile=lambda: bench.warm_up(peer), spent_on="bench")
+        ahead = partial(bench.work_ahead, peer)
+        self._stage("bench", waits=True, meanwhile=ahead, spent_on="bench")
         with self._spent.on("bench"):
             agreed = bench.run(peer, worst, alone=lambda: self._stage("alone", waits=True))
         if job.observe:
@@ -176,6 +182,18 @@ class Assignment:
                 answer = self._engine.receive()
         if not isinstance(answer, Go):
             raise RuntimeError("the engine gave a job instead of leave to go on")
+
+
+def _in_turn(*works: Callable[[], bool]) -> Callable[[], bool]:
+    """Pieces of the first, until it says that there are no more, and then of the next."""
+    left = list(works)
+
+    def piece() -> bool:
+        if left and not left[0]():
+            left.pop(0)
+        return bool(left)
+
+    return piece
 
 
 def _crowded(device: torch.device) -> bool:
