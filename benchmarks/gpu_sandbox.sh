@@ -19,7 +19,7 @@ nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu 
 has doctor && "$python" -m engine.cli.main doctor --device "$device"
 has verdicts && "$python" -m benchmarks.sandbox_verdicts --device "$device" --aa "$runs" \
   --json "$out/verdicts.json"
-has throughput && "$python" -m benchmarks.sandbox_throughput --device "$device" --candidates 48 \
+has throughput && "$python" -m benchmarks.sandbox_throughput --device "$device" --candidates 64 \
   --json "$out/throughput.json" ${KERNELBENCH:+--kernelbench "$KERNELBENCH" --peer-runs 1}
 has compile && "$python" -m benchmarks.sandbox_compile --cuda --kinds cuda,cu --candidates 30 \
   --jobs 14

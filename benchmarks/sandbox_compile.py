@@ -129,6 +129,7 @@ class Stage:
         compiled = await self.pool.build(candidate)
         compiled.files.close()
         assert compiled.outcome is None, (compiled.outcome, compiled.log)
+        assert compiled.files.names, f"nothing was built: {compiled.log}"
         return compiled
 
 

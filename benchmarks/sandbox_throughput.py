@@ -150,7 +150,7 @@ class Bench:
         self._table.row(
             f"{name}, {count} distinct, steady",
             hour_goal,
-            f"{_steady(asked, ended, in_flight)} an hour, device held {lease:.2f} s",
+            f"{_steady(asked, ended, in_flight)}, device held {lease:.2f} s",
         )
         self._table.row(f"{name}, all of these", "-", f"{3600 * count / ended[-1]:.0f} an hour")
         self.raw[kind] = {"alone_s": alone, "asked_s": asked, "ended_s": ended, "timings": timings}
@@ -160,8 +160,8 @@ def _steady(asked: list[float], ended: list[float], in_flight: int) -> str:
     """Verdicts an hour while some are being built and the device has work."""
     within = [end for end in ended[in_flight - 1 :] if end <= asked[-1]]
     if len(within) < _FEWEST:
-        return "too few for any"
-    return f"{3600 * (len(within) - 1) / (within[-1] - within[0]):.0f}"
+        return f"more candidates are needed than {len(asked)}"
+    return f"{3600 * (len(within) - 1) / (within[-1] - within[0]):.0f} an hour"
 
 
 def beside(

@@ -99,7 +99,7 @@ class Driver:
     def _compile_command(self, step: Step, directory: Path) -> str:
         cuda = step.rule != "compile"
         flags = "cuda_cflags" if cuda else "cflags"
-        given = _telling(step.variables[flags]) if cuda else step.variables[flags]
+        given = _for_nvcc(step.variables[flags]) if cuda else step.variables[flags]
         if self._sanitizes and not cuda:
             given += " -fsanitize=address -fno-omit-frame-pointer -g -O1"
         if not self._slim:
@@ -150,11 +150,12 @@ class Driver:
         return next((name for name in FAST_LINKERS if shutil.which(f"ld.{name}")), None)
 
 
-def _telling(flags: str) -> str:
-    """With what makes nvcc's work observable and leaves the machine code as it is: what each
-    kernel takes, and which line an instruction is from (a debugger's build has both)."""
+def _for_nvcc(flags: str) -> str:
+    """With what makes its work observable, or faster, and leaves the machine code as it is:
+    what each kernel takes, which line an instruction is from (a debugger's build has both),
+    and its host and device halves at the same time."""
     lines = "" if _DEBUGS.search(flags) else " -lineinfo"
-    return f"{flags} -Xptxas=-v{lines}"
+    return f"--threads=2 {flags} -Xptxas=-v{lines}"
 
 
 def _named_headers(text: str) -> list[str]:
