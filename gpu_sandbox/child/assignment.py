@@ -1,0 +1,235 @@
+"""One job of the verifier's: trials, then timing, and what else was asked for.
+
+While an earlier candidate's process ends, and the next one's begins, nothing is timed: what
+is not timed is done then, where it needs neither.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import msgspec
+import torch
+
+from events.observations import Observations
+from gpu_sandbox.child.audit import audit
+from gpu_sandbox.child.baseline import Baseline, measure_alone
+from gpu_sandbox.child.bench import Bench
+from gpu_sandbox.child.conditions import conditions
+from gpu_sandbox.child.observe import observe
+from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
+from gpu_sandbox.child.reference import Broken, Case, Seeds, Task
+from gpu_sandbox.child.trials import Trials
+from gpu_sandbox.frames import Channel
+from gpu_sandbox.jobs import (
+    Finding,
+    Go,
+    Job,
+    Measured,
+    Report,
+    Stage,
+    TaskBroken,
+    ToVerifier,
+    WorkerFailed,
+)
+
+__all__ = ["Assignment"]
+
+_audits: dict[tuple[str, str], list[str]] = {}
+"""By task and protocol, of this process's life: an audit costs as much as the trials."""
+
+
+class Assignment:
+    """One job. ``notes`` are facts about this verdict that its reader should know."""
+
+    def __init__(
+        self, job: Job, engine: Channel[ToVerifier], reference: Peer, fds: list[int]
+    ) -> None:
+        self._job = job
+        self._engine = engine
+        self._reference = reference
+        self._fds = fds
+        self._device = torch.device(job.device)
+        self._spent = _Spent()
+        self._notes: list[str] = []
+        self._observations: Observations | None = None
+
+    def report(self, task_path: str) -> Report:
+        try:
+            finding = self._find(task_path)
+        except Broken as broken:
+            finding = TaskBroken(reason=broken.reason, detail=broken.detail)
+        except ReferenceEnded as ended:
+            if not isinstance(ended.finding, WorkerFailed):
+                raise  # its worker is lost, and we are of no use without
+            # It works unconfined: it misses a file, or memory.
+            reason = f"the reference fails where it is confined: {ended.finding.message}"
+            finding = TaskBroken(reason=reason, detail=ended.finding.traceback)
+        except Ended as ended:
+            finding = ended.finding
+        return Report(
+            finding=finding,
+            timings_s=self._spent.timings,
+            notes=self._notes,
+            observations=self._observations,
+        )
+
+    def _find(self, task_path: str) -> Finding:
+        self._stage("reference", waits=_crowded(self._device))
+        with self._spent.on("check"):
+            seeds, precision = Seeds(self._job.seed), self._job.protocol.precision
+            task = Task(task_path, self._device, seeds, precision)
+            first = task.draw("trial", 0)
+            task.solve(first, exact=self._job.protocol.allclose is None)
+            if self._job.mode == "baseline":
+                _refuse_unusable(task, first)
+        self._load_reference(task)
+        if self._job.mode == "baseline":
+            return self._baseline(task, first)
+        peer_fd, *libraries = self._fds
+        with socket.socket(fileno=os.dup(peer_fd)) as sock:
+            peer = Peer(sock, self._job.worker_pid, self._device, self._job.call_s)
+            try:
+                return self._evaluate(task, first, peer, libraries)
+            finally:
+                peer.close()
+
+    def _load_reference(self, task: Task) -> None:
+        """Into its worker, which times it."""
+        with self._spent.on("check"):
+            self._reference.start_loading(task, self._job.task_source, "Model", [], [])
+            self._reference.finish_loading(self._job.load_s)
+
+    def _baseline(self, task: Task, first: Case) -> Measured:
+        self._stage("bench", waits=True)
+        with self._spent.on("bench"):
+            measured = measure_alone(task, self._reference, self._job, self._device, first)
+        return msgspec.structs.replace(
+            measured,
+            audit=self._audited(task, first),
+            conditions=conditions(self._device, task.precision),
+        )
+
+    def _audited(self, task: Task, first: Case) -> list[str]:
+        key = (self._job.task_source, self._job.protocol.name)
+        if key not in _audits:
+            with self._spent.on("audit"):
+                _audits[key] = audit(task, first, self._job.protocol)
+        return _audits[key]
+
+    def _evaluate(self, task: Task, first: Case, peer: Peer, libraries: list[int]) -> Finding:
+        job = self._job
+        trials = Trials(task, peer, job, first, self._notes)
+        baseline = Baseline(task, self._reference, job, self._device, first)
+        ahead = _in_turn(baseline.work_ahead, trials.work_ahead)
+        self._stage("baseline", waits=True, meanwhile=ahead)
+        with self._spent.on("check"):
+            bench = Bench(
+                task, baseline, self._reference, peer, job, self._device, first, self._notes
+            )
+            self._stage("load")
+            peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
+            loaded = peer.finish_loading(job.load_s)
+            if loaded.built_late:
+                self._notes.append(f"{loaded.built_late} extensions were built under the lease")
+            self._stage("check")
+            worst = trials.run()
+        self._notes += [f"degenerate task: {told}" for told in self._audited(task, first)]
+        if job.protocol.allclose is None and not task.exact_used:
+            self._notes.append("no float64 reference: compared with its own dtype")
+        ahead = partial(bench.work_ahead, peer)
+        self._stage("bench", waits=True, meanwhile=ahead, spent_on="bench")
+        with self._spent.on("bench"):
+            agreed = bench.run(peer, worst, alone=lambda: self._stage("alone", waits=True))
+        if job.observe:
+            spent_s = sum(self._spent.timings.values())
+            with self._spent.on("observe"):
+                self._observations = observe(task, first, peer, job, agreed, spent_s)
+        return agreed
+
+    def _stage(
+        self,
+        name: str,
+        *,
+        waits: bool = False,
+        meanwhile: Callable[[], bool] = lambda: False,
+        spent_on: str = "check",
+    ) -> None:
+        """``meanwhile`` does a piece of the work while the answer is awaited, and says whether
+        there is more: an earlier process takes a while to end, and the next to begin."""
+        self._engine.send(Stage(name=name, waits=waits))
+        if not waits:
+            return
+        try:
+            with self._spent.on(spent_on):
+                while not self._engine.readable() and meanwhile():
+                    pass
+        finally:  # the answer is on its way, also to a task that turns out to be broken
+            with self._spent.on("handover"):
+                answer = self._engine.receive()
+        if not isinstance(answer, Go):
+            raise RuntimeError("the engine gave a job instead of leave to go on")
+
+
+def _in_turn(*works: Callable[[], bool]) -> Callable[[], bool]:
+    """Pieces of the first, until it says that there are no more, and then of the next."""
+    left = list(works)
+
+    def piece() -> bool:
+        if left and not left[0]():
+            left.pop(0)
+        return bool(left)
+
+    return piece
+
+
+def _crowded(device: torch.device) -> bool:
+    """Whether what an earlier worker has not given back yet may be missing."""
+    if device.type != "cuda":
+        return False
+    free, total = torch.cuda.mem_get_info(device)
+    return free < total / 2
+
+
+def _refuse_unusable(task: Task, case: Case) -> None:
+    if not case.expected:
+        raise Broken("the reference returns no tensor")
+    for number, expected in enumerate(case.expected):
+        native = expected.native
+        if native.is_floating_point() and bool(torch.isnan(native).any()):
+            raise Broken(f"the reference's output {number} holds NaN")
+    unlike = task.again(case, other_seed=False)
+    if unlike:
+        raise Broken(f"the reference is not deterministic: {unlike}")
+
+
+class _Spent:
+    """Seconds by name: of what is inside of something else, only its own name's."""
+
+    def __init__(self) -> None:
+        self.timings: dict[str, float] = {}
+        self._names: list[str] = []
+        self._since = 0.0
+
+    @contextmanager
+    def on(self, name: str) -> Iterator[None]:
+        """Adds what passes meanwhile to ``name``, however it is left."""
+        self._charge()
+        self._names.append(name)
+        try:
+            yield
+        finally:
+            self._charge()
+            self._names.pop()
+
+    def _charge(self) -> None:
+        now = time.perf_counter()
+        if self._names:
+            name = self._names[-1]
+            self.timings[name] = self.timings.get(name, 0.0) + now - self._since
+        self._since = now
