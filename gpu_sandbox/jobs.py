@@ -187,8 +187,8 @@ Finding: TypeAlias = (
 
 class Report(_Cut, frozen=True):
     """The verifier's last word. ``timings_s`` has ``check`` and ``bench``, ``observe``
-    if it was to look at more, and ``handover``: idle until an earlier candidate's process had
-    ended, or a later one's was there."""
+    if it was to look at more, and ``handover``: idle while candidates' processes
+    ended, or began."""
 
     finding: Finding
     timings_s: dict[str, float]

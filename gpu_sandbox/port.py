@@ -120,8 +120,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the candidate, and how it was found.
 
     ``timings_s`` has ``guard``, ``compile``, ``check``, ``bench`` (seconds; a stage that
-    was not reached is absent), ``observe``, ``handover`` (idle between two candidates'
-    processes), ``lease`` (how long the device was held) and ``autopsy`` (with its own wait, if
+    was not reached is absent), ``observe``, ``handover`` (idle while candidates' processes end
+    and begin), ``lease`` (how long the device was held) and ``autopsy`` (with its own wait, if
     there was one); ``queue_s`` is time spent waiting for a place
     in the pool or for the device. The logs are cut
     to the sandbox's output limit and name the candidate's own file and lines.

@@ -126,7 +126,9 @@ class Assignment:
         job = self._job
         trials = Trials(task, peer, job, first, self._notes)
         baseline = Baseline(task, self._reference, job, self._device, first)
-        ahead = _in_turn(baseline.work_ahead, trials.work_ahead)
+        ahead = _in_turn(
+            lambda: not _crowded(self._device) and baseline.work_ahead(), trials.work_ahead
+        )
         self._stage("baseline", waits=True, meanwhile=ahead)
         with self._spent.on("check"):
             bench = Bench(
@@ -147,7 +149,7 @@ class Assignment:
         with self._spent.on("bench"):
             agreed = bench.run(peer, worst, alone=lambda: self._stage("alone", waits=True))
         if job.observe:
-            spent_s = sum(self._spent.timings.values())
+            spent_s = sum(self._spent.timings.values()) - self._spent.timings["handover"]
             with self._spent.on("observe"):
                 self._observations = observe(task, first, peer, job, agreed, spent_s)
         return agreed

@@ -20,48 +20,53 @@ from gpu_sandbox.protocols import Protocol
 __all__ = ["Baseline", "measure_alone", "warm"]
 
 _SLOW_S = 0.5
-_LOOKS = 3
-_AHEAD_BYTES = 1 << 32
-"""Of releases: who has smaller ones may get ready while others have memory of the device."""
+_AHEAD_BYTES = 1 << 28
+"""Of a call: who needs less may warm up while others have memory of the device."""
 
 
 class Baseline:
-    """Once it is ready, ``releases`` are as long as both sides' are to be, and those behind
-    gates have ``gated_calls``."""
+    """Once it is ready, ``releases`` are as long as both sides' are to be, those behind gates
+    have ``gated_calls``, and ``slow`` says whether one call has to do."""
 
     def __init__(
         self, task: Task, reference: Peer, job: Job, device: torch.device, first: Case
     ) -> None:
-        self.slow = task.forward_s > _SLOW_S
+        self.slow = False
         self.settings = _settings(job, device)
         self.releases = Batch(task, first, device, calls=1)
         self.gated_calls = 1
+        self._task = task
+        self._first = first
         self._peer = reference
         self._job = job
         self._make_batch = partial(Batch, task, first, device)
-        self._ready = self.slow
+        self._warm = False
+        self._ready = False
 
     def work_ahead(self) -> bool:
-        """Get ready, unless that takes memory that an earlier worker may still hold. For use
-        while others disturb the device; False, because there is no more to do."""
-        if self.releases.layout.total_bytes * MANY_CALLS <= _AHEAD_BYTES:
-            self.get_ready()
+        """Warm up, which measures nothing, while others may disturb the device. False, because
+        there is no more to do."""
+        if self._task.forward_s < _SLOW_S and self.releases.layout.total_bytes < _AHEAD_BYTES:
+            self._warm_up()
         return False
 
     def get_ready(self) -> None:
-        """Once: warm up, and see how long releases have to be. A slow one is used as it is."""
+        """Once, when nobody disturbs the device: what is found here decides how a candidate is
+        timed, so no earlier one must have a hand in it."""
         if self._ready:
             return
         self._ready = True
-        job = self._job
-        self.releases.draw("alone", 0)
-        once_s = self._release().wall_ns / 1e9
-        self._peer.ask(warm(job.protocol, once_s), Done, "warm-up")
-        seen = [self._draw_and_call(number) for number in range(1, 1 + _LOOKS)]
-        draw_s, once_ns = (min(values) for values in zip(*seen, strict=True))
-        few = MANY_CALLS if job.protocol.mean else FEW_CALLS
+        self.slow = self._slow_by_itself()
+        if self.slow:
+            return
+        self._warm_up()
+        began = time.perf_counter()
+        self.releases.draw("alone", 1)
+        draw_s = time.perf_counter() - began
+        once_ns = min(self._release().claim_ns for _ in range(3))
+        few = MANY_CALLS if self._job.protocol.mean else FEW_CALLS
         calls, self.gated_calls = (
-            self.releases.long_enough(once_ns, draw_s, job.bench_s, most)
+            self.releases.long_enough(once_ns, draw_s, self._job.bench_s, most)
             for most in (few, MANY_CALLS)
         )
         if calls > 1:
@@ -69,11 +74,22 @@ class Baseline:
             self.releases.draw("alone", 0)
             self._release()
 
-    def _draw_and_call(self, number: int) -> tuple[float, int]:
-        """What drawing inputs takes in seconds, and a call in nanoseconds."""
+    def _slow_by_itself(self) -> bool:
+        """A first forward loads libraries, and may have had company: it is not believed."""
+        if self._task.forward_s < _SLOW_S:
+            return False
         began = time.perf_counter()
-        self.releases.draw("alone", number)
-        return time.perf_counter() - began, self._release().claim_ns
+        self._task.forward(self._first)
+        return min(time.perf_counter() - began, self._task.forward_s) > _SLOW_S
+
+    def _warm_up(self) -> None:
+        """Again, if the first time found it too slow for that."""
+        if self._warm:
+            return
+        self.releases.draw("alone", 0)
+        once_s = self._release().wall_ns / 1e9
+        self._peer.ask(warm(self._job.protocol, once_s), Done, "warm-up")
+        self._warm = once_s <= _SLOW_S
 
     def alone(self, releases: int, purpose: str) -> list[Released]:
         """So many releases, each on inputs of its own, with outputs taken: as in the pairs."""
@@ -93,6 +109,7 @@ def measure_alone(
 ) -> Measured:
     """The baseline by itself, through the same code as its half of the pairs."""
     baseline = Baseline(task, reference, job, device, first)
+    baseline.get_ready()
     protocol = job.protocol
     deadline = time.monotonic() + job.bench_s
     samples: list[float] = []

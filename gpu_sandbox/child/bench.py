@@ -130,7 +130,7 @@ class Bench:
         if not self._warm and not self._baseline.slow:
             self._warm_up(peer)
             return True
-        return self._releases.draw_ahead(_purpose(1), self._job.protocol.min_pairs)
+        return self._releases.draw_ahead(_purpose(1), self._fewest_and_most()[0])
 
     def _warm_up(self, peer: Peer) -> None:
         """Once, by our own clock, not by claims: a worker's slow clock must not buy it hours.
@@ -147,11 +147,9 @@ class Bench:
 
     def _pairs(self, pairing: Pairing, attempt: int) -> list[Pair]:
         """Too few pairs are worth waiting for, but not for ever: slow models get fewer."""
-        protocol, calls = self._job.protocol, self._releases.calls
         began = time.monotonic()
         pairs: list[Pair] = []
-        wanted = math.ceil(protocol.max_pairs / (calls if protocol.mean else 1))
-        least = min(protocol.min_pairs, wanted)
+        least, wanted = self._fewest_and_most()
         purpose, settings = _purpose(attempt), self._baseline.settings
         for index in itertools.count():
             pair = pairing.pair(self._releases, settings, purpose, index)
@@ -167,7 +165,13 @@ class Bench:
                     break
             elif spent_s > self._job.bench_s or self._settled(pairs):
                 break
+        self._releases.forget_ahead()
         return pairs
+
+    def _fewest_and_most(self) -> tuple[int, int]:
+        protocol, calls = self._job.protocol, self._releases.calls
+        most = math.ceil(protocol.max_pairs / (calls if protocol.mean else 1))
+        return min(protocol.min_pairs, most), most
 
     def _settled(self, pairs: list[Pair]) -> bool:
         """The claim's interval is narrow, and the outer clock bears it out, or can't: it

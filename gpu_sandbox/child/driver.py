@@ -46,6 +46,7 @@ _BEYOND_SLIM = re.compile(
     r"|\bPYBIND11_(?!MODULE\b)\w|\bTHP\w"
 )
 _DEBUGS = re.compile(r"(?:^|\s)(?:-G|--device-debug|-lineinfo|--generate-line-info)(?=\s|$)")
+_THREADS = re.compile(r"(?:^|\s)(?:--threads|-t)(?=[\s=\d]|$)")
 FAST_LINKERS = ("mold", "lld", "gold")
 LINKER = "linker"
 """The file that names the one that was found to work, or none."""
@@ -155,7 +156,8 @@ def _for_nvcc(flags: str) -> str:
     what each kernel takes, which line an instruction is from (a debugger's build has both),
     and its host and device halves at the same time."""
     lines = "" if _DEBUGS.search(flags) else " -lineinfo"
-    return f"--threads=2 {flags} -Xptxas=-v{lines}"
+    both = "" if _THREADS.search(flags) else "--threads=2 "
+    return f"{both}{flags} -Xptxas=-v{lines}"
 
 
 def _named_headers(text: str) -> list[str]:

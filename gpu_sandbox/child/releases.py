@@ -100,13 +100,23 @@ class Releases(ABC):
             torch.cuda.synchronize(self.device)
 
     def draw_ahead(self, purpose: str, most: int) -> bool:
-        """For one more of the first so many releases; False when it's enough."""
+        """For one more of the first so many releases; False when it's enough. On the CPU it
+        always is: inputs that lie in its cache when they are copied tell on the walls."""
         number = len(self._ahead)
         each = self.calls * sum(t.numel() * t.element_size() for t in self._first.tensors)
-        if number >= most or (number + 1) * each > _AHEAD_BYTES:
+        if self.device.type == "cpu" or number >= most:
+            return False
+        if (number + 1) * each > min(_AHEAD_BYTES, self._affordable_bytes()):
             return False
         self._ahead[purpose, number] = self._drawn_anew(purpose, number)
         return True
+
+    def forget_ahead(self) -> None:
+        """What was drawn and not needed."""
+        self._ahead.clear()
+
+    def _affordable_bytes(self) -> int:
+        return int(torch.cuda.mem_get_info(self.device)[0] * _MOST_OF_FREE)
 
     def _drawn_anew(self, purpose: str, index: int) -> tuple[list[Case], bool]:
         first = index * self.calls
@@ -164,8 +174,8 @@ class Batch(Releases):
             return 1
         each = max(self.layout.total_bytes // self.calls, 1)
         affordable = int(time_s / _WANTED_RELEASES / max(draw_s, 1e-6))
-        held = int(torch.cuda.mem_get_info(self.device)[0] * _MOST_OF_FREE)
-        return max(1, min(most, held // each, affordable, -(-_LONG_NS // max(once_ns, 1))))
+        held = self._affordable_bytes() // each
+        return max(1, min(most, held, affordable, -(-_LONG_NS // max(once_ns, 1))))
 
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()

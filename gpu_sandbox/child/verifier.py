@@ -24,7 +24,7 @@ from gpu_sandbox.jobs import Differs, Job, Ready, Report, TaskBroken, ToVerifier
 
 __all__ = ["main"]
 
-_KEPT_SHARE = 1 / 16
+_KEPT_SHARE = 1 / 64
 """Of the device's memory, between jobs."""
 
 
