@@ -38,6 +38,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Off: the planner's anchors are stripped before any other role sees its plan."""
     workers: int = 1
     seed: int = 0
+    start: str | None = None
+    """The file of a kernel of the user's, which becomes the first attempt."""
     epsilon: float = 0.3
     root_throttle: int | None = 5
     dead_branch: int | None = 3

@@ -197,6 +197,8 @@ class TextIndex:
         )
         for seq, name, sha256, type_ in rows:
             kind = _KIND_OF_TYPE.get(type_) or _KIND_OF_NAME.get(name, "reply")
+            if type_ == "RunStarted" and name == "given":
+                kind = "source"  # the user's kernel
             self._connection.execute(
                 "INSERT INTO places VALUES (?, ?, ?, ?)", (self._text(sha256), kind, seq, name)
             )

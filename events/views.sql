@@ -126,7 +126,10 @@ written AS MATERIALIZED (
   json_extract(body, '$.source_sha256') AS source_sha256,
     json_extract(body, '$.source_key') AS source_key, max(run_seq) AS run_seq
   FROM history WHERE type = 'ReplyParsed' AND json_extract(body, '$.source_sha256') IS NOT NULL
-  GROUP BY run_id, node),
+  GROUP BY run_id, node
+  UNION ALL -- The user's own kernel is the first attempt, and no reply.
+  SELECT run_id, 1, json_extract(body, '$.given.sha256'), json_extract(body, '$.given.key'), run_seq
+  FROM history WHERE type = 'RunStarted' AND json_extract(body, '$.given') IS NOT NULL),
 ended AS MATERIALIZED (
   SELECT run_id, json_extract(body, '$.attempt') AS node, type, ts_us, body
   FROM history WHERE type IN ('EvaluationFinished', 'AttemptAbandoned'))

@@ -12,7 +12,7 @@ import msgspec
 
 from events.outcomes import CompileFailed, NoCandidate
 
-__all__ = ["Inspected", "inspect_candidate"]
+__all__ = ["MAX_SOURCE_BYTES", "Inspected", "inspect_candidate"]
 
 MAX_SOURCE_BYTES = 2 << 20
 _MAX_SHOWN = 200

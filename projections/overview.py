@@ -17,6 +17,7 @@ from events.bodies import (
     DeviceQuarantined,
     EvaluationFinished,
     EvaluationRequested,
+    GivenKernel,
     NodeSelected,
     ReplyDeferred,
     RunForked,
@@ -48,6 +49,8 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     source_sha256: str
     speedups: dict[str, float] = {}
     """Over each baseline that was measured, eager among them."""
+    given: bool = False
+    """It is the user's kernel, which no model wrote."""
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +119,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     saved_tokens_estimate: int = 0
     """Output tokens of source that replies of replacements did not have to repeat."""
     awaited: list[Awaited] = []
+    given: GivenKernel | None = None
+    """The user's kernel, attempt 1."""
 
 
 class Overview:
@@ -268,6 +273,7 @@ class Overview:
                 for kind, measured in self.baselines.items()
                 if measured.runtime_ms is not None
             },
+            given=node.made == "user",
         )
 
     @property
@@ -307,6 +313,7 @@ class Overview:
             cached_verdicts=sum(e.cached for e in self.evaluations.values()),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
             awaited=self._awaited(),
+            given=None if self.started is None else self.started.given,
         )
 
     def _awaited(self) -> list[Awaited]:

@@ -42,7 +42,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     node: int
     parent: int
     made: str
-    """``plan+code`` or ``debug``."""
+    """As in ``projections.tree.Node``."""
     runtime_ms: float
     speedup: float
     speedups: dict[str, float]

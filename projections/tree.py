@@ -21,6 +21,7 @@ from events.bodies import (
     Body,
     EvaluationFinished,
     EvaluationRequested,
+    GivenKernel,
     NodeSelected,
     ReplyParsed,
     RunForked,
@@ -44,7 +45,8 @@ class Node(msgspec.Struct, kw_only=True):
     parent: int | None
     repair: bool = False
     made: str = ""
-    """By whom: ``plan+code``, ``debug`` or ``single``; empty for the root."""
+    """By whom: ``plan+code``, ``debug``, ``single``, or ``user`` for the kernel that the run was
+    given; empty for the root."""
     status: Literal["expanding", "evaluated", "abandoned"] = "expanding"
     children: list[int] = []
     evaluated_children: int = 0
@@ -101,6 +103,7 @@ class Tree:
         self._ranking = Ranking()
         self._ancestry = Ancestry()
         self._improvers = ""
+        self._given: GivenKernel | None = None
 
     def __getitem__(self, node: int) -> Node:
         return self.nodes[node]
@@ -140,6 +143,7 @@ class Tree:
         match body:
             case RunStarted():
                 self._improvers = improvers(body.config)
+                self._given = body.given
                 self.nodes[ROOT] = Node(id=ROOT, parent=None, source_sha256=body.task_sha256)
                 self._ancestry.add(ROOT, None)
                 return self.root
@@ -170,6 +174,9 @@ class Tree:
             # The debug agent works on: the plan and its anchors are the failing node's.
             node.advice_sha256 = parent.advice_sha256
             node.annotated_sha256 = parent.annotated_sha256
+        if body.rule == "given" and self._given is not None:
+            node.made = "user"
+            node.source_sha256, node.source_key = self._given.sha256, self._given.key
         parent.children.append(body.attempt)
         self.nodes[body.attempt] = node
         self._ancestry.add(body.attempt, body.node)

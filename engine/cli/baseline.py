@@ -15,8 +15,8 @@ from engine.cli.draw import ms, printable
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options
-from engine.cli.run import read_task
 from engine.cli.settings import SettingsError, resolve
+from engine.cli.sources import read_task
 from engine.config import Config
 from events.outcomes import BaselineKind
 from gpu_sandbox.baselines import KINDS

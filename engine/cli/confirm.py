@@ -42,6 +42,8 @@ def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> N
             f"--budget-usd needs a price for {', '.join(unpriced)}, and there is none in"
             " agents/prices.toml; leave the budget out to run without a spending limit"
         )
+    if not expected.attempts:
+        return  # the user's own kernel is all that is judged
     click.echo(_where(config, paid, expected), err=True)
     for line in _forecast_lines(config, expected, priced=len(unpriced) < len(paid)):
         click.echo(line, err=True)

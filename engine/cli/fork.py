@@ -27,6 +27,7 @@ __all__ = ["fork"]
 _FIXED = {
     "sandbox.device": "the runtimes before the fork are of that device",
     "sandbox.protocol": "the verdicts before the fork were given under that protocol",
+    "search.start": "a run's start is in its first event",
 }
 """What the outcomes that a fork shares depend on, so that it can't change on the way."""
 

@@ -164,11 +164,14 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
     if as_json:
         emit({"node": found, "texts": texts, "evaluation": evaluation})
         return
-    if overview.started and overview.started.canned and node != ROOT:
+    given = overview.started.given if overview.started and found.made == "user" else None
+    if overview.started and overview.started.canned and node != ROOT and given is None:
         click.echo(CANNED, err=True)
     root_ms = overview.tree.root.runtime_ms
     click.echo(f"node {found.id}, {found.status}, from node {found.parent}" if found.parent
                is not None else "node 0, the reference module")  # fmt: skip
+    if given is not None:
+        click.echo(f"given by the user as {printable(given.name)}: no model wrote it")
     if found.id == ROOT and root_ms is not None:
         click.echo(f"runtime {ms(root_ms)} (eager)")
     if found.reason:

@@ -191,6 +191,8 @@ def event_line(overview: Overview, event: Event) -> str | None:
             return f"the reference takes {baseline_words(body)}"
         case TaskRejected():
             return f"task rejected: {printable(body.reason)}"
+        case NodeSelected(rule="given"):
+            return story(body)
         case NodeSelected():
             made = overview.tree[body.attempt].made
             return f"attempt {body.attempt} from node {body.node} ({body.rule}): {made}"

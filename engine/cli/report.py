@@ -14,7 +14,7 @@ from engine.cli.edits import edits_in
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option, summary_of
 from engine.cli.moment import at_option, events_until
-from engine.cli.standing import best_line, pool_lines, signature_lines
+from engine.cli.standing import best_line, given_line, pool_lines, signature_lines
 from engine.cli.table import table_lines
 from projections.failures import FailureClass
 from projections.instructions import Fidelity
@@ -76,6 +76,8 @@ def report_lines(made: Report) -> Iterator[str]:
     yield f"asked: {plain(models_words(made.models))}"
     if summary.canned:
         yield f"**{CANNED}**"
+    if summary.given is not None:
+        yield f"start: {plain(given_line(summary.given))}"
     yield f"best: {best_line(summary)}"
     if taken := taken_line(summary):
         yield f"not judged: {taken}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import os
 import re
@@ -21,16 +20,15 @@ from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options
 from engine.cli.settings import PRESETS, SettingsError, resolve
+from engine.cli.sources import read_kernel, read_task
 from engine.cli.standing import awaited_lines, best_line, fork_line
 
-__all__ = ["finish", "read_task", "resume", "run", "shared"]
+__all__ = ["finish", "resume", "run", "shared"]
 
 wait_option = click.option(
     "--wait", "wait_s", type=click.FloatRange(min=0), metavar="SECONDS",
     help="Wait so long for replies of a mailbox or batch before the run pauses.",
 )  # fmt: skip
-
-_INTERFACE = ("Model", "get_inputs", "get_init_inputs")
 
 Command = Callable[..., Any]
 
@@ -75,6 +73,7 @@ def shared(command: Command) -> Command:
 @click.option("--budget-wall-s", type=float, help="The same in seconds at work.")
 @click.option("--target-speedup", type=float, help="Stop when the best is this much faster.")
 @click.option("--patience", type=int, help="Stop after so many attempts without a new best.")
+@click.option("--start", metavar="KERNEL", help="A kernel of yours, to be the first attempt.")
 @click.option("--seed", type=int, help="Seed of every draw.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), envvar="ENGINE_LOG",
               help="The log's file; a new one below runs/ by default.")  # fmt: skip
@@ -87,8 +86,9 @@ def run(
     protocol: str | None, sanitize: bool | None, baselines: str | None, attempts: int | None,
     workers: int | None, budget_usd: float | None, budget_tokens: int | None,
     budget_device_s: float | None, budget_wall_s: float | None, target_speedup: float | None,
-    patience: int | None, seed: int | None, log: Path | None, wait_s: float | None, yes: bool,
-    backend: str, display: str, as_json: bool, require_isolation: str | None,
+    patience: int | None, start: str | None, seed: int | None, log: Path | None,
+    wait_s: float | None, yes: bool, backend: str, display: str, as_json: bool,
+    require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Search for a faster version of the module in TASK (KernelBench form)."""
     from engine.cli.session import Start, search
@@ -108,19 +108,21 @@ def run(
                 "budget.usd": budget_usd, "budget.tokens": budget_tokens,
                 "budget.device_s": budget_device_s, "budget.wall_s": budget_wall_s,
                 "budget.target_speedup": target_speedup,
-                "budget.patience": patience, "search.seed": seed, "clients.wait_s": wait_s,
+                "budget.patience": patience, "search.start": start, "search.seed": seed,
+                "clients.wait_s": wait_s,
             },
         )  # fmt: skip
     except SettingsError as error:
         raise Failure(str(error)) from error
     source = read_task(task)
-    start = Start(
-        config=config, task=task, task_source=source, log=log or _new_log(task), display=display,
-        confirm=lambda *expected: confirm(*expected, yes=yes),
+    given = None if config.search.start is None else read_kernel(Path(config.search.start))
+    begun = Start(
+        config=config, task=task, task_source=source, given=given, log=log or _new_log(task),
+        display=display, confirm=lambda *expected: confirm(*expected, yes=yes),
     )  # fmt: skip
-    _make_folder(start.log)
+    _make_folder(begun.log)
     with log_errors():
-        done = anyio.run(search, start, backend=backend)
+        done = anyio.run(search, begun, backend=backend)
     return finish(done, as_json)
 
 
@@ -166,38 +168,6 @@ def resume(
     with log_errors():
         done = anyio.run(work, backend=backend)
     return finish(done, as_json)
-
-
-def read_task(task: Path) -> str:
-    """The task's source, checked as far as that goes without running it.
-
-    Raises ``Failure``: no such file, a syntax error, no ``Model``.
-    """
-    try:
-        source = task.read_text()
-    except OSError as error:
-        raise Failure(f"{task}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise Failure(f"{task}: not a UTF-8 text file") from error
-    try:
-        module = ast.parse(source)
-    except (SyntaxError, ValueError) as error:
-        where = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
-        what = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise Failure(f"{task}{where}: not a Python file: {what}") from error
-    named = {
-        name
-        for node in ast.walk(module)
-        for name in (getattr(node, "name", None), getattr(node, "id", None))
-        if name
-    }
-    missing = [name for name in _INTERFACE if name not in named]
-    if missing:
-        raise Failure(
-            f"{task}: no {', no '.join(missing)}; a task in KernelBench form defines"
-            " class Model, get_inputs() and get_init_inputs()"
-        )
-    return source
 
 
 def _new_log(task: Path) -> Path:

@@ -52,11 +52,13 @@ Confirm = Callable[[Config, bool, Forecast], None]
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """A new run, resolved. ``confirm`` is asked once the device is known."""
+    """A new run, resolved. ``given`` is the source in ``search.start``. ``confirm`` is asked once
+    the device is known."""
 
     config: Config
     task: Path
     task_source: str
+    given: str | None
     log: Path
     display: str
     confirm: Confirm
@@ -86,7 +88,8 @@ async def search(start: Start) -> Done:
         canned = any(client.canned for client in clients.values())
         expected = forecast(
             config, load(), task_source=start.task_source, device=device,
-            prices=prices_today(config), attempts=config.budget.attempts,
+            prices=prices_today(config),
+            attempts=config.budget.attempts - (start.given is not None),
         )  # fmt: skip
         start.confirm(config, canned, expected)
         log = await stack.enter_async_context(LogWriter(start.log))
@@ -97,6 +100,7 @@ async def search(start: Start) -> Done:
         first, blobs = run_started(
             config=config, task_name=start.task.name, task_source=start.task_source,
             device=device, canned=canned, texts=texts, estimates=expected.estimates,
+            given=start.given,
         )  # fmt: skip
         loop = RunLoop(
             log=log, run_id=run_id, uid=uid, state=State(team_of), texts=texts,

@@ -14,7 +14,7 @@ from engine.cli.draw import (
     set_words,
     taken_line,
 )
-from events.bodies import BaselineMeasured
+from events.bodies import BaselineMeasured, GivenKernel
 from projections.overview import Fork, Overview, Summary
 from projections.pool import PoolSummary
 from projections.signatures import Signatures, signatures_of
@@ -24,6 +24,7 @@ __all__ = [
     "awaited_lines",
     "best_line",
     "fork_line",
+    "given_line",
     "planner_lines",
     "pool_lines",
     "signature_lines",
@@ -47,10 +48,16 @@ def best_line(summary: Summary) -> str:
     others = "".join(
         f", {speedup:.2f}× {kind}" for kind, speedup in best.speedups.items() if kind != "eager"
     )
+    given = ", the user's kernel" if best.given else ""
     return (
-        f"attempt {best.node}: {ms(best.runtime_ms)}, {best.speedup:.2f}× the speed of eager"
+        f"attempt {best.node}{given}: {ms(best.runtime_ms)}, {best.speedup:.2f}× the speed of eager"
         f" ({ms(best.baseline_ms)}){others}"
     )
+
+
+def given_line(given: GivenKernel) -> str:
+    """Which attempt is not a model's."""
+    return f"attempt 1 is the user's kernel, {printable(given.name)}"
 
 
 def fork_line(fork: Fork) -> str:
@@ -110,6 +117,8 @@ def status_lines(
         yield f"method     {words} with {printable(models_words(models_of(config)))}"
     if summary.canned:
         yield f"           {CANNED}"
+    if summary.given is not None:
+        yield f"start      {given_line(summary.given)}"
     if summary.fork is not None:
         yield f"fork       {fork_line(summary.fork)}"
     yield f"status     {summary.status}{printable(reason)}"

@@ -35,6 +35,8 @@ def story(body: Body) -> str:
             return f"the reference takes {baseline_words(body)}"
         case RunForked():
             return f"forked from {body.parent}: {set_words(body.changed) or 'nothing set'}"
+        case NodeSelected(rule="given"):
+            return f"attempt {body.attempt} is the kernel that the user gave"
         case NodeSelected():
             repair = ", a repair" if body.repair else ""
             return f"attempt {body.attempt} from node {body.node} ({body.rule}){repair}"

@@ -69,7 +69,7 @@ def short_for_attempt(state: State) -> str | None:
         return _short_as_it_was(state)
     if _unlimited(state):
         return state.deadline
-    roles = state.team.roles(repair=False)
+    roles = () if state.given is not None else state.team.roles(repair=False)
     needed = _calls(state, roles) + Use(device=_lease_ms(state))
     return _short(state, needed, _sum(_promised(state, a) for a in state.attempts.values()))
 

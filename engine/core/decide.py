@@ -266,7 +266,7 @@ def _next_attempt(state: State) -> Body | None:
     if len(state.attempts) >= state.config.search.workers or short_for_attempt(state) == WAIT:
         return None
     attempt = state.attempts_started + 1
-    selection = _pinned(state) or POLICIES[state.config.search.policy](state, attempt)
+    selection = _selection(state, attempt)
     if selection is None:
         return None if state.attempts else BudgetExhausted(budget="nothing_eligible")
     node = state.tree[selection.node]
@@ -281,6 +281,15 @@ def _next_attempt(state: State) -> Body | None:
         eligible=selection.eligible,
         state_digest=state.digest,
     )
+
+
+def _selection(state: State, attempt: int) -> Selection | None:
+    """The user's kernel before all, then what the user has pinned, then the policy's."""
+    if state.given is not None:
+        # Its verdict is waited for: the others start from a tree that has it.
+        first = Selection(node=ROOT, rule="given", draws=Draws(), eligible=1)
+        return None if state.attempts else first
+    return _pinned(state) or POLICIES[state.config.search.policy](state, attempt)
 
 
 def _pinned(state: State) -> Selection | None:

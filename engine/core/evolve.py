@@ -264,8 +264,10 @@ def _fold_attempt(state: State, body: Body) -> None:
 
 def _select(state: State, body: NodeSelected) -> None:
     state.attempts_started += 1
-    key = visit_key(state, body.node, repair=body.repair)
-    state.visits[key] = body.visit + 1
+    given = body.rule == "given"
+    if not given:
+        key = visit_key(state, body.node, repair=body.repair)
+        state.visits[key] = body.visit + 1
     if body.repair:
         state.unrepaired.put(body.node, False)
     state.attempts[body.attempt] = Attempt(
@@ -273,7 +275,8 @@ def _select(state: State, body: NodeSelected) -> None:
         node=body.node,
         repair=body.repair,
         visit=body.visit,
-        roles=tuple(state.team.roles(repair=body.repair)),
+        roles=() if given else tuple(state.team.roles(repair=body.repair)),
+        source_sha256=state.tree[body.attempt].source_sha256,
     )
 
 

@@ -21,6 +21,7 @@ from events.bodies import (
     AgentReplied,
     EvaluationFinished,
     EvaluationRequested,
+    GivenKernel,
     ReplyDeferred,
     ReplyForm,
     RunStarted,
@@ -158,6 +159,13 @@ class State:
     @property
     def seed(self) -> int:
         return self.config.search.seed
+
+    @property
+    def given(self) -> GivenKernel | None:
+        """The user's kernel, until it is judged: nothing else is attempted before that."""
+        if self.started is None or self.attempts_ended:
+            return None
+        return self.started.given
 
     @property
     def deduplicates(self) -> bool:

@@ -102,7 +102,7 @@ def forecast(
     attempts: int,
     spend: Spend | None = None,
 ) -> Forecast:
-    """Of ``attempts`` attempts at this task. ``spend`` is the run's own, if it goes on.
+    """Of ``attempts`` attempts at this task, by agents. ``spend`` is the run's own, if it goes on.
 
     Roles that a playbook or a log answers for are left out: they take nothing.
     """
@@ -147,7 +147,7 @@ def forecast_rest(
         task_source=task_source,
         device=state.started.device,
         prices={**prices_today(config), **state.started.prices},
-        attempts=max(0, attempts - state.attempts_ended),
+        attempts=max(0, attempts - state.attempts_ended - (state.given is not None)),
         spend=state.spend,
     )
 

@@ -6,10 +6,12 @@ import platform
 import sqlite3
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import PurePath
 from typing import Any, Literal
 
 import msgspec
 
+from agents.normal_form import source_key
 from agents.prices import dated, price_of
 from agents.templates import pinned
 from engine.config import Config
@@ -18,7 +20,7 @@ from engine.core.flags import FLAGS
 from engine.core.state import State
 from engine.loop.methods import models_of, team_of
 from engine.loop.texts import Texts
-from events.bodies import Price, RunForked, RunResumed, RunStarted, Usage
+from events.bodies import GivenKernel, Price, RunForked, RunResumed, RunStarted, Usage
 from events.envelope import Blob
 from events.reader import LogReader
 from projections.mail import Mail
@@ -46,11 +48,18 @@ def run_started(
     canned: bool,
     texts: Texts,
     estimates: Mapping[str, Usage] | None = None,
+    given: str | None = None,
 ) -> tuple[RunStarted, list[Blob]]:
-    """The first event of a run and its blobs: the task and every prompt text. ``estimates`` are
-    of one call of each role."""
+    """The first event of a run and its blobs: the task, every prompt text, and the source in
+    ``search.start``, which is ``given``. ``estimates`` are of one call of each role."""
     task = texts.put("task", task_source)
     templates = {name: texts.put(name, text) for name, text in pinned().items()}
+    blobs = [task, *templates.values()]
+    kernel = None
+    if given is not None:
+        blobs.append(texts.put("given", given))
+        name = PurePath(config.search.start or "").name
+        kernel = GivenKernel(name=name, sha256=blobs[-1].sha256, key=source_key(given))
     body = RunStarted(
         title=task_name,
         config=msgspec.to_builtins(config),
@@ -65,8 +74,9 @@ def run_started(
         device=dict(device),
         canned=canned,
         estimates=dict(estimates or {}),
+        given=kernel,
     )
-    return body, [task, *templates.values()]
+    return body, blobs
 
 
 def recover(reader: LogReader, run_id: int, *, upto: int | None = None) -> Recovered:

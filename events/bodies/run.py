@@ -15,6 +15,7 @@ __all__ = [
     "BaselineRequested",
     "BudgetExhausted",
     "DeadlineReached",
+    "GivenKernel",
     "Price",
     "RunForked",
     "RunPaused",
@@ -33,6 +34,15 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     output_usd_micros_per_mtok: int
     cache_read_usd_micros_per_mtok: int
     cache_write_usd_micros_per_mtok: int
+
+
+class GivenKernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The user's own kernel, frozen when the run began: ``name`` is its file's, ``sha256`` that
+    of its text, a blob, and ``key`` the digest of its normalised source."""
+
+    name: str
+    sha256: str
+    key: str
 
 
 @event("RunStarted", "in", ver=2)
@@ -57,6 +67,8 @@ class RunStarted(Body, frozen=True, kw_only=True):
     """True when any role's replies come from a playbook: such a run proves no agent."""
     estimates: dict[str, Usage] = msgspec.field(default_factory=dict)
     """What one call of each role was expected to use, before there was one to go by."""
+    given: GivenKernel | None = None
+    """Attempt 1, if there is one: nobody is asked for it."""
 
 
 @event("RunResumed", "in")

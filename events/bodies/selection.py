@@ -15,7 +15,9 @@ __all__ = [
     "Rule",
 ]
 
-Rule = Literal["exploit", "explore", "sample", "repair", "uct", "tournament", "latest", "pinned"]
+Rule = Literal[
+    "exploit", "explore", "sample", "repair", "uct", "tournament", "latest", "pinned", "given"
+]
 
 
 class Draws(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,8 +41,10 @@ class NodeSelected(Body, frozen=True, kw_only=True):
     ``rule`` is what picked it: ``exploit`` and ``explore`` are the adapted epsilon-greedy
     rule's, ``sample`` and ``repair`` those of best-of-K; ``uct`` is the tree search's,
     ``tournament`` evolution's, ``latest`` iterative refinement's; ``pinned`` is the user's.
+    ``given`` is no pick: the attempt is the kernel that the user gave, and no agent is asked.
     ``eligible`` counts the nodes that could have been taken. ``visit`` counts earlier
-    attempts from a node with the same source on the same path (improve or repair).
+    attempts from a node with the same source on the same path (improve or repair), a given
+    kernel not among them.
     """
 
     attempt: int

@@ -40,12 +40,14 @@ class NotComparable(Exception):
 class Child(msgspec.Struct, kw_only=True):
     """A recorded attempt that has ended: all that the outside did in it.
 
-    ``said`` is what agents answered, in order; ``verdict`` is None for an abandoned one.
+    ``given``: it is the user's kernel. ``said`` is what agents answered, in order; ``verdict``
+    is None for an abandoned one.
     """
 
     node: int
     parent: int
     repair: bool
+    given: bool = False
     said: list[AgentReplied | ReplyParsed | ReplyRejected] = []
     verdict: EvaluationFinished | None = None
 
@@ -124,8 +126,10 @@ class _Told:
             case BaselineMeasured():
                 self.baselines[body.baseline] = body
             case NodeSelected():
-                child = Child(node=body.attempt, parent=body.node, repair=body.repair)
-                self._going[body.attempt] = child
+                self._going[body.attempt] = Child(
+                    node=body.attempt, parent=body.node, repair=body.repair,
+                    given=body.rule == "given",
+                )  # fmt: skip
             case AgentReplied() | ReplyParsed() | ReplyRejected():
                 self._going[body.attempt].said.append(body)
             case EvaluationFinished():

@@ -134,14 +134,15 @@ class _Search:
 
     def _take(self, selected: NodeSelected) -> bool:
         """Have an unused recorded child of the node be this attempt; False if there is none."""
+        given = selected.rule == "given"  # ... which is the first log's, if any
         where = [self._places[selected.node]] if selected.node != ROOT else [
-            (log, ROOT) for log in range(len(self._records))
+            (log, ROOT) for log in range(1 if given else len(self._records))
         ]  # fmt: skip
         unused = [
             (log, child)
             for log, node in where
             for child in self._left[log].get(node, ())
-            if child.repair == selected.repair
+            if (child.repair, child.given) == (selected.repair, given)
         ]
         if not unused:
             return False

@@ -84,6 +84,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration is in the digest: without the keys that are younger than these."""
     younger = {
         "search": {
+            "start",
             "team",
             "repairs",
             "anchors",

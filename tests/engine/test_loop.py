@@ -80,6 +80,7 @@ async def start(
     evaluator: ScriptedEvaluator,
     *,
     kill_at: int | None = None,
+    given: str | None = None,
 ) -> State:
     async with DyingLog(path) as log:
         log.kill_at = kill_at
@@ -88,7 +89,7 @@ async def start(
         loop = _loop(log, run_id, State(team_of), texts, load(), client, evaluator)
         first, blobs = run_started(
             config=config, task_name="double.py", task_source=TASK, device={"name": "scripted"},
-            canned=False, texts=texts,
+            canned=False, texts=texts, given=given,
         )  # fmt: skip
         return await loop.run(first, blobs)
 

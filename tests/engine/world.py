@@ -27,6 +27,7 @@ from events.bodies import (
     EvaluationFaulted,
     EvaluationFinished,
     EvaluationRequested,
+    GivenKernel,
     Price,
     ReplyParsed,
     ReplyRejected,
@@ -42,7 +43,9 @@ from events.outcomes import CompileFailed, Correct, Crashed, Outcome, WrongResul
 __all__ = ["World", "as_events", "config_of", "started", "team_of"]
 
 
-def started(config: Config, flags: Sequence[str] = tuple(FLAGS)) -> RunStarted:
+def started(
+    config: Config, flags: Sequence[str] = tuple(FLAGS), given: GivenKernel | None = None
+) -> RunStarted:
     price = Price(
         input_usd_micros_per_mtok=3_000_000,
         output_usd_micros_per_mtok=15_000_000,
@@ -52,7 +55,7 @@ def started(config: Config, flags: Sequence[str] = tuple(FLAGS)) -> RunStarted:
     return RunStarted(
         title="world", config=msgspec.to_builtins(config), task_name="t.py", task_sha256="0" * 64,
         templates={}, seed=config.search.seed, prices={"fake:m": price}, prices_dated="2026-01-01",
-        flags=list(flags), versions={}, device={}, canned=False,
+        flags=list(flags), versions={}, device={}, canned=False, given=given,
     )  # fmt: skip
 
 
@@ -75,6 +78,7 @@ class World:
     def __init__(
         self, config: Config, chance: int, *, trouble: float = 0.0, failing: float = 0.5,
         flags: Sequence[str] = tuple(FLAGS), dear: int = 1, lease_s: float = 0.0,
+        given: GivenKernel | None = None,
     ) -> None:  # fmt: skip
         self.random = random.Random(chance)
         self.trouble = trouble
@@ -86,7 +90,7 @@ class World:
         self.state = State(team_of)
         self.bodies: list[Body] = []
         self.pending: list[Body] = []
-        self.feed(started(config, flags))
+        self.feed(started(config, flags, given))
 
     def feed(self, body: Body) -> None:
         """Append one ``in`` event and all decisions that follow from it."""

@@ -109,6 +109,12 @@ RECIPES = {
         ["--attempts", 9, "--workers", 2], [(40, signal.SIGINT)],
         steer=["--hint", "Fold the two steps.", "--ban", 0, "--pin", 1],
     ),
+    "start": Recipe(
+        ["--start", "tests/cli/small/wrong.py", "--attempts", 6, "--workers", 2],
+        [(5, signal.SIGKILL)],
+        forks=[(1, ["--at", 3, "--set", "search.policy=evolution", "--set", "search.population=2",
+                    "--evaluations", "recorded"])],
+    ),
     "budget": Recipe(["--attempts", 20, "--workers", 2, "--budget-device-s", 8]),
     "spans": Recipe(
         ["--model", SPANS, "--set", "roles.code.reply=spans", "--attempts", 6, "--workers", 2]
