@@ -74,6 +74,8 @@ def _forecast_lines(config: Config, expected: Forecast, *, priced: bool) -> Iter
         how = f"going by the {recorded} calls that this run has made"
         if guessed := [r.role for r in expected.roles if not r.recorded and not r.repair]:
             how += f", {', '.join(guessed)} guessed"
+    if any(len(role.models) > 1 for role in expected.roles):
+        how += ", each planner asked equally often; at most: always the dearest"
     yield f"Expected: {calls} calls, {_thousands(tokens)} tokens{usd} ({how})."
     yield (
         f"At most: {most_calls} calls, {_thousands(most_tokens)} tokens{most_usd} (every reply as"

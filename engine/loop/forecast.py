@@ -3,6 +3,8 @@
 Expected: what the role's calls took so far, where there were enough to go by; else a guess
 from the prompt for this very task. At most: every attempt asks all its roles again as often
 as it may, each prompt shows as many attempts as fit, and each reply is as long as allowed.
+Of several planners, each is expected to be asked as often as the others, since nobody knows
+yet which one the bandit will prefer; at most it is always the dearest.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ _WORDS_CHARS = 1500
 class RoleForecast(msgspec.Struct, frozen=True, kw_only=True):
     """One role's calls; ``usage`` and ``most`` are of one of them.
 
-    ``recorded`` is how many calls ``usage`` is the mean of; 0: it is guessed. ``price`` is
-    None where it is not known.
+    ``recorded`` is how many calls ``usage`` is the mean of; 0: it is guessed. ``models`` are
+    those that may be asked and are paid, ``prices`` what is known of what they cost.
     """
 
     role: str
@@ -44,16 +46,16 @@ class RoleForecast(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     most: Usage
     recorded: int
-    price: Price | None
+    models: list[str]
+    prices: list[Price]
 
     def usd_micros(self) -> tuple[int, int]:
         """Expected and at most; an unknown price counts nothing."""
-        if self.price is None:
+        if not self.prices:
             return 0, 0
-        return (
-            self.calls * cost_usd_micros(self.usage, self.price),
-            self.most_calls * cost_usd_micros(self.most, self.price),
-        )
+        costs = [cost_usd_micros(self.usage, price) for price in self.prices]
+        most = [cost_usd_micros(self.most, price) for price in self.prices]
+        return -(-self.calls * sum(costs) // len(costs)), self.most_calls * max(most)
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,14 +106,14 @@ def forecast(
 ) -> Forecast:
     """Of ``attempts`` attempts at this task. ``spend`` is the run's own, if it goes on.
 
-    Roles that a playbook or a log answers for are left out: they take nothing.
+    Roles that playbooks or logs alone answer for are left out: they take nothing.
     """
     team = team_of(config)
     usual = set(team.roles(repair=False))
     found = []
     for role in roles_of(config):
-        settings = config.role(role)
-        if settings.model.startswith(("playbook:", "recorded:")):
+        models = [m for m in config.models(role) if not m.startswith(("playbook:", "recorded:"))]
+        if not models:
             continue
         guess, most = _guessed(config, templates, role, task_source, device)
         spent = spend.roles.get(role) if spend else None
@@ -130,7 +132,8 @@ def forecast(
                 usage=guess,
                 most=most,
                 recorded=recorded,
-                price=prices.get(settings.model),
+                models=models,
+                prices=[prices[model] for model in models if model in prices],
             )
         )
     return Forecast(attempts=attempts, roles=found)
