@@ -3,6 +3,7 @@ usd_micros."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from copy import copy
 
 import msgspec
@@ -20,7 +21,7 @@ from events.bodies import (
     Usage,
 )
 
-__all__ = ["RoleSpend", "Spend", "cost_usd_micros"]
+__all__ = ["RoleSpend", "Spend", "cost_usd_micros", "priced_by", "prices_words"]
 
 
 def cost_usd_micros(usage: Usage, price: Price) -> int:
@@ -32,6 +33,25 @@ def cost_usd_micros(usage: Usage, price: Price) -> int:
         + usage.cache_write_tokens * price.cache_write_usd_micros_per_mtok
     )
     return -(-total // 1_000_000)
+
+
+def prices_words(models: Iterable[str], given: Collection[str], dated: str) -> str:
+    """Where the prices of these models are from: the table's date, or ``configuration`` for those
+    that it has ``given``."""
+    models = sorted(models)
+    configured = [model for model in models if model in given]
+    if not configured:
+        return dated
+    if len(configured) == len(models):
+        return "configuration"
+    return f"{dated}; configuration for {', '.join(configured)}"
+
+
+def priced_by(started: RunStarted) -> str:
+    """The same of a run's models; empty where none of them costs anything."""
+    paid = [model for model, price in started.prices.items() if any(msgspec.structs.astuple(price))]
+    given = started.config.get("prices", {})
+    return prices_words(paid, given, started.prices_dated) if paid else ""
 
 
 class RoleSpend(msgspec.Struct):

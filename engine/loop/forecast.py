@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from agents.prices import dated
 from agents.render import LOG_CHARS, NodeView, render
 from agents.templates import Templates
 from engine.config import Config
@@ -21,7 +22,7 @@ from engine.core.state import State
 from engine.loop.methods import roles_of, team_of
 from engine.loop.start import prices_today
 from events.bodies import Price, Usage
-from projections.spend import Spend, cost_usd_micros
+from projections.spend import Spend, cost_usd_micros, prices_words
 
 __all__ = ["Forecast", "RoleForecast", "forecast", "forecast_rest"]
 
@@ -63,6 +64,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     attempts: int
     roles: list[RoleForecast]
+    priced_by: str = ""
+    """Where the prices are from, as ``projections.spend.prices_words`` says it."""
 
     @property
     def calls(self) -> tuple[int, int]:
@@ -103,8 +106,10 @@ def forecast(
     prices: Mapping[str, Price],
     attempts: int,
     spend: Spend | None = None,
+    prices_dated: str | None = None,
 ) -> Forecast:
-    """Of ``attempts`` attempts at this task. ``spend`` is the run's own, if it goes on.
+    """Of ``attempts`` attempts at this task. ``spend`` is the run's own, if it goes on, and
+    ``prices_dated`` the day of the table that it began with.
 
     Roles that playbooks or logs alone answer for are left out: they take nothing.
     """
@@ -136,7 +141,9 @@ def forecast(
                 prices=[prices[model] for model in models if model in prices],
             )
         )
-    return Forecast(attempts=attempts, roles=found)
+    priced = {model for role in found for model in role.models if model in prices}
+    of = prices_words(priced, config.prices, prices_dated or dated()) if priced else ""
+    return Forecast(attempts=attempts, roles=found, priced_by=of)
 
 
 def forecast_rest(
@@ -152,6 +159,7 @@ def forecast_rest(
         prices={**prices_today(config), **state.started.prices},
         attempts=max(0, attempts - state.attempts_ended),
         spend=state.spend,
+        prices_dated=state.started.prices_dated,
     )
 
 

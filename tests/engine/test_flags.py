@@ -129,7 +129,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         }
         for role, settings in sections["roles"].items()
     }
-    whole = {"temperature", "clients", "limits"}
+    whole = {"temperature", "clients", "limits", "prices"}
     return {key: value for key, value in (config | sections).items() if key not in whole}
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from agents.prices import price_of
+from agents.prices import dated, price_of
 from agents.templates import load
-from engine.config import Config, PlannerConfig, RoleConfig, Roles
+from engine.config import Config, ModelPrice, PlannerConfig, Prompts, RoleConfig, Roles
 from engine.loop.forecast import Forecast, forecast
 from engine.loop.start import prices_today
 from projections.spend import cost_usd_micros
@@ -16,10 +16,12 @@ OPUS, DEAR, HAIKU = (f"anthropic:claude-{name}" for name in ("opus-4-5", "opus-4
 BOOK = "playbook:demo.toml"
 
 
-def of(planners: list[str], *, others: str = HAIKU) -> Forecast:
+def of(
+    planners: list[str], *, others: str = HAIKU, prices: dict[str, ModelPrice] | None = None
+) -> Forecast:
     rest = RoleConfig(model=others)
     roles = Roles(plan=PlannerConfig(models=planners), code=rest, debug=rest)
-    config = Config(model=BOOK, roles=roles)
+    config = Config(model=BOOK, roles=roles, prices=prices or {}, prompts=Prompts(language="cpp"))
     return forecast(
         config, load(), task_source=TASK, device={}, prices=prices_today(config), attempts=10
     )
@@ -43,6 +45,14 @@ def test_a_role_is_left_out_if_nobody_who_may_be_asked_is_paid() -> None:
     price = price_of(OPUS)
     assert price is not None
     assert plan.usd_micros()[0] == 10 * cost_usd_micros(plan.usage, price)
+
+
+def test_where_prices_are_from_is_said() -> None:
+    assert of([BOOK], others=BOOK).priced_by == ""
+    assert of([OPUS]).priced_by == dated()
+    mine = ModelPrice(input=1, output=2)
+    assert of([OPUS], prices={OPUS: mine, HAIKU: mine}).priced_by == "configuration"
+    assert of([OPUS], prices={OPUS: mine}).priced_by == f"{dated()}; configuration for {OPUS}"
 
 
 def test_a_planner_of_unknown_price_counts_nothing_and_the_others_do() -> None:
