@@ -10,6 +10,7 @@ import msgspec
 
 from events.bodies import (
     AgentCalled,
+    AgentFailed,
     AgentReplied,
     BaselineMeasured,
     Body,
@@ -55,10 +56,11 @@ def priced_by(started: RunStarted) -> str:
 
 
 class RoleSpend(msgspec.Struct):
-    """Sums for one role. ``unpriced_calls`` have no price and count nothing in money;
-    ``uncounted_calls`` came without a usage and count nothing at all; ``reused`` replies came
-    out of a parent's log, and used nothing. ``kept_chars`` of source did not have to be repeated
-    by replies that hold replacements only."""
+    """Sums for one role. ``calls`` were answered; what failed tries took is in the sums as far
+    as the server said it. ``unpriced_calls``, such tries among them, have no price and count
+    nothing in money; ``uncounted_calls`` came without a usage and count nothing at all;
+    ``reused`` replies came out of a parent's log, and used nothing. ``kept_chars`` of source did
+    not have to be repeated by replies that hold replacements only."""
 
     calls: int = 0
     reused: int = 0
@@ -115,9 +117,9 @@ class Spend:
                 self._models[body.call] = body.model
             case AgentReplied():
                 spent = self._spent(body, self._models.pop(body.call, body.served_by))
-                self.roles.setdefault(body.role, RoleSpend()).add(spent)
-                self._total.add(spent)
-                return spent
+                return self._add(body.role, spent)
+            case AgentFailed(usage=Usage() as usage):
+                return self._add(body.role, self._used(usage, self._models.get(body.call, "")))
             case BaselineMeasured(cached=False):
                 self.device_ms += _leased_ms(body)
             case EvaluationFinished() if "lease" in body.timings_s:
@@ -125,23 +127,31 @@ class Spend:
                 self.evaluations_ms += _leased_ms(body)
                 self.evaluations += 1
             case ReplyParsed() if body.kept_chars:
-                kept = RoleSpend(kept_chars=body.kept_chars)
-                self.roles.setdefault(body.role, RoleSpend()).add(kept)
-                self._total.add(kept)
+                self._add(body.role, RoleSpend(kept_chars=body.kept_chars))
         return None
 
+    def _add(self, role: str, spent: RoleSpend) -> RoleSpend:
+        self.roles.setdefault(role, RoleSpend()).add(spent)
+        self._total.add(spent)
+        return spent
+
     def _spent(self, body: AgentReplied, model: str) -> RoleSpend:
-        usage, price = body.usage, self._prices.get(model)
         if body.reused is not None:
             return RoleSpend(calls=1, reused=1)
-        if usage is None:
+        if body.usage is None:
             return RoleSpend(calls=1, uncounted_calls=1, unpriced_calls=1)
+        spent = self._used(body.usage, model)
+        spent.calls = 1
+        spent.unpriced_calls *= not body.canned
+        return spent
+
+    def _used(self, usage: Usage, model: str) -> RoleSpend:
+        price = self._prices.get(model)
         return RoleSpend(
-            calls=1,
             input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
             output_tokens=usage.output_tokens,
             usd_micros=0 if price is None else cost_usd_micros(usage, price),
-            unpriced_calls=int(price is None and not body.canned),
+            unpriced_calls=int(price is None),
         )
 
     @property

@@ -18,6 +18,8 @@ from events.envelope import Event
 from events.reader import LogReader
 from tests.cli.conftest import SMALL, run_engine
 
+BOOK = f"playbook:{SMALL / 'playbook.toml'}"
+
 
 def engine(*args: object) -> str:
     """In this process; a failure is raised."""
@@ -193,12 +195,7 @@ def test_a_killed_fork_is_resumed(forked: Path, tmp_path: Path) -> None:
         (["--at", "9", "--set", "search.epsilon=2"], "search.epsilon must be between 0 and 1"),
         (["--at", "9", "--set", "task=other.py"], "unknown key task"),
         (
-            [
-                "--at",
-                "9",
-                "--set",
-                f'prices."playbook:{SMALL}/playbook.toml"={{input=1, output=1}}',
-            ],
+            ["--at", "9", "--set", f'prices."{BOOK}"={{input=1, output=1}}'],
             "the price of playbook:.* can't change in a fork",
         ),
         (["--at", "9", "--set", "budget.attempts"], "write KEY=VALUE"),
