@@ -109,6 +109,10 @@ RECIPES = {
         ["--attempts", 9, "--workers", 2], [(40, signal.SIGINT)],
         steer=["--hint", "Fold the two steps.", "--ban", 0, "--pin", 1],
     ),
+    "doubted": Recipe(
+        ["--attempts", 6, "--workers", 2, "--budget-tokens", 100_000,
+         "--set", f'prices."{BOOK}"={{input = 1, output = 2}}'], [(5, signal.SIGKILL)],
+    ),
     "budget": Recipe(["--attempts", 20, "--workers", 2, "--budget-device-s", 8]),
     "spans": Recipe(
         ["--model", SPANS, "--set", "roles.code.reply=spans", "--attempts", 6, "--workers", 2]
