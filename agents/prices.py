@@ -1,9 +1,11 @@
-"""What models cost: a dated table, which a run freezes into its first event."""
+"""What models cost: a dated table and what the configuration says, which goes before it. A run
+freezes the prices of its models into its first event."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
 from importlib import resources
@@ -35,14 +37,17 @@ def dated() -> str:
     return _table()[0]
 
 
-def price_of(model: str) -> Price | None:
+def price_of(model: str, given: Mapping[str, Price] | None = None) -> Price | None:
     """The price of ``model``, with or without a client's prefix; None if it is unknown.
 
-    The table is Anthropic's own: what another server takes for the same model is not known.
+    ``given`` are the configuration's, by ``client:model``. The table is Anthropic's own: what
+    another server takes for the same model is not known.
 
     A date behind the name is looked past. A longer name is another model: nothing is
     guessed for ``claude-opus-9`` or ``claude-opus-5-5-preview``.
     """
+    if given and model in given:
+        return given[model]
     client, _, name = model.partition(":")
     if client == "anthropic-batch":
         return _halved(price_of(f"anthropic:{name}"))

@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from events.bodies import CallParams, ReplyForm
+from events.bodies import CallParams, Price, ReplyForm
 from events.errors import NewerFormat
 from events.observations import SECTIONS, SectionName
 from events.outcomes import BaselineKind
 
 __all__ = [
-    "Budget", "Clients", "Config", "Limits", "OpenAI", "PlannerConfig", "Prompts", "RoleConfig",
-    "Sandbox", "Search", "by_key_path", "config_from_log",
+    "Budget", "Clients", "Config", "Limits", "ModelPrice", "OpenAI", "PlannerConfig", "Prompts",
+    "RoleConfig", "Sandbox", "Search", "by_key_path", "config_from_log",
 ]  # fmt: skip
 
 
@@ -173,6 +173,28 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tokens_a_minute: int | None = None
 
 
+class ModelPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a model costs, in dollars a million tokens. Cached tokens cost what others do, unless
+    they are given a price of their own."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+    @property
+    def price(self) -> Price:
+        """The same as a log has it."""
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        return Price(
+            input_usd_micros_per_mtok=round(self.input * 1_000_000),
+            output_usd_micros_per_mtok=round(self.output * 1_000_000),
+            cache_read_usd_micros_per_mtok=round(read * 1_000_000),
+            cache_write_usd_micros_per_mtok=round(write * 1_000_000),
+        )
+
+
 class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What prompts hold. ``system``: one of three messages, or a new one each attempt."""
 
@@ -225,6 +247,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     roles: Roles = Roles()
     clients: Clients = Clients()
     limits: Limits = Limits()
+    prices: dict[str, ModelPrice] = {}
+    """By ``client:model``; they go before the table's (``agents.prices``)."""
     prompts: Prompts = Prompts()
     sandbox: Sandbox = Sandbox()
 
@@ -242,6 +266,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if role == "plan" and self.roles.plan.models:
             return self.roles.plan.models
         return [self.role(role).model]
+
+    @property
+    def given_prices(self) -> dict[str, Price]:
+        """Those of ``prices``, by ``client:model``."""
+        return {model: given.price for model, given in self.prices.items()}
 
     def client(self, model: str) -> dict[str, Any]:
         """The settings of the client that ``model`` names by its prefix."""

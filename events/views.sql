@@ -97,7 +97,7 @@ SELECT a.run_id, a.call, a.try, json_extract(a.body, '$.attempt') AS node, a.run
   json_extract(r.body, '$.usage.cache_read_tokens') AS cache_read_tokens,
   json_extract(r.body, '$.usage.cache_write_tokens') AS cache_write_tokens,
   CASE WHEN json_extract(r.body, '$.reused') IS NOT NULL THEN 0
-  WHEN r.type = 'AgentReplied' THEN (
+  WHEN r.type IN ('AgentReplied', 'AgentFailed') THEN (
     json_extract(r.body, '$.usage.input_tokens')
       * json_extract(p.price, '$.input_usd_micros_per_mtok')
     + json_extract(r.body, '$.usage.output_tokens')
@@ -157,9 +157,10 @@ LEFT JOIN written AS w ON w.run_id = s.run_id AND w.node = json_extract(s.body, 
 LEFT JOIN root AS b ON b.run_id = s.run_id
 WHERE s.type = 'NodeSelected';
 
--- What each role has cost. Unpriced calls count nothing in money; canned ones are free.
+-- What each role has cost. Unpriced calls count nothing in money; canned ones are free. Failed
+-- tries are in the sums where the server said what they took.
 CREATE VIEW costs_by_role AS
-SELECT run_id, role, count(*) AS calls, count(reused) AS reused,
+SELECT run_id, role, sum(state = 'replied') AS calls, count(reused) AS reused,
   sum(input_tokens + cache_read_tokens + cache_write_tokens) AS input_tokens,
   sum(output_tokens) AS output_tokens, coalesce(sum(usd_micros), 0) AS usd_micros,
   sum(usd_micros IS NULL AND NOT canned) AS unpriced_calls,
@@ -167,10 +168,10 @@ SELECT run_id, role, count(*) AS calls, count(reused) AS reused,
   (SELECT coalesce(sum(json_extract(h.body, '$.kept_chars')), 0) FROM history h
    WHERE h.run_id = c.run_id AND h.type = 'ReplyParsed'
      AND json_extract(h.body, '$.role') = c.role) AS kept_chars
-FROM calls c WHERE state = 'replied' GROUP BY run_id, role;
+FROM calls c WHERE state = 'replied' OR input_tokens IS NOT NULL GROUP BY run_id, role;
 
 -- A row for each new best kernel: how many attempts had ended, what had been spent on
--- answered calls, and how long the run had existed.
+-- calls, and how long the run had existed.
 CREATE VIEW best_over_time AS
 WITH
 marks AS (
@@ -181,7 +182,7 @@ marks AS (
   SELECT c.run_id, h.run_seq, h.ts_us, NULL, NULL, 0, c.usd_micros
   FROM history AS h JOIN calls AS c ON c.run_id = h.run_id
     AND c.call = json_extract(h.body, '$.call') AND c.try = json_extract(h.body, '$.try')
-  WHERE h.type = 'AgentReplied'),
+  WHERE h.type IN ('AgentReplied', 'AgentFailed')),
 sums AS (
   SELECT run_id, run_seq, ts_us, node, runtime_ms,
     sum(ended) OVER earlier AS attempts, coalesce(sum(usd_micros) OVER earlier, 0) AS usd_micros,

@@ -124,8 +124,7 @@ class FramesFold:
             case AgentReplied():
                 self._calls.get((body.call, body.try_), {}).update(self._replied(body))
             case AgentFailed():
-                failed = {"state": "failed", "error": body.error, "message": body.message}
-                self._calls.get((body.call, body.try_), {}).update(failed)
+                self._calls.get((body.call, body.try_), {}).update(self._failed(body))
             case ReplyParsed():
                 self._judged[body.call] = {"parsed": True}
             case ReplyRejected():
@@ -153,15 +152,23 @@ class FramesFold:
         )  # fmt: skip
 
     def _replied(self, body: AgentReplied) -> dict[str, Any]:
-        usage = {} if body.usage is None else msgspec.structs.asdict(body.usage)
         return {
             "state": "replied", "stop_reason": body.stop_reason, "served_by": body.served_by,
             "canned": body.canned, "reused": body.reused, "latency_ms": body.latency_ms,
-            **usage, "reply_sha256": body.reply_sha256, "usd_micros": self._cost(body),
+            **self._used(body), "reply_sha256": body.reply_sha256,
         }  # fmt: skip
 
-    def _cost(self, body: AgentReplied) -> int | None:
-        if body.reused is not None:
+    def _failed(self, body: AgentFailed) -> dict[str, Any]:
+        return {
+            "state": "failed", "error": body.error, "message": body.message, **self._used(body)
+        }  # fmt: skip
+
+    def _used(self, body: AgentReplied | AgentFailed) -> dict[str, Any]:
+        usage = {} if body.usage is None else msgspec.structs.asdict(body.usage)
+        return {**usage, "usd_micros": self._cost(body)}
+
+    def _cost(self, body: AgentReplied | AgentFailed) -> int | None:
+        if isinstance(body, AgentReplied) and body.reused is not None:
             return 0
         started = self.overview.started
         price = started.prices.get(self._calls[body.call, body.try_]["model"]) if started else None

@@ -3,14 +3,22 @@
 An attempt that asks a planner is a pull of its model. Its reward is ``reward`` of the candidate
 over the node that was planned for (over the root where that node had failed), 0 for an attempt
 that was abandoned; what repairs make of it later is not counted. Its cost is that of every
-answered call of the attempt: the coder's work on a plan is part of what the plan costs.
+answered call of the attempt, and of failed tries as far as it is known: the coder's work on a
+plan is part of what the plan costs.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from events.bodies import AgentCalled, AgentReplied, AttemptAbandoned, Body, EvaluationFinished
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    AttemptAbandoned,
+    Body,
+    EvaluationFinished,
+)
 from projections.reward import UNIT, reward
 from projections.spend import RoleSpend
 from projections.tree import Tree
@@ -80,7 +88,7 @@ class Planners:
         match body:
             case AgentCalled(role="plan"):
                 self._ask(body)
-            case AgentReplied() if spent is not None and body.attempt in self._pulls:
+            case AgentReplied() | AgentFailed() if spent and body.attempt in self._pulls:
                 self._pulls[body.attempt].spent.add(spent)
             case EvaluationFinished() | AttemptAbandoned() if body.attempt in self._pulls:
                 self._end(self._pulls.pop(body.attempt), _reward(tree, body.attempt))

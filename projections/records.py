@@ -69,7 +69,8 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A request to a model. ``state`` is replied, failed or unanswered; ``parsed`` says
-    whether a reply was usable; ``usd_micros`` is null without a price or a reply."""
+    whether a reply was usable; ``usd_micros`` is null without a price or a usage, which a failed
+    one has where the server said it."""
 
     run: str
     call: int

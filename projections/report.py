@@ -14,7 +14,7 @@ from projections.instructions import Edits, Fidelity, fidelity_of, instructions_
 from projections.overview import Overview, Summary
 from projections.planners import PlannerSummary
 from projections.signatures import Signatures, signatures_of
-from projections.spend import RoleSpend
+from projections.spend import RoleSpend, priced_by
 from projections.steps import Step, Steps
 from projections.team import models_of
 from projections.tree import ROOT, Node
@@ -71,6 +71,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     leaderboard: list[Ranked]
     steps: list[Step]
     spend: dict[str, RoleSpend]
+    prices: str
+    """Where they are from: the table's date, ``configuration``; empty where nothing is paid."""
     planners: dict[str, PlannerSummary]
     """What became of each planner model's plans."""
     failures: list[FailureClass]
@@ -124,6 +126,7 @@ class ReportFold:
             leaderboard=list(self._ranked()),
             steps=list(self._steps.found),
             spend=self.overview.spend.roles,
+            prices=priced_by(started) if started else "",
             planners={model: arm.summary() for model, arm in self.overview.planners.arms.items()},
             failures=self.failures.candidates,
             call_failures=self.failures.calls,

@@ -26,6 +26,7 @@ from events.bodies import (
     RunForked,
     RunStarted,
     RunStopped,
+    Usage,
 )
 from events.envelope import Event
 
@@ -95,7 +96,7 @@ class Spans:
             case AgentReplied():
                 yield from self._end(_call(body), at_us, _of_reply(body))
             case AgentFailed():
-                yield from self._end(_call(body), at_us, {}, error=body.error)
+                yield from self._end(_call(body), at_us, _of_usage(body.usage), error=body.error)
             case EvaluationRequested():
                 key, name = f"evaluation/{body.attempt}/{body.try_}", f"evaluate {body.attempt}"
                 self._begin(key, _attempt(body), at_us, name, {"stark.attempt": body.attempt})
@@ -201,16 +202,19 @@ def _of_reply(body: AgentReplied) -> dict[str, Any]:
     }
     if body.reused is not None:
         attributes["stark.reused"] = body.reused
-    usage = body.usage
-    if usage is not None:
-        cached = usage.cache_read_tokens + usage.cache_write_tokens
-        attributes |= {
-            "gen_ai.usage.input_tokens": usage.input_tokens + cached,
-            "gen_ai.usage.output_tokens": usage.output_tokens,
-            "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens,
-            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
-        }
-    return attributes
+    return attributes | _of_usage(body.usage)
+
+
+def _of_usage(usage: Usage | None) -> dict[str, Any]:
+    if usage is None:
+        return {}
+    cached = usage.cache_read_tokens + usage.cache_write_tokens
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens + cached,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+    }
 
 
 def _attempt(body: Any) -> str:

@@ -3,12 +3,14 @@ usd_micros."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from copy import copy
 
 import msgspec
 
 from events.bodies import (
     AgentCalled,
+    AgentFailed,
     AgentReplied,
     BaselineMeasured,
     Body,
@@ -20,7 +22,7 @@ from events.bodies import (
     Usage,
 )
 
-__all__ = ["RoleSpend", "Spend", "cost_usd_micros"]
+__all__ = ["RoleSpend", "Spend", "cost_usd_micros", "priced_by", "prices_words"]
 
 
 def cost_usd_micros(usage: Usage, price: Price) -> int:
@@ -34,11 +36,31 @@ def cost_usd_micros(usage: Usage, price: Price) -> int:
     return -(-total // 1_000_000)
 
 
+def prices_words(models: Iterable[str], given: Collection[str], dated: str) -> str:
+    """Where the prices of these models are from: the table's date, or ``configuration`` for those
+    that it has ``given``."""
+    models = sorted(models)
+    configured = [model for model in models if model in given]
+    if not configured:
+        return dated
+    if len(configured) == len(models):
+        return "configuration"
+    return f"{dated}; configuration for {', '.join(configured)}"
+
+
+def priced_by(started: RunStarted) -> str:
+    """The same of a run's models; empty where none of them costs anything."""
+    paid = [model for model, price in started.prices.items() if any(msgspec.structs.astuple(price))]
+    given = started.config.get("prices", {})
+    return prices_words(paid, given, started.prices_dated) if paid else ""
+
+
 class RoleSpend(msgspec.Struct):
-    """Sums for one role. ``unpriced_calls`` have no price and count nothing in money;
-    ``uncounted_calls`` came without a usage and count nothing at all; ``reused`` replies came
-    out of a parent's log, and used nothing. ``kept_chars`` of source did not have to be repeated
-    by replies that hold replacements only."""
+    """Sums for one role. ``calls`` were answered; what failed tries took is in the sums as far
+    as the server said it. ``unpriced_calls``, such tries among them, have no price and count
+    nothing in money; ``uncounted_calls`` came without a usage and count nothing at all;
+    ``reused`` replies came out of a parent's log, and used nothing. ``kept_chars`` of source did
+    not have to be repeated by replies that hold replacements only."""
 
     calls: int = 0
     reused: int = 0
@@ -95,9 +117,9 @@ class Spend:
                 self._models[body.call] = body.model
             case AgentReplied():
                 spent = self._spent(body, self._models.pop(body.call, body.served_by))
-                self.roles.setdefault(body.role, RoleSpend()).add(spent)
-                self._total.add(spent)
-                return spent
+                return self._add(body.role, spent)
+            case AgentFailed(usage=Usage() as usage):
+                return self._add(body.role, self._used(usage, self._models.get(body.call, "")))
             case BaselineMeasured(cached=False):
                 self.device_ms += _leased_ms(body)
             case EvaluationFinished() if "lease" in body.timings_s:
@@ -105,23 +127,31 @@ class Spend:
                 self.evaluations_ms += _leased_ms(body)
                 self.evaluations += 1
             case ReplyParsed() if body.kept_chars:
-                kept = RoleSpend(kept_chars=body.kept_chars)
-                self.roles.setdefault(body.role, RoleSpend()).add(kept)
-                self._total.add(kept)
+                self._add(body.role, RoleSpend(kept_chars=body.kept_chars))
         return None
 
+    def _add(self, role: str, spent: RoleSpend) -> RoleSpend:
+        self.roles.setdefault(role, RoleSpend()).add(spent)
+        self._total.add(spent)
+        return spent
+
     def _spent(self, body: AgentReplied, model: str) -> RoleSpend:
-        usage, price = body.usage, self._prices.get(model)
         if body.reused is not None:
             return RoleSpend(calls=1, reused=1)
-        if usage is None:
+        if body.usage is None:
             return RoleSpend(calls=1, uncounted_calls=1, unpriced_calls=1)
+        spent = self._used(body.usage, model)
+        spent.calls = 1
+        spent.unpriced_calls *= not body.canned
+        return spent
+
+    def _used(self, usage: Usage, model: str) -> RoleSpend:
+        price = self._prices.get(model)
         return RoleSpend(
-            calls=1,
             input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
             output_tokens=usage.output_tokens,
             usd_micros=0 if price is None else cost_usd_micros(usage, price),
-            unpriced_calls=int(price is None and not body.canned),
+            unpriced_calls=int(price is None),
         )
 
     @property

@@ -72,6 +72,7 @@ class AnthropicClient:
         await one_try(
             self._stream(sdk, body, request.timeout_s, message, headers),
             lambda error: self._failure(error, body),
+            used=lambda: message.usage,
             timeout_s=request.timeout_s,
         )
         reply = reply_without(message.reply(sent_of(body)), self._secrets)

@@ -84,9 +84,8 @@ class Message:
     def reply(self, sent: dict[str, Any]) -> Reply:
         """The whole reply; a stream that ended early is a lost connection."""
         if not self._complete:
-            raise CallFailed(
-                "connection", "the stream ended before the message did", retryable=True
-            )
+            why = "the stream ended before the message did"
+            raise CallFailed("connection", why, retryable=True, usage=self.usage)
         text = "".join(self._texts)
         tool_input = self._input
         written = "".join(self._json)
@@ -98,13 +97,16 @@ class Message:
         return Reply(
             text=storable_json(text),
             tool_input=storable_json(tool_input),
-            usage=self._reported(),
+            usage=self.usage,
             stop_reason=self._stop_reason,
             served_by=self._model,
             sent=sent,
         )
 
-    def _reported(self) -> Usage | None:
+    @property
+    def usage(self) -> Usage | None:
+        """What the API has reported so far: what went in with the message's start, what came
+        out at its end. None before there was anything."""
         if not self._usage:
             return None
         return Usage(

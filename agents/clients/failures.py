@@ -12,6 +12,7 @@ import anyio
 from agents.clients.keys import without
 from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing
+from events.bodies import Usage
 
 __all__ = ["bad_proxy", "by_status", "one_try", "shown", "status_failure"]
 
@@ -37,10 +38,12 @@ async def one_try(
     work: Awaitable[CallFailed | CapabilityMissing | None],
     told: Callable[[Exception], CallFailed | CapabilityMissing | None],
     *,
+    used: Callable[[], Usage | None] = lambda: None,
     timeout_s: float,
 ) -> None:
     """Do ``work``, which may return what a server answered instead. ``told`` puts an
     exception in the port's words, or says by None that it is a bug, which goes on as it is.
+    ``used`` is what the server has said of its use by the time of a failure.
 
     Raises ``CallFailed`` or ``CapabilityMissing``.
     """
@@ -55,7 +58,10 @@ async def one_try(
     # Raised out here, so that the library's exception, whose request carries the key, does
     # not travel along as the context.
     if scope.cancelled_caught:
-        raise CallFailed("timed_out", f"no complete reply within {timeout_s:g} s", retryable=True)
+        message = f"no complete reply within {timeout_s:g} s"
+        failure = CallFailed("timed_out", message, retryable=True)
+    if isinstance(failure, CallFailed):
+        failure.usage = used()
     if failure is not None:
         raise failure
 

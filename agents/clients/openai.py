@@ -83,6 +83,7 @@ class OpenAIClient:
         await one_try(
             self._stream(http, body, request.timeout_s, completion, headers),
             lambda error: as_failure(error, self._api_key, self.base_url),
+            used=lambda: completion.usage,
             timeout_s=request.timeout_s,
         )
         reply = reply_without(completion.reply(_sent(body)), (self._api_key,))

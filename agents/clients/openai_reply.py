@@ -32,7 +32,8 @@ class Completion:
         self._refusals: list[str] = []
         self._arguments: list[str] = []
         self._call: tuple[int, str] | None = None
-        self._usage: Usage | None = None
+        self.usage: Usage | None = None
+        """What the server has reported so far: most do at the end, some with each chunk."""
         self._model = ""
         self._stop_reason = "unknown"
         self._complete = False
@@ -46,7 +47,7 @@ class Completion:
         if event.get("error"):
             raise ErrorEvent(*words_of(event))
         self._model = str(event.get("model") or self._model)
-        self._usage = _usage(event.get("usage")) or self._usage
+        self.usage = _usage(event.get("usage")) or self.usage
         for choice in event.get("choices") or ():
             self._choice(choice)
 
@@ -76,7 +77,8 @@ class Completion:
     def reply(self, sent: dict[str, Any]) -> Reply:
         """The whole reply; a stream that ended early is a lost connection."""
         if not self._complete:
-            raise CallFailed("connection", "the stream ended before the reply did", retryable=True)
+            why = "the stream ended before the reply did"
+            raise CallFailed("connection", why, retryable=True, usage=self.usage)
         text, written = "".join(self._texts), "".join(self._arguments)
         tool_input = json_object(written)
         if tool_input is None and written:
@@ -87,7 +89,7 @@ class Completion:
         return Reply(
             text=storable_json(text),
             tool_input=tool_input,
-            usage=self._usage,
+            usage=self.usage,
             stop_reason="refusal" if self._refusals else self._stop_reason,
             served_by=self._model,
             sent=sent,

@@ -101,7 +101,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallFailed(Exception):
-    """No reply. ``error`` is one of the words that ``events.bodies.AgentFailed`` lists."""
+    """No reply. ``error`` is one of the words that ``events.bodies.AgentFailed`` lists;
+    ``usage`` is what the server said that it took all the same, None where it said nothing."""
 
     def __init__(
         self,
@@ -111,6 +112,7 @@ class CallFailed(Exception):
         retryable: bool,
         retry_after_s: float | None = None,
         allowance: Allowance | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.error = error
@@ -118,6 +120,7 @@ class CallFailed(Exception):
         self.retryable = retryable
         self.retry_after_s = retry_after_s
         self.allowance = allowance
+        self.usage = usage
 
 
 class KeyMissing(Exception):
@@ -195,7 +198,8 @@ class Client(Protocol):
 
     async def send(self, request: Request) -> Reply:
         """Raises ``CallFailed``, ``CapabilityMissing`` or ``Deferred``. A deferred request may
-        be sent again, which hands it over once."""
+        be sent again, which hands it over once. The client keeps to ``request.timeout_s``: it
+        alone knows what the server said of its use until then."""
         ...
 
     async def aclose(self) -> None: ...

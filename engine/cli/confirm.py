@@ -36,17 +36,20 @@ def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> N
     paid = [model for model in models if not model.startswith("mailbox:")]
     if not paid:
         return
-    unpriced = [model for model in paid if price_of(model) is None]
+    unpriced = [model for model in paid if price_of(model, config.given_prices) is None]
     if config.budget.usd is not None and unpriced:
         raise Failure(
-            f"--budget-usd needs a price for {', '.join(unpriced)}, and there is none in"
-            " agents/prices.toml; leave the budget out to run without a spending limit"
+            f"--budget-usd needs a price for {', '.join(unpriced)}, and none is known: say what a"
+            f" million tokens cost in dollars, {_price_line(unpriced[0])}, or leave the budget out"
+            " to run without a spending limit"
         )
     if not expected.attempts:
         return  # the user's own kernel is all that is judged
     click.echo(_where(config, paid, expected), err=True)
     for line in _forecast_lines(config, expected, priced=len(unpriced) < len(paid)):
         click.echo(line, err=True)
+    if expected.priced_by:
+        click.echo(f"Prices: {expected.priced_by}.", err=True)
     if unpriced:
         click.echo(f"The price of {', '.join(unpriced)} is not known.", err=True)
     if yes:
@@ -76,6 +79,8 @@ def _forecast_lines(config: Config, expected: Forecast, *, priced: bool) -> Iter
         how = f"going by the {recorded} calls that this run has made"
         if guessed := [r.role for r in expected.roles if not r.recorded and not r.repair]:
             how += f", {', '.join(guessed)} guessed"
+    if any(len(role.models) > 1 for role in expected.roles):
+        how += ", each planner asked equally often; at most: always the dearest"
     yield f"Expected: {calls} calls, {_thousands(tokens)} tokens{usd} ({how})."
     yield (
         f"At most: {most_calls} calls, {_thousands(most_tokens)} tokens{most_usd} (every reply as"
@@ -104,10 +109,16 @@ def _check_priced_plans(config: Config) -> None:
     from agents.prices import price_of
 
     asked = [model for role in ("plan", "code") for model in config.models(role)]
-    unpriced = [model for model in dict.fromkeys(asked) if price_of(model) is None]
+    unpriced = [m for m in dict.fromkeys(asked) if price_of(m, config.given_prices) is None]
     if unpriced:
         raise Failure(
             f"roles.plan.models are chosen by reward per dollar, and the price of"
             f" {', '.join(unpriced)} is not known: choose by tokens instead, with"
-            " --set roles.plan.reward_per=token, or name one planner as roles.plan.model"
+            " --set roles.plan.reward_per=token, name one planner as roles.plan.model, or say"
+            f" what a million tokens cost in dollars, {_price_line(unpriced[0])}"
         )
+
+
+def _price_line(model: str) -> str:
+    """How a price is set, as it is typed."""
+    return f"--set 'prices.\"{model}\"={{input = 0.15, output = 0.6}}' for instance"

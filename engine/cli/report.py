@@ -148,6 +148,8 @@ def _spend(made: Report) -> Iterator[str]:
                 for role, spent in made.spend.items()
             ],
         )  # fmt: skip
+    if made.prices:
+        yield from ("", f"prices: {plain(made.prices)}")
     if made.summary.saved_tokens_estimate:
         yield from ("", f"saved: {saved_line(made.summary)}")
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
+from engine.cli.price_settings import wrong_prices
 from engine.config import Config, by_key_path
 
 __all__ = ["PRESETS", "SettingsError", "amend", "environment_name", "key_paths", "resolve"]
@@ -91,7 +92,8 @@ def amend(config: Config, assignments: list[str]) -> tuple[Config, dict[str, Any
     amended = _over(config, merged)
     before = dict(by_key_path(msgspec.to_builtins(config)))
     after = by_key_path(msgspec.to_builtins(amended))
-    return amended, {path: value for path, value in after if value != before[path]}
+    unset = msgspec.UNSET
+    return amended, {path: value for path, value in after if value != before.get(path, unset)}
 
 
 def _assign(merged: dict[str, Any], assignments: list[str]) -> None:
@@ -108,6 +110,8 @@ def _over(base: Config, merged: dict[str, Any]) -> Config:
     _apply_method(merged)
     complete: dict[str, Any] = msgspec.to_builtins(base)
     _merge(complete, merged)
+    if wrong := wrong_prices(complete["prices"]):
+        raise SettingsError(wrong)
     try:
         config = msgspec.convert(complete, Config, strict=False)
     except msgspec.ValidationError as error:
@@ -155,12 +159,27 @@ def _parse(text: str) -> Any:
 
 
 def _put(into: dict[str, Any], path: str, value: Any) -> None:
-    *sections, name = path.split(".")
+    *sections, name = _keys(path)
     for section in sections:
         into = into.setdefault(section, {})
         if not isinstance(into, dict):
             raise SettingsError(f"{path}: {section} is not a section")
     into[name] = value
+
+
+def _keys(path: str) -> list[str]:
+    """``a.b.c``, in which a key with dots or colons is quoted as in TOML."""
+    if '"' not in path and "'" not in path:
+        return path.split(".")
+    try:
+        data: Any = tomllib.loads(f"{path} = 0")
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: no key as TOML writes it: {error}") from error
+    keys = []
+    while isinstance(data, dict):
+        ((key, data),) = data.items()
+        keys.append(key)
+    return keys
 
 
 def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ from events.bodies import BaselineMeasured, GivenKernel
 from projections.overview import Fork, Overview, Summary
 from projections.pool import PoolSummary
 from projections.signatures import Signatures, signatures_of
+from projections.spend import priced_by
 from projections.team import models_of, models_words
 
 __all__ = [
@@ -160,6 +161,8 @@ def status_lines(
         f" {summary.tokens['output']} output tokens{uncounted},"
         f" {summary.device_s:.0f} s of device time, {summary.wall_s:.0f} s at work"
     )
+    if started and (of := priced_by(started)):
+        yield f"prices     {printable(of)}"
     if summary.saved_tokens_estimate:
         yield f"saved      {saved_line(summary)}"
 

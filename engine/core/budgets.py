@@ -13,7 +13,11 @@ from typing import Literal
 
 import msgspec
 
-from engine.core.flags import BUDGET_BEFORE_EACH_CALL, PATIENCE_FROM_THE_START
+from engine.core.flags import (
+    BUDGET_BEFORE_EACH_CALL,
+    BUDGET_ESTIMATES_2,
+    PATIENCE_FROM_THE_START,
+)
 from engine.core.standstill import is_under_way
 from engine.core.state import Attempt, State
 from events.bodies import AgentCalled, EvaluationRequested
@@ -126,9 +130,11 @@ def _short(state: State, needed: Use, ahead: Use) -> str | None:
 
 
 def _used(state: State) -> Use:
-    """A call whose use was not reported counts as what was expected of it."""
+    """A call whose use was not reported counts as what was expected of it, and so does a try
+    that may have been answered when nobody was there any more."""
     spend = state.spend
     unknown = _sum(_call(state, name) * role.uncounted_calls for name, role in spend.roles.items())
+    unknown += _sum(_call(state, name) * tries for name, tries in state.doubted_tries.items())
     total = spend.total
     return unknown + Use(usd=total.usd_micros, tokens=total.tokens, device=spend.device_ms)
 
@@ -147,11 +153,19 @@ def _call(state: State, role: str) -> Use:
     usage = state.started.estimates.get(role)
     if usage is None:
         return Use()
-    price = state.started.prices.get(state.config.role(role).model)
-    return Use(
-        usd=0 if price is None else cost_usd_micros(usage, price),
-        tokens=usage.input_tokens + usage.output_tokens,
+    costs = (
+        cost_usd_micros(usage, state.started.prices[model])
+        for model in _models(state, role)
+        if model in state.started.prices
     )
+    return Use(usd=max(costs, default=0), tokens=usage.input_tokens + usage.output_tokens)
+
+
+def _models(state: State, role: str) -> Sequence[str]:
+    """Those that may be asked; of several, the old rule knew the one that none of them is."""
+    if BUDGET_ESTIMATES_2 in state.flags:
+        return state.config.models(role)
+    return [state.config.role(role).model]
 
 
 def _lease_ms(state: State) -> int:

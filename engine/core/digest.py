@@ -3,7 +3,7 @@ changes, and a new fact needs a new flag."""
 
 from __future__ import annotations
 
-from engine.core.flags import BUDGET_BEFORE_EACH_CALL, OUTAGE_PAUSES
+from engine.core.flags import BUDGET_BEFORE_EACH_CALL, BUDGET_ESTIMATES_2, OUTAGE_PAUSES
 from engine.core.state import State
 
 __all__ = ["mix_course"]
@@ -34,5 +34,7 @@ def mix_course(state: State, number: int | None) -> None:
             (state.extra_tokens, state.extra_device_ms, state.extra_wall_ms, state.worked_ms),
             sorted(state.used_up),
         )
+    if BUDGET_ESTIMATES_2 in state.flags:
+        state.mix(sorted(state.doubted_tries.items()))
     if OUTAGE_PAUSES in state.flags:
         state.mix([(model, state.outages[model].failures) for model in sorted(state.outages)])

@@ -6,7 +6,7 @@ import msgspec
 
 from engine.config import config_from_log
 from engine.core.digest import mix_course
-from engine.core.flags import STATE_DIGEST_2, flags_from_log
+from engine.core.flags import BUDGET_ESTIMATES_2, STATE_DIGEST_2, flags_from_log
 from engine.core.frontier import Frontier
 from engine.core.returns import Returns
 from engine.core.state import Attempt, Call, Outage, State
@@ -173,7 +173,18 @@ def _resume(state: State, body: RunResumed) -> None:
     state.extra_device_ms += body.extra_device_ms
     state.extra_wall_ms += body.extra_wall_ms
     state.worked_ms = body.worked_ms
+    if BUDGET_ESTIMATES_2 in state.flags:
+        _count_doubted(state)
     _take_over(state)
+
+
+def _count_doubted(state: State) -> None:
+    """Tries that were sent may have been answered, and are paid for then. (What was under way
+    where a fork began is its parent's to pay for.)"""
+    for attempt in state.attempts.values():
+        if attempt.call is not None and attempt.call.status == "sent":
+            role = attempt.call.body.role
+            state.doubted_tries[role] = state.doubted_tries.get(role, 0) + 1
 
 
 def _take_over(state: State) -> None:

@@ -13,14 +13,15 @@ from collections.abc import Sequence
 from events.errors import NewerFormat
 
 __all__ = [
-    "BUDGET_BEFORE_EACH_CALL", "DUPLICATES_SHARE_VERDICTS", "FLAGS", "OUTAGE_PAUSES",
-    "PATIENCE_FROM_THE_START", "STATE_DIGEST_2", "flags_from_log",
+    "BUDGET_BEFORE_EACH_CALL", "BUDGET_ESTIMATES_2", "DUPLICATES_SHARE_VERDICTS", "FLAGS",
+    "OUTAGE_PAUSES", "PATIENCE_FROM_THE_START", "STATE_DIGEST_2", "flags_from_log",
 ]  # fmt: skip
 
 DUPLICATES_SHARE_VERDICTS = "duplicates-share-verdicts"
 PATIENCE_FROM_THE_START = "patience-from-the-start"
 STATE_DIGEST_2 = "state-digest-2"
 BUDGET_BEFORE_EACH_CALL = "budget-before-each-call"
+BUDGET_ESTIMATES_2 = "budget-estimates-2"
 OUTAGE_PAUSES = "outage-pauses"
 
 FLAGS = {
@@ -28,6 +29,10 @@ FLAGS = {
     BUDGET_BEFORE_EACH_CALL: (
         "budgets are looked at before each call and evaluation, with an estimate of what it"
         " takes; not at the beginning of an attempt alone"
+    ),
+    BUDGET_ESTIMATES_2: (
+        "before the first reply the dearest of several planners is expected; a try that a killed"
+        " process left without an answer counts as its estimate"
     ),
     DUPLICATES_SHARE_VERDICTS: "a source that was judged before is not judged again",
     PATIENCE_FROM_THE_START: "attempts before the first correct kernel use up patience, too",

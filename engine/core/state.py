@@ -123,6 +123,8 @@ class State:
         self.unrepaired = OrderedIds()
         """Failed children of the root that no repair was tried from."""
         self.visits: dict[tuple[bool, str], int] = {}
+        self.doubted_tries: dict[str, int] = {}
+        """By role: sent by a process that ended before the answer, if there was one."""
         self.refused: dict[str, set[str]] = {}
         self.outages: dict[str, Outage] = {}
         """By ``client:model``, since its last reply."""

@@ -108,22 +108,14 @@ class AgentCalls:
     async def _in_turn(self, called: AgentCalled, request: Request) -> Reply:
         """Raises what the client raises; its deadline begins with its turn."""
         if self._turns is None or not called.model.startswith(_PACED):
-            return await self._in_time(called, request)
+            return await self._clients[called.model].send(request)
         async with self._turns.turn(called.model, _tokens(request)) as turn:
             try:
-                turn.outcome = await self._in_time(called, request)
+                turn.outcome = await self._clients[called.model].send(request)
             except CallFailed as failed:
                 turn.outcome = failed
                 raise
             return turn.outcome
-
-    async def _in_time(self, called: AgentCalled, request: Request) -> Reply:
-        try:
-            with anyio.fail_after(request.timeout_s):
-                return await self._clients[called.model].send(request)
-        except TimeoutError:
-            message = f"no reply within {request.timeout_s:g} s"
-            raise CallFailed("timed_out", message, retryable=True) from None
 
     def _answered(
         self, called: AgentCalled, outcome: Reply | CallFailed | CapabilityMissing, latency_ms: int
@@ -148,6 +140,7 @@ class AgentCalls:
                 message=storable(failed.message),
                 retryable=failed.retryable,
                 retry_after_ms=_retry_after_ms(failed.retry_after_s),
+                usage=failed.usage,
             )
         )
 

@@ -3,6 +3,8 @@
 Expected: what the role's calls took so far, where there were enough to go by; else a guess
 from the prompt for this very task. At most: every attempt asks all its roles again as often
 as it may, each prompt shows as many attempts as fit, and each reply is as long as allowed.
+Of several planners, each is expected to be asked as often as the others, since nobody knows
+yet which one the bandit will prefer; at most it is always the dearest.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from agents.prices import dated
 from agents.render import LOG_CHARS, NodeView, render
 from agents.templates import Templates
 from engine.config import Config
@@ -19,7 +22,7 @@ from engine.core.state import State
 from engine.loop.methods import roles_of, team_of
 from engine.loop.start import prices_today
 from events.bodies import Price, Usage
-from projections.spend import Spend, cost_usd_micros
+from projections.spend import Spend, cost_usd_micros, prices_words
 
 __all__ = ["Forecast", "RoleForecast", "forecast", "forecast_rest"]
 
@@ -32,8 +35,8 @@ _WORDS_CHARS = 1500
 class RoleForecast(msgspec.Struct, frozen=True, kw_only=True):
     """One role's calls; ``usage`` and ``most`` are of one of them.
 
-    ``recorded`` is how many calls ``usage`` is the mean of; 0: it is guessed. ``price`` is
-    None where it is not known.
+    ``recorded`` is how many calls ``usage`` is the mean of; 0: it is guessed. ``models`` are
+    those that may be asked and are paid, ``prices`` what is known of what they cost.
     """
 
     role: str
@@ -44,16 +47,16 @@ class RoleForecast(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     most: Usage
     recorded: int
-    price: Price | None
+    models: list[str]
+    prices: list[Price]
 
     def usd_micros(self) -> tuple[int, int]:
         """Expected and at most; an unknown price counts nothing."""
-        if self.price is None:
+        if not self.prices:
             return 0, 0
-        return (
-            self.calls * cost_usd_micros(self.usage, self.price),
-            self.most_calls * cost_usd_micros(self.most, self.price),
-        )
+        costs = [cost_usd_micros(self.usage, price) for price in self.prices]
+        most = [cost_usd_micros(self.most, price) for price in self.prices]
+        return -(-self.calls * sum(costs) // len(costs)), self.most_calls * max(most)
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +64,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     attempts: int
     roles: list[RoleForecast]
+    priced_by: str = ""
+    """Where the prices are from, as ``projections.spend.prices_words`` says it."""
 
     @property
     def calls(self) -> tuple[int, int]:
@@ -101,17 +106,19 @@ def forecast(
     prices: Mapping[str, Price],
     attempts: int,
     spend: Spend | None = None,
+    prices_dated: str | None = None,
 ) -> Forecast:
-    """Of ``attempts`` attempts at this task, by agents. ``spend`` is the run's own, if it goes on.
+    """Of ``attempts`` attempts at this task, by agents. ``spend`` is the run's own, if it goes on,
+    and ``prices_dated`` the day of the table that it began with.
 
-    Roles that a playbook or a log answers for are left out: they take nothing.
+    Roles that playbooks or logs alone answer for are left out: they take nothing.
     """
     team = team_of(config)
     usual = set(team.roles(repair=False))
     found = []
     for role in roles_of(config):
-        settings = config.role(role)
-        if settings.model.startswith(("playbook:", "recorded:")):
+        models = [m for m in config.models(role) if not m.startswith(("playbook:", "recorded:"))]
+        if not models:
             continue
         guess, most = _guessed(config, templates, role, task_source, device)
         spent = spend.roles.get(role) if spend else None
@@ -130,10 +137,13 @@ def forecast(
                 usage=guess,
                 most=most,
                 recorded=recorded,
-                price=prices.get(settings.model),
+                models=models,
+                prices=[prices[model] for model in models if model in prices],
             )
         )
-    return Forecast(attempts=attempts, roles=found)
+    priced = {model for role in found for model in role.models if model in prices}
+    of = prices_words(priced, config.prices, prices_dated or dated()) if priced else ""
+    return Forecast(attempts=attempts, roles=found, priced_by=of)
 
 
 def forecast_rest(
@@ -149,6 +159,7 @@ def forecast_rest(
         prices={**prices_today(config), **state.started.prices},
         attempts=max(0, attempts - state.attempts_ended - (state.given is not None)),
         spend=state.spend,
+        prices_dated=state.started.prices_dated,
     )
 
 

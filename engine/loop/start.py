@@ -153,9 +153,10 @@ def forked(
 
 
 def prices_today(config: Config) -> dict[str, Price]:
-    """Today's prices of the models that the team's roles name, where there is one."""
-    models = sorted(models_of(config))
-    return {model: price for model in models if (price := price_of(model)) is not None}
+    """Today's prices of the models that the team's roles name, where there is one: the
+    configuration's, else the table's."""
+    found = {model: price_of(model, config.given_prices) for model in sorted(models_of(config))}
+    return {model: price for model, price in found.items() if price is not None}
 
 
 def versions(device: Mapping[str, Any]) -> dict[str, str]:

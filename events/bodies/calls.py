@@ -209,7 +209,10 @@ class AgentFailed(Body, frozen=True, kw_only=True):
     """No reply: ``error`` is one of ``rate_limited``, ``overloaded``, ``server_error``,
     ``connection``, ``timed_out``, ``bad_request``, ``unauthorized``, ``too_large``,
     ``no_reply`` (a playbook or mailbox with nothing for this request), ``capability``
-    (a parameter was refused; ``CapabilityLearned`` says which) or ``unknown``."""
+    (a parameter was refused; ``CapabilityLearned`` says which) or ``unknown``.
+
+    ``usage`` is what the server said that the try took all the same, such as a stream that was
+    cut; null where it said nothing."""
 
     attempt: int
     role: Role
@@ -219,6 +222,7 @@ class AgentFailed(Body, frozen=True, kw_only=True):
     message: str
     retryable: bool
     retry_after_ms: int | None = None
+    usage: Usage | None = None
 
 
 @event("CapabilityLearned", "in")

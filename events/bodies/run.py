@@ -58,6 +58,7 @@ class RunStarted(Body, frozen=True, kw_only=True):
     seed: int
     prices: dict[str, Price]
     prices_dated: str
+    """When the table was last checked; prices of the configuration are in ``config``."""
     flags: list[str]
     """Behaviour flags, the changed rules that this run is searched by; a rule whose flag is
     missing keeps its old form, so that old logs replay (``engine.core.flags``)."""

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import anyio
 import pytest
+from click.testing import CliRunner
 
+from engine.cli.main import cli
 from events.bodies import AgentFailed, AgentReplied
 from events.reader import LogReader
 from tests.agents import completions_api
 from tests.agents.messages_api import error, events, message
 from tests.agents.model_server import Script, serve
 from tests.cli.conftest import SMALL, engine_command, environment
+from tests.replayed import replayed
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +50,7 @@ async def test_a_search_over_the_wire(tmp_path: Path, anyio_backend: str) -> Non
                 "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-4-5", "--yes",
                 "--device", "cpu", "--attempts", 1, "--budget-usd", 1, "--log", log,
                 "--backend", anyio_backend, "--set", "search.retry_wait_ms=10", "--json",
+                "--set", 'prices."anthropic:claude-sonnet-4-5"={input = 1, output = 2}',
             ),
             check=False, stdin=None,
             env=environment(
@@ -60,7 +64,12 @@ async def test_a_search_over_the_wire(tmp_path: Path, anyio_backend: str) -> Non
     assert "(guessed from this task's prompts)" in said
     assert "At most: 6 calls, " in said
     assert "Stops at $1, in all" in said
-    assert b'"cost_usd":0.0,' not in done.stdout
+    assert "Prices: configuration." in said
+    # 331 tokens in, cached ones among them, and 42 out, twice.
+    assert json.loads(done.stdout)["cost_usd"] == pytest.approx(2 * (331 + 2 * 42) / 1e6)
+    status = CliRunner().invoke(cli, ["status", str(log)]).stdout
+    assert "prices     configuration\n" in status
+    assert replayed(log).report.difference is None
     assert len(server.got) == 3
     assert server.got[1].body["temperature"] == 0.8
     assert server.got[2].body["temperature"] == 0.1

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agents.prices import price_of
 from engine.cli.settings import SettingsError, environment_name, key_paths, resolve
 from engine.config import Config, config_from_log
 
@@ -72,6 +73,55 @@ def test_baselines_are_a_list_however_they_are_written(tmp_path: Path) -> None:
     assert both == ["eager", "compile"]
     with pytest.raises(SettingsError, match=r"sandbox\.baselines"):
         config(flags={"sandbox.baselines": "eager,fast"})
+
+
+INLINE = '{"openai:gpt-4.1:x" = {input = 0.15, output = 0.6, cache_read = 0.015}}'
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {"assignments": [f"prices={INLINE}"]},
+        {"ENGINE_PRICES": INLINE},
+        {"assignments": ['prices."openai:gpt-4.1:x"={input=0.15, output=0.6, cache_read=0.015}']},
+        {
+            "assignments": [
+                f"prices.'openai:gpt-4.1:x'.{key}={value}"
+                for key, value in {"input": 0.15, "output": 0.6, "cache_read": 0.015}.items()
+            ]
+        },
+    ],
+)
+def test_a_price_is_the_configurations_before_the_tables(sources: Any) -> None:
+    resolved = config(**sources)
+    assert config_from_log(msgspec.json.decode(msgspec.json.encode(resolved))) == resolved
+    price = price_of("openai:gpt-4.1:x", resolved.given_prices)
+    assert price is not None
+    # Cached tokens that have no price of their own cost what others do.
+    assert msgspec.structs.astuple(price) == (150_000, 600_000, 15_000, 150_000)
+    assert price_of("openai:other", resolved.given_prices) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ('{"openai:m"={imput=1, output=1}}', r'"openai:m": unknown key imput \(did you mean input'),
+        ('{"openai:m"={input=-1, output=1}}', r'"openai:m"\.input must be a number of dollars'),
+        ('{"openai:m"={input="1", output=1}}', r"\.input must be a number of dollars"),
+        ('{"openai:m"={input=true, output=1}}', r"\.input must be a number of dollars"),
+        ('{"openai:m"={input=1, output=inf}}', r"\.output must be a number of dollars"),
+        ('{"openai:m"={input=1}}', r'"openai:m" lacks output'),
+        ('{"openai:m"=3}', r'"openai:m" is a section'),
+        ("{m={input=1, output=1}}", r'"m": name the model as it is asked for, CLIENT:MODEL'),
+        ("3", "prices is a section"),
+        ("null", "prices is a section"),
+    ],
+)
+def test_a_price_that_is_none_is_refused(value: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        config(assignments=[f"prices={value}"])
+    with pytest.raises(SettingsError, match="no key as TOML writes it"):
+        config(assignments=['prices."openai:m=3'])
 
 
 @pytest.mark.parametrize("path", ["search", "search.epsilon.more", "roles.plan.tmperature"])

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import Budget, Config
+from engine.config import Budget, Config, PlannerConfig, Roles
 from engine.core.evolve import evolve
+from engine.core.flags import BUDGET_ESTIMATES_2, FLAGS
 from engine.core.state import State
 from events.bodies import (
     AgentCalled,
+    BaselineMeasured,
     BudgetExhausted,
     DeadlineReached,
     EvaluationFinished,
@@ -148,3 +150,40 @@ def test_before_the_first_call_the_runs_own_forecast_is_the_estimate() -> None:
     assert not [body for body in poor.bodies if isinstance(body, AgentCalled)]
     assert (poor.state.stopped, poor.state.stop_reason) == ("exhausted", "usd")
     assert [b for b in world.run().bodies if isinstance(b, AgentCalled)], "without one, it tries"
+
+
+@pytest.mark.parametrize(("flags", "affordable"), [(list(FLAGS), False), ([], True)])
+def test_of_several_planners_the_dearest_is_expected(flags: list[str], affordable: bool) -> None:
+    plan = PlannerConfig(models=["fake:unheard-of", "fake:m"])
+    config = msgspec.structs.replace(budgeted(usd=0.02), model="fake:no", roles=Roles(plan=plan))
+    estimates = {"plan": Usage(output_tokens=4_000)}  # six cents
+    old = [flag for flag in FLAGS if flag != BUDGET_ESTIMATES_2]
+    world = begun(config, estimates, flags or old)
+    world.feed(
+        BaselineMeasured(runtime_ms=10, spread=0.1, repetitions=9, timings_s={}, isolation=[])
+    )
+    assert any(isinstance(body, AgentCalled) for body in world.bodies) == affordable
+    assert replay(as_events(world.bodies), team_of).difference is None
+
+
+def test_a_try_that_a_killed_process_left_counts_as_its_estimate() -> None:
+    estimates = {role: Usage(output_tokens=400) for role in ("plan", "code", "debug")}
+    world = begun(budgeted(usd=0.02), estimates, list(FLAGS))
+    world.feed(
+        BaselineMeasured(runtime_ms=10, spread=0.1, repetitions=9, timings_s={}, isolation=[])
+    )
+    while not world.state.over:
+        world.take_over(RunResumed(versions={}))
+    # Of six thousandths of a dollar each: a fourth would not have fitted, had they been paid for.
+    tries = [body.try_ for body in world.bodies if isinstance(body, AgentCalled)]
+    assert (tries, world.state.stop_reason) == ([1, 2, 3], "usd")
+    assert world.state.spend.total.usd_micros == 0
+    assert replay(as_events(world.bodies), team_of).difference is None
+
+
+def begun(config: Config, estimates: dict[str, Usage], flags: list[str]) -> World:
+    world = World(config, 1)
+    first = msgspec.structs.replace(world.state.started, estimates=estimates, flags=flags)
+    world.state, world.bodies, world.pending = State(team_of), [], []
+    world.feed(first)
+    return world

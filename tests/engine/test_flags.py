@@ -9,7 +9,14 @@ import pytest
 
 from engine.config import Budget
 from engine.core.evolve import evolve
-from engine.core.flags import FLAGS, OUTAGE_PAUSES, PATIENCE_FROM_THE_START, STATE_DIGEST_2
+from engine.core.flags import (
+    BUDGET_BEFORE_EACH_CALL,
+    BUDGET_ESTIMATES_2,
+    FLAGS,
+    OUTAGE_PAUSES,
+    PATIENCE_FROM_THE_START,
+    STATE_DIGEST_2,
+)
 from engine.core.state import State
 from events.bodies import AgentReplied, NodeSelected, RunStarted
 from events.codec import decode_body, encode_body
@@ -30,12 +37,18 @@ def flagged(world: World, flags: list[str]) -> list[Any]:
     return as_events([msgspec.structs.replace(first, flags=flags), *world.bodies[1:]])
 
 
-def hopeless(*flags: str, usd: float | None = None, trouble: float = 0.0) -> World:
-    """A run with patience for three, in which nothing is ever correct."""
+def hopeless(
+    *flags: str, usd: float | None = None, trouble: float = 0.0, killed: bool = False
+) -> World:
+    """A run with patience for three, in which nothing is ever correct. ``killed``: during its
+    first call."""
     config = msgspec.structs.replace(
         config_of(outage_failures=2), budget=Budget(attempts=20, patience=3, usd=usd)
     )
-    return World(config, 1, failing=1.0, flags=flags, trouble=trouble).run()
+    world = World(config, 1, failing=1.0, flags=flags, trouble=trouble)
+    if killed:
+        world.run(1).resume()
+    return world.run()
 
 
 def test_patience_without_a_correct_kernel_is_the_flags_to_decide() -> None:
@@ -47,11 +60,17 @@ def test_patience_without_a_correct_kernel_is_the_flags_to_decide() -> None:
 @pytest.mark.parametrize("flag", sorted(FLAGS))
 def test_a_log_replays_by_its_own_flags_and_by_no_others(flag: str) -> None:
     trouble = 0.5 if flag == OUTAGE_PAUSES else 0.0
-    old, new = (hopeless(*flags, usd=0.05, trouble=trouble) for flags in ((), (flag,)))
+    # What this one counts is looked at by the rules of these.
+    estimated = flag == BUDGET_ESTIMATES_2
+    base = [BUDGET_BEFORE_EACH_CALL, STATE_DIGEST_2] if estimated else []
+    old, new = (
+        hopeless(*flags, usd=0.05, trouble=trouble, killed=estimated)
+        for flags in (base, [*base, flag])
+    )
     for world in (old, new):
         assert replay(as_events(world.bodies), team_of).difference is None
-    assert replay(flagged(old, [flag]), team_of).difference is not None
-    assert replay(flagged(new, []), team_of).difference is not None
+    assert replay(flagged(old, [*base, flag]), team_of).difference is not None
+    assert replay(flagged(new, base), team_of).difference is not None
 
 
 @pytest.mark.parametrize("flags", [(), (PATIENCE_FROM_THE_START,), tuple(FLAGS)])
@@ -111,7 +130,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         }
         for role, settings in sections["roles"].items()
     }
-    whole = {"temperature", "clients", "limits"}
+    whole = {"temperature", "clients", "limits", "prices"}
     return {key: value for key, value in (config | sections).items() if key not in whole}
 
 

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from agents.clients.port import CallFailed
-from events.bodies import AgentCalled, AgentFailed, AgentReplied, ReplyParsed
+from engine.config import Budget
+from events.bodies import AgentCalled, AgentFailed, AgentReplied, ReplyParsed, Usage
 from events.reader import LogReader
+from tests.agents import completions_api
 from tests.agents.dialects import DIALECTS, KEY, Dialect, tool
 from tests.agents.model_server import Cut, Script, Stall, running
 from tests.engine.model_runs import (
@@ -47,6 +50,8 @@ def anyio_backend(api: Dialect) -> str:
 
 PLAN = tool("plan", advice="Go faster.", annotated_source=ANNOTATED)
 CODE = tool("code", explanation="Done.", source=candidate("ok", 3))
+BEGUN = Usage(input_tokens=11, output_tokens=1, cache_read_tokens=300, cache_write_tokens=20)
+"""What the server says of a message's beginning."""
 GOOD = ["plan by tool", "code by tool", "judged: correct"]
 """What a run without trouble has to tell."""
 
@@ -88,6 +93,41 @@ async def test_what_passes_is_tried_again(tmp_path: Path, api: Dialect, name: st
     ]  # fmt: skip
     assert all(body.wait_ms >= (20 if name == "429" else 1) for body in called if body.try_ > 1)
     assert team.got[0].body == team.got[1].body, "the same request once more"
+    # The Messages API says what went in before the first word comes out; chat completions, at
+    # the end.
+    begun = name in ("cut", "ended early", "error in mid-stream") and api.name == "anthropic"
+    failures = [body for body in ran.bodies if isinstance(body, AgentFailed)]
+    assert [body.usage for body in failures] == [BEGUN if begun else None] * 2
+    total = ran.state.spend.total
+    whole = 331 if api.name == "anthropic" else 311
+    assert total.input_tokens == whole * (4 if begun else 2)
+    assert total.output_tokens == 2 * 42 + 2 * begun
+    assert total.calls == 2
+
+
+async def test_a_server_that_counts_as_it_goes_is_believed(tmp_path: Path) -> None:
+    api = DIALECTS[1]
+    said = completions_api.completion("Let me", piece=500)[1]
+    said["usage"] = {"prompt_tokens": 30, "completion_tokens": 7}
+    _, ran = await met(tmp_path, api, [*completions_api.chunks(said, end=False), Cut()])
+    (failed,) = [body for body in ran.bodies if isinstance(body, AgentFailed)]
+    assert failed.usage == Usage(input_tokens=30, output_tokens=7)
+    assert ran.state.spend.total.tokens == 2 * (311 + 42) + 37
+
+
+async def test_a_budget_ends_by_what_cut_streams_took(tmp_path: Path, api: Dialect) -> None:
+    """Nothing ever arrives whole, and yet it is paid for: 332 tokens a try."""
+    if api.name == "openai":
+        pytest.skip("it says so at the end alone")
+    cuts = [[*api.begun("Let me"), Cut()] for _ in range(9)]
+    settings = config(call_tries=9)
+    settings = msgspec.structs.replace(settings, budget=Budget(attempts=1, tokens=1_000))
+    async with running(Team(api, cuts)) as team:
+        client = api.client(team.url)
+        ran = await search(tmp_path / "log.db", client, settings)
+        await client.aclose()
+    assert (ran.state.stopped, ran.state.stop_reason) == ("exhausted", "tokens")
+    assert [ran.state.spend.total.tokens, len(team.got)] == [4 * 332, 4]
 
 
 PAUSED: dict[str, tuple[Trouble, str, str]] = {

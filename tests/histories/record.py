@@ -115,6 +115,10 @@ RECIPES = {
         forks=[(1, ["--at", 3, "--set", "search.policy=evolution", "--set", "search.population=2",
                     "--evaluations", "recorded"])],
     ),
+    "doubted": Recipe(
+        ["--attempts", 6, "--workers", 2, "--budget-tokens", 100_000,
+         "--set", f'prices."{BOOK}"={{input = 1, output = 2}}'], [(5, signal.SIGKILL)],
+    ),
     "budget": Recipe(["--attempts", 20, "--workers", 2, "--budget-device-s", 8]),
     "spans": Recipe(
         ["--model", SPANS, "--set", "roles.code.reply=spans", "--attempts", 6, "--workers", 2]

@@ -145,7 +145,8 @@ async def write_rich(path: Path) -> None:
         run.select(2, 1, repair=True)
         run.ask(2, "debug")
         run.add(AgentFailed(attempt=2, role="debug", call=run.call, try_=1, error="overloaded",
-                            message="try 529 later", retryable=True))  # fmt: skip
+                            message="try 529 later", retryable=True,
+                            usage=Usage(input_tokens=70, output_tokens=1)))  # fmt: skip
         run.ask(2, "debug", try_=2)
         run.source(2, "debug", "class ModelNew: two\n", try_=2)
         run.verdict(2, correct(5.0))

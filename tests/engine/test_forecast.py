@@ -1,0 +1,61 @@
+"""What is said before the first paid call, with several planners."""
+
+from __future__ import annotations
+
+import msgspec
+
+from agents.prices import dated, price_of
+from agents.templates import load
+from engine.config import Config, ModelPrice, PlannerConfig, Prompts, RoleConfig, Roles
+from engine.loop.forecast import Forecast, forecast
+from engine.loop.start import prices_today
+from projections.spend import cost_usd_micros
+from tests.engine.outside import TASK
+
+OPUS, DEAR, HAIKU = (f"anthropic:claude-{name}" for name in ("opus-4-5", "opus-4-1", "haiku-4-5"))
+BOOK = "playbook:demo.toml"
+
+
+def of(
+    planners: list[str], *, others: str = HAIKU, prices: dict[str, ModelPrice] | None = None
+) -> Forecast:
+    rest = RoleConfig(model=others)
+    roles = Roles(plan=PlannerConfig(models=planners), code=rest, debug=rest)
+    config = Config(model=BOOK, roles=roles, prices=prices or {}, prompts=Prompts(language="cpp"))
+    return forecast(
+        config, load(), task_source=TASK, device={}, prices=prices_today(config), attempts=10
+    )
+
+
+def test_several_planners_cost_between_the_cheapest_and_the_dearest_and_at_most_the_dearest() -> (
+    None
+):
+    (cheap, _), (dear, most) = of([OPUS]).usd_micros, of([DEAR]).usd_micros
+    expected, at_most = of([OPUS, DEAR]).usd_micros
+    assert cheap < expected < dear
+    assert expected == (cheap + dear) // 2
+    assert at_most == of([DEAR, OPUS]).usd_micros[1] == most
+    assert of([OPUS, DEAR]).calls == of([OPUS]).calls
+
+
+def test_a_role_is_left_out_if_nobody_who_may_be_asked_is_paid() -> None:
+    assert of([BOOK, "recorded:log.db"], others=BOOK).calls == (0, 0)
+    (plan,) = of([BOOK, OPUS], others=BOOK).roles
+    assert (plan.role, plan.models, plan.calls) == ("plan", [OPUS], 10)
+    price = price_of(OPUS)
+    assert price is not None
+    assert plan.usd_micros()[0] == 10 * cost_usd_micros(plan.usage, price)
+
+
+def test_where_prices_are_from_is_said() -> None:
+    assert of([BOOK], others=BOOK).priced_by == ""
+    assert of([OPUS]).priced_by == dated()
+    mine = ModelPrice(input=1, output=2)
+    assert of([OPUS], prices={OPUS: mine, HAIKU: mine}).priced_by == "configuration"
+    assert of([OPUS], prices={OPUS: mine}).priced_by == f"{dated()}; configuration for {OPUS}"
+
+
+def test_a_planner_of_unknown_price_counts_nothing_and_the_others_do() -> None:
+    unknown = of([OPUS, "openai:qwen"])
+    assert unknown.usd_micros == of([OPUS]).usd_micros
+    assert msgspec.to_builtins(unknown.estimates) == msgspec.to_builtins(of([OPUS]).estimates)
