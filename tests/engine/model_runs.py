@@ -36,12 +36,15 @@ from tests.engine.outside import TASK, ScriptedEvaluator
 from tests.engine.world import config_of
 from tests.replayed import replayed
 
-__all__ = ["ANNOTATED", "Ran", "Team", "candidate", "config", "go_on", "role_of", "search", "story"]
+__all__ = [
+    "ANNOTATED", "MARKED", "Ran", "Team", "candidate", "config", "go_on", "role_of", "search",
+    "story",
+]  # fmt: skip
 
 MODEL = "openai:test-model"
 _LINE = "        return x + x\n"
-_MARKED = f"        # <<<IMPROVE BEGIN>>>\n        # faster\n{_LINE}        # <<<IMPROVE END>>>\n"
-ANNOTATED = TASK.replace(_LINE, _MARKED)
+MARKED = f"        # <<<IMPROVE BEGIN>>>\n        # faster\n{_LINE}        # <<<IMPROVE END>>>\n"
+ANNOTATED = TASK.replace(_LINE, MARKED)
 _INSTRUCTIONS = {
     "plan": "Give exactly ONE piece of advice", "debug": "Fix your implementation",
     "code": "Explain your implementation",
@@ -80,7 +83,7 @@ class Team(ModelServer):
 
     def _answer(self, role: str) -> Script:
         if role == "plan":
-            answer = tool("plan", advice="Go faster.", annotated_source=_MARKED)
+            answer = tool("plan", advice="Go faster.", annotated_source=MARKED)
             return self.api.reply(answer, stop="tool_use")
         kind = self._kinds[self.candidates % len(self._kinds)]
         self.candidates += 1
