@@ -89,6 +89,8 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     temperature: float | None = None
     effort: str | None = None
     max_tokens: int = 16_000
+    thinking: int = 0
+    """Of these, how many may be thought with before the answer; 0: the model is not told to."""
     timeout_s: float = 600.0
     reply: ReplyForm = "whole"
     """``spans``: only what takes the place of the marked blocks; for the coder alone."""
@@ -101,7 +103,10 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def params(self) -> CallParams:
         """What every request of this role asks for."""
         return CallParams(
-            temperature=self.temperature, effort=self.effort, max_tokens=self.max_tokens
+            temperature=self.temperature,
+            effort=self.effort,
+            max_tokens=self.max_tokens,
+            thinking=self.thinking or msgspec.UNSET,
         )
 
 

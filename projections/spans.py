@@ -114,10 +114,6 @@ class Spans:
 
     def _call(self, body: AgentCalled, at_us: int) -> None:
         client, _, model = body.model.partition(":")
-        asked = {
-            "gen_ai.request.temperature": body.params.temperature,
-            "gen_ai.request.max_tokens": body.params.max_tokens,
-        }
         self._begin(
             _call(body), _attempt(body), at_us, f"chat {model}",
             {
@@ -128,7 +124,6 @@ class Spans:
                 "gen_ai.agent.name": body.role,
                 "stark.attempt": body.attempt, "stark.call": body.call, "stark.try": body.try_,
                 "stark.ask": body.ask,
-                **{name: value for name, value in asked.items() if value is not None},
             },
             client=True,
         )  # fmt: skip
@@ -202,6 +197,10 @@ def _of_reply(body: AgentReplied) -> dict[str, Any]:
     }
     if body.reused is not None:
         attributes["stark.reused"] = body.reused
+    # What was sent, not what was asked for: a model may have refused it.
+    limit = body.sent.get("max_tokens", body.sent.get("max_completion_tokens"))
+    sent = {"temperature": body.sent.get("temperature"), "max_tokens": limit}
+    attributes |= {f"gen_ai.request.{name}": v for name, v in sent.items() if v is not None}
     return attributes | _of_usage(body.usage)
 
 

@@ -2,7 +2,9 @@
 
 The SDK's retries are off: each failure becomes a ``CallFailed`` for the search to decide
 on. A parameter that a model turned out to refuse is left out the next time (``temperature``,
-``effort``, and ``tool_choice``: newer models always think, and then no tool can be forced).
+``effort``, ``thinking`` or its ``budget_tokens``, and ``tool_choice``: newer models always
+think). Who thinks can't be forced to use a tool and has no temperature, so a request that
+tells a model to think leaves the answer's form to it; text with fenced code is read as well.
 The SDK takes over a second to import, so that happens at the first call, in a thread. It
 runs on asyncio and on trio alike. The key is never shown: not in reprs, not in messages.
 """
@@ -118,6 +120,8 @@ class AnthropicClient:
         timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, 30.0))
         # The paper's own model is past its end of life, which is for its user to know.
         warnings.filterwarnings("ignore", "The model '.*' is deprecated", DeprecationWarning)
+        # So are budgets of thinking, of some models that still take them.
+        warnings.filterwarnings("ignore", "Using Claude with .* is deprecated", UserWarning)
         stream = await sdk.messages.create(
             **arguments, stream=True, extra_body=extra, timeout=timeout
         )
@@ -159,13 +163,29 @@ def request_body(request: Request) -> dict[str, Any]:
             {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
         ],
     }
+    thinking = _thinking(request)
+    if thinking is not None:
+        body["thinking"] = thinking
     if "tool_choice" not in request.refused:
-        body["tool_choice"] = {"type": "tool", "name": tool.name}
+        forced = {"type": "tool", "name": tool.name}
+        body["tool_choice"] = forced if thinking is None else {"type": "auto"}
     if request.params.effort is not None and "effort" not in request.refused:
         body["output_config"] = {"effort": request.params.effort}
-    if request.params.temperature is not None and "temperature" not in request.refused:
-        body["temperature"] = request.params.temperature
+    temperature = request.params.temperature if thinking is None else None
+    if temperature is not None and "temperature" not in request.refused:
+        body["temperature"] = temperature
     return body
+
+
+def _thinking(request: Request) -> dict[str, Any] | None:
+    """How the model is told to think, if it is. Newer ones take no budget: how much they think
+    is up to them and to ``effort``."""
+    budget, refused = request.params.thinking, request.refused
+    if budget is msgspec.UNSET or "thinking" in refused:
+        return None
+    if "budget_tokens" in refused:
+        return {"type": "adaptive"}
+    return {"type": "enabled", "budget_tokens": budget}
 
 
 def sent_of(body: dict[str, Any]) -> dict[str, Any]:

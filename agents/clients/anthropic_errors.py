@@ -17,8 +17,10 @@ __all__ = ["KEY_NAME", "error_in_batch", "failure"]
 KEY_NAME = "ANTHROPIC_API_KEY"
 
 # The words of a 400 that complains about a value, not about the parameter as such.
-_BAD_VALUE = re.compile(r"input should be|range: ", re.IGNORECASE)
+_BAD_VALUE = re.compile(r"input should be|range: |must be (greater|less)", re.IGNORECASE)
+# In this order: what is said of thinking names effort, as what to use instead.
 _PARAMETERS = {
+    "thinking": re.compile(r"\bthinking\b", re.IGNORECASE),
     "temperature": re.compile(r"\btemperature\b"),
     "effort": re.compile(r"\beffort\b|\boutput_config\b"),
     "tool_choice": re.compile(r"\btool_choice\b"),
@@ -108,5 +110,11 @@ def _refused(message: str, body: dict[str, Any]) -> str | None:
         return None
     for name, pattern in _PARAMETERS.items():
         if pattern.search(message) and ("output_config" if name == "effort" else name) in body:
-            return name
+            return _of_thinking(message, body) if name == "thinking" else name
     return None
+
+
+def _of_thinking(message: str, body: dict[str, Any]) -> str:
+    """A model that is told to think its own way, instead of with a budget, can do that."""
+    told = body["thinking"]["type"] == "enabled" and "adaptive" in message
+    return "budget_tokens" if told else "thinking"

@@ -10,18 +10,13 @@ from typing import NamedTuple
 from agents.clients.anthropic import AnthropicClient
 from agents.clients.anthropic_batch import AnthropicBatchClient
 from agents.clients.anthropic_errors import KEY_NAME
+from agents.clients.known import FORMS, PREFIXES
 from agents.clients.mailbox import MailboxClient
 from agents.clients.openai import OPENAI, OpenAIClient
 from agents.clients.playbook import PlaybookClient
 from agents.clients.port import Client, KeyMissing
 
-__all__ = ["PREFIXES", "KeyMissing", "Opened", "open_client", "server_of"]
-
-PREFIXES = {
-    "anthropic": "MODEL", "anthropic-batch": "MODEL", "bedrock": "MODEL", "vertex": "MODEL",
-    "openai": "MODEL", "mailbox": "DIR", "playbook": "FILE", "recorded": "LOG",
-}  # fmt: skip
-"""With what stands behind them."""
+__all__ = ["KeyMissing", "Opened", "open_client", "server_of"]
 
 
 class Opened(NamedTuple):
@@ -49,12 +44,10 @@ def open_client(
     (``PlaybookInvalid`` for a playbook that doesn't hold together), and ``KeyMissing``.
     """
     prefix, _, name = spec.partition(":")
-    *first, last = [f"{each}:{what}" for each, what in PREFIXES.items()]
-    known = f"{', '.join(first)} or {last}"
     if prefix not in PREFIXES:
-        raise ValueError(f"unknown model {spec!r}: expected {known}")
+        raise ValueError(f"unknown model {spec!r}: expected {FORMS}")
     if not name:
-        raise ValueError(f"model {spec!r} names no model: expected {known}")
+        raise ValueError(f"model {spec!r} names no model: expected {FORMS}")
     if prefix == "playbook":
         return Opened(PlaybookClient(name), name)
     if prefix == "mailbox":

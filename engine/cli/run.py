@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import click
 
+from agents.clients.known import FORMS
 from engine.cli.address import log_errors, split
 from engine.cli.confirm import confirm
 from engine.cli.draw import CANNED, printable, tree_lines, use_color
@@ -55,9 +56,7 @@ def shared(command: Command) -> Command:
               help="Any configuration key, such as search.epsilon=0.4.")  # fmt: skip
 @click.option("--preset", type=click.Choice(list(PRESETS)), help="A named set of settings.")
 @click.option("--method", help="stark, sampling, reflexion, search_agent or ma_only.")
-@click.option(
-    "--model", help="For every role: anthropic:MODEL, openai:MODEL, mailbox:DIR or playbook:FILE."
-)
+@click.option("--model", help=f"For every role: {FORMS}.")
 @click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol", help="strict, strict-tf32, strict-bf16, kernelbench or paper.")

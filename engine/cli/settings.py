@@ -28,7 +28,7 @@ PRESETS: dict[str, dict[str, Any]] = {
             "workers": 1, "reasks": 0, "window_sampling": "literal", "deduplicate": False,
         },
         "prompts": {"system": "main", "device_facts": False, "accuracy": False, "language": "cuda"},
-        "sandbox": {"protocol": "paper", "cache_verdicts": False},
+        "sandbox": {"protocol": "paper", "cache_verdicts": False, "autopsy_timeout_s": 0.0},
         "roles": {
             role: {"observations": ["compiler", "execution"]}
             for role in ("plan", "code", "debug", "single")
@@ -304,6 +304,10 @@ def _check_ranges(config: Config) -> None:
         "sandbox.cache_gb": (config.sandbox.cache_gb >= 0, "at least 0"),
         "sandbox.compile_timeout_s": (config.sandbox.compile_timeout_s > 0, "above 0"),
         "sandbox.autopsy_timeout_s": (config.sandbox.autopsy_timeout_s >= 0, "at least 0"),
+        "sandbox.sanitize": (
+            not config.sandbox.sanitize or config.sandbox.autopsy_timeout_s != 0,
+            "false where sandbox.autopsy_timeout_s is 0",
+        ),
         "sandbox.observe_share": (0 <= config.sandbox.observe_share <= 1, "between 0 and 1"),
         "sandbox.counters_timeout_s": (config.sandbox.counters_timeout_s >= 0, "at least 0"),
         "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
@@ -312,6 +316,9 @@ def _check_ranges(config: Config) -> None:
     for role in msgspec.structs.asdict(config.roles):
         settings = config.role(role)
         rules[f"roles.{role}.max_tokens"] = (settings.max_tokens >= 1, "at least 1")
+        thinks = settings.thinking == 0 or 1024 <= settings.thinking < settings.max_tokens
+        wanted = "0, or at least 1024 and below the role's max_tokens"
+        rules[f"roles.{role}.thinking"] = (thinks, wanted)
         rules[f"roles.{role}.timeout_s"] = (settings.timeout_s > 0, "above 0")
         whole = settings.reply == "whole" or role == "code"
         rules[f"roles.{role}.reply"] = (whole, "whole: only the coder works on marked blocks")

@@ -35,6 +35,8 @@ class CallParams(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     temperature: float | None = None
     effort: str | None = None
     max_tokens: int
+    thinking: int | msgspec.UnsetType = msgspec.UNSET
+    """Tokens to think with before the answer; unset without any, as in older bodies."""
 
 
 class Pick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -138,7 +138,7 @@ class _OpenAI:
             system=system["content"],
             user=user["content"],
             temperature=body.get("temperature"),
-            max_tokens=body["max_tokens"],
+            max_tokens=body.get("max_completion_tokens") or body["max_tokens"],
             tool=body.get("tool_choice", {}).get("function", {}).get("name"),
             key=got.headers["authorization"].removeprefix("Bearer "),
         )

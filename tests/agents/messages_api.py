@@ -23,7 +23,7 @@ def message(
     model: str = "claude-test-1",
     piece: int = 7,
 ) -> list[dict[str, Any]]:
-    """The events of a whole message: texts, and tool uses as {name, json}."""
+    """The events of a whole message: texts, tool uses as {name, json}, and {thinking}."""
     start = {
         "id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [],
         "stop_reason": None, "stop_sequence": None,
@@ -48,6 +48,9 @@ def _block(index: int, block: str | dict[str, Any], piece: int) -> list[dict[str
     if isinstance(block, str):
         opening, text = {"type": "text", "text": ""}, block
         delta: Callable[[str], dict[str, Any]] = lambda part: {"type": "text_delta", "text": part}  # noqa: E731
+    elif "thinking" in block:
+        opening, text = {"type": "thinking", "thinking": "", "signature": "c2ln"}, block["thinking"]
+        delta = lambda part: {"type": "thinking_delta", "thinking": part}  # noqa: E731
     else:
         opening = {"type": "tool_use", "id": "toolu_1", "name": block["name"], "input": {}}
         text = block["json"]

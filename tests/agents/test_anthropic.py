@@ -18,7 +18,7 @@ from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
 from agents.parse import Parsed, parse
 from events.bodies import CallParams, Usage
 
-from .dialects import KEY
+from .dialects import CLOUDS, DIALECTS, KEY, Dialect
 from .messages_api import error, events, message
 from .model_server import ModelServer, serve
 from .sources import KERNEL, TASK
@@ -123,20 +123,108 @@ def test_a_password_in_the_url_is_not_shown() -> None:
 
 @pytest.mark.anyio
 async def test_thinking_and_other_tools_are_passed_over() -> None:
-    blocks = message({"name": "other", "json": "{}"}, ANSWER)
-    thinking = {
-        "type": "content_block_start",
-        "index": 9,
-        "content_block": {"type": "thinking", "thinking": "", "signature": ""},
-    }
-    delta = {
-        "type": "content_block_delta",
-        "index": 9,
-        "delta": {"type": "thinking_delta", "thinking": "hm"},
-    }
-    reply = await reply_to(events(blocks[0], thinking, delta, *blocks[1:]))
+    other = {"name": "other", "json": "{}"}
+    reply = await reply_to(events(*message({"thinking": "hm"}, other, ANSWER)))
     assert reply.tool_input == {"explanation": "é", "source": KERNEL}
     assert reply.text == ""
+
+
+THOUGHTFUL = msgspec.structs.replace(
+    REQUEST, params=CallParams(temperature=0.1, effort="low", max_tokens=4096, thinking=2048)
+)
+BUDGET = {"type": "enabled", "budget_tokens": 2048}
+FORCED, FREE = {"type": "tool", "name": "code"}, {"type": "auto"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("api", [DIALECTS[0], *CLOUDS], ids=lambda api: str(api.name))
+async def test_a_budget_of_thinking_leaves_the_form_of_the_answer_to_the_model(
+    api: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", KEY)
+    script = api.reply({"thinking": "```\nclass ModelNew"}, f"Why.\n```python\n{KERNEL}```")
+    async with serve(script) as server:
+        client = api.client(server.url)
+        reply = await client.send(THOUGHTFUL)
+        await client.aclose()
+    body = server.got[0].body
+    assert (body["thinking"], body["tool_choice"]) == (BUDGET, FREE)
+    assert (reply.sent["thinking"], reply.sent["tool_choice"]) == (BUDGET, FREE)
+    assert "temperature" not in body
+    assert body["max_tokens"] == 4096
+    assert body["output_config"] == {"effort": "low"}
+    assert [tool["name"] for tool in body["tools"]] == ["code"]
+    assert "ModelNew" not in reply.text.partition("```")[0], "what it thought is no answer"
+    parsed = parse("code", reply, TASK)
+    assert isinstance(parsed, Parsed)
+    assert (parsed.source, parsed.via) == (KERNEL, "fence")
+    assert reply.usage is not None
+    assert reply.usage.output_tokens == 42
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("refused", "thinking", "choice", "temperature"),
+    [
+        ([], BUDGET, FREE, None),
+        (["budget_tokens"], {"type": "adaptive"}, FREE, None),
+        (["budget_tokens", "thinking"], None, FORCED, 0.1),
+        (["thinking"], None, FORCED, 0.1),
+        (["thinking", "temperature"], None, FORCED, None),
+        (["tool_choice"], BUDGET, None, None),
+    ],
+)
+async def test_who_does_not_think_so_is_asked_otherwise(
+    refused: list[str], thinking: Any, choice: Any, temperature: float | None
+) -> None:
+    request = msgspec.structs.replace(THOUGHTFUL, refused=frozenset(refused))
+    async with talking(events(*message("x"))) as (client, server):
+        reply = await client.send(request)
+    for sent in (server.got[0].body, reply.sent):
+        assert sent.get("thinking") == thinking
+        assert sent.get("tool_choice") == choice
+        assert sent.get("temperature") == temperature
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("text", "refused", "param"),
+    [
+        (
+            '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive"'
+            ' and "output_config.effort" to control thinking behavior.',
+            [],
+            "budget_tokens",
+        ),
+        ("claude-3-5-sonnet-20241022 does not support thinking.", [], "thinking"),
+        ("thinking: Extra inputs are not permitted", [], "thinking"),
+        ("adaptive thinking is not supported on this model", ["budget_tokens"], "thinking"),
+        ("This model does not support the effort parameter.", [], "effort"),
+        ("`max_tokens` must be greater than `thinking.budget_tokens`.", [], None),
+        (
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+            [],
+            None,
+        ),
+    ],
+)
+async def test_how_a_model_thinks_is_learned(
+    text: str, refused: list[str], param: str | None
+) -> None:
+    request = msgspec.structs.replace(THOUGHTFUL, refused=frozenset(refused))
+    async with talking(error(400, "invalid_request_error", text)) as (client, _):
+        with pytest.raises(CapabilityMissing if param else CallFailed) as info:
+            await client.send(request)
+    if isinstance(info.value, CapabilityMissing):
+        assert info.value.param == param
+    else:
+        assert (info.value.error, info.value.retryable) == ("bad_request", False)
+
+
+@pytest.mark.anyio
+async def test_a_model_that_should_think_its_own_way_is_asked_without_a_warning() -> None:
+    request = msgspec.structs.replace(THOUGHTFUL, model="claude-opus-4-6")
+    assert (await reply_to(events(*message("Hello")), request)).text == "Hello"
 
 
 @pytest.mark.anyio

@@ -72,6 +72,23 @@ def test_show_and_prompt(finished: Path) -> None:
     assert (nothing.returncode, "no debug prompt" in nothing.stderr) == (2, True)
 
 
+def test_a_spliced_source_is_shown_with_its_changes() -> None:
+    log = Path(__file__).parents[1] / "histories" / "2_spans.db"
+    (shown,) = engine_json("show", log, 1)
+    removed, added = (
+        "-        y = x * 2\n",
+        "+        return torch.softmax(torch.add(x * 2, 1), dim=-1)\n",
+    )
+    changes = shown["texts"]["changes"]
+    assert changes.startswith("--- node 0\n+++ node 1\n@@ ")
+    assert removed in changes
+    assert added in changes
+    assert "-import" not in changes, "what stayed as it was is no change"
+    for_people = run_engine("show", log, 1).stdout
+    assert f"--- changes ---\n{changes.rstrip()}\n" in for_people
+    assert "changes" not in engine_json("show", log, 4)[0]["texts"], "a whole file, of a debugger"
+
+
 def test_best_is_the_fastest_source(finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "out" / "kernel.py"
     done = run_engine("best", finished, "-o", out)
@@ -163,7 +180,7 @@ def test_interrupt_prints_the_resume_line(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert time.monotonic() - began < 30  # fifty attempts take minutes
+    assert time.monotonic() - began < 5  # one, but for a busy machine; fifty attempts take minutes
     assert f"engine resume {log}" in err
     assert json.loads(out)["status"] == "interrupted"
     second = run_engine(*SEARCH, "--attempts", 1, "--log", log)  # another run in the same file
@@ -177,6 +194,7 @@ def test_interrupt_prints_the_resume_line(tmp_path: Path) -> None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     assert f"engine resume '{log}#1'" in process.communicate(timeout=60)[1]
+    assert run_engine("verify", log).returncode == 0
 
 
 def test_nobody_reading_stderr_is_no_reason_to_stop(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from agents.clients.known import PREFIXES
 from engine.cli.exits import Failure
 from engine.cli.main import cli
 from tests.cli.conftest import SEARCH, SMALL, run_engine
@@ -179,6 +180,14 @@ def test_a_device_that_is_not_there(tmp_path: Path) -> None:
         assert done.returncode == 3, done.stderr
         assert device in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_every_client_is_named_in_the_help_and_in_the_docs() -> None:
+    told = "".join(run_engine("run", "--help").stdout.split())  # lines break at hyphens, too
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    for prefix, what in PREFIXES.items():
+        assert f"{prefix}:{what}" in told
+        assert f"\n- `{prefix}:{what}`: " in page
 
 
 def test_help_is_quick_and_complete() -> None:

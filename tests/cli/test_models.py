@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import anyio
@@ -14,7 +15,7 @@ from events.bodies import AgentFailed, AgentReplied
 from events.reader import LogReader
 from tests.agents import completions_api
 from tests.agents.messages_api import error, events, message
-from tests.agents.model_server import Script, serve
+from tests.agents.model_server import Script, Stall, serve
 from tests.cli.conftest import SMALL, engine_command, environment
 from tests.replayed import replayed
 
@@ -79,6 +80,39 @@ async def test_a_search_over_the_wire(tmp_path: Path, anyio_backend: str) -> Non
         AgentFailed, AgentReplied, AgentReplied,
     ]  # fmt: skip
     assert b"sk-secret-of-the-user" not in done.stdout + done.stderr + log.read_bytes()
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+async def test_an_interrupt_does_not_wait_for_a_stalled_server(
+    tmp_path: Path, backend: str
+) -> None:
+    """Within a second, on a machine with nothing else to do; the call's deadline is in minutes."""
+    log = tmp_path / "log.db"
+    stalled = events(*message("Let me")[:4], end=False)
+    async with serve([*stalled, Stall()]) as server:
+        process = await anyio.open_process(
+            engine_command(
+                "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-4-5", "--yes",
+                "--device", "cpu", "--log", log, "--backend", backend, "--json",
+            ),
+            stdin=None, env=environment(
+                ANTHROPIC_API_KEY="sk-secret-of-the-user", ANTHROPIC_BASE_URL=server.url
+            ),
+        )  # fmt: skip
+        async with process:
+            with anyio.fail_after(120):
+                await server.stalled.wait()
+            process.send_signal(signal.SIGINT)
+            with anyio.fail_after(5):
+                assert await process.wait() == 130
+            assert process.stderr is not None
+            said = b"".join([piece async for piece in process.stderr]).decode()
+        with anyio.fail_after(5):
+            await server.hung_up.wait()
+    assert f"interrupted. Go on with: engine resume {log}\n" in said
+    whole = replayed(log)
+    assert (whole.check.problems, whole.report.difference) == ([], None)
+    assert whole.report.state.stopped == "interrupted"
 
 
 async def test_a_server_that_wants_a_key_is_a_missing_prerequisite(

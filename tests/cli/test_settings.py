@@ -53,6 +53,24 @@ def test_the_papers_configuration_is_on_file() -> None:
     assert resolved.decode() + "\n" == (Path(__file__).parent / "preset_paper.json").read_text()
 
 
+def test_the_paper_has_no_sanitizers_unless_they_are_given_time() -> None:
+    sanitize = ["sandbox.sanitize=true"]
+    with pytest.raises(SettingsError, match=r"sandbox\.sanitize must be false where"):
+        config(preset="paper", assignments=sanitize)
+    given = config(preset="paper", assignments=[*sanitize, "sandbox.autopsy_timeout_s=5"])
+    assert given.sandbox.sanitize
+
+
+@pytest.mark.parametrize("role", ["plan", "code", "debug", "single"])
+def test_thinking_leaves_room_for_the_answer(role: str) -> None:
+    key = f"roles.{role}.thinking"
+    for tokens in (0, 1024, 15_999):
+        assert config(assignments=[f"{key}={tokens}"]).role(role).thinking == tokens
+    for tokens in (-1, 1023, 16_000):
+        with pytest.raises(SettingsError, match=f"{key} must be 0, or at least 1024 and below"):
+            config(assignments=[f"{key}={tokens}"])
+
+
 def test_role_settings_fall_back_to_the_common_model() -> None:
     resolved = config(assignments=["model=a:b", "roles.code.model=c:d"])
     assert [resolved.role(role).model for role in ("plan", "code")] == ["a:b", "c:d"]

@@ -36,21 +36,24 @@ from tests.engine.outside import TASK, ScriptedEvaluator
 from tests.engine.world import config_of
 from tests.replayed import replayed
 
-__all__ = ["ANNOTATED", "Ran", "Team", "candidate", "config", "go_on", "role_of", "search", "story"]
+__all__ = [
+    "ANNOTATED", "MARKED", "MODEL", "Ran", "Team", "candidate", "config", "go_on", "role_of",
+    "search", "story",
+]  # fmt: skip
 
 MODEL = "openai:test-model"
 _LINE = "        return x + x\n"
-_MARKED = f"        # <<<IMPROVE BEGIN>>>\n        # faster\n{_LINE}        # <<<IMPROVE END>>>\n"
-ANNOTATED = TASK.replace(_LINE, _MARKED)
+MARKED = f"        # <<<IMPROVE BEGIN>>>\n        # faster\n{_LINE}        # <<<IMPROVE END>>>\n"
+ANNOTATED = TASK.replace(_LINE, MARKED)
 _INSTRUCTIONS = {
     "plan": "Give exactly ONE piece of advice", "debug": "Fix your implementation",
-    "code": "Explain your implementation",
+    "code": "Explain your implementation and how", "single": "goes down.",
 }  # fmt: skip
 
 
-def candidate(kind: str, number: int) -> str:
+def candidate(kind: str, number: int, comment: str = "") -> str:
     """A source that the scripted sandbox judges as ``ok``, ``broken`` or ``wrong``."""
-    return f'""" {kind} {number} """\nclass ModelNew:\n    def forward(self, x):\n{_LINE}'
+    return f'""" {kind} {number} """\n{comment}class ModelNew:\n    def forward(self, x):\n{_LINE}'
 
 
 def role_of(user: str) -> str:
@@ -63,15 +66,18 @@ class Team(ModelServer):
     """Answers the first requests with ``troubles``, and all others as a good model would.
 
     The n-th candidate is ``kinds[n]``, over again. None among the troubles is a good answer.
+    ``distinct``: after so many candidates the same ones come again, but for a comment.
     """
 
     def __init__(
-        self, api: Dialect, troubles: Iterable[Script | None] = (), kinds: tuple[str, ...] = ("ok",)
-    ) -> None:
+        self, api: Dialect, troubles: Iterable[Script | None] = (),
+        kinds: tuple[str, ...] = ("ok",), distinct: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__([])
         self.api = api
         self.troubles = list(troubles)
         self._kinds = kinds
+        self._distinct = distinct
         self.candidates = 0
 
     def script_for(self, got: Got) -> Script:
@@ -80,11 +86,15 @@ class Team(ModelServer):
 
     def _answer(self, role: str) -> Script:
         if role == "plan":
-            answer = tool("plan", advice="Go faster.", annotated_source=_MARKED)
+            answer = tool("plan", advice="Go faster.", annotated_source=MARKED)
             return self.api.reply(answer, stop="tool_use")
         kind = self._kinds[self.candidates % len(self._kinds)]
+        number, comment = self.candidates + 1, ""
+        if self._distinct:
+            number, comment = self.candidates % self._distinct + 1, f"# take {number}\n"
         self.candidates += 1
-        answer = tool(role, explanation="Done.", source=candidate(kind, self.candidates))
+        name = "code" if role == "single" else role
+        answer = tool(name, explanation="Done.", source=candidate(kind, number, comment))
         return self.api.reply(answer, stop="tool_use")
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from agents.clients.anthropic_batch import AnthropicBatchClient
 from agents.prices import price_of
+from engine.config import PlannerConfig, Roles
 from engine.core.state import State
 from events.bodies import (
     AgentCalled,
@@ -128,6 +129,32 @@ async def test_a_refused_parameter_is_learned(tmp_path: Path) -> None:
     learned = [body for body in bodies_of(path) if isinstance(body, CapabilityLearned)]
     assert [body.param for body in learned] == ["temperature"]
     assert ["temperature" in batch[0]["params"] for batch in server.batches] == [True, False, False]
+
+
+async def test_a_budget_of_thinking_is_learned_as_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+
+    def result(params: dict[str, Any]) -> dict[str, Any]:
+        if params.get("thinking", {}).get("type") == "enabled":
+            return errored("invalid_request_error", "thinking: use adaptive thinking instead")
+        whole = good(params)
+        whole["message"]["content"].insert(0, {"type": "thinking", "thinking": "hm"})
+        return whole
+
+    plan = PlannerConfig(thinking=2048)
+    async with running(BatchServer(result)) as server:
+        server.ended = True
+        client = AnthropicBatchClient(api_key=KEY, base_url=server.url)
+        settings = config(retry_wait_ms=1, attempts=1)
+        settings = msgspec.structs.replace(settings, roles=Roles(plan=plan))
+        assert (await step(path, client, settings)).stopped == "finished"
+        await client.aclose()
+    learned = [body for body in bodies_of(path) if isinstance(body, CapabilityLearned)]
+    assert [body.param for body in learned] == ["budget_tokens"]
+    sent = [batch[0]["params"] for batch in server.batches]
+    assert [params.get("thinking") for params in sent] == [
+        {"type": "enabled", "budget_tokens": 2048}, {"type": "adaptive"}, None
+    ]  # fmt: skip
 
 
 async def test_a_batch_that_is_refused_is_a_failed_try_of_each(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         role: {
             key: value
             for key, value in settings.items()
-            if key not in ("observations", "models", "reward_per", "reply")
+            if key not in ("observations", "models", "reward_per", "reply", "thinking")
         }
         for role, settings in sections["roles"].items()
     }

@@ -332,7 +332,7 @@ async def test_a_stop_during_a_stalled_call_hangs_up_and_can_go_on(
         client = api.client(team.url)
         ran = await search(path, client, config(), stop_when=team.stalled)
         assert ran.state.stopped == "interrupted"
-        with anyio.fail_after(10):
+        with anyio.fail_after(5):
             await team.hung_up.wait()
         ran = await go_on(path, client)
         await client.aclose()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from events.bodies import AgentCalled, AgentReplied, EvaluationRequested, NodeSelected
 from events.reader import LogReader
 from projections.spans import Span, Spans
+from tests.agents.dialects import DIALECTS, Dialect
+from tests.agents.model_server import running
+from tests.engine.model_runs import Team, config, search
 from tests.histories.pins import histories
 
 RUNS = histories()
+REQUEST = ("temperature", "max_tokens")
 
 
 def spans_of(name: str, upto: int | None = None) -> list[Span]:
@@ -54,3 +60,28 @@ def test_what_a_log_ends_in_the_middle_of_is_unanswered() -> None:
     rest = {span.name: span.error for span in spans_of("1_stark", called.run_seq)}
     chat = next(name for name in rest if name.startswith("chat "))
     assert rest == {chat: "unanswered", "attempt 1": "unanswered", "invoke_workflow stark": ""}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("api", DIALECTS, ids=lambda api: str(api.name))
+async def test_a_spans_parameters_are_those_that_were_sent(tmp_path: Path, api: Dialect) -> None:
+    lessons = {
+        "anthropic": ["temperature is not supported"],
+        "openai": ["temperature is not supported", "'max_tokens' is not supported with this model"],
+    }[api.name]
+    async with running(Team(api, [None, *[api.error(400, text) for text in lessons]])) as team:
+        client = api.client(team.url)
+        ran = await search(tmp_path / "log.db", client, config())
+        await client.aclose()
+    fold = Spans("feed")
+    with LogReader(tmp_path / "log.db") as reader:
+        spans = [span for event in reader.events(1) for span in fold.apply(event)]
+    told = [
+        (span.error, *(span.attributes.get(f"gen_ai.request.{name}") for name in REQUEST))
+        for span in spans
+        if span.client
+    ]
+    refused = [("capability", None, None)] * len(lessons)
+    assert told == [("", 0.8, 16_000), *refused, ("", None, 16_000)]
+    last = [body for body in ran.bodies if isinstance(body, AgentReplied)][-1]
+    assert ("max_tokens" in last.sent) == (api.name == "anthropic")
