@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from engine.core.draws import draw, sample
+from engine.core.outages import has_stand_in, models_to_ask
 from engine.core.planners import pick_planner
 from engine.core.state import Attempt, Call, State
 from events.bodies import AgentCalled, AttemptAbandoned, Body, Pick
@@ -51,9 +52,9 @@ def _model_for(
     state: State, attempt: Attempt, role: str
 ) -> tuple[str, Pick | msgspec.UnsetType]:  # fmt: skip
     models = state.config.models(role)
-    if len(models) > 1:
-        return pick_planner(state.config, state.planners, attempt.id)
-    return models[0], msgspec.UNSET
+    if len(models) == 1:
+        return models[0], msgspec.UNSET
+    return pick_planner(state.config, state.planners, attempt.id, models_to_ask(state, role))
 
 
 def _window_draws(state: State, attempt: Attempt, role: str, size: int) -> list[int]:
@@ -70,7 +71,10 @@ def _window_draws(state: State, attempt: Attempt, role: str, size: int) -> list[
     return [*range(kept), *(index + kept for index in rest)]
 
 
-def retry(state: State, call: Call) -> Body:
+def retry(state: State, attempt: Attempt, call: Call) -> Body:
+    """The call once more; or its like, of another planner."""
+    if has_stand_in(state, call):
+        return _ask_anew(state, attempt, call, ask=call.body.ask)
     failure = call.failure if call.status == "failed" else None
     search = state.config.search
     wait_ms = 0
@@ -86,13 +90,18 @@ def ask_again(state: State, attempt: Attempt, call: Call) -> Body:
         return AttemptAbandoned(
             attempt=attempt.id, reason=f"the {call.body.role} reply stayed unusable"
         )
-    again = _repeat(call.body, call=state.calls + 1, try_=1, ask=call.body.ask + 1, wait_ms=0)
-    # A new call, so of whom the role asks now: since a fork that may be another model.
+    return _ask_anew(state, attempt, call, ask=call.body.ask + 1)
+
+
+def _ask_anew(state: State, attempt: Attempt, call: Call, *, ask: int) -> AgentCalled:
+    again = _repeat(call.body, call=state.calls + 1, try_=1, ask=ask, wait_ms=0)
+    # A new call, so of whom the role asks now: since a fork, or as the one that was asked is
+    # down, that may be another model.
     role = call.body.role
     again = msgspec.structs.replace(
         again, params=state.config.role(role).params, reply=state.reply_form(attempt.id, role)
     )
-    if call.body.model in state.config.models(role):
+    if call.body.model in state.config.models(role) and not has_stand_in(state, call):
         return again
     model, pick = _model_for(state, attempt, role)
     return msgspec.structs.replace(again, model=model, pick=pick)

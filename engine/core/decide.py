@@ -92,7 +92,7 @@ def _next_step(state: State, attempt: Attempt) -> Body | None:
     if call is not None:
         match call.status:
             case "failed" | "in_doubt":
-                return retry(state, call)
+                return retry(state, attempt, call)
             case "rejected":
                 return ask_again(state, attempt, call)
             case "sent" | "deferred" | "replied":

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from engine.config import Budget
+from engine.config import Budget, PlannerConfig, Roles
 from engine.core.evolve import evolve
-from engine.core.flags import FLAGS, OUTAGE_PAUSES, PATIENCE_FROM_THE_START, STATE_DIGEST_2
+from engine.core.flags import (
+    FLAGS,
+    OUTAGE_PAUSES,
+    PATIENCE_FROM_THE_START,
+    PLANNERS_LEFT_OUT,
+    STATE_DIGEST_2,
+)
 from engine.core.state import State
 from events.bodies import AgentReplied, NodeSelected, RunStarted
 from events.codec import decode_body, encode_body
@@ -30,10 +37,15 @@ def flagged(world: World, flags: list[str]) -> list[Any]:
     return as_events([msgspec.structs.replace(first, flags=flags), *world.bodies[1:]])
 
 
-def hopeless(*flags: str, usd: float | None = None, trouble: float = 0.0) -> World:
+def hopeless(
+    *flags: str, usd: float | None = None, trouble: float = 0.0, planners: Sequence[str] = ()
+) -> World:
     """A run with patience for three, in which nothing is ever correct."""
+    plan = PlannerConfig(temperature=0.8, models=[*planners], reward_per="token")
     config = msgspec.structs.replace(
-        config_of(outage_failures=2), budget=Budget(attempts=20, patience=3, usd=usd)
+        config_of(outage_failures=2),
+        budget=Budget(attempts=20, patience=3, usd=usd),
+        roles=Roles(plan=plan),
     )
     return World(config, 1, failing=1.0, flags=flags, trouble=trouble).run()
 
@@ -46,8 +58,11 @@ def test_patience_without_a_correct_kernel_is_the_flags_to_decide() -> None:
 
 @pytest.mark.parametrize("flag", sorted(FLAGS))
 def test_a_log_replays_by_its_own_flags_and_by_no_others(flag: str) -> None:
-    trouble = 0.5 if flag == OUTAGE_PAUSES else 0.0
-    old, new = (hopeless(*flags, usd=0.05, trouble=trouble) for flags in ((), (flag,)))
+    trouble = 0.5 if flag in (OUTAGE_PAUSES, PLANNERS_LEFT_OUT) else 0.0
+    planners = ["fake:m", "fake:other"] if flag == PLANNERS_LEFT_OUT else []
+    old, new = (
+        hopeless(*flags, usd=0.05, trouble=trouble, planners=planners) for flags in ((), (flag,))
+    )
     for world in (old, new):
         assert replay(as_events(world.bodies), team_of).difference is None
     assert replay(flagged(old, [flag]), team_of).difference is not None
