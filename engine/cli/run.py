@@ -8,13 +8,13 @@ import os
 import re
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
 import click
 
-from engine.cli.address import log_errors, split
+from engine.cli.address import split
 from engine.cli.confirm import confirm
 from engine.cli.draw import CANNED, printable, tree_lines, use_color
 from engine.cli.exits import Exit, Failure
@@ -91,7 +91,7 @@ def run(
     backend: str, display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Search for a faster version of the module in TASK (KernelBench form)."""
-    from engine.cli.session import Start, search
+    from engine.cli.session import Start, at_work, search
 
     try:
         config = resolve(
@@ -119,9 +119,7 @@ def run(
         confirm=lambda *expected: confirm(*expected, yes=yes),
     )  # fmt: skip
     _make_folder(start.log)
-    with log_errors():
-        done = anyio.run(search, start, backend=backend)
-    return finish(done, as_json)
+    return finish(at_work(partial(search, start), backend), as_json)
 
 
 @click.command()
@@ -143,7 +141,7 @@ def resume(
     display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Go on with the run in LOG: no reply that the log holds is paid for again."""
-    from engine.cli.session import go_on
+    from engine.cli.session import at_work, go_on
 
     extra = {
         "attempts": _added("--attempts", attempts, int),
@@ -155,17 +153,11 @@ def resume(
     path, name = split(log)
     if not path.is_file():
         raise Failure(f"{path}: no such log")
-
-    async def work() -> Any:
-        return await go_on(
-            path, name, extra=extra, display=display, require_isolation=require_isolation,
-            mailbox=mailbox, wait_s=wait_s,
-            confirm=lambda *expected: confirm(*expected, yes=yes),
-        )  # fmt: skip
-
-    with log_errors():
-        done = anyio.run(work, backend=backend)
-    return finish(done, as_json)
+    work = partial(
+        go_on, path, name, extra=extra, display=display, require_isolation=require_isolation,
+        mailbox=mailbox, wait_s=wait_s, confirm=lambda *expected: confirm(*expected, yes=yes),
+    )  # fmt: skip
+    return finish(at_work(work, backend), as_json)
 
 
 def read_task(task: Path) -> str:
