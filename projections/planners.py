@@ -1,10 +1,10 @@
 """What became of each planner model's plans, and what they cost: the arms of a bandit.
 
-An attempt that asks a planner is a pull of its model. Its reward is ``reward`` of the candidate
-over the node that was planned for (over the root where that node had failed), 0 for an attempt
-that was abandoned; what repairs make of it later is not counted. Its cost is that of every
-answered call of the attempt, and of failed tries as far as it is known: the coder's work on a
-plan is part of what the plan costs.
+An attempt that asks a planner is a pull of its model, of the last where it asked several. Its
+reward is ``reward`` of the candidate over the node that was planned for (over the root where that
+node had failed), 0 for an attempt that was abandoned; what repairs make of it later is not
+counted. Its cost is that of every answered call of the attempt, and of failed tries as far as it
+is known: the coder's work on a plan is part of what the plan costs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Planners:
         pull = self._pulls.setdefault(body.attempt, _Pull("", RoleSpend()))
         if pull.model == body.model:
             return
-        if pull.model:  # since a fork, another model is asked for this attempt
+        if pull.model:  # another one is asked for this attempt: since a fork, or it was down
             self.arms[pull.model].in_flight -= 1
         pull.model = body.model
         self.arms.setdefault(body.model, Arm()).in_flight += 1

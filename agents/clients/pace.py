@@ -49,19 +49,27 @@ class Pace:
     """One provider's model. ``calls`` and ``tokens_a_minute`` are fixed ceilings, if any."""
 
     def __init__(self, *, calls: int | None = None, tokens_a_minute: int | None = None) -> None:
-        self._most_calls = float(calls or _MOST)
-        self._most_rate = float(tokens_a_minute) if tokens_a_minute else math.inf
-        self.window = min(_FIRST_WINDOW, self._most_calls)
-        self._threshold = self._most_calls
-        self.rate = self._most_rate
+        self._most_calls = self._threshold = _MOST
+        self.window = _FIRST_WINDOW
+        self._most_rate = self.rate = math.inf
         """Tokens a minute; infinite until there is a reason for a limit."""
         self.in_flight = 0
         self._round = 0
         self._closed_until_s = -math.inf
-        self._level = self._capacity()
+        self._level = math.inf
         self._level_s: float | None = None
         self._sent: list[tuple[float, int]] = []
         """When and how many tokens were sent in the last minute, to know what was too much."""
+        self.limit(calls=calls, tokens_a_minute=tokens_a_minute)
+
+    def limit(self, *, calls: int | None, tokens_a_minute: int | None) -> None:
+        """Never exceed these ceilings from now on; of several, the lowest goes."""
+        self._most_calls = min(self._most_calls, float(calls or _MOST))
+        self._most_rate = min(self._most_rate, float(tokens_a_minute or math.inf))
+        self.window = min(self.window, self._most_calls)
+        self._threshold = min(self._threshold, self._most_calls)
+        self.rate = min(self.rate, self._most_rate)
+        self._level = min(self._level, self._capacity())
 
     def wait_s(self, now_s: float) -> float:
         """0: a call may go. Else how long until it is worth asking again, infinite if only the

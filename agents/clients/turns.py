@@ -1,4 +1,4 @@
-"""Turns at providers, shared by all runs of a process: who may send a call, and when."""
+"""Turns at providers: who may send a call, and when, of all runs that share them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import msgspec
 
 from agents.clients.pace import Pace
 from agents.clients.port import CallFailed, Reply
 
-__all__ = ["Turn", "Turns"]
+__all__ = ["Provider", "Turn", "Turns"]
 
 _TOO_MUCH = ("rate_limited", "overloaded")
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
+    """A model, ``client:model``, where it is asked: what a provider has a limit for.
+
+    ``settings`` are its client's, such as the server's URL and the name of the key's variable.
+    """
+
+    model: str
+    settings: tuple[tuple[str, object], ...] = ()
 
 
 class Turn:
@@ -25,26 +36,29 @@ class Turn:
 
 
 class Turns:
-    """One pace for each provider and model. Belongs to one event loop.
+    """One pace for each provider, whichever run asks it. Belongs to one event loop: a process
+    makes one, and gives it to each run."""
 
-    ``calls`` and ``tokens_a_minute`` are ceilings for each of them.
-    """
-
-    def __init__(self, *, calls: int | None = None, tokens_a_minute: int | None = None) -> None:
-        self._calls, self._tokens_a_minute = calls, tokens_a_minute
-        self._paces: dict[str, Pace] = {}
+    def __init__(self) -> None:
+        self._paces: dict[Provider, Pace] = {}
         self._changed = anyio.Event()
 
-    def pace(self, model: str) -> Pace:
-        """Of ``client:model``."""
-        if model not in self._paces:
-            self._paces[model] = Pace(calls=self._calls, tokens_a_minute=self._tokens_a_minute)
-        return self._paces[model]
-
     @asynccontextmanager
-    async def turn(self, model: str, tokens: int) -> AsyncIterator[Turn]:
-        """Wait until a call of about so many tokens may go to ``model``."""
-        pace, turn = self.pace(model), Turn()
+    async def turn(
+        self,
+        provider: Provider,
+        tokens: int,
+        *,
+        calls: int | None = None,
+        tokens_a_minute: int | None = None,
+    ) -> AsyncIterator[Turn]:
+        """Wait until a call of about so many tokens may go to ``provider``.
+
+        ``calls`` in flight and ``tokens_a_minute`` are ceilings from now on. Where runs set
+        different ones, the lowest goes for all of them.
+        """
+        pace, turn = self._paces.setdefault(provider, Pace()), Turn()
+        pace.limit(calls=calls, tokens_a_minute=tokens_a_minute)
         while wait_s := pace.wait_s(time.monotonic()):
             with anyio.move_on_after(None if math.isinf(wait_s) else wait_s):
                 await self._changed.wait()

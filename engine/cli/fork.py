@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
-import anyio
 import click
 import msgspec
 
-from engine.cli.address import log_errors, open_run
+from engine.cli.address import open_run
 from engine.cli.confirm import confirm
 from engine.cli.exits import Failure
 from engine.cli.moment import load
@@ -21,6 +21,9 @@ from engine.config import Config
 from engine.core.state import State
 from events.errors import LogDamaged
 from events.reader import LogReader
+
+if TYPE_CHECKING:
+    from agents.clients.turns import Turns
 
 __all__ = ["fork"]
 
@@ -67,16 +70,16 @@ def fork(
     configuration. Task, device and protocol stay.
     """
     isolation = [f"sandbox.require_isolation={require_isolation}"] if require_isolation else []
+    from engine.cli.session import at_work
+
     told = _Told(
         log=log, at=at, assignments=[*assignments, *isolation], replies=replies,
         evaluations=evaluations, display=display, yes=yes,
     )  # fmt: skip
-    with log_errors():
-        done = anyio.run(_fork, told, backend=backend)
-    return finish(done, as_json)
+    return finish(at_work(partial(_fork, told), backend), as_json)
 
 
-async def _fork(told: _Told) -> Any:
+async def _fork(told: _Told, turns: Turns) -> Any:
     from agents.templates import Templates
     from engine.cli import session
     from engine.cli.clients import open_clients
@@ -130,7 +133,7 @@ async def _fork(told: _Told) -> Any:
         run_id = log.fork(parent.run_id, point, uid)
         loop = RunLoop(
             log=log, run_id=run_id, uid=uid, state=state, texts=Texts(reader.text),
-            recorded=verdicts, wait_s=config.clients.wait_s, turns=session.turns_of(config),
+            recorded=verdicts, wait_s=config.clients.wait_s, turns=turns,
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
         )  # fmt: skip
         name = f"{path}#{run_id}"

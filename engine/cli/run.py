@@ -7,14 +7,14 @@ import os
 import re
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
 import click
 
 from agents.clients.known import FORMS
-from engine.cli.address import log_errors, split
+from engine.cli.address import split
 from engine.cli.confirm import confirm
 from engine.cli.draw import CANNED, printable, tree_lines, use_color
 from engine.cli.exits import Exit, Failure
@@ -90,7 +90,7 @@ def run(
     require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Search for a faster version of the module in TASK (KernelBench form)."""
-    from engine.cli.session import Start, search
+    from engine.cli.session import Start, at_work, search
 
     try:
         config = resolve(
@@ -120,9 +120,7 @@ def run(
         display=display, confirm=lambda *expected: confirm(*expected, yes=yes),
     )  # fmt: skip
     _make_folder(begun.log)
-    with log_errors():
-        done = anyio.run(search, begun, backend=backend)
-    return finish(done, as_json)
+    return finish(at_work(partial(search, begun), backend), as_json)
 
 
 @click.command()
@@ -144,7 +142,7 @@ def resume(
     display: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Go on with the run in LOG: no reply that the log holds is paid for again."""
-    from engine.cli.session import go_on
+    from engine.cli.session import at_work, go_on
 
     extra = {
         "attempts": _added("--attempts", attempts, int),
@@ -156,17 +154,11 @@ def resume(
     path, name = split(log)
     if not path.is_file():
         raise Failure(f"{path}: no such log")
-
-    async def work() -> Any:
-        return await go_on(
-            path, name, extra=extra, display=display, require_isolation=require_isolation,
-            mailbox=mailbox, wait_s=wait_s,
-            confirm=lambda *expected: confirm(*expected, yes=yes),
-        )  # fmt: skip
-
-    with log_errors():
-        done = anyio.run(work, backend=backend)
-    return finish(done, as_json)
+    work = partial(
+        go_on, path, name, extra=extra, display=display, require_isolation=require_isolation,
+        mailbox=mailbox, wait_s=wait_s, confirm=lambda *expected: confirm(*expected, yes=yes),
+    )  # fmt: skip
+    return finish(at_work(work, backend), as_json)
 
 
 def _new_log(task: Path) -> Path:

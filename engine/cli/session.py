@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import msgspec
 
 from agents.clients.turns import Turns
 from agents.templates import Templates, load
+from engine.cli.address import log_errors
 from engine.cli.clients import check_mailboxes, open_clients
 from engine.cli.draw import resume_line
 from engine.cli.exits import Exit, Failure
@@ -43,7 +44,7 @@ from projections.overview import Overview, overview_of
 from replay.recorded import out_of_log
 
 __all__ = [
-    "Done", "Start", "drive", "go_on", "open_sandbox", "resolve_device", "search",
+    "Done", "Start", "at_work", "drive", "go_on", "open_sandbox", "resolve_device", "search",
 ]  # fmt: skip
 
 
@@ -78,7 +79,18 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
         return resume_line(self.name, self.overview.mail.moved)
 
 
-async def search(start: Start) -> Done:
+def at_work(work: Callable[[Turns], Awaitable[Done]], backend: str) -> Done:
+    """Have the process do ``work``, in an event loop of its own, and give it the turns at
+    providers that all runs of the process take. Raises ``Failure``."""
+
+    async def begin() -> Done:
+        return await work(Turns())
+
+    with log_errors():
+        return anyio.run(begin, backend=backend)
+
+
+async def search(start: Start, turns: Turns) -> Done:
     """Run a new search. Raises ``Failure`` and ``LogError``."""
     async with AsyncExitStack() as stack:
         sandbox = await open_sandbox(stack, start.config)
@@ -105,7 +117,7 @@ async def search(start: Start) -> Done:
         loop = RunLoop(
             log=log, run_id=run_id, uid=uid, state=State(team_of), texts=texts,
             templates=load(), clients=clients, evaluator=sandbox, wait_s=config.clients.wait_s,
-            turns=turns_of(config),
+            turns=turns,
         )  # fmt: skip
         name = str(start.log) if run_id == 1 else f"{start.log}#{run_id}"
         done = Done(overview=Overview(), state=loop.state, name=name, uid=uid)
@@ -115,6 +127,7 @@ async def search(start: Start) -> Done:
 async def go_on(
     path: Path,
     run: str | None,
+    turns: Turns,
     *,
     extra: Mapping[str, int],
     require_isolation: str | None,
@@ -168,7 +181,7 @@ async def go_on(
             log=log, run_id=row.run_id, uid=row.uid, state=state, texts=Texts(reader.text),
             recorded=verdicts, templates=templates, clients=clients, evaluator=sandbox,
             mail=recovered.mail, wait_s=config.clients.wait_s if wait_s is None else wait_s,
-            turns=turns_of(config),
+            turns=turns,
         )  # fmt: skip
         first = resumed(
             device, worked_ms=worked_ms, require_isolation=require_isolation,
@@ -234,12 +247,6 @@ async def _stop_on_signals(loop: RunLoop, begun: Done) -> None:
                 click.echo(f"interrupted. Go on with: {begun.resume_line}", err=True)
                 os._exit(Exit.INTERRUPTED)
             loop.request_stop(signal.Signals(number).name)
-
-
-def turns_of(config: Config) -> Turns:
-    """At providers, for all runs of this process."""
-    limits = config.limits
-    return Turns(calls=limits.calls, tokens_a_minute=limits.tokens_a_minute)
 
 
 async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:

@@ -3,7 +3,12 @@ changes, and a new fact needs a new flag."""
 
 from __future__ import annotations
 
-from engine.core.flags import BUDGET_BEFORE_EACH_CALL, BUDGET_ESTIMATES_2, OUTAGE_PAUSES
+from engine.core.flags import (
+    BUDGET_BEFORE_EACH_CALL,
+    BUDGET_ESTIMATES_2,
+    OUTAGE_PAUSES,
+    PLANNERS_LEFT_OUT,
+)
 from engine.core.state import State
 
 __all__ = ["mix_course"]
@@ -38,3 +43,6 @@ def mix_course(state: State, number: int | None) -> None:
         state.mix(sorted(state.doubted_tries.items()))
     if OUTAGE_PAUSES in state.flags:
         state.mix([(model, state.outages[model].failures) for model in sorted(state.outages)])
+    if PLANNERS_LEFT_OUT in state.flags:
+        outages = sorted(state.outages.items())
+        state.mix([(m, o.given_up, o.closed, o.asked_after) for m, o in outages])

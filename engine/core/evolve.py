@@ -8,8 +8,9 @@ from engine.config import config_from_log
 from engine.core.digest import mix_course
 from engine.core.flags import BUDGET_ESTIMATES_2, STATE_DIGEST_2, flags_from_log
 from engine.core.frontier import Frontier
+from engine.core.outages import note_call, note_failure
 from engine.core.returns import Returns
-from engine.core.state import Attempt, Call, Outage, State
+from engine.core.state import Attempt, Call, State
 from events.bodies import (
     AgentCalled,
     AgentFailed,
@@ -42,10 +43,6 @@ from events.bodies import (
 from projections.tree import ROOT, Node
 
 __all__ = ["evolve", "visit_key"]
-
-
-_OUTAGE = ("overloaded", "server_error", "connection", "timed_out")
-"""Failures that may be everybody's; a 429 says that others are served."""
 
 
 def evolve(state: State, body: Body) -> State:
@@ -233,9 +230,7 @@ def _fold_attempt(state: State, body: Body) -> None:
             call.failure = body
             # A refused parameter is no failure of the provider: it is left out from now on.
             call.failures += body.error != "capability"
-            if body.error in _OUTAGE:
-                outage = state.outages.setdefault(call.body.model, Outage())
-                outage.failures, outage.message = outage.failures + 1, body.message
+            note_failure(state, call, body)
         case ReplyRejected():
             _set_call(state, body.attempt, "rejected")
             state.attempts[body.attempt].rejection = body.reason
@@ -298,6 +293,7 @@ def _call(state: State, body: AgentCalled) -> None:
     if attempt.call is not None and attempt.call.body.call == body.call:
         failures = attempt.call.failures
     attempt.call = Call(body, failures=failures)
+    note_call(state, body)
 
 
 def _set_call(state: State, attempt: int, status: str) -> Call:

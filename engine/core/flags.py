@@ -14,7 +14,8 @@ from events.errors import NewerFormat
 
 __all__ = [
     "BUDGET_BEFORE_EACH_CALL", "BUDGET_ESTIMATES_2", "DUPLICATES_SHARE_VERDICTS", "FLAGS",
-    "OUTAGE_PAUSES", "PATIENCE_FROM_THE_START", "STATE_DIGEST_2", "flags_from_log",
+    "OUTAGE_PAUSES", "PATIENCE_FROM_THE_START", "PLANNERS_LEFT_OUT", "STATE_DIGEST_2",
+    "flags_from_log",
 ]  # fmt: skip
 
 DUPLICATES_SHARE_VERDICTS = "duplicates-share-verdicts"
@@ -23,8 +24,12 @@ STATE_DIGEST_2 = "state-digest-2"
 BUDGET_BEFORE_EACH_CALL = "budget-before-each-call"
 BUDGET_ESTIMATES_2 = "budget-estimates-2"
 OUTAGE_PAUSES = "outage-pauses"
+PLANNERS_LEFT_OUT = "planners-left-out"
 
 FLAGS = {
+    PLANNERS_LEFT_OUT: (
+        "one of several planners that is down is left out for a while, and another stands in for it"
+    ),
     OUTAGE_PAUSES: "a model that fails call after call is asked no more, whatever tries are left",
     BUDGET_BEFORE_EACH_CALL: (
         "budgets are looked at before each call and evaluation, with an estimate of what it"

@@ -12,7 +12,10 @@ them. What a pull, its reward and its cost are, ``projections.planners`` says.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
+
+import msgspec
 
 from engine.config import Config
 from engine.core.bounds import ln, upper_bound
@@ -27,13 +30,16 @@ _WEIGHT = sqrt(2)
 """UCB1's, for rewards in 0..1."""
 
 
-def pick_planner(config: Config, planners: Planners, attempt: int) -> tuple[str, Pick]:
-    """One of ``roles.plan.models``, and how it was picked. Of equals, one that is drawn."""
-    models = config.roles.plan.models
+def pick_planner(
+    config: Config, planners: Planners, attempt: int, models: Sequence[str]
+) -> tuple[str, Pick]:
+    """One of ``models``, and how it was picked; the others of ``roles.plan.models`` are down. Of
+    equals, one that is drawn."""
+    down = [model for model in config.roles.plan.models if model not in models] or msgspec.UNSET
     arms = [planners.arms.get(model, Arm()) for model in models]
     tried = [arm.pulls + arm.in_flight for arm in arms]
     if 0 in tried:
-        return models[tried.index(0)], Pick(rule="untried")
+        return models[tried.index(0)], Pick(rule="untried", down=down)
     log_all, costs = ln(sum(tried)), _costs(arms, config.roles.plan.reward_per)
     # A pull in flight counts with a reward of 0, so that several workers spread.
     bounds = [
@@ -42,7 +48,7 @@ def pick_planner(config: Config, planners: Planners, attempt: int) -> tuple[str,
     ]
     tied = [at for at, bound in enumerate(bounds) if bound == max(bounds)]
     tie = draw(config.search.seed, "planner", attempt, len(tied)) if len(tied) > 1 else None
-    return models[tied[tie or 0]], Pick(rule="bound", tie=tie)
+    return models[tied[tie or 0]], Pick(rule="bound", tie=tie, down=down)
 
 
 def _costs(arms: list[Arm], per: str) -> list[float]:

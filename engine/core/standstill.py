@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from engine.core.flags import OUTAGE_PAUSES
+from engine.core.outages import gave_up, has_stand_in, outage_words
 from engine.core.state import Attempt, State
 
 __all__ = [
     "is_blocked", "is_under_way", "only_replies_awaited", "waiting_words", "why_blocked",
 ]  # fmt: skip
-
-_LONGEST_RETRY_AFTER_MS = 900_000
-"""A provider that wants to be left alone for longer pauses the run instead."""
 
 
 def waiting_words(state: State) -> str:
@@ -43,11 +40,7 @@ def is_blocked(state: State, attempt: Attempt) -> bool:
         return True
     if call is None or call.status != "failed" or call.failure is None:
         return False
-    if call.failure.error == "capability":
-        return False
-    if (call.failure.retry_after_ms or 0) > _LONGEST_RETRY_AFTER_MS:
-        return True
-    return not call.failure.retryable or call.failures >= search.call_tries
+    return gave_up(state, call) and not has_stand_in(state, call)
 
 
 def awaited_original(state: State, attempt: Attempt) -> Attempt | None:
@@ -58,24 +51,16 @@ def awaited_original(state: State, attempt: Attempt) -> Attempt | None:
 
 
 def _outage(state: State, attempt: Attempt) -> str | None:
-    """That the model to be asked next is down, if it is. A reply to a call that is still under
-    way ends it."""
+    """That who is to be asked next is down, if so. A reply to a call that is still under way
+    ends it."""
     call = attempt.call
-    if OUTAGE_PAUSES not in state.flags or is_under_way(attempt):
+    if is_under_way(attempt):
         return None
     if call is not None and call.status != "parsed":
-        model = call.body.model
-    elif attempt.step < len(attempt.roles):
-        models = state.config.models(attempt.roles[attempt.step])
-        if len(models) > 1:
-            return None  # another one may be asked
-        model = models[0]
-    else:
-        return None
-    outage = state.outages.get(model)
-    if outage is None or outage.failures < state.config.search.outage_failures:
-        return None
-    return f"{model} is down: {outage.failures} tries in a row failed, the last: {outage.message}"
+        return outage_words(state, call.body.role, call.body.model)
+    if attempt.step < len(attempt.roles):
+        return outage_words(state, attempt.roles[attempt.step], None)
+    return None
 
 
 def why_blocked(state: State, attempt: Attempt) -> str:

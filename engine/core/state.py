@@ -96,6 +96,12 @@ class Outage(msgspec.Struct):
     failures: int = 0
     message: str = ""
     """Of the last one."""
+    given_up: int = 0
+    """Failed tries of a call that is not tried again, whatever the reasons were."""
+    closed: bool = False
+    """It wants to be left alone for longer than a run waits."""
+    asked_after: int = 0
+    """How many attempts had ended when it was last asked, or last failed."""
 
 
 class State:

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from agents.clients.port import CallFailed, CapabilityMissing, Client, Deferred, Reply, Request
-from agents.clients.turns import Turns
+from agents.clients.turns import Provider, Turns
 from agents.parse import Rejected, parse
 from agents.templates import Templates
 from engine.loop.deferred import DeferredReplies
@@ -40,7 +40,8 @@ _CHARS_A_TOKEN = 3
 class AgentCalls:
     """``clients`` maps ``client:model`` to its client. ``uid`` is the run's, by which what is
     asked of others is named; ``wait_s`` is how long deferred replies are waited for when there
-    is nothing else to do. ``turns`` are those at providers that may be asked too much."""
+    is nothing else to do. ``turns`` are those at providers that may be asked too much, shared
+    with the process's other runs; None: nobody waits for a turn."""
 
     def __init__(
         self,
@@ -109,7 +110,15 @@ class AgentCalls:
         """Raises what the client raises; its deadline begins with its turn."""
         if self._turns is None or not called.model.startswith(_PACED):
             return await self._clients[called.model].send(request)
-        async with self._turns.turn(called.model, _tokens(request)) as turn:
+        config = self._feed.state.config
+        settings = tuple(sorted(config.client(called.model).items()))
+        provider, limits = Provider(model=called.model, settings=settings), config.limits
+        async with self._turns.turn(
+            provider,
+            _tokens(request),
+            calls=limits.calls,
+            tokens_a_minute=limits.tokens_a_minute,
+        ) as turn:
             try:
                 turn.outcome = await self._clients[called.model].send(request)
             except CallFailed as failed:

@@ -45,7 +45,7 @@ class RunLoop:
     """Drives one run of an open log. ``clients`` maps ``client:model`` to its client;
     ``recorded`` has verdicts that need not be given again; ``mail`` is what the log says of
     replies that came later. ``wait_s`` is how long this process waits for those when there is
-    nothing else to do. ``turns`` at providers are shared by the process's runs."""
+    nothing else to do. ``turns`` at providers are shared with the process's other runs."""
 
     def __init__(
         self,

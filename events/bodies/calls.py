@@ -45,6 +45,8 @@ class Pick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     rule: Literal["untried", "bound"]
     tie: int | None = None
+    down: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """Planners that were left out, as they are down; unset if there are none."""
 
 
 @event("AgentCalled", "decision")

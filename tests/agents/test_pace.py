@@ -107,3 +107,15 @@ def test_what_servers_say_of_their_limits(
     headers: dict[str, str], allowance: Allowance | None
 ) -> None:
     assert allowance_of(headers, 10.0) == allowance
+
+
+def test_the_lowest_of_several_ceilings_goes() -> None:
+    pace = Pace(calls=8, tokens_a_minute=60_000)
+    pace.limit(calls=1, tokens_a_minute=None)
+    pace.limit(calls=4, tokens_a_minute=6_000)
+    pace.begin(0.0, 1_000)
+    assert math.isinf(pace.wait_s(0.0)), "one is in flight already"
+    pace.replied(Permit(0.0, 0, 1_000), 0.0, tokens=1_100)
+    assert pace.window == 1
+    # Ten seconds' worth of 6,000 a minute is 1,000; it was overdrawn by 100, and needs 1 more.
+    assert pace.wait_s(0.0) == pytest.approx(1.01)

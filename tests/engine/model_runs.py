@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +42,7 @@ __all__ = [
 ]  # fmt: skip
 
 MODEL = "openai:test-model"
+_NO_MORE: Mapping[str, Client] = {}
 _LINE = "        return x + x\n"
 MARKED = f"        # <<<IMPROVE BEGIN>>>\n        # faster\n{_LINE}        # <<<IMPROVE END>>>\n"
 ANNOTATED = TASK.replace(_LINE, MARKED)
@@ -120,12 +121,15 @@ async def search(
     *,
     stop_when: anyio.Event | None = None,
     turns: Turns | None = None,
+    more: Mapping[str, Client] = _NO_MORE,
 ) -> Ran:
-    """Begin a run and go on until it is over; its log is checked and replayed."""
+    """Begin a run and go on until it is over; its log is checked and replayed. ``client`` is
+    that of ``MODEL``, ``more`` has those of others."""
     async with LogWriter(path) as log:
         with LogReader(path) as reader:
             texts = Texts(reader.text)
-            loop = _loop(log, log.create_run("feed"), State(team_of), texts, load(), client, turns)
+            run_id, clients = log.create_run("feed"), {MODEL: client, **more}
+            loop = _loop(log, run_id, State(team_of), texts, load(), clients, turns)
             first, blobs = run_started(
                 config=config, task_name="double.py", task_source=TASK, device={},
                 canned=False, texts=texts,
@@ -148,7 +152,7 @@ async def go_on(path: Path, client: Client) -> Ran:
         with LogReader(path) as reader:
             known = recover(reader, 1)
             templates = Templates(texts=known.templates)
-            loop = _loop(log, 1, known.state, Texts(reader.text), templates, client)
+            loop = _loop(log, 1, known.state, Texts(reader.text), templates, {MODEL: client})
             state = await loop.run(resumed({}, extra_attempts=0, extra_usd_micros=0))
     return Ran(state, _checked(path))
 
@@ -159,12 +163,12 @@ def _loop(
     state: State,
     texts: Texts,
     templates: Templates,
-    client: Client,
+    clients: Mapping[str, Client],
     turns: Turns | None = None,
 ) -> RunLoop:
     return RunLoop(
         log=log, run_id=run_id, uid="feed", state=state, texts=texts, templates=templates,
-        clients={MODEL: client}, evaluator=ScriptedEvaluator(), turns=turns,
+        clients=clients, evaluator=ScriptedEvaluator(), turns=turns,
     )  # fmt: skip
 
 

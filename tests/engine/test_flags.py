@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from engine.config import Budget
+from engine.config import Budget, PlannerConfig, Roles
 from engine.core.evolve import evolve
 from engine.core.flags import (
     BUDGET_BEFORE_EACH_CALL,
@@ -15,6 +16,7 @@ from engine.core.flags import (
     FLAGS,
     OUTAGE_PAUSES,
     PATIENCE_FROM_THE_START,
+    PLANNERS_LEFT_OUT,
     STATE_DIGEST_2,
 )
 from engine.core.state import State
@@ -38,12 +40,19 @@ def flagged(world: World, flags: list[str]) -> list[Any]:
 
 
 def hopeless(
-    *flags: str, usd: float | None = None, trouble: float = 0.0, killed: bool = False
+    *flags: str,
+    usd: float | None = None,
+    trouble: float = 0.0,
+    killed: bool = False,
+    planners: Sequence[str] = (),
 ) -> World:
     """A run with patience for three, in which nothing is ever correct. ``killed``: during its
     first call."""
+    plan = PlannerConfig(temperature=0.8, models=[*planners], reward_per="token")
     config = msgspec.structs.replace(
-        config_of(outage_failures=2), budget=Budget(attempts=20, patience=3, usd=usd)
+        config_of(outage_failures=2),
+        budget=Budget(attempts=20, patience=3, usd=usd),
+        roles=Roles(plan=plan),
     )
     world = World(config, 1, failing=1.0, flags=flags, trouble=trouble)
     if killed:
@@ -59,12 +68,13 @@ def test_patience_without_a_correct_kernel_is_the_flags_to_decide() -> None:
 
 @pytest.mark.parametrize("flag", sorted(FLAGS))
 def test_a_log_replays_by_its_own_flags_and_by_no_others(flag: str) -> None:
-    trouble = 0.5 if flag == OUTAGE_PAUSES else 0.0
+    trouble = 0.5 if flag in (OUTAGE_PAUSES, PLANNERS_LEFT_OUT) else 0.0
+    planners = ["fake:m", "fake:other"] if flag == PLANNERS_LEFT_OUT else []
     # What this one counts is looked at by the rules of these.
     estimated = flag == BUDGET_ESTIMATES_2
     base = [BUDGET_BEFORE_EACH_CALL, STATE_DIGEST_2] if estimated else []
     old, new = (
-        hopeless(*flags, usd=0.05, trouble=trouble, killed=estimated)
+        hopeless(*flags, usd=0.05, trouble=trouble, killed=estimated, planners=planners)
         for flags in (base, [*base, flag])
     )
     for world in (old, new):

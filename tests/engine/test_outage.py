@@ -6,11 +6,15 @@ import re
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from agents.clients.port import CallFailed, Client, Reply, Request
-from events.bodies import AgentFailed, AttemptAbandoned, RunPaused
-from tests.engine.model_runs import config, go_on, search
+from engine.config import PlannerConfig
+from events.bodies import AgentCalled, AgentFailed, AttemptAbandoned, RunPaused
+from tests.agents.dialects import DIALECTS
+from tests.agents.model_server import running
+from tests.engine.model_runs import MODEL, Team, config, go_on, search
 from tests.engine.outside import ScriptedClient
 
 pytestmark = pytest.mark.anyio
@@ -81,3 +85,29 @@ async def test_one_that_answers_now_and_then_is_not_down(tmp_path: Path) -> None
     told = config(attempts=4, outage_failures=2)
     ran = await search(tmp_path / "log.db", Flaky(), told)
     assert ran.state.stopped == "finished"
+
+
+AWAY = "openai:away"
+
+
+async def test_a_planner_that_is_there_stands_in_for_one_that_is_not(tmp_path: Path) -> None:
+    (openai,) = [api for api in DIALECTS if api.name == "openai"]
+    told = config(attempts=6, call_tries=3)
+    plan = PlannerConfig(temperature=0.8, models=[AWAY, MODEL], reward_per="token")
+    told = msgspec.structs.replace(told, roles=msgspec.structs.replace(told.roles, plan=plan))
+    async with running(Team(openai)) as team:
+        # Nobody listens at port 9.
+        here, away = openai.client(team.url), openai.client("http://127.0.0.1:9")
+        ran = await search(tmp_path / "log.db", here, told, more={AWAY: away})
+        await here.aclose()
+        await away.aclose()
+    assert (ran.state.stopped, ran.state.attempts_ended) == ("finished", 6)
+    assert not any(isinstance(body, RunPaused | AttemptAbandoned) for body in ran.bodies)
+    failed = [body for body in ran.bodies if isinstance(body, AgentFailed)]
+    assert {(body.role, body.error) for body in failed} == {("plan", "connection")}
+    called = [body for body in ran.bodies if isinstance(body, AgentCalled) and body.role == "plan"]
+    assert [body.call for body in called if body.model == AWAY] == [body.call for body in failed]
+    # Its tries, and one more when three attempts had ended.
+    assert len(failed) == 3 + 1
+    stood_in = [body.attempt for body in called if body.pick and body.pick.down == [AWAY]]
+    assert stood_in == [1, 2, 3, 4, 5, 6]

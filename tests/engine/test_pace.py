@@ -1,4 +1,4 @@
-"""Runs that share a provider with a token bucket: taking turns, they are refused less."""
+"""Runs that share a provider: they take turns, each where it asks, below their ceilings."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import time
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
-from agents.clients.turns import Turns
+from agents.clients.port import Reply, Request
+from agents.clients.turns import Provider, Turns
+from engine.config import Clients, Limits, OpenAI
 from events.bodies import AgentFailed
 from tests.agents.dialects import DIALECTS, Dialect
 from tests.agents.model_server import Got, Script, running
 from tests.engine.model_runs import Ran, Team, config, search
+from tests.engine.outside import ScriptedClient
 
 pytestmark = pytest.mark.anyio
 
@@ -63,3 +67,75 @@ async def test_runs_that_share_their_turns_are_refused_less_often(tmp_path: Path
     shared = await _refusals(tmp_path / "shared", Turns())
     alone = await _refusals(tmp_path / "alone", None)
     assert shared < alone
+
+
+def _at(url: str) -> Provider:
+    return Provider(model="openai:m", settings=(("base_url", url),))
+
+
+async def test_a_model_has_another_pace_at_another_server() -> None:
+    turns, told = Turns(), list[str]()
+
+    async def second() -> None:
+        async with turns.turn(_at("http://a"), 0):
+            told.append("second")
+
+    async with anyio.create_task_group() as group, turns.turn(_at("http://a"), 0, calls=1):
+        group.start_soon(second)
+        await anyio.wait_all_tasks_blocked()
+        async with turns.turn(_at("http://b"), 0, calls=1):
+            told.append("elsewhere")
+        told.append("first")
+    assert told == ["elsewhere", "first", "second"]
+
+
+class Busy(ScriptedClient):
+    """Counts the requests that it has side by side."""
+
+    now = most = 0
+
+    async def send(self, request: Request) -> Reply:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await anyio.wait_all_tasks_blocked()
+        self.now -= 1
+        return await super().send(request)
+
+
+@pytest.mark.parametrize("calls", [1, None])
+async def test_the_configured_ceiling_holds(tmp_path: Path, calls: int | None) -> None:
+    told = config(attempts=6, workers=6, root_throttle=99)
+    told = msgspec.structs.replace(told, limits=Limits(calls=calls))
+    client = Busy()
+    ran = await search(tmp_path / "log.db", client, told, turns=Turns())
+    assert ran.state.stopped == "finished"
+    assert (client.most == 1) == (calls == 1)
+
+
+class Waits(ScriptedClient):
+    """Answers nothing before it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may = anyio.Event()
+
+    async def send(self, request: Request) -> Reply:
+        await self.may.wait()
+        return await super().send(request)
+
+
+async def test_runs_at_two_servers_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    turns, waits = Turns(), Waits()
+
+    async def run(name: str, client: ScriptedClient) -> None:
+        server = Clients(openai=OpenAI(base_url=f"http://{name}"))
+        told = msgspec.structs.replace(config(), clients=server, limits=Limits(calls=1))
+        ran = await search(tmp_path / f"{name}.db", client, told, turns=turns)
+        assert ran.state.stopped == "finished"
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as runs:
+            runs.start_soon(run, "a", waits)
+            await anyio.wait_all_tasks_blocked()
+            await run("b", ScriptedClient())
+            waits.may.set()

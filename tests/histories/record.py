@@ -98,6 +98,12 @@ RECIPES = {
         forks=[(1, ["--at", 60, "--set", f"roles.plan.models={HOPELESS},{BOOK}",
                     "--set", "roles.plan.reward_per=token", "--evaluations", "recorded"])],
     ),
+    "planner_down": Recipe(
+        # Nobody listens at port 9.
+        ["--set", f"roles.plan.models=openai:away,{BOOK}", "--set", "roles.plan.reward_per=token",
+         "--set", "clients.openai.base_url=http://127.0.0.1:9/v1", "--set", "search.call_tries=3",
+         "--set", "search.retry_wait_ms=1", "--attempts", 7, "--workers", 2, "--yes"]
+    ),
     "patience": Recipe(["--model", HOPELESS, "--set", "search.policy=best_of_k",
                         "--patience", 2, "--attempts", 9]),
     "paused": Recipe(["--model", HOPELESS, "--attempts", 9, "--workers", 2]),
