@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.clients.port import Reply, Request
 from agents.templates import Templates, load
 from engine.core.policies import POLICIES
 from engine.core.state import State
@@ -134,6 +135,20 @@ def test_a_soft_end_finishes_what_is_in_flight_and_can_be_resumed() -> None:
 # -- with a real log ------------------------------------------------------------------------
 
 
+class Patient(ScriptedClient):
+    """Does not let the run go on between what is ``due`` and its answer, however slow they are
+    who ask."""
+
+    def __init__(self, due: anyio.Event, answered: anyio.Event) -> None:
+        super().__init__()
+        self._due, self._answered = due, answered
+
+    async def send(self, request: Request) -> Reply:
+        if self._due.is_set():
+            await self._answered.wait()
+        return await super().send(request)
+
+
 class Told:
     """Runs a search and has ``tell`` called, in a thread, once ``attempts`` have ended."""
 
@@ -143,7 +158,8 @@ class Told:
         self.attempts, self.tell, self.budget = attempts, tell, budget
         self.answer: Answer | None = None
         self._due = anyio.Event()
-        self.client = ScriptedClient()
+        self._answered = anyio.Event()
+        self.client = Patient(self._due, self._answered)
 
     def observe(self, event: Event, state: State) -> None:
         if state.attempts_ended == self.attempts:
@@ -152,6 +168,7 @@ class Told:
     async def _tell(self) -> None:
         await self._due.wait()
         self.answer = await anyio.to_thread.run_sync(self.tell)
+        self._answered.set()
 
     async def run(self, path: Path) -> State:
         async with LogWriter(path) as log:
