@@ -274,7 +274,7 @@ _HOST = (
     Attack("fork_bomb", "host", ANYTHING, needs=("uid",), after=True),
     Attack("thread_bomb", "host", ANYTHING, needs=("uid",), after=True),
     Attack("memory_bomb", "host", ANYTHING, needs=("cgroup",), limits=TWO_GIGABYTES, after=True),
-    Attack("disk_bomb", "host", ANYTHING, needs=("namespaces",), after=True),
+    Attack("disk_bomb", "host", ANYTHING, needs=("namespaces:mount",), after=True),
     Attack("shared_memory_bomb", "host", ANYTHING, needs=("cgroup",), limits=TWO_GIGABYTES),
     Attack("leaves_shared_memory", "host", ANYTHING),
     Attack("remaps_the_arena", "host", ANYTHING, after=True),

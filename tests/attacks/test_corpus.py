@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpu_sandbox.confine import LAYERS
 from gpu_sandbox.guard import inspect_candidate
 from tests.attacks.files import HERE, attack_source, docstring, honest_source, task_source
 from tests.attacks.honest_table import HONEST
@@ -38,3 +39,4 @@ def test_each_attack_says_what_it_does_and_names_attacks_that_exist() -> None:
         assert len(docstring(attack.family, attack.name)) > 20
         assert attack.outcomes
         assert attack.before is None or attack.before in ATTACKS
+        assert set(attack.needs) <= set(LAYERS)  # or a bomb is thrown where nothing catches it
