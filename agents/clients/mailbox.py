@@ -61,7 +61,12 @@ class MailboxClient:
 
     async def send(self, request: Request) -> Reply:
         """Raises ``CallFailed`` or ``Deferred``: where a reply is there, ``look`` finds it."""
-        await self.post([request])
+        try:
+            with anyio.fail_after(request.timeout_s):
+                await self.post([request])
+        except TimeoutError:
+            message = f"the mailbox {self.place} took no request within {request.timeout_s:g} s"
+            raise CallFailed("timed_out", message, retryable=True) from None
         raise Deferred(self, posted=True)
 
     async def post(self, requests: Sequence[Request]) -> None:

@@ -175,11 +175,17 @@ def _resume(state: State, body: RunResumed) -> None:
     _take_over(state)
 
 
+_HANDED_OVER = ("anthropic-batch:", "mailbox:")
+
+
 def _count_doubted(state: State) -> None:
     """Tries that were sent may have been answered, and are paid for then. (What was under way
-    where a fork began is its parent's to pay for.)"""
+    where a fork began is its parent's to pay for.) Where a request is handed over, that is a
+    fact of its own: without it, nobody was asked."""
     for attempt in state.attempts.values():
-        if attempt.call is not None and attempt.call.status == "sent":
+        if attempt.call is None or attempt.call.status != "sent":
+            continue
+        if not attempt.call.body.model.startswith(_HANDED_OVER):
             role = attempt.call.body.role
             state.doubted_tries[role] = state.doubted_tries.get(role, 0) + 1
 

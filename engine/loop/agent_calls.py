@@ -104,7 +104,7 @@ class AgentCalls:
             self._deferred.add(called, request, deferred.inbox, posted=deferred.posted)
             await self._deferred.look_after()
             return
-        self._answered(called, outcome, round((time.monotonic() - began) * 1000))
+        self._answered(called, request, outcome, round((time.monotonic() - began) * 1000))
 
     async def _in_turn(self, called: AgentCalled, request: Request) -> Reply:
         """Raises what the client raises; its deadline begins with its turn."""
@@ -127,14 +127,18 @@ class AgentCalls:
             return turn.outcome
 
     def _answered(
-        self, called: AgentCalled, outcome: Reply | CallFailed | CapabilityMissing, latency_ms: int
+        self,
+        called: AgentCalled,
+        request: Request,
+        outcome: Reply | CallFailed | CapabilityMissing,
+        latency_ms: int,
     ) -> None:
         match outcome:
             case Reply():
                 self._replied(called, outcome, latency_ms)
                 self._read(called, outcome)
             case CapabilityMissing():
-                self._learned(called, outcome)
+                self._learned(called, request, outcome)
             case CallFailed():
                 self._failed(called, outcome)
 
@@ -153,13 +157,16 @@ class AgentCalls:
             )
         )
 
-    def _learned(self, called: AgentCalled, missing: CapabilityMissing) -> None:
-        if missing.param in self._feed.state.refused.get(called.model, ()):
+    def _learned(self, called: AgentCalled, request: Request, missing: CapabilityMissing) -> None:
+        if missing.param in request.refused:
             # It was left out already: leaving it out again would go on for ever.
             self._failed(called, CallFailed("bad_request", missing.message, retryable=False))
             return
-        message = storable(missing.message)
-        self._feed.note(CapabilityLearned(model=called.model, param=missing.param, message=message))
+        if missing.param not in self._feed.state.refused.get(called.model, ()):
+            learned = CapabilityLearned(
+                model=called.model, param=missing.param, message=storable(missing.message)
+            )
+            self._feed.note(learned)
         self._failed(called, CallFailed("capability", missing.message, retryable=True))
 
     def _replied(self, called: AgentCalled, reply: Reply, latency_ms: int) -> None:

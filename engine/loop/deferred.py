@@ -29,7 +29,7 @@ from projections.mail import Mail
 
 __all__ = ["DeferredReplies"]
 
-Answered = Callable[[AgentCalled, Reply | CallFailed | CapabilityMissing, int], None]
+Answered = Callable[[AgentCalled, Request, Reply | CallFailed | CapabilityMissing, int], None]
 
 
 class _Awaited(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ class DeferredReplies:
                 batch = await inbox.post([each.request for each in together])
             except (CallFailed, CapabilityMissing) as failed:
                 for each in together:
-                    self._answered(each.called, failed, 0)
+                    self._answered(each.called, each.request, failed, 0)
             else:
                 for each in together:
                     self._handed_over(each, batch)
@@ -172,7 +172,7 @@ class DeferredReplies:
                 if outcome is not None:
                     del self._awaited[each.called.call]
                     waited_ms = round((time.monotonic() - each.since) * 1000)
-                    self._answered(each.called, outcome, waited_ms)
+                    self._answered(each.called, each.request, outcome, waited_ms)
 
     async def _looked_at_all(self) -> bool:
         """Whether each inbox was looked into since the last request for it; strays, too."""

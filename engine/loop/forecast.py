@@ -157,10 +157,16 @@ def forecast_rest(
         task_source=task_source,
         device=state.started.device,
         prices={**prices_today(config), **state.started.prices},
-        attempts=max(0, attempts - state.attempts_ended - (state.given is not None)),
+        attempts=_left(state, attempts),
         spend=state.spend,
         prices_dated=state.started.prices_dated,
     )
+
+
+def _left(state: State, attempts: int) -> int:
+    """Of so many in all, by agents. Those under way go on, also where a fork allows fewer."""
+    left = max(attempts - state.attempts_ended, len(state.attempts))
+    return max(0, left - (state.given is not None))
 
 
 def _guessed(
@@ -185,7 +191,7 @@ def _guessed(
         Usage(
             # Half of the window, with candidates twice as long as their task.
             input_tokens=_tokens_of(bare + (shown // 2) * (2 * len(task) + _WORDS_CHARS)),
-            output_tokens=min(limit, _tokens_of(reply)),
+            output_tokens=min(limit, _tokens_of(reply) + config.role(role).thinking),
         ),
         Usage(
             input_tokens=_tokens_of(bare + shown * 3 * LOG_CHARS) + (shown + 1) * longest,

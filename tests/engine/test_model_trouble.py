@@ -324,6 +324,18 @@ async def test_a_refused_parameter_is_left_out_in_all_later_calls(
     assert failures[0].retry_after_ms is None
 
 
+async def test_calls_that_were_under_way_learn_the_same_lesson(
+    tmp_path: Path, api: Dialect
+) -> None:
+    lesson = api.error(400, "temperature is not supported")
+    team, ran = await met(tmp_path, api, lesson, lesson, attempts=2, workers=2)
+    told = story(ran.bodies)
+    assert told.count("learned: temperature") == 1
+    assert told.count("plan failed: capability") == 2
+    assert len(told) == 3 + 2 * len(GOOD)
+    assert [api.wire(got).temperature for got in team.got[:2]] == [0.8, 0.8]
+
+
 async def test_a_stop_during_a_stalled_call_hangs_up_and_can_go_on(
     tmp_path: Path, api: Dialect
 ) -> None:
