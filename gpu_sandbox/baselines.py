@@ -24,6 +24,7 @@ from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.jobs import Measured, TaskBroken
 from gpu_sandbox.kept import KeptFiles
+from gpu_sandbox.known_verdicts import harness_version
 from gpu_sandbox.port import (
     Baseline,
     BaselineRequest,
@@ -62,7 +63,6 @@ import torch
 
 torch.backends.cudnn.allow_tf32 = False
 """
-_FORMAT = "1"
 
 
 def eager_baseline(judged: Judged, facts: dict[str, Any], isolation: list[str]) -> Baseline:
@@ -139,7 +139,7 @@ def compiled_baseline(
 
 
 class KnownBaselines:
-    """Files by task, device, versions, protocol and kind; not by seed, which draws other
+    """Files by task, device, versions, harness, protocol and kind; not by seed, which draws other
     inputs only."""
 
     def __init__(self, directory: Path) -> None:
@@ -158,6 +158,6 @@ class KnownBaselines:
 
 
 def _name(request: BaselineRequest, facts: dict[str, Any]) -> str:
-    told = [_FORMAT, request.task_source, request.device, request.protocol, request.kind]
+    told = [harness_version(), request.task_source, request.device, request.protocol, request.kind]
     text = "\0".join([*told, torch_identity(), json.dumps(facts, sort_keys=True)])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"

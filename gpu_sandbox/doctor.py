@@ -28,7 +28,7 @@ from gpu_sandbox.prerequisites import cuda_home, require_compiler
 from gpu_sandbox.process import tool_environment
 from gpu_sandbox.sandbox import LocalSandbox, default_cache
 
-__all__ = ["Check", "examine"]
+__all__ = ["Check", "examine", "isolation_checks"]
 
 _TASK = """
 import torch
@@ -85,7 +85,7 @@ async def examine(
 async def _surveyed(cache: Path | None) -> list[Check]:
     try:
         async with LocalSandbox(("cpu",), cache=cache, require_isolation="C") as sandbox:
-            return _isolation(await sandbox.survey())
+            return isolation_checks(await sandbox.survey())
     except SandboxFault as fault:
         line = str(fault).splitlines()[0]
         return [Check(name="isolation", ok=False, needed=True, detail=line)]
@@ -201,14 +201,14 @@ def _compiles(name: str, command: list[str], source: str, fix: str) -> Check:
 # --- isolation: what held when the zygote attacked it
 
 
-def _isolation(survey: Survey) -> list[Check]:
+def isolation_checks(survey: Survey) -> list[Check]:
     """One check a layer, and one for all attacks together."""
     checks = [
         Check(name=f"isolation {layer}", ok=True, needed=False, detail="held against its attacks")
         for layer in survey.layers
     ]
     for layer, reason in survey.missing.items():
-        told, _, fix = reason.partition(": ")
+        told, _, fix = reason.partition("; ")  # what is wrong, and what can be done
         check = Check(name=f"isolation {layer}", ok=False, needed=False, detail=told, fix=fix)
         checks.append(check)
     through = [finding for finding in survey.findings if not finding.held]

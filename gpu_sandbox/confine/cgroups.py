@@ -151,7 +151,7 @@ def find() -> tuple[tuple[Hierarchy, ...], str]:
         reasons.append(reason)
     if left and not reasons:
         reasons.append("no cgroup file system is mounted")
-    return tuple(found), "; ".join(reasons)
+    return tuple(found), ", and ".join(reasons)
 
 
 def _unified(
@@ -173,7 +173,7 @@ def _unified(
                 return Hierarchy(version=2, base=at, controllers=needed), ""
     return None, (
         f"no writable group with {' and '.join(needed)} enabled for its children at or above "
-        f"{base}: start with systemd-run --user --scope -p Delegate=yes, or enable them in "
+        f"{base}; start with systemd-run --user --scope -p Delegate=yes, or enable them in "
         "cgroup.subtree_control"
     )
 

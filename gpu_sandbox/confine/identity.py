@@ -75,9 +75,9 @@ def next_uid(uids: Uids) -> int:
 def uid_range() -> tuple[Uids | None, str]:
     """Ids for wards, or why there are none. In a container only some may be mapped."""
     if os.geteuid() != 0:
-        return None, "not started as root: candidates run under your own user id"
+        return None, "not started as root; candidates run under your own user id"
     if lacks(_SETUID) or lacks(_SETGID):
-        return None, "root without CAP_SETUID and CAP_SETGID: grant them to the container"
+        return None, "root without CAP_SETUID and CAP_SETGID; grant them to the container"
     users, groups = _mapped("uid"), _mapped("gid")
     wanted = range(_PREFERRED[0], sum(_PREFERRED))
     if any(wanted[0] in r and wanted[-1] in r for r in users) and any(
@@ -89,7 +89,7 @@ def uid_range() -> tuple[Uids | None, str]:
         first = end - _SMALL_SPAN
         if first >= 16384 and any(first in r and end - 1 in r for r in groups):
             return Uids(first, _SMALL_SPAN), ""
-    return None, "this user namespace maps too few user ids: map a range of 65536"
+    return None, "this user namespace maps too few user ids; map a range of 65536"
 
 
 def _mapped(kind: str) -> list[range]:

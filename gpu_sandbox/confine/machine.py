@@ -34,7 +34,7 @@ def look() -> tuple[Machine, dict[str, str]]:
         missing[UID] = reason
     abi = landlock.abi()
     if abi == 0:
-        missing[LANDLOCK] = "not in this kernel: Linux 5.13 with lsm=landlock,… has it"
+        missing[LANDLOCK] = "not in this kernel; Linux 5.13 with lsm=landlock,… has it"
     if not seccomp.supported() or _status("Seccomp") is None:
         missing[SECCOMP] = "this kernel has no seccomp, or no filter for this architecture"
     hierarchies, reason = cgroups.find()
