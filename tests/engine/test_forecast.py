@@ -7,10 +7,11 @@ import msgspec
 from agents.prices import dated, price_of
 from agents.templates import load
 from engine.config import Config, ModelPrice, PlannerConfig, Prompts, RoleConfig, Roles
-from engine.loop.forecast import Forecast, forecast
+from engine.loop.forecast import Forecast, forecast, forecast_rest
 from engine.loop.start import prices_today
 from projections.spend import cost_usd_micros
 from tests.engine.outside import TASK
+from tests.engine.world import World, config_of
 
 OPUS, DEAR, HAIKU = (f"anthropic:claude-{name}" for name in ("opus-4-5", "opus-4-1", "haiku-4-5"))
 BOOK = "playbook:demo.toml"
@@ -59,3 +60,29 @@ def test_a_planner_of_unknown_price_counts_nothing_and_the_others_do() -> None:
     unknown = of([OPUS, "openai:qwen"])
     assert unknown.usd_micros == of([OPUS]).usd_micros
     assert msgspec.to_builtins(unknown.estimates) == msgspec.to_builtins(of([OPUS]).estimates)
+
+
+def test_thinking_is_expected_as_output() -> None:
+    def expected(thinking: int) -> tuple[int, int]:
+        plan = PlannerConfig(model=OPUS, max_tokens=16_000, thinking=thinking)
+        rest = RoleConfig(model=BOOK)
+        roles, prompts = Roles(plan=plan, code=rest, debug=rest), Prompts(language="cpp")
+        config = Config(model=BOOK, roles=roles, prompts=prompts)
+        found = forecast(config, load(), task_source=TASK, device={}, prices={}, attempts=1)
+        (role,) = found.roles
+        return role.usage.output_tokens, role.most.output_tokens
+
+    (without, most), (with_it, most_with_it) = expected(0), expected(4096)
+    assert with_it == without + 4096
+    assert most_with_it == most
+
+
+def test_what_is_under_way_is_expected_also_where_fewer_attempts_are_allowed() -> None:
+    world = World(config_of(attempts=8, workers=3), 1)
+    while not (world.state.attempts_ended and len(world.state.attempts) > 1):
+        world.run(1)
+    state = world.state
+    allowed = state.attempts_ended
+    rest = forecast_rest(state, config_of(), load(), TASK, attempts=allowed)
+    assert rest.attempts == len(state.attempts)
+    assert forecast_rest(state, config_of(), load(), TASK, attempts=8).attempts == 8 - allowed
