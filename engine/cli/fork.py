@@ -111,12 +111,14 @@ async def _fork(told: _Told, turns: Turns) -> Any:
         sandbox = await session.open_sandbox(stack, config)
         config, device = await session.resolve_device(sandbox, config)
         _check_device(state, device)
-        clients = await open_clients(stack, config, state.attempts.values())
-        canned = any(client.canned for client in clients.values())
         expected = forecast_rest(
             state, config, Templates(texts=recovered.templates), task_source,
             attempts=config.budget.attempts,
         )  # fmt: skip
+        clients = await open_clients(
+            stack, config, state.attempts.values(), asked=expected.attempts > 0
+        )
+        canned = any(client.canned for client in clients.values())
         confirm(config, canned, expected, yes=told.yes)
         log = await stack.enter_async_context(LogWriter(path))
         reader = stack.enter_context(LogReader(path))
