@@ -145,8 +145,6 @@ async def _fork(told: _Told, turns: Turns) -> Any:
 
 def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:
     """The fork's configuration, and the keys that it changes. Raises ``Failure``."""
-    from engine.loop.start import prices_today
-
     budget = msgspec.structs.replace(
         state.config.budget,
         attempts=state.attempts_allowed,
@@ -162,8 +160,8 @@ def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:
     except SettingsError as error:
         raise Failure(str(error)) from error
     assert state.started is not None
-    for model, price in prices_today(config).items():
-        if price != state.started.prices.get(model, price) and model in config.prices:
+    for model, price in config.given_prices.items():
+        if price != state.started.prices.get(model, price):
             raise Failure(
                 f"the price of {model} can't change in a fork: LOG's calls were counted at another;"
                 " start a new run, or leave the price out"
