@@ -81,7 +81,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     timings_s: dict[str, float]
     isolation: list[str]
     audit: list[str] = []
-    """What a kernel that computes nothing gets away with on this task; empty if nothing."""
+    """What a kernel that computes nothing gets away with on this task, and how far its reference
+    is from repeating itself; empty if nothing."""
     conditions: dict[str, Any] = {}
     """What the figure depends on: device, versions, threads, precision modes, clocks."""
     notes: list[str] = []

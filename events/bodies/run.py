@@ -169,7 +169,8 @@ class BaselineMeasured(Body, frozen=True, kw_only=True):
     isolation: list[str]
     notes: list[str] = msgspec.field(default_factory=list)
     audit: list[str] = msgspec.field(default_factory=list)
-    """What a kernel that computes nothing gets away with on this task; empty if nothing."""
+    """What a kernel that computes nothing gets away with on this task, and how far its reference
+    is from repeating itself; empty if nothing."""
     conditions: dict[str, Any] = msgspec.field(default_factory=dict)
     """What the figure depends on: device, versions, threads, precision modes, clocks."""
     baseline: BaselineKind = "eager"

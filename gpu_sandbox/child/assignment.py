@@ -24,6 +24,7 @@ from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Broken, Case, Seeds, Task
+from gpu_sandbox.child.repeats import told
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.jobs import (
@@ -86,6 +87,7 @@ class Assignment:
             task = Task(task_path, self._device, seeds, precision)
             first = task.draw("trial", 0)
             task.solve(first, exact=self._job.protocol.allclose is None)
+            task.repeat(first)
             if self._job.mode == "baseline":
                 _refuse_unusable(task, first)
         self._load_reference(task)
@@ -111,7 +113,7 @@ class Assignment:
             measured = measure_alone(task, self._reference, self._job, self._device, first)
         return msgspec.structs.replace(
             measured,
-            audit=self._audited(task, first),
+            audit=[*self._audited(task, first), *told(task.repeats, first.expected)],
             conditions=conditions(self._device, task.precision),
         )
 
@@ -141,7 +143,8 @@ class Assignment:
                 self._notes.append(f"{loaded.built_late} extensions were built under the lease")
             self._stage("check")
             worst = trials.run()
-        self._notes += [f"degenerate task: {told}" for told in self._audited(task, first)]
+        self._notes += [f"degenerate task: {found}" for found in self._audited(task, first)]
+        self._notes += told(task.repeats, first.expected)
         if job.protocol.allclose is None and not task.exact_used:
             self._notes.append("no float64 reference: compared with its own dtype")
         ahead = partial(bench.work_ahead, peer)
@@ -205,9 +208,10 @@ def _refuse_unusable(task: Task, case: Case) -> None:
         native = expected.native
         if native.is_floating_point() and bool(torch.isnan(native).any()):
             raise Broken(f"the reference's output {number} holds NaN")
-    unlike = task.again(case, other_seed=False)
-    if unlike:
-        raise Broken(f"the reference is not deterministic: {unlike}")
+    for number, repeats in enumerate(task.repeats):
+        if repeats.unlike:
+            unlike = f"output {number}: {repeats.unlike}"
+            raise Broken(f"the reference is not deterministic: {unlike}")
 
 
 class _Spent:
