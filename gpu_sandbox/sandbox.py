@@ -49,7 +49,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.verdicts import cleaned, ended_as, observed_in, seconds_of
+from gpu_sandbox.verdicts import cleaned, conditions_of, ended_as, observed_in, seconds_of
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import remove_stale, run_directory
 
@@ -266,6 +266,7 @@ class LocalSandbox:
             run_log="\n".join(part for part in (*(found or ()), run_log) if part),
             resources=resources,
             observations=observations,
+            conditions=conditions_of(looks),
             notes=[*built.notes, *notes],
         )
 

@@ -159,7 +159,7 @@ class BaselineMeasured(Body, frozen=True, kw_only=True):
     were a candidate: its runtime is the root's times the paired ratio, null if it failed.
 
     ``spread`` is (p95 − p5) / median of eager's repetitions. ``conditions`` are those that
-    eager was measured under.
+    it was measured under; eager's, in logs of compiled baselines from before they had their own.
     """
 
     runtime_ms: float | None

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import msgspec
 import torch
@@ -78,7 +79,14 @@ class Assignment:
             timings_s=self._spent.timings,
             notes=self._notes,
             observations=self._observations,
+            conditions=self._conditions(),
         )
+
+    def _conditions(self) -> dict[str, Any]:
+        """As they are when all is measured, if they are wanted."""
+        if not self._job.conditions:
+            return {}
+        return conditions(self._device, self._job.protocol.precision)
 
     def _find(self, task_path: str) -> Finding:
         self._stage("reference", waits=_crowded(self._device))
@@ -111,11 +119,8 @@ class Assignment:
         self._stage("bench", waits=True)
         with self._spent.on("bench"):
             measured = measure_alone(task, self._reference, self._job, self._device, first)
-        return msgspec.structs.replace(
-            measured,
-            audit=[*self._audited(task, first), *told(task.repeats, first.expected)],
-            conditions=conditions(self._device, task.precision),
-        )
+        found = [*self._audited(task, first), *told(task.repeats, first.expected)]
+        return msgspec.structs.replace(measured, audit=found)
 
     def _audited(self, task: Task, first: Case) -> list[str]:
         key = (self._job.task_source, self._job.protocol.name)
