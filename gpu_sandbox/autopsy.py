@@ -22,7 +22,7 @@ from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.prerequisites import cuda_home
 from gpu_sandbox.process import tool_environment
 
-__all__ = ["Tool", "findings"]
+__all__ = ["Tool", "address_runtime", "compute_sanitizer", "findings"]
 
 Tool = Literal["address", "memcheck", "racecheck"]
 
@@ -51,15 +51,12 @@ async def findings(run: ExtraRun, body: Body, tool: Tool, limit_s: float) -> lis
 def _command(tool: Tool) -> ToolCommand | None:
     """None where the tool is not installed."""
     if tool == "address":
-        preload = _runtime(os.environ.get("CXX") or "c++")
+        preload = address_runtime(os.environ.get("CXX") or "c++")
         if preload is None:
             return None
         variables = {"ASAN_OPTIONS": _ASAN_OPTIONS, "GPU_SANDBOX_SANITIZE": "address"}
         return ToolCommand([], {"LD_PRELOAD": preload, **variables}, anew=True)
-    home = cuda_home()
-    found = shutil.which("compute-sanitizer")
-    if found is None and home is not None:
-        found = shutil.which(home / "bin" / "compute-sanitizer")
+    found = compute_sanitizer()
     if found is None:
         return None
     words = [found, "--tool", tool, "--show-backtrace", "no", "--strip-paths", "no"]
@@ -69,9 +66,18 @@ def _command(tool: Tool) -> ToolCommand | None:
     return ToolCommand(words, alone, (str(Path(found).resolve().parent),))
 
 
+def compute_sanitizer() -> str | None:
+    """On the path, or in the CUDA toolkit."""
+    home = cuda_home()
+    found = shutil.which("compute-sanitizer")
+    return found or (shutil.which(home / "bin" / "compute-sanitizer") if home else None)
+
+
 @cache
-def _runtime(compiler: str) -> str | None:
-    """The libraries to load first: ASan's, and that of C++ whose functions it wraps."""
+def address_runtime(compiler: str) -> str | None:
+    """What an extension built for AddressSanitizer needs; None where there is none.
+
+    The libraries to load first: ASan's, and that of C++ whose functions it wraps."""
     paths = []
     for name in ("libasan.so", "libstdc++.so.6"):
         try:

@@ -82,7 +82,7 @@ def eager_baseline(judged: Judged, facts: dict[str, Any], isolation: list[str]) 
         timings_s={**report.timings_s, "lease": judged.lease_s},
         isolation=isolation,
         audit=finding.audit,
-        conditions={**where, **finding.conditions},
+        conditions={**where, **report.conditions},
         notes=report.notes,
     )
 
@@ -100,6 +100,7 @@ def as_candidate(
         protocol=request.protocol,
         seed=request.seed,
         root_ms=eager.runtime_ms,
+        conditions=True,
     )
 
 
@@ -120,7 +121,9 @@ def compiled_baseline(
 ) -> Baseline:
     """What a verdict says of a compiled baseline; a failure is one without a runtime.
     ``wrong`` is that on one with TF32, where this one is without."""
-    notes, conditions = verdict.notes, eager.conditions
+    notes = verdict.notes
+    where = {"device": verdict.device, "device_name": eager.conditions.get("device_name")}
+    conditions = {**where, **verdict.conditions}
     if wrong is not None:
         conditions = {**conditions, "cudnn_tf32": False}
         notes = [*notes, f"compiled without TF32; with it: {wrong.outcome.reason}"]

@@ -13,7 +13,7 @@ import msgspec
 
 from gpu_sandbox.devices import Device, device_named, devices_named
 
-__all__ = ["Cores", "cores_of", "split_cores"]
+__all__ = ["Cores", "cores_of", "sharing", "split_cores"]
 
 _PER_GPU = 2
 
@@ -38,6 +38,14 @@ def split_cores(available: Sequence[int], gpus: int) -> Cores:
     first = len(cores) - each * gpus
     timing = tuple(cores[first + i * each : first + (i + 1) * each] for i in range(gpus))
     return Cores(timing, cores[:first], apart=True)
+
+
+def sharing(device: Device, names: tuple[str, ...]) -> list[str]:
+    """What to say of a time that was taken where compilers run: nothing, if they have cores of
+    their own."""
+    timing, compiling = cores_of(device, names)
+    shared = set(timing) & set(compiling)
+    return ["timed on cores that compile, too: there are too few to keep apart"] if shared else []
 
 
 def cores_of(device: Device, names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -18,7 +18,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from gpu_sandbox.builds import BuildFiles
-from gpu_sandbox.cores import cores_of
+from gpu_sandbox.cores import cores_of, sharing
 from gpu_sandbox.devices import Device, DeviceFacts, device_named, devices_named
 from gpu_sandbox.jobs import Agreed, Job, TaskBroken
 from gpu_sandbox.leases import Leases
@@ -271,6 +271,10 @@ class DevicePool:
     def timing(self, device: Device) -> tuple[int, ...]:
         """The cores that time it."""
         return cores_of(device, self._names)[0]
+
+    def sharing(self, device: Device) -> list[str]:
+        """A note on what is timed on it, if need be."""
+        return sharing(device, self._names)
 
     def _station(self, device: Device) -> Station:
         if device.name not in self._stations:

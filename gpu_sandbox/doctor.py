@@ -14,17 +14,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
-import msgspec
 
 from events.outcomes import Correct
 from gpu_sandbox.builds import CACHE_BYTES, BuildCache
+from gpu_sandbox.check import Check
 from gpu_sandbox.confine import Survey
 from gpu_sandbox.counters import refusal
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.kept import KeptFiles
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.optional import OPTIONAL
 from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault
-from gpu_sandbox.prerequisites import cuda_home, require_compiler
+from gpu_sandbox.prerequisites import cuda_home, require_cpp
 from gpu_sandbox.process import tool_environment
 from gpu_sandbox.sandbox import LocalSandbox, default_cache
 
@@ -48,16 +49,6 @@ _TOO_WEAK = "candidates are refused here: mend what is absent above, or give --a
 _CUDA = "__global__ void k(float* x) { x[0] = 1; }\n"
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    ok: bool
-    needed: bool
-    detail: str
-    """What was seen: a version, or how it failed. One line."""
-    fix: str = ""
-    """What to do about it; empty when nothing is wrong or nothing can be done."""
-
-
 async def examine(
     devices: Sequence[str] = ("cpu",),
     *,
@@ -71,6 +62,7 @@ async def examine(
         _compiler,
         _cpp_compiles,
         _cuda_toolkit,
+        *OPTIONAL,
         _counters,
         lambda: _build_cache(place / "builds", cache_bytes),
         lambda: _kept_files("kept verdicts", place / "verdicts"),
@@ -133,9 +125,9 @@ def _torch() -> Check:
 
 
 def _compiler() -> Check:
-    name = "C++ compiler, Python headers, ninja"
+    name = "C++ compiler, Python headers"
     try:
-        require_compiler(cuda=False)
+        require_cpp()
     except PrerequisiteMissing as missing:
         return Check(name=name, ok=False, needed=False, detail="incomplete", fix=str(missing))
     return Check(name=name, ok=True, needed=False, detail="present")

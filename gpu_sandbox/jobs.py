@@ -84,6 +84,8 @@ class Job(_Message, frozen=True):
     worker_pid: int = 0
     observe: list[SectionName] = []
     observe_share: float = 0.0
+    conditions: bool = False
+    """Whether to report what the timing depends on, which the driver takes a while to tell."""
 
 
 class Go(_Message, frozen=True):
@@ -139,7 +141,6 @@ class Measured(_Cut, frozen=True):
     spread: float
     repetitions: int
     audit: list[str] = []
-    conditions: dict[str, Any] = {}
 
 
 class Differs(_Cut, frozen=True):
@@ -194,6 +195,8 @@ class Report(_Cut, frozen=True):
     timings_s: dict[str, float]
     notes: list[str] = []
     observations: Observations | None = None
+    conditions: dict[str, Any] = {}
+    """What the timing depends on, if the job asked (``child/conditions.py``)."""
 
 
 FromVerifier: TypeAlias = Ready | Stage | Report

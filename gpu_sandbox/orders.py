@@ -35,6 +35,7 @@ def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits
         bench_s=default_s if limits.bench_s is None else limits.bench_s,
         observe=list(request.observe) if isinstance(request, EvaluationRequest) else [],
         observe_share=limits.observe_share,
+        conditions=isinstance(request, BaselineRequest) or request.conditions,
     )
 
 

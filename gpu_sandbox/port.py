@@ -72,7 +72,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     then ``outcome`` says how, and there is no runtime.
 
     ``spread`` is (p95 − p5) / median of eager's repetitions; a compiled one's
-    ``repetitions`` are the pairs in its outcome, its ``conditions`` are eager's.
+    ``repetitions`` are the pairs in its outcome.
     """
 
     runtime_ms: float | None
@@ -81,7 +81,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     timings_s: dict[str, float]
     isolation: list[str]
     audit: list[str] = []
-    """What a kernel that computes nothing gets away with on this task; empty if nothing."""
+    """What a kernel that computes nothing gets away with on this task, and how far its reference
+    is from repeating itself; empty if nothing."""
     conditions: dict[str, Any] = {}
     """What the figure depends on: device, versions, threads, precision modes, clocks."""
     notes: list[str] = []
@@ -114,6 +115,8 @@ class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     reuse: bool = False
     """A verdict that was given before will do, unless it would be the best so far."""
     observe: tuple[SectionName, ...] = ()
+    conditions: bool = False
+    """Whether to find out what its timing depends on, as for a baseline."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +146,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     cached: bool = False
     """Given before, and not now: it has no times."""
     observations: Observations | None = None
+    conditions: dict[str, Any] = {}
+    """What the timing depends on, if that was asked: versions, threads, precision modes, clocks."""
 
 
 class DeviceLoad(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,11 +10,20 @@ from pathlib import Path
 
 from gpu_sandbox.port import PrerequisiteMissing
 
-__all__ = ["cuda_home", "require_compiler"]
+__all__ = ["cuda_home", "ninja", "require_compiler", "require_cpp"]
 
 
 def require_compiler(*, cuda: bool) -> None:
     """A C++ compiler, Python's headers, ninja, and for CUDA a toolkit."""
+    require_cpp()
+    if ninja() is None:
+        raise PrerequisiteMissing("no ninja: pip install ninja")
+    if cuda and cuda_home() is None:
+        raise PrerequisiteMissing("no CUDA toolkit: install it, or set CUDA_HOME to its place")
+
+
+def require_cpp() -> None:
+    """A C++ compiler, and Python's headers."""
     if shutil.which(os.environ.get("CXX") or "c++") is None:
         raise PrerequisiteMissing("no C++ compiler: install one (Debian, Ubuntu: apt install g++)")
     header = Path(sysconfig.get_path("include")) / "Python.h"
@@ -23,11 +32,12 @@ def require_compiler(*, cuda: bool) -> None:
         raise PrerequisiteMissing(
             f"no {header}: install Python's headers (apt install python{version}-dev)"
         )
+
+
+def ninja() -> str | None:
+    """On the path, or beside the interpreter."""
     beside = Path(sys.executable).parent / "ninja"
-    if shutil.which("ninja") is None and not beside.is_file():
-        raise PrerequisiteMissing("no ninja: pip install ninja")
-    if cuda and cuda_home() is None:
-        raise PrerequisiteMissing("no CUDA toolkit: install it, or set CUDA_HOME to its place")
+    return shutil.which("ninja") or (str(beside) if beside.is_file() else None)
 
 
 def cuda_home() -> Path | None:

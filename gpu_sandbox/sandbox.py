@@ -49,7 +49,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.verdicts import cleaned, ended_as, observed_in, seconds_of
+from gpu_sandbox.verdicts import cleaned, conditions_of, ended_as, observed_in, seconds_of
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import remove_stale, run_directory
 
@@ -181,7 +181,9 @@ class LocalSandbox:
             raise TaskUnusable(f"the reference's process died: {died}", died.output) from None
         except VerifierSilent as silent:
             raise TaskUnusable(f"the reference took too long: {silent}") from None
-        return eager_baseline(judged, facts[0], await self._open.isolation())
+        found = eager_baseline(judged, facts[0], await self._open.isolation())
+        notes = [*found.notes, *pool.sharing(judged.device)]
+        return msgspec.structs.replace(found, notes=notes)
 
     async def _compiled(self, request: BaselineRequest) -> Baseline:
         eager = await self.baseline(msgspec.structs.replace(request, kind="eager", reuse=True))
@@ -256,8 +258,9 @@ class LocalSandbox:
                 )
         finally:
             built.files.close()
-        if found and isinstance(outcome, Correct):
-            notes = [*notes, f"not sound: {' '.join(found[:2])}"]
+        if isinstance(outcome, Correct):
+            notes = [*notes, *pool.sharing(judged.device)]
+            notes += [f"not sound: {' '.join(found[:2])}"] if found else []
         return verdict(
             outcome,
             device=judged.device,
@@ -266,6 +269,7 @@ class LocalSandbox:
             run_log="\n".join(part for part in (*(found or ()), run_log) if part),
             resources=resources,
             observations=observations,
+            conditions=conditions_of(looks),
             notes=[*built.notes, *notes],
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+from typing import Any
 
 import msgspec
 
@@ -32,6 +33,7 @@ from gpu_sandbox.traces import printed, without_places
 __all__ = [
     "beats",
     "cleaned",
+    "conditions_of",
     "doubts",
     "ended_as",
     "observed_in",
@@ -105,6 +107,11 @@ def observed_in(looks: list[Concluded]) -> Observations | None:
             return Observations(difference=without_places(detail)[:_MOST_DIFFERENCE])
         case _:
             return None
+
+
+def conditions_of(looks: list[Concluded]) -> dict[str, Any]:
+    """Those of the look that decides."""
+    return _worst_of(looks).report.conditions if looks else {}
 
 
 def _worst_of(looks: list[Concluded]) -> Concluded:

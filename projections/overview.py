@@ -108,6 +108,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: dict[str, str] = {}
     baselines: dict[str, float | None] = {}
     """Runtime in milliseconds of each; null where a compiled one failed."""
+    audit: list[str] | None = None
+    """What the task's audit found (``BaselineMeasured.audit``); null where there was none."""
     pool: PoolSummary | None = None
     fork: Fork | None = None
     steered: Steered | None = None
@@ -277,6 +279,13 @@ class Overview:
         )
 
     @property
+    def audit(self) -> list[str] | None:
+        """What the task's audit found; None before there was one, and in logs older than it."""
+        eager = self.baselines.get("eager")
+        audited = eager is not None and (eager.audit or eager.conditions)  # came with each other
+        return eager.audit if eager is not None and audited else None
+
+    @property
     def attempts_allowed(self) -> int:
         config: dict[str, Any] = self.started.config if self.started else {}
         return int(config.get("budget", {}).get("attempts", 0)) + self.extra_attempts
@@ -312,6 +321,7 @@ class Overview:
             saved_tokens_estimate=total.saved_tokens,
             cached_verdicts=sum(e.cached for e in self.evaluations.values()),
             baselines={kind: b.runtime_ms for kind, b in self.baselines.items()},
+            audit=self.audit,
             awaited=self._awaited(),
             given=None if self.started is None else self.started.given,
         )

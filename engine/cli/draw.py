@@ -22,6 +22,7 @@ from projections.tree import ROOT, Node
 
 __all__ = [
     "CANNED",
+    "audit_lines",
     "baseline_words",
     "for_stdout",
     "json_line",
@@ -104,6 +105,12 @@ def ms(value: float) -> str:
     return f"{value:.4g} ms"
 
 
+def audit_lines(overview: Overview) -> Iterator[str]:
+    """What is wrong with the task, a line each; none where nothing is known to be."""
+    for found in overview.audit or ():
+        yield f"the task's audit: {printable(found)}"
+
+
 def baseline_words(measured: BaselineMeasured) -> str:
     """``3.1 ms compile``; a compiled baseline that failed says how."""
     if measured.runtime_ms is not None:
@@ -127,7 +134,8 @@ def outcome_line(outcome: Outcome, runtime_ms: float | None, root_ms: float | No
 
 
 def tree_lines(overview: Overview, *, color: bool = False, width: int = 100) -> Iterator[str]:
-    """The tree, a line each node: number, role, outcome, and marks at the best and dead ones."""
+    """The tree, a line each node: number, role, outcome, and marks at the best and dead ones;
+    below the root what the task's audit found."""
     tree = overview.tree
     if ROOT not in tree.nodes:
         yield "(the run has not started)"
@@ -151,6 +159,8 @@ def tree_lines(overview: Overview, *, color: bool = False, width: int = 100) -> 
         line = line if len(line) <= width else line[: width - 1] + "…"
         yield click.style(line, fg=_color(node)) + mark if color else line + mark
         shown = children.get(node.id, [])
+        if node.id == ROOT:
+            yield from (f"{'│' if shown else ' '}    {told}" for told in audit_lines(overview))
         for index in range(len(shown) - 1, -1, -1):
             last = index == len(shown) - 1
             stack.append(

@@ -10,6 +10,7 @@ import click
 from engine.cli.address import Opened, log_errors, open_run
 from engine.cli.draw import (
     CANNED,
+    audit_lines,
     for_stdout,
     json_line,
     ms,
@@ -174,6 +175,8 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
         click.echo(f"given by the user as {printable(given.name)}: no model wrote it")
     if found.id == ROOT and root_ms is not None:
         click.echo(f"runtime {ms(root_ms)} (eager)")
+        for line in audit_lines(overview):
+            click.echo(line)
     if found.reason:
         click.echo(f"reason {printable(found.reason)}")
     if found.outcome is not None:

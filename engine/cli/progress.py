@@ -17,7 +17,6 @@ import click
 
 from engine.cli.draw import (
     CANNED,
-    baseline_words,
     json_line,
     ms,
     outcome_line,
@@ -188,7 +187,7 @@ def event_line(overview: Overview, event: Event) -> str | None:
     body = event.body
     match body:
         case BaselineMeasured():
-            return f"the reference takes {baseline_words(body)}"
+            return printable(story(body))
         case TaskRejected():
             return f"task rejected: {printable(body.reason)}"
         case NodeSelected(rule="given"):

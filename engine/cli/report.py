@@ -79,6 +79,8 @@ def report_lines(made: Report) -> Iterator[str]:
     if summary.given is not None:
         yield f"start: {plain(given_line(summary.given))}"
     yield f"best: {best_line(summary)}"
+    if summary.audit is not None:
+        yield f"the task, audited: {'; '.join(map(plain, summary.audit)) or 'nothing found'}"
     if taken := taken_line(summary):
         yield f"not judged: {taken}"
     for title, lines in (

@@ -146,6 +146,8 @@ def status_lines(
         yield f"in flight  {flying}"
     if overview.baselines:
         yield f"baselines  {', '.join(map(_baseline_status, overview.baselines.values()))}"
+    for found in summary.audit or ():
+        yield f"audit      {printable(found)}"
     yield f"best       {best_line(summary)}"
     yield from planner_lines(overview)
     for line in signature_lines(signatures_of(overview)):

@@ -32,7 +32,8 @@ def story(body: Body) -> str:
     """One line about a step of the search; empty for an event that is none."""
     match body:
         case BaselineMeasured():
-            return f"the reference takes {baseline_words(body)}"
+            found = "".join(f"; the task's audit: {told}" for told in body.audit)
+            return f"the reference takes {baseline_words(body)}{found}"
         case RunForked():
             return f"forked from {body.parent}: {set_words(body.changed) or 'nothing set'}"
         case NodeSelected(rule="given"):

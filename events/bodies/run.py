@@ -159,7 +159,7 @@ class BaselineMeasured(Body, frozen=True, kw_only=True):
     were a candidate: its runtime is the root's times the paired ratio, null if it failed.
 
     ``spread`` is (p95 − p5) / median of eager's repetitions. ``conditions`` are those that
-    eager was measured under.
+    it was measured under; eager's, in logs of compiled baselines from before they had their own.
     """
 
     runtime_ms: float | None
@@ -169,7 +169,8 @@ class BaselineMeasured(Body, frozen=True, kw_only=True):
     isolation: list[str]
     notes: list[str] = msgspec.field(default_factory=list)
     audit: list[str] = msgspec.field(default_factory=list)
-    """What a kernel that computes nothing gets away with on this task; empty if nothing."""
+    """What a kernel that computes nothing gets away with on this task, and how far its reference
+    is from repeating itself; empty if nothing."""
     conditions: dict[str, Any] = msgspec.field(default_factory=dict)
     """What the figure depends on: device, versions, threads, precision modes, clocks."""
     baseline: BaselineKind = "eager"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import msgspec
 import torch
@@ -24,6 +25,7 @@ from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Broken, Case, Seeds, Task
+from gpu_sandbox.child.repeats import told
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.jobs import (
@@ -77,7 +79,14 @@ class Assignment:
             timings_s=self._spent.timings,
             notes=self._notes,
             observations=self._observations,
+            conditions=self._conditions(),
         )
+
+    def _conditions(self) -> dict[str, Any]:
+        """As they are when all is measured, if they are wanted."""
+        if not self._job.conditions:
+            return {}
+        return conditions(self._device, self._job.protocol.precision)
 
     def _find(self, task_path: str) -> Finding:
         self._stage("reference", waits=_crowded(self._device))
@@ -86,6 +95,7 @@ class Assignment:
             task = Task(task_path, self._device, seeds, precision)
             first = task.draw("trial", 0)
             task.solve(first, exact=self._job.protocol.allclose is None)
+            task.repeat(first)
             if self._job.mode == "baseline":
                 _refuse_unusable(task, first)
         self._load_reference(task)
@@ -109,11 +119,8 @@ class Assignment:
         self._stage("bench", waits=True)
         with self._spent.on("bench"):
             measured = measure_alone(task, self._reference, self._job, self._device, first)
-        return msgspec.structs.replace(
-            measured,
-            audit=self._audited(task, first),
-            conditions=conditions(self._device, task.precision),
-        )
+        found = [*self._audited(task, first), *told(task.repeats, first.expected)]
+        return msgspec.structs.replace(measured, audit=found)
 
     def _audited(self, task: Task, first: Case) -> list[str]:
         key = (self._job.task_source, self._job.protocol.name)
@@ -141,7 +148,8 @@ class Assignment:
                 self._notes.append(f"{loaded.built_late} extensions were built under the lease")
             self._stage("check")
             worst = trials.run()
-        self._notes += [f"degenerate task: {told}" for told in self._audited(task, first)]
+        self._notes += [f"degenerate task: {found}" for found in self._audited(task, first)]
+        self._notes += told(task.repeats, first.expected)
         if job.protocol.allclose is None and not task.exact_used:
             self._notes.append("no float64 reference: compared with its own dtype")
         ahead = partial(bench.work_ahead, peer)
@@ -205,9 +213,10 @@ def _refuse_unusable(task: Task, case: Case) -> None:
         native = expected.native
         if native.is_floating_point() and bool(torch.isnan(native).any()):
             raise Broken(f"the reference's output {number} holds NaN")
-    unlike = task.again(case, other_seed=False)
-    if unlike:
-        raise Broken(f"the reference is not deterministic: {unlike}")
+    for number, repeats in enumerate(task.repeats):
+        if repeats.unlike:
+            unlike = f"output {number}: {repeats.unlike}"
+            raise Broken(f"the reference is not deterministic: {unlike}")
 
 
 class _Spent:

@@ -22,7 +22,7 @@ import torch
 from gpu_sandbox.child.pattern import Differences
 from gpu_sandbox.protocols import Precision, Protocol
 
-__all__ = ["DECLARED", "RULES", "Difference", "Expected", "Margin", "compare", "expect"]
+__all__ = ["DECLARED", "RULES", "Difference", "Expected", "Margin", "compare", "distance", "expect"]
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -101,9 +101,9 @@ class Expected:
         self.tolerance = self.rule.blind
         if exact is None or exact.shape != native.shape or not exact.is_floating_point():
             return
-        own, worst = _distance(native, exact)
+        own, worst = distance(native, exact)
         if rough is not None and rough.shape == exact.shape:
-            own, worst = map(max, (own, worst), _distance(rough, exact))
+            own, worst = map(max, (own, worst), distance(rough, exact))
         if math.isfinite(own) and own <= self.rule.sane:
             self.truth = exact
             self.tolerance = max(self.rule.k * own, self.rule.floor)
@@ -117,6 +117,13 @@ class Expected:
         if self.truth is self.native:
             return Margin(self.tolerance, self.slack)
         return Margin(self.tolerance + self._own, self.slack + self._worst)
+
+    def vary(self, by: Margin) -> None:
+        """Let so much more lie between an output and the reference's own, whose runs differ."""
+        if self.truth is self.native:
+            self.tolerance, self.slack = self.tolerance + by.tolerance, self.slack + by.slack
+        else:
+            self._own, self._worst = self._own + by.tolerance, self._worst + by.slack
 
     @staticmethod
     def within(native: torch.Tensor, margin: Margin) -> Expected:
@@ -175,7 +182,7 @@ def _plainly_close(expected: Expected, got: torch.Tensor) -> bool:
 
 
 def _strict(expected: Expected, got: torch.Tensor) -> Difference:
-    relative, worst = _distance(got, expected.truth)
+    relative, worst = distance(got, expected.truth)
 
     def off(_: torch.Tensor, truth: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
         """Elements beyond ``times`` the tolerance of their row (the last dimension)."""
@@ -203,7 +210,7 @@ def _large(rms: torch.Tensor) -> float:
     return float(rows.kthvalue(max(1, int(_LARGE_ROW * rows.numel()))).values)
 
 
-def _distance(got: torch.Tensor, truth: torch.Tensor) -> tuple[float, float]:
+def distance(got: torch.Tensor, truth: torch.Tensor) -> tuple[float, float]:
     """Relative L2 distance and largest absolute one, of what is finite; in float64."""
     off = norm = worst = 0.0
     for piece_got, piece_truth in _pieces(got, truth):

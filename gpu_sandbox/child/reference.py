@@ -14,12 +14,13 @@ import torch
 
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.clock import overlapping
-from gpu_sandbox.child.compare import Expected, Margin, compare, expect
+from gpu_sandbox.child.compare import Expected, Margin, expect
 from gpu_sandbox.child.loading import construct, import_file, seed_torch
 from gpu_sandbox.child.precision import rounded
+from gpu_sandbox.child.repeats import Repeats, apart
 from gpu_sandbox.child.values import NotPlain, pack
 from gpu_sandbox.messages import Tree
-from gpu_sandbox.protocols import PROTOCOLS, Precision
+from gpu_sandbox.protocols import Precision
 
 __all__ = ["Altered", "Broken", "Case", "Change", "Seeds", "Task"]
 
@@ -27,6 +28,9 @@ Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
 _EXACT_SLOWEST_S = 1.0
 _EXACT_BYTES_CPU = 1 << 30
+_REPEATS, _FEW_REPEATS = 3, 1
+_SLOW_REPEAT_S = 0.1
+"""Whoever takes longer is run once more only, to see whether it repeats itself."""
 
 
 class Broken(Exception):
@@ -113,6 +117,8 @@ class Task:
         self.forward_s = 0.0
         self.altered: list[Altered] = []
         """What the candidate got right in the trials, and may meet again while it is timed."""
+        self.repeats: list[Repeats] = []
+        """Of each output; empty until it was tried."""
         self.weight_seed = seeds.derived("weights")
         self._module = self._guarded("the task file", import_file, "task", path)
         for name in ("Model", "get_inputs"):
@@ -184,6 +190,7 @@ class Task:
         self.exact_used = self.exact_used or truth is not None
         rough = self._rough(case) if truth is not None and self.precision != "float32" else None
         case.expected = expect(native, truth, rough, self.precision)
+        self._allow(case)
 
     def forward(self, case: Case) -> Any:
         """One eager forward. ``case`` keeps its inputs as drawn, even if this changes them."""
@@ -202,21 +209,26 @@ class Task:
             case.tree = pack(kept, case.tensors, pickling=True)
         return output
 
-    def again(self, case: Case, *, other_seed: bool) -> str | None:
-        """Run ``case`` once more: what differs from the first time, or None."""
-        forward_seed = case.forward_seed + 1 if other_seed else case.forward_seed
-        output = self._guarded(
-            "the reference", self._call, self.model, _copied(case.arguments), forward_seed
-        )
-        found: list[torch.Tensor] = []
-        pack(output, found, pickling=False)
-        for number, (first, second) in enumerate(zip(case.expected, found, strict=True)):
-            if first.native.shape != second.shape:
-                return f"output {number} has another shape"
-            difference = compare(Expected(first.native, None), second, PROTOCOLS["strict"])
-            if not difference.ok:
-                return f"output {number}: {difference.reason}"
-        return None
+    def repeat(self, case: Case) -> None:
+        """Run ``case`` again, to see by how much the reference differs from itself: that is
+        allowed for in ``case``, and in all that are solved from now on."""
+        times = _FEW_REPEATS if self.forward_s > _SLOW_REPEAT_S else _REPEATS
+        found = [Repeats() for _ in case.expected]
+        for _ in range(times):
+            output = self._guarded(
+                "the reference", self._call, self.model, _copied(case.arguments), case.forward_seed
+            )
+            tensors: list[torch.Tensor] = []
+            pack(output, tensors, pickling=False)
+            again = apart(case.expected, tensors)
+            found = [a.further(b) for a, b in zip(found, again, strict=True)]
+        self.repeats = found
+        self._allow(case)
+
+    def _allow(self, case: Case) -> None:
+        """What the reference differs from itself by, between its outputs and others."""
+        for repeats, expected in zip(self.repeats, case.expected, strict=False):
+            repeats.allow(expected)
 
     def _call(self, model: Any, arguments: Any, forward_seed: int) -> Any:
         seed_torch(forward_seed, self._device)

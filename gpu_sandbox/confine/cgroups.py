@@ -22,6 +22,12 @@ __all__ = ["Group", "Hierarchy", "find", "make", "remove_stale", "reopen"]
 
 _MARK = "gpu-sandbox-"
 _NEEDED = ("memory", "pids")
+_BY_SYSTEMD = "start with systemd-run --user --scope -p Delegate=yes, or enable them in "
+_HAND_OVER = (
+    "with version 1 an administrator hands groups over (cgcreate -a USER -t USER -g"
+    " memory,pids:engine, then cgexec -g memory,pids:engine engine …), in a container mounts"
+    " /sys/fs/cgroup writable, or boots with systemd.unified_cgroup_hierarchy=1"
+)
 
 
 class Hierarchy(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,37 +135,43 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
             os.close(file)
 
 
-def find() -> tuple[tuple[Hierarchy, ...], str]:
-    """Where memory and pids can be limited, and why not where something is missing."""
-    mounts = _mounts()
-    own = _own_groups()
+def find(proc: Path = Path("/proc/self")) -> tuple[tuple[Hierarchy, ...], str]:
+    """Where memory and pids can be limited, and why not where something is missing: what is
+    wrong, and behind a semicolon what can be done."""
+    mounts = _mounts(proc)
+    own = _own_groups(proc)
     found: list[Hierarchy] = []
     reasons: list[str] = []
+    advice = ""
     left = set(_NEEDED)
     for controller in _NEEDED:
         if controller in own and controller in mounts:
             base = _inside(mounts[controller], own[controller])
             if base is None or not os.access(base, os.W_OK):
                 reasons.append(f"{base or controller} is not writable")
+                advice = _HAND_OVER
                 continue
             found.append(Hierarchy(version=1, base=base, controllers=(controller,)))
             left.discard(controller)
     if left and "" in mounts:
-        unified, reason = _unified(mounts[""], own.get("", "/"), tuple(sorted(left)))
+        unified, reason, at = _unified(mounts[""], own.get("", "/"), tuple(sorted(left)))
         if unified is not None:
             return (*found, unified), ""
         reasons.append(reason)
+        if at and not advice:
+            advice = f"{_BY_SYSTEMD}{at}/cgroup.subtree_control"
     if left and not reasons:
         reasons.append("no cgroup file system is mounted")
-    return tuple(found), ", and ".join(reasons)
+    return tuple(found), ", and ".join(reasons) + (f"; {advice}" if advice else "")
 
 
 def _unified(
     place: tuple[str, str], own: str, needed: tuple[str, ...]
-) -> tuple[Hierarchy | None, str]:
+) -> tuple[Hierarchy | None, str, str]:
+    """The hierarchy; or what is wrong, and the group that can be mended, if one can."""
     base = _inside(place, own)
     if base is None:
-        return None, "this process's group is outside of the mounted cgroup tree"
+        return None, "this process's group is outside of the mounted cgroup tree", ""
     mountpoint = place[1]
     places = [base] if base == mountpoint else [base, str(Path(base).parent)]
     for at in places:
@@ -170,18 +182,15 @@ def _unified(
         if set(needed) <= set(offered) and os.access(at, os.W_OK):
             writable = os.access(Path(at, "cgroup.procs"), os.W_OK)
             if writable:
-                return Hierarchy(version=2, base=at, controllers=needed), ""
-    return None, (
-        f"no writable group with {' and '.join(needed)} enabled for its children at or above "
-        f"{base}; start with systemd-run --user --scope -p Delegate=yes, or enable them in "
-        "cgroup.subtree_control"
-    )
+                return Hierarchy(version=2, base=at, controllers=needed), "", ""
+    enabled = f"{' and '.join(needed)} enabled for its children"
+    return None, f"no writable group with {enabled} at or above {base}", base
 
 
-def _mounts() -> dict[str, tuple[str, str]]:
+def _mounts(proc: Path) -> dict[str, tuple[str, str]]:
     """Controller (``""`` is version 2) to (root within the hierarchy, mount point)."""
     found: dict[str, tuple[str, str]] = {}
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in (proc / "mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         words = before.split()
@@ -194,9 +203,9 @@ def _mounts() -> dict[str, tuple[str, str]]:
     return found
 
 
-def _own_groups() -> dict[str, str]:
+def _own_groups(proc: Path) -> dict[str, str]:
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = (proc / "cgroup").read_text().splitlines()
     except OSError:
         return {}
     groups: dict[str, str] = {}

@@ -53,7 +53,13 @@ class _Hostile(rich._Run):
         ), task)  # fmt: skip
         self.add(BaselineRequested())
         measured = BaselineMeasured(
-            runtime_ms=10.0, spread=0.01, repetitions=9, timings_s={}, isolation=[], notes=[WORDS]
+            runtime_ms=10.0,
+            spread=0.01,
+            repetitions=9,
+            timings_s={},
+            isolation=[],
+            notes=[WORDS],
+            audit=[WORDS],
         )
         self.add(measured)
         self.select(1, 0)

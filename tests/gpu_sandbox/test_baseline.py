@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from events.outcomes import Correct
+from gpu_sandbox.baselines import compiled_baseline
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import SandboxFault, TaskUnusable
+from gpu_sandbox.port import Baseline, SandboxFault, TaskUnusable
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, LINEAR
@@ -88,7 +89,24 @@ async def test_a_compiled_baseline_is_timed_in_pairs_with_eager(
     assert eager.cached, "it was measured on the way"
     assert eager.runtime_ms is not None
     assert compiled.runtime_ms == pytest.approx(eager.runtime_ms * compiled.outcome.ratio)
-    assert compiled.conditions == eager.conditions
+    assert compiled.conditions.keys() == eager.conditions.keys()
+
+
+async def test_a_compiled_baseline_has_conditions_of_its_own(
+    shared_sandbox: LocalSandbox,
+) -> None:
+    """The clocks may be others than when eager was measured."""
+    asked = evaluation(ADD_RELU, HONEST, root_ms=1.0, conditions=True)
+    verdict = await shared_sandbox.evaluate(asked)
+    assert {"torch", "threads", "matmul_precision"} <= verdict.conditions.keys()
+    eager = Baseline(
+        runtime_ms=1.0, spread=0.1, repetitions=50, timings_s={}, isolation=[],
+        conditions={"device": "cpu", "device_name": "a machine", "threads": 99},
+    )  # fmt: skip
+    conditions = compiled_baseline("compile", verdict, eager).conditions
+    assert conditions == {"device": "cpu", "device_name": "a machine", **verdict.conditions}
+    without = compiled_baseline("compile", verdict, eager, wrong=verdict)
+    assert without.conditions == {**conditions, "cudnn_tf32": False}
 
 
 async def test_dropout_is_deterministic_under_its_seed(shared_sandbox: LocalSandbox) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from gpu_sandbox.confine import Survey
+from gpu_sandbox import optional, prerequisites
+from gpu_sandbox.confine import Survey, cgroups
 from gpu_sandbox.confine.machine import look
 from gpu_sandbox.doctor import examine, isolation_checks
 
@@ -33,6 +35,7 @@ async def test_the_doctor_evaluates_on_each_device_and_says_what_is_missing(
     assert {"landlock", "seccomp", "cgroup", "namespaces:mount", "rlimits"} <= layers
     assert any(name.startswith("isolation tier ") for name in checks)
     assert all("\n" not in c.detail for c in checks.values())
+    assert set(OPTIONAL) <= set(checks)
     assert msgspec.json.encode(list(checks.values()))
 
 
@@ -46,3 +49,66 @@ def test_what_is_wrong_with_a_layer_and_what_can_be_done_are_told_apart() -> Non
     found = checks["isolation namespaces:user"]
     assert (found.detail, found.fix) == (refused, "sysctl user.max=1")
     assert checks["isolation cgroup"].fix == ""
+
+
+OPTIONAL = ("ninja", "AddressSanitizer", "compute-sanitizer", "triton")
+
+
+def test_what_can_be_done_without_is_named_with_what_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine where nothing is: an empty path, no toolkit, a compiler without libraries."""
+    compiler = tmp_path / "c++"
+    compiler.write_text("#!/bin/sh\necho libasan.so\n")
+    compiler.chmod(0o755)
+    (tmp_path / "python").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if not p.endswith("-packages")])
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    checks = [look() for look in optional.OPTIONAL]
+    assert [check.name for check in checks] == list(OPTIONAL)
+    for check in checks:
+        assert not check.ok
+        assert not check.needed, "nothing of it is a failure"
+        assert "candidates" in check.detail
+        assert "install" in check.fix
+
+
+def test_what_is_there_is_named_with_its_place() -> None:
+    checks = {check.name: check for check in (look() for look in optional.OPTIONAL)}
+    assert checks["ninja"].detail == prerequisites.ninja()
+    assert "libasan" in checks["AddressSanitizer"].detail
+    assert all("\n" not in check.detail for check in checks.values())
+
+
+@pytest.mark.parametrize(
+    ("mounts", "groups", "wrong", "advice"),
+    [
+        (["cgroup {at}/memory memory", "cgroup {at}/pids pids"], ["1:memory:/", "2:pids:/"],
+         "memory is not writable, and {at}/pids is not writable", "cgcreate"),
+        (["cgroup {at}/memory memory", "cgroup2 {at} rw"], ["1:memory:/", "0::/"],
+         "memory is not writable, and no writable group with memory and pids", "cgcreate"),
+        (["cgroup2 {at} rw"], ["0::/"], "no writable group with memory and pids",
+         "Delegate=yes"),
+        ([], ["0::/"], "no cgroup file system is mounted", ""),
+    ],
+    ids=["version-1", "hybrid", "version-2", "none"],
+)  # fmt: skip
+def test_what_to_do_about_cgroups_goes_by_their_version(
+    tmp_path: Path, mounts: list[str], groups: list[str], wrong: str, advice: str
+) -> None:
+    lines = []
+    for mount in mounts:
+        kind, place, options = mount.format(at=tmp_path / "none").split()
+        lines.append(f"32 31 0:29 / {place} rw,relatime - {kind} cgroup rw,{options}\n")
+    (tmp_path / "mountinfo").write_text("".join(lines))
+    (tmp_path / "cgroup").write_text("".join(f"{group}\n" for group in groups))
+    found, reason = cgroups.find(tmp_path)
+    assert found == ()
+    told, _, fix = reason.partition("; ")
+    assert wrong.format(at=tmp_path / "none") in told
+    assert advice in fix
+    assert bool(advice) == bool(fix)

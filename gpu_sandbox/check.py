@@ -1,0 +1,17 @@
+"""What one look at this machine found."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Check"]
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    ok: bool
+    needed: bool
+    detail: str
+    """What was seen: a version, or how it failed. One line."""
+    fix: str = ""
+    """What to do about it; empty when nothing is wrong or nothing can be done."""
