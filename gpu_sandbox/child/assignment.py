@@ -21,6 +21,8 @@ from gpu_sandbox.child.audit import audit
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
 from gpu_sandbox.child.conditions import conditions
+from gpu_sandbox.child.foreign import Foreign, our_processes
+from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Broken, Case, Seeds, Task
@@ -107,7 +109,7 @@ class Assignment:
 
     def _baseline(self, task: Task, first: Case) -> Measured:
         self._stage("bench", waits=True)
-        with self._spent.on("bench"):
+        with self._spent.on("bench"), self._watched():
             measured = measure_alone(task, self._reference, self._job, self._device, first)
         return msgspec.structs.replace(
             measured,
@@ -146,13 +148,22 @@ class Assignment:
             self._notes.append("no float64 reference: compared with its own dtype")
         ahead = partial(bench.work_ahead, peer)
         self._stage("bench", waits=True, meanwhile=ahead, spent_on="bench")
-        with self._spent.on("bench"):
+        with self._spent.on("bench"), self._watched():
             agreed = bench.run(peer, worst, alone=lambda: self._stage("alone", waits=True))
         if job.observe:
             spent_s = sum(self._spent.timings.values()) - self._spent.timings["handover"]
             with self._spent.on("observe"):
                 self._observations = observe(task, first, peer, job, agreed, spent_s)
         return agreed
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Who is on the device before and after what is timed, and is none of ours, is noted."""
+        foreign = Foreign(nvml_of(self._device), our_processes)
+        foreign.look()
+        yield
+        foreign.look()
+        self._notes += foreign.notes()
 
     def _stage(
         self,
