@@ -20,6 +20,7 @@ from events.observations import Observations
 from gpu_sandbox.child.audit import audit
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
+from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.foreign import Foreign, our_processes
 from gpu_sandbox.child.nvml import nvml_of
@@ -57,6 +58,7 @@ class Assignment:
         self._reference = reference
         self._fds = fds
         self._device = torch.device(job.device)
+        self._clocks = Clocks(nvml_of(self._device))
         self._spent = _Spent()
         self._notes: list[str] = []
         self._observations: Observations | None = None
@@ -110,11 +112,13 @@ class Assignment:
     def _baseline(self, task: Task, first: Case) -> Measured:
         self._stage("bench", waits=True)
         with self._spent.on("bench"), self._watched():
-            measured = measure_alone(task, self._reference, self._job, self._device, first)
+            measured = measure_alone(
+                task, self._reference, self._job, self._device, first, self._clocks
+            )
         return msgspec.structs.replace(
             measured,
             audit=self._audited(task, first),
-            conditions=conditions(self._device, task.precision),
+            conditions={**conditions(self._device, task.precision), **self._clocks.told()},
         )
 
     def _audited(self, task: Task, first: Case) -> list[str]:
@@ -134,7 +138,15 @@ class Assignment:
         self._stage("baseline", waits=True, meanwhile=ahead)
         with self._spent.on("check"):
             bench = Bench(
-                task, baseline, self._reference, peer, job, self._device, first, self._notes
+                task,
+                baseline,
+                self._reference,
+                peer,
+                job,
+                self._device,
+                first,
+                self._notes,
+                self._clocks,
             )
             self._stage("load")
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)

@@ -1,5 +1,6 @@
 /* Stands in for libnvidia-ml.so.1: one device, told what to say by the fake_* functions. */
 #include <string.h>
+#include <unistd.h>
 
 typedef struct {
   unsigned pid;
@@ -14,12 +15,12 @@ typedef struct {
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_FOUND = 6, TOO_SMALL = 7, MOST = 512 };
 
 static process_t processes[MOST];
-static unsigned process_count, clocks[4096], clock_count, clock_next, asked;
+static unsigned process_count, clocks[4096], clock_count, clock_next, asked, wait_us;
 static unsigned long long reasons[4096], used_bytes;
 static int device;
 
 void fake_forget(void) {
-  process_count = clock_count = clock_next = asked = 0;
+  process_count = clock_count = clock_next = asked = wait_us = 0;
   used_bytes = 0;
 }
 
@@ -36,6 +37,8 @@ void fake_reading(unsigned mhz, unsigned long long why) {
   clocks[clock_count] = mhz;
   reasons[clock_count++] = why;
 }
+
+void fake_slowness(unsigned us) { wait_us = us; }
 
 unsigned fake_asked(void) { return asked; }
 
@@ -67,6 +70,7 @@ static unsigned current(void) { return clock_next < clock_count ? clock_next : c
 int nvmlDeviceGetClockInfo(void* handle, int type, unsigned* mhz) {
   if (handle != &device || type != 1 || !clock_count) return INVALID_ARGUMENT;
   asked++;
+  usleep(wait_us);
   *mhz = clocks[current()];
   return SUCCESS;
 }
