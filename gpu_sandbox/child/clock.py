@@ -24,6 +24,9 @@ __all__ = ["Clocked", "Slot", "overlapping"]
 _now = time.perf_counter_ns
 Marks: TypeAlias = tuple[Any, Any]
 _MOST_MOVES = 4
+_WORD, _MOST_BYTES = 4, 240
+_ZEROS = torch.zeros(_MOST_BYTES, dtype=torch.uint8)
+"""So small that their copy is a part of the command."""
 _device_sleep: Any = torch.cuda._sleep
 _CYCLES_PER_US = 2000
 """Of about the fastest clock: at a slower one the cover is longer, which does no harm."""
@@ -64,6 +67,7 @@ class Clocked:
         self._model = model
         self._device = device
         self._scratch: torch.Tensor | None = None
+        self._spot: torch.Tensor | None = None
         self._blank: list[torch.Tensor] = []
         self.slots: dict[int, Slot] = {}
 
@@ -155,17 +159,28 @@ class Clocked:
         return _deliver(self._model(*slot.arguments), slot)
 
     def _move_on(self) -> None:
-        """A few readings that are never looked at: the next call lies elsewhere in the stream
-        of commands than it would.
+        """A few commands that do nothing, of random kinds and sizes: the next call lies elsewhere
+        in the stream of commands than it would.
 
-        What an event reads depends on that place by up to half a microsecond, and releases
-        of the same length would have the same places for as long as the process lives: on an
-        H200 a 60 us kernel differed from itself, in another process, by 0.7 %. With readings
-        after each release by 0.2 %, with some after each call by 0.1 % in fewer calls.
+        What an event reads depends on that place, probably by how often the device has to
+        fetch commands between it and the kernel, and who issues commands of the same sizes again
+        and again keeps the place for as long as the process lives. On an H200 a 64 us kernel took
+        a process either 64.0 or 64.8 us, wherever its memory lay; with readings alone in
+        between, which are all of one size, 8 or 9 of 12 ratios to itself were within 1 %; with
+        these all of 18 within 0.5 %.
         """
+        if self._spot is None:
+            self._spot = torch.zeros(_MOST_BYTES, dtype=torch.uint8, device=self._device)
         event: Any = torch.cuda.Event
         for _ in range(secrets.randbelow(_MOST_MOVES)):
-            event(enable_timing=True).record()
+            match secrets.randbelow(3):
+                case 0:
+                    event(enable_timing=True).record()
+                case 1:
+                    _device_sleep(0)
+                case _:
+                    size = _WORD * (1 + secrets.randbelow(_MOST_BYTES // _WORD))
+                    self._spot[:size].copy_(_ZEROS[:size], non_blocking=True)
 
     def _between_events(self, slot: Slot, asked: Time, number: int) -> tuple[_Delivered, Marks]:
         """One call on a cold cache, queued behind other work; nothing is waited for."""
