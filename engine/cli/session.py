@@ -200,6 +200,12 @@ def _isolated(config: Config, require: str) -> Config:
 
 def _check_prerequisites(task_source: str, config: Config) -> None:
     """What would fail at the first evaluation is better said before anything is paid."""
+    language = config.prompts.language
+    if config.sandbox.device == "cpu" and language != "cpp":
+        raise Failure(
+            f"prompts.language is {language}, and no such kernel runs on the CPU: give"
+            " --language cpp, or another device with --device"
+        )
     try:
         require_models(task_source)
         require_compiler(cuda=config.sandbox.device != "cpu")
