@@ -77,7 +77,12 @@ class LogReader:
             found = found or [run for run in runs if run.uid.startswith(name)]
         if len(found) == 1:
             return found[0]
-        listed = ", ".join(f"{self.path.name}#{run.run_id}" for run in runs) or "none"
+        if not runs:
+            raise RunUnknown(
+                f"{self.path}: holds no run: whoever was about to begin one ended before its first"
+                " event; a new run can begin in this file"
+            )
+        listed = ", ".join(f"{self.path.name}#{run.run_id}" for run in runs)
         what = f"no single run {name!r}" if name else f"holds {len(runs)} runs, name one"
         raise RunUnknown(f"{self.path}: {what} (runs: {listed})")
 

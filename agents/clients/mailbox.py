@@ -49,10 +49,12 @@ class MailboxClient:
     canned = False
     poll_s = 0.5
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, *, hangs_s: float = 60.0) -> None:
+        """``hangs_s`` is how long a look into it may take; handing over has the call's deadline."""
         # No shell expands the tilde of mailbox:~/box.
         self.directory = Path(directory).expanduser()
         self.place = str(self.directory)
+        self._hangs_s = hangs_s
         self._stamps: dict[str, tuple[tuple[int, int], float]] = {}
         """A file's size and time of change, and since when, by our clock, they are so."""
 
@@ -61,32 +63,32 @@ class MailboxClient:
 
     async def send(self, request: Request) -> Reply:
         """Raises ``CallFailed`` or ``Deferred``: where a reply is there, ``look`` finds it."""
-        try:
-            with anyio.fail_after(request.timeout_s):
-                await self.post([request])
-        except TimeoutError:
-            message = f"the mailbox {self.place} took no request within {request.timeout_s:g} s"
-            raise CallFailed("timed_out", message, retryable=True) from None
+        await self.post([request])
         raise Deferred(self, posted=True)
 
     async def post(self, requests: Sequence[Request]) -> None:
         """Write those that are not there yet."""
         for request in requests:
-            await self._in_thread(functools.partial(self._write, request))
+            await self._in_thread(functools.partial(self._write, request), request.timeout_s)
 
     async def look(self, requests: Sequence[Request]) -> Look:
         names = [request.name for request in requests]
-        return await self._in_thread(functools.partial(self._look, names))
+        return await self._in_thread(functools.partial(self._look, names), self._hangs_s)
 
     async def strays(self, taken: Mapping[str, ReplyFile]) -> Sequence[NotTaken]:
-        return await self._in_thread(functools.partial(self._strays, dict(taken)))
+        return await self._in_thread(functools.partial(self._strays, dict(taken)), self._hangs_s)
 
     async def aclose(self) -> None:
         """Nothing is held open."""
 
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+    async def _in_thread(self, work: Callable[[], _T], timeout_s: float) -> _T:
+        """Raises ``CallFailed``, also where the directory's drive does not answer."""
         try:
-            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+            with anyio.fail_after(timeout_s):
+                return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        except TimeoutError:
+            message = f"the mailbox {self.place} hangs: nothing came back within {timeout_s:g} s"
+            raise CallFailed("timed_out", message, retryable=True) from None
         except OSError as error:
             raise CallFailed(
                 "connection", f"the mailbox {self.place} can't be used: {error}", retryable=False

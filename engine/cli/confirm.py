@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["confirm"]
 
+_NOBODY = ("playbook:", "recorded:")
+"""Whose replies are there: nothing is sent, and nothing is paid."""
+
 
 def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> None:
     """Say it, and ask unless that was answered already. Raises ``Failure``."""
@@ -25,9 +28,9 @@ def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> N
 
     if canned:
         click.echo(CANNED, err=True)
-    models = sorted(model for model in models_of(config) if not model.startswith("playbook:"))
+    models = sorted(model for model in models_of(config) if not model.startswith(_NOBODY))
     boxes = [model.partition(":")[2] for model in models if model.startswith("mailbox:")]
-    if boxes:
+    if boxes and expected.attempts:
         click.echo(f"Requests are files in {', '.join(boxes)}, to be answered there.", err=True)
     if config.budget.usd is not None and boxes:
         raise Failure("--budget-usd can't be kept with a mailbox: nobody knows what replies cost")
@@ -44,7 +47,7 @@ def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> N
             " to run without a spending limit"
         )
     if not expected.attempts:
-        return  # the user's own kernel is all that is judged
+        return  # what is left to judge is there
     click.echo(_where(config, paid, expected), err=True)
     for line in _forecast_lines(config, expected, priced=len(unpriced) < len(paid)):
         click.echo(line, err=True)

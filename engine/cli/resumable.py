@@ -9,7 +9,8 @@ from engine.cli.exits import Failure
 from engine.core.decide import decide
 from engine.core.evolve import evolve
 from engine.core.state import State
-from events.bodies import DeadlineReached, RunResumed
+from engine.loop.start import Recovered, resumed
+from events.bodies import DeadlineReached
 
 __all__ = ["check_goes_on", "check_resumable"]
 
@@ -45,11 +46,14 @@ def check_resumable(state: State, path: Path, extra: Mapping[str, int]) -> None:
             raise Failure(f"{path}: {flag}: the run has no such budget to add to")
 
 
-def check_goes_on(state: State, path: Path, extra: Mapping[str, int], worked_ms: int) -> None:
+def check_goes_on(
+    recovered: Recovered, path: Path, extra: Mapping[str, int], worked_ms: int
+) -> None:
     """Raises ``Failure`` where a resumed run would end again at once, which is tried out on
-    ``state``: it is of no further use. ``worked_ms``: by all processes so far."""
+    ``recovered``: it is of no further use. ``worked_ms``: by all processes so far."""
     more = {f"extra_{name}": amount for name, amount in extra.items()}
-    state = evolve(state, RunResumed(versions={}, worked_ms=worked_ms, **more))  # type: ignore[arg-type]
+    first = resumed({}, worked_ms=worked_ms, unsent=recovered.unsent, **more)  # type: ignore[arg-type]
+    state = evolve(recovered.state, first)
     if state.wall_ms_allowed is not None and worked_ms >= state.wall_ms_allowed:
         state = evolve(state, DeadlineReached(budget="wall"))
     while (decision := decide(state)) is not None:

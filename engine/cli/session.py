@@ -148,7 +148,7 @@ async def go_on(
         state, config = recovered.state, recovered.state.config
         check_resumable(state, path, extra)
         if state.stopped in ("finished", "exhausted"):
-            check_goes_on(recover(before, row.run_id).state, path, extra, worked_ms)
+            check_goes_on(recover(before, row.run_id), path, extra, worked_ms)
     check_mailboxes(config, state.attempts.values(), mailbox)
     async with AsyncExitStack() as stack:
         log = await stack.enter_async_context(LogWriter(path))
@@ -185,7 +185,7 @@ async def go_on(
         )  # fmt: skip
         first = resumed(
             device, worked_ms=worked_ms, require_isolation=require_isolation,
-            mailbox=None if mailbox is None else str(mailbox),
+            mailbox=None if mailbox is None else str(mailbox), unsent=recovered.unsent,
             **{f"extra_{name}": amount for name, amount in extra.items()},
         )  # fmt: skip
         name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
@@ -200,6 +200,12 @@ def _isolated(config: Config, require: str) -> Config:
 
 def _check_prerequisites(task_source: str, config: Config) -> None:
     """What would fail at the first evaluation is better said before anything is paid."""
+    language = config.prompts.language
+    if config.sandbox.device == "cpu" and language != "cpp":
+        raise Failure(
+            f"prompts.language is {language}, and no such kernel runs on the CPU: give"
+            " --language cpp, or another device with --device"
+        )
     try:
         require_models(task_source)
         require_compiler(cuda=config.sandbox.device != "cpu")

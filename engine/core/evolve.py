@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from engine.config import config_from_log
@@ -171,22 +173,23 @@ def _resume(state: State, body: RunResumed) -> None:
     state.extra_wall_ms += body.extra_wall_ms
     state.worked_ms = body.worked_ms
     if BUDGET_ESTIMATES_2 in state.flags:
-        _count_doubted(state)
+        _count_doubted(state, body.unsent)
     _take_over(state)
 
 
 _HANDED_OVER = ("anthropic-batch:", "mailbox:")
 
 
-def _count_doubted(state: State) -> None:
+def _count_doubted(state: State, unsent: Collection[int]) -> None:
     """Tries that were sent may have been answered, and are paid for then. (What was under way
     where a fork began is its parent's to pay for.) Where a request is handed over, that is a
-    fact of its own: without it, nobody was asked."""
+    fact of its own: without it, nobody was asked. ``unsent`` calls only waited for their turn."""
     for attempt in state.attempts.values():
         if attempt.call is None or attempt.call.status != "sent":
             continue
-        if not attempt.call.body.model.startswith(_HANDED_OVER):
-            role = attempt.call.body.role
+        asked = attempt.call.body
+        if not asked.model.startswith(_HANDED_OVER) and asked.call not in unsent:
+            role = asked.role
             state.doubted_tries[role] = state.doubted_tries.get(role, 0) + 1
 
 

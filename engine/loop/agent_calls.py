@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import anyio
 import msgspec
 
 from agents.clients.port import CallFailed, CapabilityMissing, Client, Deferred, Reply, Request
-from agents.clients.turns import Provider, Turns
+from agents.clients.turns import Provider, Turn, Turns
 from agents.parse import Rejected, parse
 from agents.templates import Templates
 from engine.loop.deferred import DeferredReplies
@@ -35,6 +37,13 @@ __all__ = ["AgentCalls"]
 _PACED = ("anthropic:", "bedrock:", "openai:", "vertex:")
 """Who answers as fast as it likes; a reply out of a file is there or not."""
 _CHARS_A_TOKEN = 3
+
+
+class _Tried(NamedTuple):
+    """What came of one sending, and how long that took."""
+
+    outcome: Reply | CallFailed | CapabilityMissing | Deferred
+    latency_ms: int
 
 
 class AgentCalls:
@@ -65,7 +74,36 @@ class AgentCalls:
 
     async def call(self, called: AgentCalled) -> None:
         await anyio.sleep(called.wait_ms / 1000)
-        request = request_for(self._feed.state, called, self._texts, self._templates)
+        async with self._turn(called) as turn:
+            request = await self._committed(called)
+            tried = await self._try(called, request)
+            turn.outcome = tried.outcome if isinstance(tried.outcome, Reply | CallFailed) else None
+        await self._came(called, request, tried)
+
+    @asynccontextmanager
+    async def _turn(self, called: AgentCalled) -> AsyncIterator[Turn]:
+        """The call's turn at its provider; its deadline begins then."""
+        if self._turns is None or not called.model.startswith(_PACED):
+            yield Turn()
+            return
+        config = self._feed.state.config
+        settings = tuple(sorted(config.client(called.model).items()))
+        provider, limits = Provider(model=called.model, settings=settings), config.limits
+        async with self._turns.turn(
+            provider,
+            _tokens(self._request(called)),
+            calls=limits.calls,
+            tokens_a_minute=limits.tokens_a_minute,
+        ) as turn:
+            yield turn
+
+    def _request(self, called: AgentCalled, refused: frozenset[str] | None = None) -> Request:
+        return request_for(self._feed.state, called, self._texts, self._templates, refused=refused)
+
+    async def _committed(self, called: AgentCalled) -> Request:
+        """What is about to be sent, as the model is known by now. It is on disk before it costs
+        anything, and what is not there was not sent."""
+        request = self._request(called)
         digest = request_digest(request)
         blobs = [self._texts.put(part.name, part.text) for part in request.parts]
         rendered = self._feed.note(
@@ -79,10 +117,9 @@ class AgentCalls:
             ),
             blobs,
         )
-        # A request is on disk before it costs anything.
         await self._feed.durable(rendered)
         name = f"{self._uid}-{called.call}-{called.role}-{digest[:8]}"
-        await self._send(called, msgspec.structs.replace(request, name=name))
+        return msgspec.structs.replace(request, name=name)
 
     async def await_again(self, called: AgentCalled) -> None:
         """An earlier process handed the request over: it is the same, and so is its name. What
@@ -90,44 +127,27 @@ class AgentCalls:
         call = self._feed.state.attempts[called.attempt].call
         assert call is not None
         assert call.deferred is not None
-        request = request_for(
-            self._feed.state, called, self._texts, self._templates, refused=call.refused
-        )
+        request = self._request(called, call.refused)
         name, batch = call.deferred.name, call.deferred.batch
-        await self._send(called, msgspec.structs.replace(request, name=name, batch=batch))
+        request = msgspec.structs.replace(request, name=name, batch=batch)
+        await self._came(called, request, await self._try(called, request))
 
-    async def _send(self, called: AgentCalled, request: Request) -> None:
+    async def _try(self, called: AgentCalled, request: Request) -> _Tried:
         began = time.monotonic()
-        outcome: Reply | CallFailed | CapabilityMissing
+        outcome: Reply | CallFailed | CapabilityMissing | Deferred
         try:
-            outcome = await self._in_turn(called, request)
-        except (CapabilityMissing, CallFailed) as failed:
-            outcome = failed
-        except Deferred as deferred:
-            self._deferred.add(called, request, deferred.inbox, posted=deferred.posted)
+            outcome = await self._clients[called.model].send(request)
+        except (CapabilityMissing, CallFailed, Deferred) as no_reply:
+            outcome = no_reply
+        return _Tried(outcome, round((time.monotonic() - began) * 1000))
+
+    async def _came(self, called: AgentCalled, request: Request, tried: _Tried) -> None:
+        outcome, latency_ms = tried
+        if isinstance(outcome, Deferred):
+            self._deferred.add(called, request, outcome.inbox, posted=outcome.posted)
             await self._deferred.look_after()
             return
-        self._answered(called, request, outcome, round((time.monotonic() - began) * 1000))
-
-    async def _in_turn(self, called: AgentCalled, request: Request) -> Reply:
-        """Raises what the client raises; its deadline begins with its turn."""
-        if self._turns is None or not called.model.startswith(_PACED):
-            return await self._clients[called.model].send(request)
-        config = self._feed.state.config
-        settings = tuple(sorted(config.client(called.model).items()))
-        provider, limits = Provider(model=called.model, settings=settings), config.limits
-        async with self._turns.turn(
-            provider,
-            _tokens(request),
-            calls=limits.calls,
-            tokens_a_minute=limits.tokens_a_minute,
-        ) as turn:
-            try:
-                turn.outcome = await self._clients[called.model].send(request)
-            except CallFailed as failed:
-                turn.outcome = failed
-                raise
-            return turn.outcome
+        self._answered(called, request, outcome, latency_ms)
 
     def _answered(
         self,

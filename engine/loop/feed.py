@@ -43,12 +43,15 @@ class Feed:
         self.complete_decisions(perform=True)
         return event
 
-    def complete_decisions(self, *, perform: bool) -> None:
-        """Append what the core decides now; ``perform`` it as well."""
+    def complete_decisions(self, *, perform: bool) -> list[Body]:
+        """Append what the core decides now, and return it; ``perform`` it as well."""
+        decided = []
         while (decision := decide(self.state)) is not None:
             self.note(decision)
+            decided.append(decision)
             if perform:
                 self._on_decision(decision)
+        return decided
 
     def note(self, body: Body, blobs: Iterable[Blob] = ()) -> Event:
         """Append and fold one event, deciding nothing."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
+import msgspec
 
 from agents.clients.port import Client
 from agents.clients.turns import Turns
@@ -29,6 +30,7 @@ from events.bodies import (
     EvaluationRequested,
     RunForked,
     RunPaused,
+    RunResumed,
     RunStopped,
     StopRequested,
 )
@@ -94,7 +96,10 @@ class RunLoop:
         if not isinstance(first, RunForked):
             # A kill may have cut off decisions that were due: they come before anything new.
             # A fork decides them anew.
-            self._feed.complete_decisions(perform=False)
+            due = self._feed.complete_decisions(perform=False)
+            if isinstance(first, RunResumed):  # ... and nobody has sent them
+                calls = [body.call for body in due if isinstance(body, AgentCalled)]
+                first = msgspec.structs.replace(first, unsent=[*first.unsent, *calls])
         outstanding = list(self._outstanding(forked=isinstance(first, RunForked)))
         failure: LogError | None = None
         try:

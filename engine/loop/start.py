@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import PurePath
 from typing import Any, Literal
@@ -20,7 +20,15 @@ from engine.core.flags import FLAGS
 from engine.core.state import State
 from engine.loop.methods import models_of, team_of
 from engine.loop.texts import Texts
-from events.bodies import GivenKernel, Price, RunForked, RunResumed, RunStarted, Usage
+from events.bodies import (
+    GivenKernel,
+    Price,
+    PromptRendered,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    Usage,
+)
 from events.envelope import Blob
 from events.reader import LogReader
 from projections.mail import Mail
@@ -31,12 +39,13 @@ __all__ = [
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log says of a run: the core's state, the prompt texts it pinned, and what came
-    of requests whose replies came later."""
+    """What the log says of a run: the core's state, the prompt texts it pinned, what came of
+    requests whose replies came later, and the calls that nobody has sent yet."""
 
     state: State
     templates: dict[str, str]
     mail: Mail
+    unsent: list[int]
 
 
 def run_started(
@@ -82,14 +91,23 @@ def run_started(
 def recover(reader: LogReader, run_id: int, *, upto: int | None = None) -> Recovered:
     """Fold a run's log, or its events up to ``upto``. Raises what reading raises."""
     state, mail = State(team_of), Mail()
+    sent: dict[int, int] = {}
     for event in reader.events(run_id, upto=upto):
         state = evolve(state, event.body)
         mail.apply(event.body)
+        if isinstance(event.body, PromptRendered):
+            sent[event.body.call] = event.body.try_
+    calls = [attempt.call for attempt in state.attempts.values() if attempt.call is not None]
     templates = state.started.templates if state.started else {}
     return Recovered(
         state=state,
         templates={name: reader.text(sha) for name, sha in templates.items()},
         mail=mail,
+        unsent=[
+            call.body.call
+            for call in calls
+            if call.status == "sent" and sent.get(call.body.call) != call.body.try_
+        ],
     )
 
 
@@ -104,8 +122,9 @@ def resumed(
     worked_ms: int = 0,
     require_isolation: str | None = None,
     mailbox: str | None = None,
+    unsent: Sequence[int] = (),
 ) -> RunResumed:
-    """The first event of a process that goes on with a run."""
+    """The first event of a process that goes on with a run. ``unsent`` is ``Recovered``'s."""
     return RunResumed(
         versions=versions(device),
         extra_attempts=extra_attempts,
@@ -116,6 +135,7 @@ def resumed(
         worked_ms=worked_ms,
         require_isolation=require_isolation,
         mailbox=mailbox,
+        unsent=list(unsent),
     )
 
 

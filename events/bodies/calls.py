@@ -81,7 +81,7 @@ class AgentCalled(Body, frozen=True, kw_only=True):
 
 @event("PromptRendered", "meta")
 class PromptRendered(Body, frozen=True, kw_only=True):
-    """What is about to be sent; its blobs are the prompt's parts in order."""
+    """What is sent at once: the try's turn has come. Its blobs are the prompt's parts in order."""
 
     attempt: int
     role: Role

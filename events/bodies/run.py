@@ -88,6 +88,9 @@ class RunResumed(Body, frozen=True, kw_only=True):
     """The tier that this process asked for, where it was told another than the run's."""
     mailbox: str | None = None
     """Where this process looked for the run's mailbox, where it was told another directory."""
+    unsent: list[int] = msgspec.field(default_factory=list)
+    """Calls without an answer that had not been sent when the last process ended: the newest try
+    waited for its turn, or to be made again. Older bodies have none of them."""
 
 
 @event("RunForked", "in")

@@ -7,7 +7,8 @@ Attempts are made one after another, as with one worker.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -22,6 +23,7 @@ from events.bodies import (
     AgentReplied,
     BaselineRequested,
     Body,
+    EvaluationFinished,
     EvaluationRequested,
     NodeSelected,
     RunStopped,
@@ -85,6 +87,8 @@ class _Search:
         """Simulated node → its log and its number there. The root is every log's."""
         self._child: Child | None = None
         self._said = 0
+        self._coming: deque[Body] = deque()
+        """What happens next."""
         self._best: list[float | None] = []
         self._selections: list[NodeSelected] = []
 
@@ -98,7 +102,14 @@ class _Search:
             )
         )  # fmt: skip
         stopped, wanted = "", None
-        while not stopped and (decision := decide(self._state)) is not None:
+        while not stopped:
+            decision = decide(self._state)
+            if decision is None:
+                # As live: what happens next happens when all that was due is decided.
+                if not self._coming:
+                    break
+                self._fold(self._coming.popleft())
+                continue
             if isinstance(decision, NodeSelected) and not self._take(decision):
                 stopped, wanted = "no_outcome", self._name(decision.node)
                 break
@@ -107,9 +118,7 @@ class _Search:
             self._fold(decision)
             if isinstance(decision, RunStopped):
                 stopped = decision.reason
-            else:
-                self._answer(decision)
-            self._note()
+            self._coming += self._answers(decision)
         attempts = self._state.attempts_ended
         return Simulation(
             order=self._order,
@@ -125,6 +134,7 @@ class _Search:
 
     def _fold(self, body: Body) -> None:
         self._state = evolve(self._state, body)
+        self._note()
 
     def _note(self) -> None:
         """The best so far, once for each attempt that has ended."""
@@ -161,15 +171,15 @@ class _Search:
         self._selections.append(selected)
         return True
 
-    def _answer(self, decision: Body) -> None:
-        """Feed what the recorded attempt was told at this point."""
+    def _answers(self, decision: Body) -> Iterator[Body]:
+        """What the recorded attempt was told at this point."""
         match decision:
             case BaselineRequested():
-                self._fold(self._records[0].baselines[decision.baseline])
+                yield self._records[0].baselines[decision.baseline]
             case AgentCalled():
-                self._speak(decision)
+                yield from self._replies(decision)
             case EvaluationRequested():
-                self._judge(decision)
+                yield self._verdict(decision)
 
     def _asked_as_recorded(self, called: AgentCalled) -> AgentCalled:
         """The call, to the model that the recorded attempt asked: of several planners the one
@@ -181,7 +191,7 @@ class _Search:
             called = msgspec.structs.replace(called, model=said.model)
         return called
 
-    def _speak(self, called: AgentCalled) -> None:
+    def _replies(self, called: AgentCalled) -> Iterator[Body]:
         """One reply, and whether it was usable; or what a try took that failed."""
         assert self._child is not None
         at = {"attempt": called.attempt, "call": called.call}
@@ -191,19 +201,16 @@ class _Search:
             self._said += 1
             if isinstance(said, AgentFailed):
                 # Trouble is not simulated, only what it took: so it is one that passes at once.
-                self._fold(
-                    msgspec.structs.replace(
-                        said, try_=called.try_, error="capability", retryable=True,
-                        retry_after_ms=None, **at,
-                    )
+                yield msgspec.structs.replace(
+                    said, try_=called.try_, error="capability", retryable=True,
+                    retry_after_ms=None, **at,
                 )  # fmt: skip
             elif isinstance(said, AgentReplied):
-                self._fold(msgspec.structs.replace(said, try_=called.try_, **at))
+                yield msgspec.structs.replace(said, try_=called.try_, **at)
             else:
-                self._fold(msgspec.structs.replace(said, **at))
-                return
+                yield msgspec.structs.replace(said, **at)
 
-    def _judge(self, requested: EvaluationRequested) -> None:
+    def _verdict(self, requested: EvaluationRequested) -> EvaluationFinished:
         assert self._child is not None
         verdict = self._child.verdict
         assert verdict is not None
@@ -212,10 +219,8 @@ class _Search:
         if log != 0 and isinstance(outcome, Correct) and root_ms is not None:
             # Its root was timed at another hour: ratios are what compares.
             outcome = msgspec.structs.replace(outcome, runtime_ms=root_ms * outcome.ratio)
-        self._fold(
-            msgspec.structs.replace(
-                verdict, attempt=requested.attempt, outcome=outcome, same_as=requested.same_as
-            )
+        return msgspec.structs.replace(
+            verdict, attempt=requested.attempt, outcome=outcome, same_as=requested.same_as
         )
 
     def _name(self, node: int) -> str:

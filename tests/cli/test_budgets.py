@@ -72,5 +72,5 @@ async def test_patience_that_ran_out_starts_anew(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
     log.write_bytes((LOG.parent / "1_patience.db").read_bytes())
     with LogReader(log) as reader:
-        state = recover(reader, 1).state
-    check_goes_on(state, log, {}, worked_ms=0)
+        recovered = recover(reader, 1)
+    check_goes_on(recovered, log, {}, worked_ms=0)

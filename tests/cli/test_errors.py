@@ -153,6 +153,12 @@ def test_no_key_says_what_to_do(tmp_path: Path) -> None:
     assert "ANTHROPIC_API_KEY" in done.stderr
 
 
+def test_a_language_that_does_not_run_on_the_device(tmp_path: Path) -> None:
+    done = run_engine(*SEARCH, "--preset", "paper", cwd=tmp_path)  # which is about CUDA
+    assert (done.returncode, "runs on the CPU: give --language cpp" in done.stderr) == (2, True)
+    assert not list(tmp_path.glob("runs/*.db"))
+
+
 def test_paid_calls_are_not_made_unasked(tmp_path: Path) -> None:
     done = run_engine(
         "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-4-5", "--device", "cpu",

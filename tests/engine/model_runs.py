@@ -153,7 +153,7 @@ async def go_on(path: Path, client: Client) -> Ran:
             known = recover(reader, 1)
             templates = Templates(texts=known.templates)
             loop = _loop(log, 1, known.state, Texts(reader.text), templates, {MODEL: client})
-            state = await loop.run(resumed({}, extra_attempts=0, extra_usd_micros=0))
+            state = await loop.run(resumed({}, unsent=known.unsent))
     return Ran(state, _checked(path))
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from agents.prices import dated, price_of
 from agents.templates import load
+from engine.cli.confirm import confirm
 from engine.config import Config, ModelPrice, PlannerConfig, Prompts, RoleConfig, Roles
 from engine.core.state import State
 from engine.loop.forecast import Forecast, forecast, forecast_rest
@@ -105,3 +106,19 @@ def test_an_attempt_that_has_its_candidate_asks_nobody(given: GivenKernel | None
 
 def being_judged(state: State) -> int:
     return sum(attempt.evaluation is not None for attempt in state.attempts.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "attempts", "said"),
+    [
+        ("recorded:log.db", 3, ""),
+        ("mailbox:box", 3, "Requests are files in box, to be answered there.\n"),
+        ("mailbox:box", 0, ""),
+        ("openai:qwen", 0, ""),
+    ],
+)
+def test_where_nothing_is_sent_nothing_is_said_to_be_and_nobody_is_asked(
+    model: str, attempts: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    confirm(Config(model=model), False, Forecast(attempts=attempts, roles=[]), yes=False)
+    assert capsys.readouterr().err == said

@@ -33,6 +33,7 @@ from events.bodies import (
     PromptRendered,
     ReplyRejected,
     RunPaused,
+    RunResumed,
     RunStopped,
 )
 from events.envelope import Blob, Event
@@ -110,7 +111,7 @@ async def go_on(
                 log, 1, recovered.state, Texts(reader.text), Templates(texts=recovered.templates),
                 client, evaluator,
             )  # fmt: skip
-            first = resumed({}, extra_attempts=attempts, extra_usd_micros=0)
+            first = resumed({}, extra_attempts=attempts, unsent=recovered.unsent)
             return await loop.run(first)
 
 
@@ -170,6 +171,9 @@ async def test_killed_at_any_event_and_resumed_it_finishes_and_pays_nothing_twic
         state = await go_on(path, client, evaluator)
         assert (state.stopped, state.attempts_ended) == ("finished", 4)
         bodies = check(path)
+        for at, body in enumerate(bodies):
+            if isinstance(body, RunResumed):
+                assert sorted(body.unsent) == unsent(bodies[:at])
         replied: set[int] = set()
         for body in bodies:
             if isinstance(body, AgentCalled | PromptRendered):
@@ -177,6 +181,15 @@ async def test_killed_at_any_event_and_resumed_it_finishes_and_pays_nothing_twic
             if isinstance(body, AgentReplied):
                 assert body.call not in replied
                 replied.add(body.call)
+
+
+def unsent(bodies: list[Body]) -> list[int]:
+    """The calls without an answer of which nothing says that the newest try was sent."""
+    tries = {body.call: body.try_ for body in of_type(bodies, AgentCalled)}
+    sent = {(body.call, body.try_) for body in of_type(bodies, PromptRendered)}
+    ended = {body.call for body in of_type(bodies, AgentReplied)}
+    ended |= {b.call for b in of_type(bodies, AgentFailed) if tries[b.call] == b.try_}
+    return [call for call, try_ in tries.items() if call not in ended and (call, try_) not in sent]
 
 
 async def _length(path: Path, config: Config) -> int:

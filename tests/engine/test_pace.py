@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
 
-from agents.clients.port import Reply, Request
+from agents.clients.port import CallFailed, Reply, Request
 from agents.clients.turns import Provider, Turns
 from engine.config import Clients, Limits, OpenAI
-from events.bodies import AgentFailed
+from events.bodies import AgentCalled, AgentFailed, Body, RunResumed
+from events.reader import LogReader
 from tests.agents.dialects import DIALECTS, Dialect
 from tests.agents.model_server import Got, Script, running
-from tests.engine.model_runs import Ran, Team, config, search
+from tests.engine.model_runs import Ran, Team, config, go_on, search
 from tests.engine.outside import ScriptedClient
 
 pytestmark = pytest.mark.anyio
@@ -117,11 +119,54 @@ class Waits(ScriptedClient):
 
     def __init__(self) -> None:
         super().__init__()
-        self.may = anyio.Event()
+        self.may, self.asked = anyio.Event(), anyio.Event()
 
     async def send(self, request: Request) -> Reply:
+        self.asked.set()
         await self.may.wait()
         return await super().send(request)
+
+
+class Refuses(ScriptedClient):
+    """Wants to be left alone for a minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = anyio.Event()
+
+    async def send(self, request: Request) -> Reply:
+        self.asked.set()
+        raise CallFailed("rate_limited", "later", retryable=True, retry_after_s=60.0)
+
+
+@pytest.mark.parametrize(
+    ("client", "workers", "doubted"), [(Waits, 2, {"plan": 1}), (Refuses, 1, {})]
+)
+async def test_a_try_that_only_waited_is_not_counted_as_paid(
+    tmp_path: Path, client: type[Waits | Refuses], workers: int, doubted: dict[str, int]
+) -> None:
+    """For its turn behind another one, or to be made again, when its process ended."""
+    path, asked = tmp_path / "log.db", client()
+    told = config(attempts=2, workers=workers)
+    told = msgspec.structs.replace(told, limits=Limits(calls=1))
+    async with anyio.create_task_group() as process:
+        process.start_soon(partial(search, path, asked, told, turns=Turns()))
+        await asked.asked.wait()
+        await _logged(path, AgentCalled, 2)
+        process.cancel_scope.cancel()
+    ran = await go_on(path, ScriptedClient())
+    (first,) = [body for body in ran.bodies if isinstance(body, RunResumed)]
+    assert (len(first.unsent), ran.state.doubted_tries) == (1, doubted)
+    assert (ran.state.stopped, ran.state.attempts_ended) == ("finished", 2)
+
+
+async def _logged(path: Path, kind: type[Body], count: int) -> None:
+    """Until the log has so many of them."""
+    while True:
+        with LogReader(path) as reader:
+            if sum(isinstance(event.body, kind) for event in reader.events(1)) >= count:
+                return
+        await anyio.sleep(0.01)
 
 
 async def test_runs_at_two_servers_do_not_wait_for_each_other(tmp_path: Path) -> None:

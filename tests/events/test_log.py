@@ -87,6 +87,20 @@ async def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     assert not path.with_name("log.db-wal").exists()
 
 
+async def test_a_log_of_a_run_that_never_began_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with LogWriter(path):
+        pass  # killed here, there is no run
+    with LogReader(path) as reader:
+        for name in (None, "1", "ab"):
+            with pytest.raises(RunUnknown, match=r"holds no run: .* can begin in this file"):
+                reader.find_run(name)
+    async with LogWriter(path) as log:
+        await log.durable(log.append(log.create_run("aa"), note("x")))
+    with LogReader(path) as reader:
+        assert reader.find_run(None).uid == "aa"
+
+
 async def test_runs_share_a_file_and_count_for_themselves(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     async with LogWriter(path) as log:
