@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.attacks.files import twin_source
-from tests.attacks.judging import Sandboxes, Twins, evaluate, gains
+from tests.attacks.judging import Rests, Sandboxes, Twins, evaluate, gains
 from tests.attacks.table import ATTACKS, QUICK, Attack
 from tests.attacks.world import World
 
@@ -65,11 +65,11 @@ Withstood: TypeAlias = Callable[[Attack, str], Awaitable[None]]
 
 @pytest.fixture
 def withstood(
-    sandboxes: Sandboxes, world: World, twins: Twins, layers: dict[str, list[str]]
+    sandboxes: Sandboxes, world: World, twins: Twins, rests: Rests, layers: dict[str, list[str]]
 ) -> Withstood:
     async def attacked(attack: Attack, device: str) -> None:
         await _refuse_harm(attack, device, sandboxes, layers)
-        found = await gains(attack, device, sandboxes[device, attack.limits], world, twins)
+        found = await gains(attack, device, sandboxes[device, attack.limits], world, twins, rests)
         assert not found, "\n".join(found)
 
     return attacked
