@@ -131,7 +131,7 @@ def _source(attack: Attack, world: World) -> str:
 async def _passed(attack: Attack, device: str, verdict: Verdict, twins: Twins) -> list[str]:
     outcome, tag = verdict.outcome, tag_of(verdict)
     speedup = f" at {outcome.speedup:.2f}×" if isinstance(outcome, Correct) else ""
-    print(f"{attack.name}: {tag}{speedup} {outcome.reason[:200]!r}")
+    print(f"{attack.name}: {tag}{speedup} {outcome.reason[:200]!r} {' '.join(verdict.isolation)}")
     if tag not in attack.outcomes:
         allowed = ", ".join(sorted(attack.outcomes))
         return [f"{tag}{speedup} ({outcome.reason[:200]}); allowed: {allowed}"]

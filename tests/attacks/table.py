@@ -64,7 +64,7 @@ class Attack(msgspec.Struct, frozen=True):
     verdict says that one is missing, it is not run, because it might do harm. ``before``
     names an attack that is run first, in the same world. ``after``: an honest candidate
     must come out correct, and no slower, after it. ``degenerate``: the verdict must say
-    that the task is.
+    that the task is. ``elsewhere``: also tried under other kinds of isolation (README).
     """
 
     name: str
@@ -79,6 +79,7 @@ class Attack(msgspec.Struct, frozen=True):
     before: str | None = None
     after: bool = False
     degenerate: bool = False
+    elsewhere: bool = False
 
 
 def _of(family: Family, task: str) -> Callable[..., Attack]:
@@ -199,7 +200,7 @@ _ANSWERS = (
     _answers("finds_a_note", ANYTHING, "temporary_files", before="leaves_a_note"),
     _answers("includes_a_secret_file", BUILDS, "c_through_ctypes", compiles=True),
     _answers("compiler_prints_a_secret_file", BUILDS, "c_through_ctypes", compiles=True),
-    _answers("reads_a_secret_file", ANYTHING, "reads_its_own_file"),
+    _answers("reads_a_secret_file", ANYTHING, "reads_its_own_file", device="both", elsewhere=True),
     _answers("reads_other_processes", ANYTHING, "looks_around"),
     _answers("reads_other_runs", ANYTHING, "temporary_files"),
     _answers("cuda_scans_device_memory", USELESS, "cached_workspace", device="cuda"),
@@ -289,24 +290,31 @@ _CHECKER = (
 )
 
 _HOST = (
-    _host("writes_outside", ANYTHING, "temporary_files"),
+    _host("writes_outside", ANYTHING, "temporary_files", device="both", elsewhere=True),
     _host("writes_the_own_source_tree", ANYTHING, "reads_its_own_file"),
     _host("deletes_outside", ANYTHING, "temporary_files"),
     _host("poisons_the_build_cache", ANYTHING, "built_in_forward"),
     _host("takes_the_lease", ANYTHING, "temporary_files"),
-    _host("connects_by_tcp", ANYTHING, "talks_to_itself"),
-    _host("connects_by_unix_socket", ANYTHING, "talks_to_itself"),
+    _host("connects_by_tcp", ANYTHING, "talks_to_itself", device="both", elsewhere=True),
+    _host("connects_by_unix_socket", ANYTHING, "talks_to_itself", device="both", elsewhere=True),
     _host("connects_while_compiling", ANYTHING, "talks_to_itself"),
     _host("listens", ANYTHING, "talks_to_itself"),
-    _host("signals_its_parent", ANYTHING, "starts_a_process", after=True),
+    _host(
+        "signals_its_parent",
+        ANYTHING,
+        "starts_a_process",
+        after=True,
+        device="both",
+        elsewhere=True,
+    ),
     _host("kills_the_verifier", ANYTHING, "starts_a_process", after=True),
-    _host("kills_a_bystander", ANYTHING, "starts_a_process"),
-    _host("traces_a_relative", ANYTHING, "starts_a_process"),
-    _host("has_capabilities", ANYTHING, "looks_around", device="both"),
-    _host("forbidden_system_calls", ANYTHING, "looks_around", device="both"),
+    _host("kills_a_bystander", ANYTHING, "starts_a_process", device="both", elsewhere=True),
+    _host("traces_a_relative", ANYTHING, "starts_a_process", device="both", elsewhere=True),
+    _host("has_capabilities", ANYTHING, "looks_around", device="both", elsewhere=True),
+    _host("forbidden_system_calls", ANYTHING, "looks_around", device="both", elsewhere=True),
     _host("new_namespace", ANYTHING, "looks_around"),
-    _host("devices_and_control_files", ANYTHING, "looks_around", device="both"),
-    _host("inherited_descriptors", ANYTHING, "temporary_files", device="both"),
+    _host("devices_and_control_files", ANYTHING, "looks_around", device="both", elsewhere=True),
+    _host("inherited_descriptors", ANYTHING, "temporary_files", device="both", elsewhere=True),
     _host("secrets_in_its_surroundings", ANYTHING, "looks_around"),
     _host("daemon", ANYTHING, "starts_a_process", after=True),
     _host("daemon_while_compiling", ANYTHING, "starts_a_process"),
@@ -342,7 +350,7 @@ _HOST = (
     _host(
         "shared_memory_bomb", ANYTHING, "cached_workspace", needs=("cgroup",), limits=TWO_GIGABYTES
     ),
-    _host("leaves_shared_memory", ANYTHING, "temporary_files"),
+    _host("leaves_shared_memory", ANYTHING, "temporary_files", device="both", elsewhere=True),
     _host("remaps_the_arena", ANYTHING, "scratch_in_place", after=True),
     _host("closes_everything", _CUT_OFF, "temporary_files", limits=HANGS),
     _host("kills_itself_oddly", _DIES, "starts_a_process"),
@@ -353,6 +361,7 @@ _HOST = (
         device="cuda",
         limits=HANGS,
         after=True,
+        elsewhere=True,
     ),
     _host("cuda_illegal_access", REJECTED, "cuda_inline", device="cuda", compiles=True, after=True),
     _host("cuda_takes_all_memory", ANYTHING, "cached_workspace", device="cuda", after=True),

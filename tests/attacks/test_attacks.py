@@ -25,6 +25,7 @@ def _marks(attack: Attack) -> list[pytest.MarkDecorator]:
     """Alone: what is judged by its speed, and bombs."""
     timed = attack.family == "clock" and "correct" in attack.outcomes and not attack.degenerate
     marks = [pytest.mark.alone] if timed or attack.needs else []
+    marks += [pytest.mark.elsewhere] if attack.elsewhere else []
     return [*marks, pytest.mark.compiles] if attack.compiles else marks
 
 
