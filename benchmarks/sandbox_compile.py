@@ -128,9 +128,10 @@ class Stage:
             inspected=inspect_candidate(source),
         )
         compiled = await self.pool.build(candidate)
-        compiled.files.close()
         assert compiled.outcome is None, (compiled.outcome, compiled.log)
-        assert compiled.files.names, f"nothing was built: {compiled.log}"
+        built = len(compiled.files.names)
+        compiled.files.close()
+        assert built, f"nothing was built: {compiled.log}"
         return compiled
 
 
