@@ -61,7 +61,8 @@ FROM history WHERE type = 'EvaluationFinished';
 
 -- One row a request to a model: ``state`` is replied, failed or unanswered; ``parsed`` says
 -- whether a reply was usable; ``reused`` is, in a fork, its parent's event that the reply was
--- taken from. Money is of the configured model's logged price, null without one.
+-- taken from. Money is of the configured model's price as it was logged by the time of the
+-- answer, null without one: what a fork knows of prices goes for its own calls.
 CREATE VIEW calls AS
 WITH
 asked AS MATERIALIZED (
@@ -69,14 +70,14 @@ asked AS MATERIALIZED (
   json_extract(body, '$.try') AS try
   FROM history WHERE type = 'AgentCalled'),
 answered AS MATERIALIZED (
-  SELECT run_id, type, ts_us, body, json_extract(body, '$.call') AS call,
+  SELECT run_id, run_seq, type, ts_us, body, json_extract(body, '$.call') AS call,
   json_extract(body, '$.try') AS try
   FROM history WHERE type IN ('AgentReplied', 'AgentFailed')),
 judged AS MATERIALIZED (
   SELECT run_id, type, body, json_extract(body, '$.call') AS call
   FROM history WHERE type IN ('ReplyParsed', 'ReplyRejected')),
 prices AS MATERIALIZED (
-  SELECT h.run_id, p.key AS model, p.value AS price
+  SELECT h.run_id, h.run_seq, p.key AS model, p.value AS price
   FROM history AS h, json_each(h.body, '$.prices') AS p
   WHERE h.type IN ('RunStarted', 'RunForked'))
 SELECT a.run_id, a.call, a.try, json_extract(a.body, '$.attempt') AS node, a.run_seq, a.epoch,
@@ -114,7 +115,8 @@ SELECT a.run_id, a.call, a.try, json_extract(a.body, '$.attempt') AS node, a.run
 FROM asked AS a
 LEFT JOIN answered AS r ON r.run_id = a.run_id AND r.call = a.call AND r.try = a.try
 LEFT JOIN judged AS j ON j.run_id = a.run_id AND j.call = a.call
-LEFT JOIN prices AS p ON p.run_id = a.run_id AND p.model = json_extract(a.body, '$.model');
+LEFT JOIN prices AS p ON p.run_id = a.run_id AND p.model = json_extract(a.body, '$.model')
+  AND p.run_seq < r.run_seq;
 
 -- One row a node: the root (0) and every attempt.
 CREATE VIEW nodes AS

@@ -27,6 +27,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     work. ``precision`` is what the baseline computes with and the tolerance allows for
     (``child/precision.py``). ``mean`` takes means, not paired medians. ``second_look``: what
     would be the best so far is judged again, by a fresh process, before its verdict is given.
+    ``sifts``: pairs that a device did at different clocks are drawn anew (``child/sifting.py``).
     """
 
     name: str
@@ -43,9 +44,10 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     precision: Precision = "float32"
     mean: bool = False
     second_look: bool = False
+    sifts: bool = False
 
 
-_STRICT = Protocol(name="strict", structured=True, cover_us=60, second_look=True)
+_STRICT = Protocol(name="strict", structured=True, cover_us=60, second_look=True, sifts=True)
 
 PROTOCOLS = {
     p.name: p

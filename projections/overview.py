@@ -153,7 +153,7 @@ class Overview:
         """By kind, eager first."""
         self.evaluations: dict[int, EvaluationFinished] = {}
         self.root_held_for = 0
-        """Candidates that were judged before the first that was faster than the root."""
+        """Candidates of agents that were judged before the first that was faster than the root."""
         self.first_faster: int | None = None
         """That one; None while there is none."""
         self.quarantined: dict[str, str] = {}
@@ -240,7 +240,7 @@ class Overview:
         self.evaluations[body.attempt] = body
         self.ended += 1
         self.outcomes[str(body.outcome.__struct_config__.tag)] += 1
-        if self.first_faster is None:
+        if self.first_faster is None and self.tree[body.attempt].made != "user":
             root = self.tree.nodes.get(ROOT)
             runtime_ms = body.outcome.runtime_ms if isinstance(body.outcome, Correct) else None
             if runtime_ms and root and root.runtime_ms and runtime_ms < root.runtime_ms:

@@ -8,8 +8,10 @@
 - Dead branch (section 4.2): "a node has more than n_child children and all current children
   fail". Here: evaluated direct children; n_child is the run's ``search.dead_branch``.
 - Root dominance (section 4.2): "it is very challenging to even outperform the source
-  architecture in the root node". Here: ``search.root_throttle`` candidates, as many as the paper
-  lets start at the root, were judged, and none was ever faster than it.
+  architecture in the root node". Here: ``search.root_throttle`` candidates of agents, as many as
+  the paper lets start at the root, were judged, and none was ever faster than it. It is about what
+  the agents find: a kernel that the user gave is no candidate of theirs, fast or slow; what they
+  make of it is.
 
 Where a run has such a rule switched off, the paper's threshold is taken (appendix B).
 """
@@ -47,8 +49,8 @@ class DeadBranch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RootDominance(msgspec.Struct, frozen=True, kw_only=True):
-    """``held_for`` candidates were judged before the first that was faster than the root, or all
-    of them; the root dominates while there is none after ``threshold``."""
+    """``held_for`` candidates of agents were judged before the first that was faster than the
+    root, or all of them; the root dominates while there is none after ``threshold``."""
 
     dominates: bool
     held_for: int

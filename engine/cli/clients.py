@@ -27,11 +27,13 @@ async def open_clients(
     config: Config,
     in_flight: Iterable[Attempt] = (),
     *,
+    asked: bool,
     mailbox: Path | None = None,
     so_far: Callable[[], Iterable[Body]] = tuple,
 ) -> Mapping[str, Client]:
     """A client for each model that the team's roles name, or those of attempts that another
-    team began. ``mailbox`` is where any mailbox is now, ``so_far`` what the run's log holds.
+    team began. Where nobody is going to be ``asked``, a key that is missing is not missed.
+    ``mailbox`` is where any mailbox is now, ``so_far`` what the run's log holds.
 
     Raises ``Failure`` and ``LogError``.
     """
@@ -44,6 +46,8 @@ async def open_clients(
                 f"mailbox:{mailbox}" if moved else spec, recorded=recorded, **config.client(spec)
             )
         except KeyMissing as missing:
+            if not asked:
+                continue
             raise Failure(str(missing), Exit.MISSING) from missing
         except (PlaybookInvalid, ValueError) as error:
             raise Failure(str(error)) from error

@@ -111,12 +111,14 @@ async def _fork(told: _Told, turns: Turns) -> Any:
         sandbox = await session.open_sandbox(stack, config)
         config, device = await session.resolve_device(sandbox, config)
         _check_device(state, device)
-        clients = await open_clients(stack, config, state.attempts.values())
-        canned = any(client.canned for client in clients.values())
         expected = forecast_rest(
             state, config, Templates(texts=recovered.templates), task_source,
             attempts=config.budget.attempts,
         )  # fmt: skip
+        clients = await open_clients(
+            stack, config, state.attempts.values(), asked=expected.attempts > 0
+        )
+        canned = any(client.canned for client in clients.values())
         confirm(config, canned, expected, yes=told.yes)
         log = await stack.enter_async_context(LogWriter(path))
         reader = stack.enter_context(LogReader(path))
@@ -143,8 +145,6 @@ async def _fork(told: _Told, turns: Turns) -> Any:
 
 def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:
     """The fork's configuration, and the keys that it changes. Raises ``Failure``."""
-    from engine.loop.start import prices_today
-
     budget = msgspec.structs.replace(
         state.config.budget,
         attempts=state.attempts_allowed,
@@ -160,8 +160,8 @@ def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:
     except SettingsError as error:
         raise Failure(str(error)) from error
     assert state.started is not None
-    for model, price in prices_today(config).items():
-        if price != state.started.prices.get(model, price) and model in config.prices:
+    for model, price in config.given_prices.items():
+        if price != state.started.prices.get(model, price):
             raise Failure(
                 f"the price of {model} can't change in a fork: LOG's calls were counted at another;"
                 " start a new run, or leave the price out"

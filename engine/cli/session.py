@@ -96,13 +96,13 @@ async def search(start: Start, turns: Turns) -> Done:
         sandbox = await open_sandbox(stack, start.config)
         config, device = await resolve_device(sandbox, start.config)
         _check_prerequisites(start.task_source, config)
-        clients = await open_clients(stack, config)
-        canned = any(client.canned for client in clients.values())
         expected = forecast(
             config, load(), task_source=start.task_source, device=device,
             prices=prices_today(config),
             attempts=config.budget.attempts - (start.given is not None),
         )  # fmt: skip
+        clients = await open_clients(stack, config, asked=expected.attempts > 0)
+        canned = any(client.canned for client in clients.values())
         start.confirm(config, canned, expected)
         log = await stack.enter_async_context(LogWriter(start.log))
         uid = secrets.token_hex(8)
@@ -159,15 +159,15 @@ async def go_on(
             config = _isolated(config, require_isolation)
         sandbox = await open_sandbox(stack, config)
         _, device = await resolve_device(sandbox, config)
-        clients = await open_clients(
-            stack, config, state.attempts.values(), mailbox=mailbox,
-            so_far=lambda: (event.body for event in reader.events(row.run_id)),
-        )  # fmt: skip
         assert state.started is not None
         templates = Templates(texts=recovered.templates)
         expected = forecast_rest(
             state, config, templates, reader.text(state.started.task_sha256),
             attempts=state.attempts_allowed + extra["attempts"],
+        )  # fmt: skip
+        clients = await open_clients(
+            stack, config, state.attempts.values(), asked=expected.attempts > 0, mailbox=mailbox,
+            so_far=lambda: (event.body for event in reader.events(row.run_id)),
         )  # fmt: skip
         confirm(config, any(client.canned for client in clients.values()), expected)
         verdicts = None

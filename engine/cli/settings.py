@@ -6,7 +6,6 @@ Every error names the key's path, and for an unknown key the nearest known one.
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from engine.cli.price_settings import wrong_prices
+from engine.cli.setting_rules import broken_rule
 from engine.config import Config, by_key_path
 
 __all__ = ["PRESETS", "SettingsError", "amend", "environment_name", "key_paths", "resolve"]
@@ -105,7 +105,10 @@ def _assign(merged: dict[str, Any], assignments: list[str]) -> None:
 
 
 def _over(base: Config, merged: dict[str, Any]) -> Config:
-    """``merged`` over ``base``, as data, so that naming one key of a role keeps its others."""
+    """``merged`` over ``base``, as data, so that naming one key of a role keeps its others.
+
+    A ``base`` out of a log may break a rule that came later: that is no fault of ``merged``.
+    """
     _split_lists(merged, Config)
     _apply_method(merged)
     complete: dict[str, Any] = msgspec.to_builtins(base)
@@ -116,7 +119,9 @@ def _over(base: Config, merged: dict[str, Any]) -> Config:
         config = msgspec.convert(complete, Config, strict=False)
     except msgspec.ValidationError as error:
         raise SettingsError(_explain(str(error))) from error
-    _check_ranges(config)
+    assigned = {path for path, _ in by_key_path(merged)}
+    if broken := broken_rule(config, assigned):
+        raise SettingsError(broken)
     return config
 
 
@@ -252,85 +257,3 @@ def _words(path: str) -> tuple[str, ...]:
     if get_origin(struct) is list:
         (struct,) = get_args(struct)
     return get_args(struct) if get_origin(struct) is Literal else ()
-
-
-def _check_ranges(config: Config) -> None:
-    search, budget = config.search, config.budget
-    for path, value in by_key_path(msgspec.to_builtins(config)):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise SettingsError(f"{path} must be a finite number")
-    rules = {
-        "search.epsilon": (0 <= search.epsilon <= 1, "between 0 and 1"),
-        "search.workers": (1 <= search.workers <= 1024, "between 1 and 1024"),
-        "search.seed": (-(2**63) <= search.seed < 2**63, "a 64-bit integer"),
-        "search.root_throttle": (
-            search.root_throttle is None or search.root_throttle >= 1,
-            "at least 1, or null",
-        ),
-        "search.dead_branch": ((search.dead_branch or 0) >= 0, "at least 0, or null"),
-        "search.uct_c": (search.uct_c >= 0, "at least 0"),
-        "search.population": (search.population >= 1, "at least 1"),
-        "search.tournament": (search.tournament >= 1, "at least 1"),
-        "search.leaders": (search.leaders >= 0, "at least 0"),
-        "search.window_nodes": (search.window_nodes >= 2, "at least 2"),
-        "search.reasks": (search.reasks >= 0, "at least 0"),
-        "search.call_tries": (search.call_tries >= 1, "at least 1"),
-        "search.outage_failures": (search.outage_failures >= 1, "at least 1"),
-        "search.retry_wait_ms": (search.retry_wait_ms >= 0, "at least 0"),
-        "search.evaluation_tries": (search.evaluation_tries >= 1, "at least 1"),
-        "budget.attempts": (budget.attempts >= 1, "at least 1"),
-        "budget.usd": (budget.usd is None or budget.usd > 0, "above 0, or null"),
-        "budget.tokens": (budget.tokens is None or budget.tokens >= 1, "at least 1, or null"),
-        "budget.device_s": (budget.device_s is None or budget.device_s > 0, "above 0, or null"),
-        "budget.wall_s": (budget.wall_s is None or budget.wall_s > 0, "above 0, or null"),
-        "budget.target_speedup": (
-            budget.target_speedup is None or budget.target_speedup > 0,
-            "above 0, or null",
-        ),
-        "budget.patience": (budget.patience is None or budget.patience >= 1, "at least 1, or null"),
-        "clients.wait_s": (config.clients.wait_s >= 0, "at least 0"),
-        "sandbox.compile_jobs": (
-            config.sandbox.compile_jobs is None or config.sandbox.compile_jobs >= 1,
-            "at least 1, or null",
-        ),
-        "limits.calls": (
-            config.limits.calls is None or config.limits.calls >= 1,
-            "at least 1, or null",
-        ),
-        "limits.tokens_a_minute": (
-            config.limits.tokens_a_minute is None or config.limits.tokens_a_minute >= 1,
-            "at least 1, or null",
-        ),
-        "sandbox.cache_gb": (config.sandbox.cache_gb >= 0, "at least 0"),
-        "sandbox.compile_timeout_s": (config.sandbox.compile_timeout_s > 0, "above 0"),
-        "sandbox.autopsy_timeout_s": (config.sandbox.autopsy_timeout_s >= 0, "at least 0"),
-        "sandbox.sanitize": (
-            not config.sandbox.sanitize or config.sandbox.autopsy_timeout_s != 0,
-            "false where sandbox.autopsy_timeout_s is 0",
-        ),
-        "sandbox.observe_share": (0 <= config.sandbox.observe_share <= 1, "between 0 and 1"),
-        "sandbox.counters_timeout_s": (config.sandbox.counters_timeout_s >= 0, "at least 0"),
-        "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
-        "sandbox.memory_gb": (config.sandbox.memory_gb >= 1, "at least 1"),
-    }
-    for role in msgspec.structs.asdict(config.roles):
-        settings = config.role(role)
-        rules[f"roles.{role}.max_tokens"] = (settings.max_tokens >= 1, "at least 1")
-        thinks = settings.thinking == 0 or 1024 <= settings.thinking < settings.max_tokens
-        wanted = "0, or at least 1024 and below the role's max_tokens"
-        rules[f"roles.{role}.thinking"] = (thinks, wanted)
-        rules[f"roles.{role}.timeout_s"] = (settings.timeout_s > 0, "above 0")
-        whole = settings.reply == "whole" or role == "code"
-        rules[f"roles.{role}.reply"] = (whole, "whole: only the coder works on marked blocks")
-    models, planned = config.roles.plan.models, search.team == "plan_code_debug"
-    rules["roles.plan.models"] = (
-        len(set(models)) == len(models) and (planned or not models),
-        "distinct models, and left out where the team has no planner",
-    )
-    rules["roles.plan.model"] = (
-        not (models and config.roles.plan.model),
-        "left out where roles.plan.models are given",
-    )
-    for path, (holds, wanted) in rules.items():
-        if not holds:
-            raise SettingsError(f"{path} must be {wanted}")

@@ -298,7 +298,8 @@ def _call(state: State, body: AgentCalled) -> None:
     failures = 0
     if attempt.call is not None and attempt.call.body.call == body.call:
         failures = attempt.call.failures
-    attempt.call = Call(body, failures=failures)
+    known = frozenset(state.refused.get(body.model, ()))
+    attempt.call = Call(body, failures=failures, refused=known)
     note_call(state, body)
 
 

@@ -14,8 +14,8 @@ from events.errors import NewerFormat
 
 __all__ = [
     "BUDGET_BEFORE_EACH_CALL", "BUDGET_ESTIMATES_2", "DUPLICATES_SHARE_VERDICTS", "FLAGS",
-    "OUTAGE_PAUSES", "PATIENCE_FROM_THE_START", "PLANNERS_LEFT_OUT", "STATE_DIGEST_2",
-    "flags_from_log",
+    "OUTAGE_PAUSES", "PATIENCE_FROM_THE_START", "PAUSE_WORDS_2", "PLANNERS_LEFT_OUT",
+    "STATE_DIGEST_2", "flags_from_log",
 ]  # fmt: skip
 
 DUPLICATES_SHARE_VERDICTS = "duplicates-share-verdicts"
@@ -25,8 +25,13 @@ BUDGET_BEFORE_EACH_CALL = "budget-before-each-call"
 BUDGET_ESTIMATES_2 = "budget-estimates-2"
 OUTAGE_PAUSES = "outage-pauses"
 PLANNERS_LEFT_OUT = "planners-left-out"
+PAUSE_WORDS_2 = "pause-words-2"
 
 FLAGS = {
+    PAUSE_WORDS_2: (
+        "a pause for replies says of each attempt that is blocked what any pause says of it: an"
+        " outage is none of the sandbox's"
+    ),
     PLANNERS_LEFT_OUT: (
         "one of several planners that is down is left out for a while, and another stands in for it"
     ),

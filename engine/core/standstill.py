@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from engine.core.flags import PAUSE_WORDS_2
 from engine.core.outages import gave_up, has_stand_in, outage_words
 from engine.core.state import Attempt, State
 
@@ -19,11 +20,15 @@ def waiting_words(state: State) -> str:
     reasons = [f"waiting for {count} {'reply' if count == 1 else 'replies'}"]
     if state.wait_ended is not None and state.wait_ended.trouble:
         reasons.append(state.wait_ended.trouble)
-    for attempt in state.attempts.values():
-        if is_blocked(state, attempt):
-            failed = attempt.call.failure if attempt.call is not None else None
-            reasons.append(attempt.hopeless or (failed.message if failed else "the sandbox fails"))
+    why = why_blocked if PAUSE_WORDS_2 in state.flags else _why_as_it_was
+    blocked = [attempt for attempt in state.attempts.values() if is_blocked(state, attempt)]
+    reasons += [why(state, attempt) for attempt in blocked]
     return "; ".join(dict.fromkeys(reasons))
+
+
+def _why_as_it_was(_: State, attempt: Attempt) -> str:
+    failed = attempt.call.failure if attempt.call is not None else None
+    return attempt.hopeless or (failed.message if failed else "the sandbox fails")
 
 
 def is_blocked(state: State, attempt: Attempt) -> bool:

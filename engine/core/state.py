@@ -68,6 +68,8 @@ class Call(msgspec.Struct):
     failure: AgentFailed | None = None
     failures: int = 0
     """Failed tries since the run was last started or resumed."""
+    refused: frozenset[str] = frozenset()
+    """Parameters that its model was known not to accept when it was asked."""
 
 
 class Attempt(msgspec.Struct, kw_only=True):

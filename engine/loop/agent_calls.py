@@ -85,11 +85,14 @@ class AgentCalls:
         await self._send(called, msgspec.structs.replace(request, name=name))
 
     async def await_again(self, called: AgentCalled) -> None:
-        """An earlier process handed the request over: it is the same, and so is its name."""
+        """An earlier process handed the request over: it is the same, and so is its name. What
+        was learned since does not change what was sent."""
         call = self._feed.state.attempts[called.attempt].call
         assert call is not None
         assert call.deferred is not None
-        request = request_for(self._feed.state, called, self._texts, self._templates)
+        request = request_for(
+            self._feed.state, called, self._texts, self._templates, refused=call.refused
+        )
         name, batch = call.deferred.name, call.deferred.batch
         await self._send(called, msgspec.structs.replace(request, name=name, batch=batch))
 

@@ -164,9 +164,12 @@ def forecast_rest(
 
 
 def _left(state: State, attempts: int) -> int:
-    """Of so many in all, by agents. Those under way go on, also where a fork allows fewer."""
-    left = max(attempts - state.attempts_ended, len(state.attempts))
-    return max(0, left - (state.given is not None))
+    """Of so many in all, by agents. Those under way go on, also where a fork allows fewer; those
+    that have their candidate, as the user's kernel has, ask nobody any more."""
+    flying = state.attempts.values()
+    left = max(attempts - state.attempts_ended, len(flying))
+    written = sum(attempt.step >= len(attempt.roles) for attempt in flying)
+    return left - written - (state.given is not None and not flying)
 
 
 def _guessed(

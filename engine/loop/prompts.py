@@ -26,13 +26,22 @@ from projections.tree import Node
 __all__ = ["describe", "model_name", "node_view", "request_digest", "request_for"]
 
 
-def request_for(state: State, called: AgentCalled, texts: Texts, templates: Templates) -> Request:
-    """What to send for ``called``."""
+def request_for(
+    state: State,
+    called: AgentCalled,
+    texts: Texts,
+    templates: Templates,
+    *,
+    refused: frozenset[str] | None = None,
+) -> Request:
+    """What to send for ``called``; or what was sent, when its model was known to refuse
+    ``refused``."""
     assert state.started is not None
     config, tree = state.config, state.tree
     attempt = state.attempts[called.attempt]
     node, own = tree[attempt.node], tree[called.attempt]
-    refused = frozenset(state.refused.get(called.model, ()))
+    if refused is None:
+        refused = frozenset(state.refused.get(called.model, ()))
     prompt = render(
         templates,
         role=called.role,

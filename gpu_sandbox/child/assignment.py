@@ -21,7 +21,10 @@ from events.observations import Observations
 from gpu_sandbox.child.audit import audit
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
+from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
+from gpu_sandbox.child.foreign import Foreign, our_processes
+from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Broken, Case, Seeds, Task
@@ -57,6 +60,7 @@ class Assignment:
         self._reference = reference
         self._fds = fds
         self._device = torch.device(job.device)
+        self._clocks = Clocks(nvml_of(self._device))
         self._spent = _Spent()
         self._notes: list[str] = []
         self._observations: Observations | None = None
@@ -86,7 +90,8 @@ class Assignment:
         """As they are when all is measured, if they are wanted."""
         if not self._job.conditions:
             return {}
-        return conditions(self._device, self._job.protocol.precision)
+        found = conditions(self._device, self._job.protocol.precision)
+        return {**found, **self._clocks.told()}
 
     def _find(self, task_path: str) -> Finding:
         self._stage("reference", waits=_crowded(self._device))
@@ -117,8 +122,10 @@ class Assignment:
 
     def _baseline(self, task: Task, first: Case) -> Measured:
         self._stage("bench", waits=True)
-        with self._spent.on("bench"):
-            measured = measure_alone(task, self._reference, self._job, self._device, first)
+        with self._spent.on("bench"), self._watched():
+            measured = measure_alone(
+                task, self._reference, self._job, self._device, first, self._clocks
+            )
         found = [*self._audited(task, first), *told(task.repeats, first.expected)]
         return msgspec.structs.replace(measured, audit=found)
 
@@ -139,7 +146,15 @@ class Assignment:
         self._stage("baseline", waits=True, meanwhile=ahead)
         with self._spent.on("check"):
             bench = Bench(
-                task, baseline, self._reference, peer, job, self._device, first, self._notes
+                task,
+                baseline,
+                self._reference,
+                peer,
+                job,
+                self._device,
+                first,
+                self._notes,
+                self._clocks,
             )
             self._stage("load")
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
@@ -154,13 +169,22 @@ class Assignment:
             self._notes.append("no float64 reference: compared with its own dtype")
         ahead = partial(bench.work_ahead, peer)
         self._stage("bench", waits=True, meanwhile=ahead, spent_on="bench")
-        with self._spent.on("bench"):
+        with self._spent.on("bench"), self._watched():
             agreed = bench.run(peer, worst, alone=lambda: self._stage("alone", waits=True))
         if job.observe:
             spent_s = sum(self._spent.timings.values()) - self._spent.timings["handover"]
             with self._spent.on("observe"):
                 self._observations = observe(task, first, peer, job, agreed, spent_s)
         return agreed
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Who is on the device before and after what is timed, and is none of ours, is noted."""
+        foreign = Foreign(nvml_of(self._device), our_processes)
+        foreign.look()
+        yield
+        foreign.look()
+        self._notes += foreign.notes()
 
     def _stage(
         self,

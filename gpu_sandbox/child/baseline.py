@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
 from gpu_sandbox.child.releases import FEW_CALLS, MANY_CALLS, Batch, Released, Settings
@@ -105,7 +106,7 @@ class Baseline:
 
 
 def measure_alone(
-    task: Task, reference: Peer, job: Job, device: torch.device, first: Case
+    task: Task, reference: Peer, job: Job, device: torch.device, first: Case, clocks: Clocks
 ) -> Measured:
     """The baseline by itself, through the same code as its half of the pairs."""
     baseline = Baseline(task, reference, job, device, first)
@@ -113,11 +114,14 @@ def measure_alone(
     protocol = job.protocol
     deadline = time.monotonic() + job.bench_s
     samples: list[float] = []
+    clocks.read()
     while len(samples) < max(protocol.min_pairs, 50):
         (released,) = baseline.alone(1, f"baseline/{len(samples)}")
         samples.append(released.claim_ns / baseline.releases.calls / 1e6)
+        clocks.read_between()
         if time.monotonic() > deadline:
             break
+    clocks.read()
     middle = quantile(samples, 0.5)
     return Measured(
         runtime_ms=sum(samples) / len(samples) if protocol.mean else middle,

@@ -24,7 +24,9 @@ from collections.abc import Callable
 
 import torch
 
+from gpu_sandbox.child import sifting
 from gpu_sandbox.child.baseline import Baseline, warm
+from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed, unbelieved
 from gpu_sandbox.child.passages import Judgement, Passages
 from gpu_sandbox.child.peer import Peer
@@ -65,8 +67,10 @@ class Bench:
         device: torch.device,
         first: Case,
         notes: list[str],
+        clocks: Clocks,
     ) -> None:
         self._task = task
+        self._clocks = clocks
         self._reference = reference
         self._job = job
         self._device = device
@@ -88,12 +92,16 @@ class Bench:
 
         ``alone`` has the candidate's process ended, to see what the baseline does without.
         """
-        pairing = Pairing(self._task, self._reference, peer, self._job.protocol, self._first)
+        pairing = Pairing(
+            self._task, self._reference, peer, self._job.protocol, self._first, self._clocks
+        )
         self._warm_up(peer)
         for attempt in range(1, _ATTEMPTS + 1):
-            pairs = self._pairs(pairing, attempt)
+            taken = self._taken(pairing, attempt)
+            pairs = self._counted(taken)
             if self._disturbance(pairs) < _DISTURBED:
                 break
+        self._notes += sifting.notes(taken, pairs, self._clocks)
         passages = self._passages
         if passages is None:  # the candidate's process is needed no more
             self._measure_again(pairs, alone)
@@ -145,17 +153,19 @@ class Bench:
             peer.scramble(spots)
         peer.ask(warm(self._job.protocol, once_s), Done, "warm-up")
 
-    def _pairs(self, pairing: Pairing, attempt: int) -> list[Pair]:
+    def _taken(self, pairing: Pairing, attempt: int) -> list[Pair]:
         """Too few pairs are worth waiting for, but not for ever: slow models get fewer."""
         began = time.monotonic()
-        pairs: list[Pair] = []
+        taken: list[Pair] = []
         least, wanted = self._fewest_and_most()
         purpose, settings = _purpose(attempt), self._baseline.settings
+        self._clocks.read()
         for index in itertools.count():
             pair = pairing.pair(self._releases, settings, purpose, index)
             if not pair.counts:
                 continue
-            pairs.append(pair)
+            taken.append(pair)
+            pairs = self._counted(taken)
             if len(pairs) >= wanted:
                 break
             spent_s = time.monotonic() - began
@@ -165,8 +175,12 @@ class Bench:
                     break
             elif spent_s > self._job.bench_s or self._settled(pairs):
                 break
+        self._clocks.read()
         self._releases.forget_ahead()
-        return pairs
+        return taken
+
+    def _counted(self, taken: list[Pair]) -> list[Pair]:
+        return sifting.sifted(taken) if self._job.protocol.sifts else taken
 
     def _fewest_and_most(self) -> tuple[int, int]:
         protocol, calls = self._job.protocol, self._releases.calls

@@ -6,11 +6,12 @@ What the two say of the candidate's time, if it is believed, and if it is not.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import torch
 
+from gpu_sandbox.child.clocks import Clocks, Reading, Side, slower_side
 from gpu_sandbox.child.compare import Expected
 from gpu_sandbox.child.gates import Gated
 from gpu_sandbox.child.judge import check_shape, check_values
@@ -25,11 +26,15 @@ __all__ = ["Pair", "Pairing", "bounded", "claimed", "unbelieved"]
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """One release of each side, on the same inputs. ``counts``: these are the task's own."""
+    """One release of each side, on the same inputs. ``counts``: these are the task's own.
+    ``readings``: of the clock, as the candidate's release ended, and as the baseline's did;
+    ``slowed``: the side that the device did at a lower one, by these."""
 
     candidate: Released
     baseline: Released
     counts: bool = True
+    readings: tuple[Reading | None, Reading | None] = (None, None)
+    slowed: Side | None = None
 
     def wall_bound_ns(self, most_rest_ns: float) -> float:
         """The candidate's time if nothing that it says is believed, but that messages,
@@ -47,32 +52,55 @@ class Pairing:
     """Makes pairs, and compares outputs that were chosen when the calls were over."""
 
     def __init__(
-        self, task: Task, reference: Peer, peer: Peer, protocol: Protocol, first: Case
+        self,
+        task: Task,
+        reference: Peer,
+        peer: Peer,
+        protocol: Protocol,
+        first: Case,
+        clocks: Clocks,
     ) -> None:
         self._task = task
         self._reference = reference
         self._peer = peer
         self._protocol = protocol
         self._first = first
+        self._clocks = clocks
         self._skipped = [n for n, repeats in enumerate(task.repeats) if repeats.unlike]
 
     def pair(self, releases: Releases, settings: Settings, purpose: str, index: int) -> Pair:
         """The ``index``-th for ``purpose``. Raises ``Ended`` for outputs that differ."""
         releases.draw(purpose, index)
         chosen = releases.choose()
-        pair = self._released(releases, settings, chosen)
+        pair = self._released(releases, settings, chosen, self._reading)
         self._check(releases, pair, chosen)
-        return Pair(pair.candidate.bare(), pair.baseline.bare(), not releases.unusual)
+        candidate, baseline = pair.candidate.bare(), pair.baseline.bare()
+        counts, slowed = not releases.unusual, slower_side(*pair.readings)
+        return Pair(candidate, baseline, counts, pair.readings, slowed)
 
-    def _released(self, releases: Releases, settings: Settings, chosen: list[int]) -> Pair:
+    def _reading(self) -> Reading | None:
+        """Of the clock, where that decides what counts."""
+        return self._clocks.read_between() if self._protocol.sifts else None
+
+    def _released(
+        self,
+        releases: Releases,
+        settings: Settings,
+        chosen: list[int],
+        reading: Callable[[], Reading | None] = lambda: None,
+    ) -> Pair:
         seed = secrets.randbits(48)
+
+        def one(peer: Peer) -> tuple[Released, Reading | None]:
+            return releases.release(peer, settings, seed, chosen), reading()
+
         if secrets.randbits(1):
-            candidate = releases.release(self._peer, settings, seed, chosen)
-            baseline = releases.release(self._reference, settings, seed, chosen)
+            candidate = one(self._peer)
+            baseline = one(self._reference)
         else:
-            baseline = releases.release(self._reference, settings, seed, chosen)
-            candidate = releases.release(self._peer, settings, seed, chosen)
-        return Pair(candidate, baseline)
+            baseline = one(self._reference)
+            candidate = one(self._peer)
+        return Pair(candidate[0], baseline[0], readings=(candidate[1], baseline[1]))
 
     def gated_wall_ns(self, gated: Gated, index: int) -> int:
         """What a release behind a gate takes the candidate, by our clock. Raises ``Ended``

@@ -9,6 +9,8 @@ import msgspec
 
 from engine.config import Config, config_from_log
 from events.bodies import (
+    AgentCalled,
+    AgentFailed,
     AgentReplied,
     AttemptAbandoned,
     BaselineMeasured,
@@ -20,6 +22,7 @@ from events.bodies import (
     RunForked,
     RunResumed,
     RunStarted,
+    Usage,
 )
 from events.outcomes import BaselineKind, Correct
 from replay.settings import COMPARABLE, differing_settings
@@ -27,8 +30,8 @@ from replay.settings import COMPARABLE, differing_settings
 __all__ = ["FOLDS", "Child", "NotComparable", "Record", "check_comparable", "record_of"]
 
 FOLDS: tuple[type[Body], ...] = (
-    RunStarted, RunResumed, RunForked, BaselineMeasured, NodeSelected, AgentReplied, ReplyParsed,
-    ReplyRejected, EvaluationFinished, AttemptAbandoned,
+    RunStarted, RunResumed, RunForked, BaselineMeasured, NodeSelected, AgentCalled, AgentReplied,
+    AgentFailed, ReplyParsed, ReplyRejected, EvaluationFinished, AttemptAbandoned,
 )  # fmt: skip
 """The events that ``record_of`` needs."""
 
@@ -40,15 +43,16 @@ class NotComparable(Exception):
 class Child(msgspec.Struct, kw_only=True):
     """A recorded attempt that has ended: all that the outside did in it.
 
-    ``given``: it is the user's kernel. ``said`` is what agents answered, in order; ``verdict``
-    is None for an abandoned one.
+    ``given``: it is the user's kernel. ``said`` is who was asked and what they answered, in
+    order; of tries that failed, those that took something. ``verdict`` is None for an abandoned
+    one.
     """
 
     node: int
     parent: int
     repair: bool
     given: bool = False
-    said: list[AgentReplied | ReplyParsed | ReplyRejected] = []
+    said: list[AgentCalled | AgentReplied | AgentFailed | ReplyParsed | ReplyRejected] = []
     verdict: EvaluationFinished | None = None
 
 
@@ -111,6 +115,8 @@ class _Told:
         self.ended: list[Child] = []
         self.extra_attempts = 0
         self._going: dict[int, Child] = {}
+        self._asked: dict[int, AgentCalled] = {}
+        """The newest try, by attempt."""
 
     def apply(self, body: Body) -> None:
         match body:
@@ -130,7 +136,11 @@ class _Told:
                     node=body.attempt, parent=body.node, repair=body.repair,
                     given=body.rule == "given",
                 )  # fmt: skip
-            case AgentReplied() | ReplyParsed() | ReplyRejected():
+            case AgentCalled():
+                self._asked[body.attempt] = body
+            case AgentReplied() | AgentFailed(usage=Usage()):
+                self._going[body.attempt].said += (self._asked[body.attempt], body)
+            case ReplyParsed() | ReplyRejected():
                 self._going[body.attempt].said.append(body)
             case EvaluationFinished():
                 child = self._going.pop(body.attempt)

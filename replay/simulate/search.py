@@ -18,6 +18,7 @@ from engine.core.evolve import evolve
 from engine.core.state import State, TeamOf
 from events.bodies import (
     AgentCalled,
+    AgentFailed,
     AgentReplied,
     BaselineRequested,
     Body,
@@ -89,16 +90,20 @@ class _Search:
 
     def run(self) -> Simulation:
         first = self._records[0].started
+        prices = {m: p for each in reversed(self._records) for m, p in each.started.prices.items()}
         self._fold(
             msgspec.structs.replace(
-                first, config=msgspec.to_builtins(self._config), seed=self._config.search.seed
+                first, config=msgspec.to_builtins(self._config), seed=self._config.search.seed,
+                prices=prices,
             )
-        )
+        )  # fmt: skip
         stopped, wanted = "", None
         while not stopped and (decision := decide(self._state)) is not None:
             if isinstance(decision, NodeSelected) and not self._take(decision):
                 stopped, wanted = "no_outcome", self._name(decision.node)
                 break
+            if isinstance(decision, AgentCalled):
+                decision = self._asked_as_recorded(decision)
             self._fold(decision)
             if isinstance(decision, RunStopped):
                 stopped = decision.reason
@@ -166,13 +171,33 @@ class _Search:
             case EvaluationRequested():
                 self._judge(decision)
 
+    def _asked_as_recorded(self, called: AgentCalled) -> AgentCalled:
+        """The call, to the model that the recorded attempt asked: of several planners the one
+        whose reply this is, at its price."""
+        assert self._child is not None
+        for said in self._child.said[self._said : self._said + 1]:
+            self._said += 1
+            assert isinstance(said, AgentCalled)
+            called = msgspec.structs.replace(called, model=said.model)
+        return called
+
     def _speak(self, called: AgentCalled) -> None:
-        """One reply, and whether it was usable."""
+        """One reply, and whether it was usable; or what a try took that failed."""
         assert self._child is not None
         at = {"attempt": called.attempt, "call": called.call}
         for said in self._child.said[self._said :]:
+            if isinstance(said, AgentCalled):
+                return
             self._said += 1
-            if isinstance(said, AgentReplied):
+            if isinstance(said, AgentFailed):
+                # Trouble is not simulated, only what it took: so it is one that passes at once.
+                self._fold(
+                    msgspec.structs.replace(
+                        said, try_=called.try_, error="capability", retryable=True,
+                        retry_after_ms=None, **at,
+                    )
+                )  # fmt: skip
+            elif isinstance(said, AgentReplied):
                 self._fold(msgspec.structs.replace(said, try_=called.try_, **at))
             else:
                 self._fold(msgspec.structs.replace(said, **at))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import msgspec
 import pytest
 from hypothesis import given
@@ -59,6 +61,32 @@ async def refused(box: Path, ending: str, content: str | bytes) -> str:
     assert not found.changing
     assert (not_taken.name, not_taken.file.name) == (NAME, f"{NAME}.reply{ending}")
     return not_taken.reason
+
+
+async def test_a_mailbox_that_hangs_fails_the_try_at_its_deadline(tmp_path: Path) -> None:
+    """As on a drive that is gone: nothing that is done with files comes back."""
+    box, hangs = tmp_path / "box", threading.Event()
+    threads = anyio.to_thread.current_default_thread_limiter()
+    usual, threads.total_tokens = threads.total_tokens, 1
+    hurried = msgspec.structs.replace(ASKED, timeout_s=0.05)
+    try:
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as others:
+                others.start_soon(anyio.to_thread.run_sync, hangs.wait)
+                await anyio.wait_all_tasks_blocked()
+                try:
+                    with pytest.raises(CallFailed, match=r"took no request within 0\.05 s") as info:
+                        await MailboxClient(box).send(hurried)
+                finally:
+                    hangs.set()
+    finally:
+        threads.total_tokens = usual
+    assert str(box) in info.value.message
+    assert (info.value.error, info.value.retryable) == ("timed_out", True)
+    # The next try hands it over, and nobody's answer has a deadline: the run pauses.
+    with pytest.raises(Deferred):
+        await MailboxClient(box).send(ASKED)
+    assert {path.stem for path in box.iterdir()} == {NAME}
 
 
 async def test_a_request_is_written_once_in_both_forms(tmp_path: Path) -> None:

@@ -9,8 +9,16 @@ import msgspec
 import pytest
 
 from agents.prices import price_of
-from engine.cli.settings import SettingsError, environment_name, key_paths, resolve
-from engine.config import Config, config_from_log
+from engine.cli.settings import SettingsError, amend, environment_name, key_paths, resolve
+from engine.config import (
+    Config,
+    PlannerConfig,
+    RoleConfig,
+    Roles,
+    Sandbox,
+    Search,
+    config_from_log,
+)
 
 
 def config(
@@ -59,6 +67,45 @@ def test_the_paper_has_no_sanitizers_unless_they_are_given_time() -> None:
         config(preset="paper", assignments=sanitize)
     given = config(preset="paper", assignments=[*sanitize, "sandbox.autopsy_timeout_s=5"])
     assert given.sandbox.sanitize
+
+
+PLANNERS = PlannerConfig(models=["a:b", "c:d"])
+OLD = [
+    (
+        Config(sandbox=Sandbox(sanitize=True, autopsy_timeout_s=0)),
+        ["sandbox.sanitize=true", "sandbox.autopsy_timeout_s=0"],
+        "sandbox.sanitize",
+    ),
+    (
+        Config(roles=Roles(code=RoleConfig(thinking=2048, max_tokens=1024))),
+        ["roles.code.thinking=2048", "roles.code.max_tokens=1024"],
+        "roles.code.thinking",
+    ),
+    (
+        Config(roles=Roles(plan=PLANNERS), search=Search(team="single")),
+        ["roles.plan.models=a:b,c:d", "search.team=single"],
+        "roles.plan.models",
+    ),
+    (
+        Config(roles=Roles(plan=msgspec.structs.replace(PLANNERS, model="e:f"))),
+        ["roles.plan.models=a:b,c:d", "roles.plan.model=e:f"],
+        "roles.plan.model",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "assignments", "wrong"), OLD)
+def test_a_rule_between_keys_is_for_who_sets_one_of_them(
+    old: Config, assignments: list[str], wrong: str
+) -> None:
+    """A log may be from before the rule."""
+    amended, changed = amend(old, ["search.epsilon=0.5"])
+    assert (amended.search.epsilon, changed) == (0.5, {"search.epsilon": 0.5})
+    for assignment in assignments:
+        with pytest.raises(SettingsError, match=rf"^{wrong} must be "):
+            amend(old, [assignment])
+    with pytest.raises(SettingsError, match=rf"^{wrong} must be "):
+        config(assignments=assignments)
 
 
 @pytest.mark.parametrize("role", ["plan", "code", "debug", "single"])

@@ -58,9 +58,8 @@ def test_alone_it_is_judged_and_nobody_is_asked(tmp_path: Path) -> None:
     # As an editor elsewhere may leave it.
     kernel.write_bytes(b"\xef\xbb\xbf" + KERNEL.replace(b"\n", b"\r\n"))
     done = run_engine(
-        "run", SMALL / "task.py", "--device", "cpu", "--model", "openai:nobody",
-        "--set", "clients.openai.base_url=http://127.0.0.1:9/v1", "--attempts", 1,
-        "--start", kernel, "--log", log, "--json",
+        "run", SMALL / "task.py", "--device", "cpu", "--model", "anthropic:claude-sonnet-4-5",
+        "--attempts", 1, "--start", kernel, "--log", log, "--json",
     )  # fmt: skip
     assert done.returncode in (0, 4), done.stderr
     assert "Expected" not in done.stderr, "there is nothing to pay for, so nobody is asked"
@@ -72,6 +71,22 @@ def test_alone_it_is_judged_and_nobody_is_asked(tmp_path: Path) -> None:
     best = run_engine("best", log)
     assert best.stdout.encode() == KERNEL, "the log has it"
     assert "attempt 1, the user's kernel: " in best.stderr
+    # There is no key. Who is going to ask a model needs it, before anything else is done.
+    before = invoked("replay", log).stdout
+    more = run_engine("resume", log, "--attempts", "+1", "--yes")
+    assert (more.returncode, "set ANTHROPIC_API_KEY" in more.stderr) == (3, True)
+    assert invoked("replay", log).stdout == before
+
+
+def test_a_run_that_asks_after_the_kernel_needs_its_key_at_the_start(tmp_path: Path) -> None:
+    kernel, log = tmp_path / "mine.py", tmp_path / "log.db"
+    kernel.write_bytes(KERNEL)
+    done = run_engine(
+        "run", SMALL / "task.py", "--device", "cpu", "--model", "anthropic:claude-sonnet-4-5",
+        "--attempts", 2, "--start", kernel, "--log", log, "--yes",
+    )  # fmt: skip
+    assert (done.returncode, "set ANTHROPIC_API_KEY" in done.stderr) == (3, True)
+    assert not log.exists()
 
 
 @pytest.fixture(scope="module")

@@ -42,9 +42,10 @@ async def step(
     uid: str = "feed",
     wait_s: float = 0.0,
     evaluator: ScriptedEvaluator | None = None,
+    writer: type[LogWriter] = LogWriter,
 ) -> State:
     """One process's work: begin the run in ``path``, or go on with it."""
-    async with LogWriter(path) as log:
+    async with writer(path) as log:
         with LogReader(path) as reader:
             known = recover(reader, 1) if reader.runs() else None
             texts = Texts(reader.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,19 @@ from events.bodies import (
     AgentCalled,
     AgentFailed,
     AgentReplied,
+    Body,
     CapabilityLearned,
     ReplyDeferred,
     Usage,
 )
+from events.envelope import Blob, Event
+from events.writer import LogWriter
 from tests.agents.batch_server import BatchServer, message
 from tests.agents.messages_api import error
 from tests.agents.model_server import running
 from tests.engine.mail_runs import MODEL, bodies_of, config, step
 from tests.engine.model_runs import ANNOTATED, candidate
+from tests.engine.test_loop import Killed, dies
 
 pytestmark = pytest.mark.anyio
 
@@ -47,11 +51,26 @@ def errored(kind: str, text: str) -> dict[str, Any]:
     return {"type": "errored", "error": {"type": "error", "error": inner}}
 
 
-async def go(path: Path, server: BatchServer, **search: Any) -> State:
+class DyingAtTheSecondFailure(LogWriter):
+    """Takes what comes before it, then nothing from anybody."""
+
+    left = 1
+
+    def append(self, run_id: int, body: Body, blobs: Iterable[Blob] = ()) -> Event:
+        if isinstance(body, AgentFailed):
+            self.left -= 1
+        if self.left < 0:
+            raise Killed
+        return super().append(run_id, body, blobs)
+
+
+async def go(
+    path: Path, server: BatchServer, *, writer: type[LogWriter] = LogWriter, **search: Any
+) -> State:
     """One process's work, without the key in its log."""
     client = AnthropicBatchClient(api_key=KEY, base_url=server.url)
     try:
-        return await step(path, client, config(retry_wait_ms=1, **search))
+        return await step(path, client, config(retry_wait_ms=1, **search), writer=writer)
     finally:
         await client.aclose()
         assert KEY.encode() not in await anyio.Path(path).read_bytes()
@@ -129,6 +148,29 @@ async def test_a_refused_parameter_is_learned(tmp_path: Path) -> None:
     learned = [body for body in bodies_of(path) if isinstance(body, CapabilityLearned)]
     assert [body.param for body in learned] == ["temperature"]
     assert ["temperature" in batch[0]["params"] for batch in server.batches] == [True, False, False]
+
+
+async def test_a_lesson_is_for_all_of_a_batch_whichever_process_reads_it(tmp_path: Path) -> None:
+    """Killed between two results of one batch, which were refused for the same parameter."""
+    path = tmp_path / "log.db"
+
+    def result(params: dict[str, Any]) -> dict[str, Any]:
+        if "temperature" in params:
+            return errored("invalid_request_error", "temperature is not supported here")
+        return good(params)
+
+    async with running(BatchServer(result)) as server:
+        assert (await go(path, server, workers=2, attempts=2)).paused == "waiting for 2 replies"
+        server.ended = True
+        await dies(go(path, server, writer=DyingAtTheSecondFailure))
+        assert (await go(path, server)).stopped == "finished"
+    bodies = bodies_of(path)
+    assert [body.param for body in bodies if isinstance(body, CapabilityLearned)] == ["temperature"]
+    failed = [(body.attempt, body.error) for body in bodies if isinstance(body, AgentFailed)]
+    assert sorted(failed) == [(1, "capability"), (2, "capability")]
+    sent = [["temperature" in item["params"] for item in batch] for batch in server.batches]
+    assert sent[0] == [True, True]
+    assert not any(any(batch) for batch in sent[1:])
 
 
 async def test_a_budget_of_thinking_is_learned_as_elsewhere(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.config import Budget, PlannerConfig, Roles
+from engine.config import Budget, PlannerConfig, RoleConfig, Roles
 from engine.core.evolve import evolve
 from engine.core.flags import (
     BUDGET_BEFORE_EACH_CALL,
@@ -16,11 +16,20 @@ from engine.core.flags import (
     FLAGS,
     OUTAGE_PAUSES,
     PATIENCE_FROM_THE_START,
+    PAUSE_WORDS_2,
     PLANNERS_LEFT_OUT,
     STATE_DIGEST_2,
 )
 from engine.core.state import State
-from events.bodies import AgentReplied, NodeSelected, RunStarted
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AgentReplied,
+    NodeSelected,
+    ReplyDeferred,
+    RunStarted,
+    WaitEnded,
+)
 from events.codec import decode_body, encode_body
 from events.errors import NewerFormat
 from replay.verify import replay
@@ -66,6 +75,41 @@ def test_patience_without_a_correct_kernel_is_the_flags_to_decide() -> None:
     assert (new.state.stop_reason, new.state.attempts_ended) == ("patience", 3)
 
 
+def waiting(*flags: str) -> World:
+    """Three attempts, paused: the coder is down, which the first has found out, the second has its
+    plan and was not asked for code, and the third one's plan comes later."""
+    roles = Roles(code=RoleConfig(model="fake:down"))
+    config = msgspec.structs.replace(config_of(workers=3, outage_failures=1), roles=roles)
+    world = World(config, 1, flags=[OUTAGE_PAUSES, *flags])
+    world.step()
+    first, second, third = (body for body in world.pending if isinstance(body, AgentCalled))
+    world._read(replied(world, first))
+    world.feed(AgentFailed(attempt=1, role="code", call=4, try_=1, error="connection",
+                           message="nobody listens", retryable=True))  # fmt: skip
+    world._read(replied(world, second))
+    world.feed(ReplyDeferred(attempt=3, role="plan", call=third.call, try_=1, name="n",
+                             place="box"))  # fmt: skip
+    world.feed(WaitEnded())
+    return world
+
+
+def replied(world: World, called: AgentCalled) -> AgentCalled:
+    world.feed(
+        AgentReplied(
+            attempt=called.attempt, role=called.role, call=called.call, try_=1, usage=None,
+            latency_ms=1, stop_reason="end_turn", served_by="m", sent={}, reply_sha256="1" * 64,
+        )
+    )  # fmt: skip
+    return called
+
+
+def test_a_pause_for_replies_says_what_else_is_amiss() -> None:
+    assert waiting().state.paused == "waiting for 1 reply; nobody listens; the sandbox fails"
+    assert waiting(PAUSE_WORDS_2).state.paused == (
+        "waiting for 1 reply; fake:down is down: 1 tries in a row failed, the last: nobody listens"
+    )
+
+
 @pytest.mark.parametrize("flag", sorted(FLAGS))
 def test_a_log_replays_by_its_own_flags_and_by_no_others(flag: str) -> None:
     trouble = 0.5 if flag in (OUTAGE_PAUSES, PLANNERS_LEFT_OUT) else 0.0
@@ -77,6 +121,9 @@ def test_a_log_replays_by_its_own_flags_and_by_no_others(flag: str) -> None:
         hopeless(*flags, usd=0.05, trouble=trouble, killed=estimated, planners=planners)
         for flags in (base, [*base, flag])
     )
+    if flag == PAUSE_WORDS_2:
+        base = [OUTAGE_PAUSES]
+        old, new = waiting(), waiting(flag)
     for world in (old, new):
         assert replay(as_events(world.bodies), team_of).difference is None
     assert replay(flagged(old, [*base, flag]), team_of).difference is not None

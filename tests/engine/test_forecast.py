@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from agents.prices import dated, price_of
 from agents.templates import load
 from engine.config import Config, ModelPrice, PlannerConfig, Prompts, RoleConfig, Roles
+from engine.core.state import State
 from engine.loop.forecast import Forecast, forecast, forecast_rest
 from engine.loop.start import prices_today
+from events.bodies import GivenKernel
 from projections.spend import cost_usd_micros
 from tests.engine.outside import TASK
 from tests.engine.world import World, config_of
@@ -82,7 +85,23 @@ def test_what_is_under_way_is_expected_also_where_fewer_attempts_are_allowed() -
     while not (world.state.attempts_ended and len(world.state.attempts) > 1):
         world.run(1)
     state = world.state
-    allowed = state.attempts_ended
+    allowed, judged = state.attempts_ended, being_judged(state)
     rest = forecast_rest(state, config_of(), load(), TASK, attempts=allowed)
-    assert rest.attempts == len(state.attempts)
-    assert forecast_rest(state, config_of(), load(), TASK, attempts=8).attempts == 8 - allowed
+    assert rest.attempts == len(state.attempts) - judged
+    rest = forecast_rest(state, config_of(), load(), TASK, attempts=8)
+    assert rest.attempts == 8 - allowed - judged
+
+
+@pytest.mark.parametrize("given", [None, GivenKernel(name="k.py", sha256="9" * 64, key="key")])
+def test_an_attempt_that_has_its_candidate_asks_nobody(given: GivenKernel | None) -> None:
+    world = World(config_of(attempts=1), 1, given=given)
+    before = forecast_rest(world.state, config_of(), load(), TASK, attempts=1)
+    assert before.attempts == (0 if given else 1)
+    while not being_judged(world.state):
+        world.run(1)
+    assert forecast_rest(world.state, config_of(), load(), TASK, attempts=1).attempts == 0
+    assert forecast_rest(world.state, config_of(), load(), TASK, attempts=3).attempts == 2
+
+
+def being_judged(state: State) -> int:
+    return sum(attempt.evaluation is not None for attempt in state.attempts.values())

@@ -11,6 +11,7 @@ from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import BaselineRequest, EvaluationRequest
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.conftest import own_temp
+from tests.gpu_sandbox.nvml import FakeDriver, built_into
 
 QUICK = Limits(bench_s=0.15, call_s=20.0, autopsy_s=0.0)
 
@@ -54,6 +55,16 @@ def baseline(task: str, **options: object) -> BaselineRequest:
 def private_temp(tmp_path: Path) -> Iterator[Path]:
     with own_temp(tmp_path):
         yield tmp_path
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_into(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def driver(fake_library: Path) -> FakeDriver:
+    return FakeDriver(fake_library)
 
 
 def left_behind(tmp_path: Path) -> list[Path]:

@@ -41,13 +41,15 @@ class Recipe(NamedTuple):
     """``run`` is given to ``engine run``. Then, for each of ``stops``, the process gets the
     signal once the log has so many events, and ``engine resume`` goes on with ``resume``, after
     ``engine steer`` with ``steer``. Each of ``forks`` is the number of a run, and what
-    ``engine fork`` is given with it. A run by mail is answered and resumed until it is done."""
+    ``engine fork`` is given with it. A run by mail is answered and resumed until it is done, or
+    so many ``turns``."""
 
     run: Sequence[object]
     stops: Sequence[tuple[int, signal.Signals]] = ()
     resume: Sequence[object] = ()
     forks: Sequence[tuple[int, Sequence[object]]] = ()
     steer: Sequence[object] = ()
+    turns: int = 99
 
 
 RECIPES = {
@@ -103,6 +105,14 @@ RECIPES = {
         ["--set", f"roles.plan.models=openai:away,{BOOK}", "--set", "roles.plan.reward_per=token",
          "--set", "clients.openai.base_url=http://127.0.0.1:9/v1", "--set", "search.call_tries=3",
          "--set", "search.retry_wait_ms=1", "--attempts", 7, "--workers", 2, "--yes"]
+    ),
+    "outage": Recipe(
+        # One planner's reply comes later, the other's plans have no coder: nobody listens there.
+        ["--set", f"roles.plan.models={BOOK},mailbox:{BOX}", "--set", "roles.plan.reward_per=token",
+         "--set", "roles.code.model=openai:away",
+         "--set", "clients.openai.base_url=http://127.0.0.1:9/v1",
+         "--set", "search.outage_failures=1", "--attempts", 4, "--workers", 3, "--yes"],
+        turns=0,
     ),
     "patience": Recipe(["--model", HOPELESS, "--set", "search.policy=best_of_k",
                         "--patience", 2, "--attempts", 9]),
@@ -161,7 +171,8 @@ def record(name: str) -> None:
             _engine(("steer", log, *recipe.steer)).wait()
         command = ("resume", log, "--display", "none", *recipe.resume)
     turn = 0
-    while _engine(command).wait() == Exit.PAUSED and (ROOT / BOX).is_dir():
+    paused = Exit.PAUSED
+    while _engine(command).wait() == paused and turn < recipe.turns and (ROOT / BOX).is_dir():
         answer(ROOT / BOX, turn)
         turn += 1
         command = ("resume", log, "--display", "none")

@@ -33,7 +33,7 @@ from events.envelope import Blob, sha256_hex
 from events.outcomes import CompileFailed, Correct, KernelResources, Outcome, WrongResult
 from events.writer import LogWriter
 
-__all__ = ["write_rich"]
+__all__ = ["PRICE", "write_rich"]
 
 TASK = "class Model: ..."
 PRICE = Price(

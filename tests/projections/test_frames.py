@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sqlite3
 import sys
 from pathlib import Path
@@ -16,10 +17,15 @@ from click.testing import CliRunner, Result
 from agents.edits import edits_of
 from engine.cli.exits import Exit, Failure
 from engine.cli.main import cli
+from engine.config import Config
+from events.bodies import AgentCalled, AgentReplied, CallParams, NodeSelected, RunForked, Usage
 from events.connect import connect_read_only
 from events.reader import LogReader
+from events.writer import LogWriter
 from projections.frames import Frames, columns, frames_of
+from projections.overview import overview_of
 from tests.histories.pins import histories
+from tests.projections.rich import PRICE
 
 RUNS = histories()
 HISTORIES = sorted({path for path, _ in RUNS.values()})
@@ -54,6 +60,52 @@ def test_records_are_the_rows_of_the_view(name: str, table: str, rich: Path) -> 
     assert {row.pop("run") for row in made} == {uid}
     assert made == rows
     assert list(made[0]) == list(rows[0])
+
+
+@pytest.mark.anyio
+async def test_what_a_fork_shares_was_paid_at_its_parents_prices(
+    rich: Path, tmp_path: Path
+) -> None:
+    """``free`` had no price when the parent called it; the fork has one, for its own calls."""
+    path = Path(shutil.copy(rich, tmp_path / "log.db"))
+    with LogReader(path) as reader:
+        parent = list(reader.events(1))
+    shared = next(e for e in parent if isinstance(e.body, NodeSelected) and e.body.attempt == 4)
+    async with LogWriter(path) as log:
+        run = log.fork(1, shared, "fork")
+        config = msgspec.to_builtins(Config(model="m"))
+        for body in (
+            RunForked(
+                parent="rich", at=shared.run_seq, config=config, changed={}, replies="live",
+                evaluations="anew", prices={"free": PRICE}, versions={}, canned=False,
+            ),
+            AgentCalled(
+                attempt=4, role="code", call=9, try_=1, window=[0], pool=[0], model="free",
+                params=CallParams(max_tokens=9), template="main",
+            ),
+            AgentReplied(
+                attempt=4, role="code", call=9, try_=1, latency_ms=1, stop_reason="end_turn",
+                usage=Usage(input_tokens=1_000_000), served_by="m-1", sent={},
+                reply_sha256="0" * 64,
+            ),
+        ):  # fmt: skip
+            last = log.append(run, body)
+        await log.durable(last)
+    connection = connect_read_only(path, views=True)
+    query = "SELECT model, usd_micros FROM calls WHERE state = 'replied' AND run_id = "
+    rows = {run: connection.execute(f"{query}{run} ORDER BY run_seq").fetchall() for run in (1, 2)}
+    (code,) = connection.execute(
+        "SELECT usd_micros, unpriced_calls FROM costs_by_role WHERE run_id = 2 AND role = 'code'"
+    )
+    connection.close()
+    assert rows[2][-2:] == [("free", None), ("free", 3_000_000)]
+    assert rows[2][:-1] == rows[1][: len(rows[2]) - 1]
+    made = [record for record in frames(path).calls if record.run == "fork"]
+    told = [(record.model, record.usd_micros) for record in made if record.state == "replied"]
+    assert told == rows[2]
+    with LogReader(path) as reader:
+        spent = overview_of(reader.events(2)).spend.roles["code"]
+    assert (spent.usd_micros, spent.unpriced_calls) == code
 
 
 def test_a_run_is_one_row(rich: Path) -> None:

@@ -9,17 +9,30 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.cli.exits import Failure
 from engine.cli.main import cli
 from engine.config import Config
-from events.bodies import AttemptAbandoned, Body, EvaluationFinished, NodeSelected, RunResumed
+from events.bodies import (
+    AgentCalled,
+    AgentFailed,
+    AttemptAbandoned,
+    Body,
+    EvaluationFinished,
+    NodeSelected,
+    Price,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    Usage,
+)
 from events.outcomes import Correct
 from replay.simulate.estimate import Estimate, changed_keys_allowed, estimate
 from replay.simulate.record import NotComparable, Record, record_of
 from replay.simulate.search import Simulation, simulate
+from tests.engine.test_planners import planned
 from tests.engine.world import World, config_of, team_of
 
 LOGS = Path(__file__).parents[1] / "histories"
@@ -92,6 +105,55 @@ def test_trouble_while_it_was_recorded_changes_nothing(search: dict[str, Any], c
         (s.node, s.rule, s.repair, s.draws, s.eligible, s.visit) for s in selections(world.bodies)
     ]
     assert done.best == speedups(world.bodies)
+
+
+class Dear(World):
+    """Planners of different prices, of which one may be down; calls fail that took something."""
+
+    down: str = ""
+    cuts: float = 0.3
+
+    def _append(self, body: Body) -> None:
+        if isinstance(body, RunStarted):
+            (price,) = body.prices.values()
+            dear = {name: getattr(price, name) * 9 for name in price.__struct_fields__}
+            prices = {"fake:m": price, "fake:cheap": price, "fake:dear": Price(**dear)}
+            body = msgspec.structs.replace(body, prices=prices)
+        super()._append(body)
+
+    def _answer(self, called: AgentCalled) -> None:
+        cut = self.random.random() < self.cuts
+        if not cut and called.model != self.down:
+            super()._answer(called)
+            return
+        self.feed(
+            AgentFailed(
+                attempt=called.attempt, role=called.role, call=called.call, try_=called.try_,
+                error="server_error", message="cut", retryable=True, retry_after_ms=None,
+                usage=Usage(input_tokens=self.random.randrange(900)) if cut else None,
+            )
+        )  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.fixed_dictionaries({"seed": st.integers(0, 50), "usd": st.floats(0.02, 0.8)}), chances,
+    st.sampled_from(["", "fake:cheap", "fake:dear"]), st.sampled_from([0.0, 0.3]),
+)  # fmt: skip
+def test_what_failed_tries_took_and_stand_ins_replies_cost_is_simulated(
+    search: dict[str, Any], chance: int, down: str, cuts: float
+) -> None:
+    """So that money runs out where it ran out in the record, whoever was asked."""
+    config = planned(config_of(attempts=20, **search), ["fake:cheap", "fake:dear"], "dollar")
+    world = Dear(config, chance)
+    world.down, world.cuts = down, cuts
+    bodies = world.run(5000).bodies
+    assume(not any(isinstance(body, RunPaused) for body in bodies))
+    # One that money ran out in the middle of is no outcome.
+    assume(not world.state.attempts)
+    done = simulate([recorded(bodies)], config, team_of, order=0)
+    assert done.wanted is None
+    assert (done.attempts, done.stopped) == (world.state.attempts_ended, world.state.stop_reason)
 
 
 @settings(max_examples=40, deadline=None)

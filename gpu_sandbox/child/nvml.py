@@ -1,0 +1,146 @@
+"""What the driver's management library says of one device: who is on it, its clock, why that
+is lower than it could be.
+
+Only the verifier asks. NVML answers from the driver, not from a process, so no worker has a
+part in it. Nothing here changes anything of a device. Where there is no such library, or it
+does not answer, there is no ``Nvml``, or the answer is None: no verdict depends on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import torch
+
+__all__ = ["LIBRARY", "Nvml", "OnDevice", "nvml_of", "told_reasons"]
+
+LIBRARY = "libnvidia-ml.so.1"
+_SUCCESS, _TOO_SMALL = 0, 7
+_SM_CLOCK = 1
+_NOT_AVAILABLE = (1 << 64) - 1
+_MOST_PROCESSES = 4096
+_REASONS = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "thermal slowdown by software",
+    0x40: "thermal slowdown by hardware",
+    0x80: "power brake",
+}
+"""Of NVML's ``nvmlClocksEventReason…``: what lowers a busy device's clock. The others are
+settings, and that it has nothing to do."""
+
+
+class OnDevice(msgspec.Struct, frozen=True):
+    """A process that computes on the device. ``used_bytes``: of its memory, None if that is
+    not told. ``pid`` is in the numbering of the asking process, or of the host."""
+
+    pid: int
+    used_bytes: int | None
+
+
+class _ProcessInfo(ctypes.Structure):
+    """``nvmlProcessInfo_t`` of version 2 and 3."""
+
+    _fields_ = (
+        ("pid", ctypes.c_uint),
+        ("used", ctypes.c_ulonglong),
+        ("instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    )
+
+
+class _Memory(ctypes.Structure):
+    """``nvmlMemory_v2_t``: ``used`` without what the driver keeps for itself."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint),
+        ("total", ctypes.c_ulonglong),
+        ("reserved", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
+
+
+class Nvml:
+    """One device's, for as long as this process lives."""
+
+    def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
+        self._library = library
+        self._handle = handle
+
+    @classmethod
+    def of(cls, uuid: str, library: str = LIBRARY) -> Nvml | None:
+        """``uuid``: of the device, with or without the ``GPU-`` before it."""
+        name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+        handle = ctypes.c_void_p()
+        try:
+            loaded = ctypes.CDLL(library)
+            if loaded.nvmlInit_v2() != _SUCCESS:
+                return None
+            found = loaded.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle))
+        except (OSError, AttributeError):  # no library, or one without these
+            return None
+        return cls(loaded, handle) if found == _SUCCESS else None
+
+    def processes(self) -> list[OnDevice] | None:
+        """Those that have a context, ours too. A driver leaves out what the caller's PID
+        namespace does not hold, or, an older one, gives the host's numbers."""
+        count = ctypes.c_uint(64)
+        while count.value <= _MOST_PROCESSES:
+            room = (_ProcessInfo * count.value)()
+            status = self._asked(
+                "nvmlDeviceGetComputeRunningProcesses_v3", ctypes.byref(count), room
+            )
+            if status == _SUCCESS:
+                return [_on_device(info) for info in room[: count.value]]
+            if status != _TOO_SMALL:
+                return None
+            count.value += 64  # the library has said how many; more may have come since
+        return None
+
+    def used_bytes(self) -> int | None:
+        """Of the device's memory, by all processes together, seen or not."""
+        memory = _Memory(version=ctypes.sizeof(_Memory) | 2 << 24)
+        status = self._asked("nvmlDeviceGetMemoryInfo_v2", ctypes.byref(memory))
+        return int(memory.used) if status == _SUCCESS else None
+
+    def sm_mhz(self) -> int | None:
+        clock = ctypes.c_uint()
+        status = self._asked("nvmlDeviceGetClockInfo", _SM_CLOCK, ctypes.byref(clock))
+        return clock.value if status == _SUCCESS else None
+
+    def reasons(self) -> int | None:
+        """Why the clock is not higher, as NVML's bits: those that slow a busy device."""
+        found = ctypes.c_ulonglong()
+        status = self._asked("nvmlDeviceGetCurrentClocksEventReasons", ctypes.byref(found))
+        if status is None:  # drivers before 535 have it by its older name only
+            status = self._asked("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.byref(found))
+        return found.value & sum(_REASONS) if status == _SUCCESS else None
+
+    def _asked(self, name: str, *arguments: Any) -> int | None:
+        """The function's status; None if this library has none of that name."""
+        function: Callable[..., int] | None = getattr(self._library, name, None)
+        return function(self._handle, *arguments) if function is not None else None
+
+
+def _on_device(info: Any) -> OnDevice:
+    used = int(info.used)
+    return OnDevice(int(info.pid), None if used == _NOT_AVAILABLE else used)
+
+
+def told_reasons(reasons: int) -> str:
+    """In words; empty for none."""
+    return ", ".join(name for bit, name in _REASONS.items() if reasons & bit)
+
+
+@functools.cache
+def nvml_of(device: torch.device) -> Nvml | None:
+    """Of a device of torch's; None for a CPU, or where there is no library for it."""
+    if device.type != "cuda":
+        return None
+    properties: Any = torch.cuda.get_device_properties(device)
+    return Nvml.of(str(getattr(properties, "uuid", "")))

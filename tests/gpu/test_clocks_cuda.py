@@ -1,0 +1,129 @@
+"""What the driver says of a real device, and what a verdict makes of it: ``-s`` prints figures."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from events.outcomes import Correct
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import BaselineRequest
+from gpu_sandbox.sandbox import LocalSandbox
+from tests.gpu.test_sandbox_cuda import SMALL, candidate, judge, request
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.anyio,
+    pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no CUDA device"),
+]
+
+HONEST = candidate("return torch.relu(a + b)")
+
+PROBE = """
+import os, statistics, time, torch
+from gpu_sandbox.child.clocks import Clocks
+from gpu_sandbox.child.foreign import Foreign
+from gpu_sandbox.child.nvml import nvml_of, told_reasons
+device = torch.device("cuda:0")
+block = torch.zeros(1 << 28, device=device)
+began = time.perf_counter()
+nvml = nvml_of(device)
+opened = time.perf_counter() - began
+assert nvml is not None
+clocks = Clocks(nvml)
+costs = []
+for _ in range(200):
+    block.add_(1)
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    reading = clocks.read()
+    costs.append(1e6 * (time.perf_counter() - began))
+    assert reading is not None and 100 < reading.sm_mhz < 5000, reading
+began = time.perf_counter()
+listed = nvml.processes()
+asked = time.perf_counter() - began
+print(f"open {1e3 * opened:.1f} ms, reading {statistics.median(costs):.0f} us, at most "
+      f"{max(costs):.0f} us, processes {1e3 * asked:.2f} ms, {clocks.told()}")
+print(f"we are {os.getpid()}; listed {listed}; used {nvml.used_bytes()}")
+assert listed is not None
+"""
+
+STRANGER = """
+import torch
+block = torch.zeros(1 << 30, device="cuda:0")
+torch.cuda.synchronize()
+print("there", flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("clocks-cache")
+
+
+@contextmanager
+def python(source: str) -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", source]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=environment, **pipes) as running:  # type: ignore[call-overload]
+        yield running
+        running.communicate()
+
+
+def test_what_the_driver_says() -> None:
+    with python(PROBE) as probe:
+        said, _ = probe.communicate()
+    print(f"\n{said}")
+    assert probe.returncode == 0
+
+
+async def test_a_foreign_process_on_the_device_is_noticed_and_named(cache: Path) -> None:
+    """Where the driver gives numbers of another namespace, or hides others, it says that much."""
+    async with LocalSandbox(("cuda:0",), limits=Limits(bench_s=0.5), cache=cache) as sandbox:
+        with python(STRANGER) as stranger:
+            assert stranger.stdout is not None
+            assert stranger.stdout.readline() == "there\n"
+            beside = await judge(sandbox, "beside a stranger", request(SMALL, HONEST))
+        await anyio.sleep(1)
+        alone = await judge(sandbox, "alone", request(SMALL, HONEST))
+    assert isinstance(beside.outcome, Correct)
+    noted = [note for note in beside.notes if "on the device" in note or "can't be seen" in note]
+    assert noted
+    if "pid" in noted[0]:
+        assert f"pid {stranger.pid}" in noted[0]
+    assert not [note for note in alone.notes if f"pid {stranger.pid}" in note]
+
+
+async def test_what_is_set_aside_and_what_it_costs(cache: Path) -> None:
+    """Nothing of an honest kernel on a device with nothing else to do, or nearly."""
+    spent = []
+    async with LocalSandbox(("cuda:0",), limits=Limits(bench_s=1.0), cache=cache) as sandbox:
+        for number in range(5):
+            verdict = await judge(sandbox, f"honest {number}", request(SMALL, HONEST, seed=number))
+            assert isinstance(verdict.outcome, Correct)
+            assert 0.9 < verdict.outcome.speedup < 1.1
+            spent.append(verdict.timings_s["bench"])
+        found = await sandbox.baseline(
+            BaselineRequest(
+                task_name="t", task_source=SMALL, device="cuda:0", protocol="strict", seed=1
+            )
+        )
+    print(f"\nbench {statistics.median(spent):.2f} s; {found.conditions} {found.notes}")
+    lowest, highest = found.conditions["clocks.sm.timed"]
+    assert 100 < lowest <= highest < 5000
+    assert "clocks.lowered_by" in found.conditions
