@@ -3,7 +3,8 @@
 # Usage: benchmarks/gpu_sandbox.sh [DEVICE] [AA RUNS]; PYTHON picks the interpreter, OUT the
 # folder. Set PART to some of doctor,verdicts,throughput,compile,attacks,tests to run those alone,
 # or to kernelbench, for our times beside that benchmark's own (7 minutes). KERNELBENCH is a checkout
-# of it; with one, throughput measures its evaluator as well (3 minutes).
+# of it; with one, throughput measures its evaluator as well (3 minutes). At the end, one table of all
+# parts that have left a file in OUT, at this time or an earlier one.
 set -u
 cd "$(dirname "$0")/.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
@@ -22,9 +23,11 @@ has verdicts && "$python" -m benchmarks.sandbox_verdicts --device "$device" --aa
 has throughput && "$python" -m benchmarks.sandbox_throughput --device "$device" --candidates 64 \
   --json "$out/throughput.json" ${KERNELBENCH:+--kernelbench "$KERNELBENCH" --peer-runs 1}
 has compile && "$python" -m benchmarks.sandbox_compile --cuda --kinds cuda,cu --candidates 30 \
-  --jobs 14
+  --jobs 14 --json "$out/compile.json"
 has kernelbench && "$python" -m benchmarks.kernelbench "${KERNELBENCH:?a checkout of KernelBench}" \
   --device "$device" --json "$out/kernelbench.json"
-has attacks && "$python" -m pytest tests/attacks -q -m gpu -p no:cacheprovider 2>&1 | tail -60
+has attacks && "$python" -m pytest tests/attacks -q -m gpu -p no:cacheprovider \
+  --junitxml "$out/attacks.xml" 2>&1 | tail -60
 has tests && "$python" -m pytest tests/gpu tests/gpu_sandbox/test_confine.py -q -m gpu \
   -p no:cacheprovider 2>&1 | tail -40
+"$python" -m benchmarks.gpu_summary "$out"

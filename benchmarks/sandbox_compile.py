@@ -14,6 +14,7 @@ given by --capability.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -127,9 +128,10 @@ class Stage:
             inspected=inspect_candidate(source),
         )
         compiled = await self.pool.build(candidate)
-        compiled.files.close()
         assert compiled.outcome is None, (compiled.outcome, compiled.log)
-        assert compiled.files.names, f"nothing was built: {compiled.log}"
+        built = len(compiled.files.names)
+        compiled.files.close()
+        assert built, f"nothing was built: {compiled.log}"
         return compiled
 
 
@@ -229,6 +231,7 @@ async def main() -> None:
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--capability", default="9.0")
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--json", type=Path, help="the table's rows, for another program")
     chosen = parser.parse_args()
     kinds = (chosen.kinds or ("cpp,c,cuda,cu" if chosen.cuda else "cpp,c")).split(",")
     numbers = Numbers()
@@ -242,6 +245,8 @@ async def main() -> None:
             device = "cuda:0" if kind in ("cuda", "cu") else "cpu"
             async with opened(Path(root), chosen.jobs, device, chosen.capability) as stage:
                 await measure(kind, chosen.candidates, stage, numbers, table, alone_peer)
+    if chosen.json:
+        chosen.json.write_text(json.dumps({"rows": table.rows}))
 
 
 if __name__ == "__main__":

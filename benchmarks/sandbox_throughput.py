@@ -233,7 +233,7 @@ async def main() -> None:
             chosen.peer_runs, cores,
         )  # fmt: skip
     if chosen.json:
-        chosen.json.write_text(json.dumps({"facts": facts, **bench.raw}))
+        chosen.json.write_text(json.dumps({"facts": facts, "rows": table.rows, **bench.raw}))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ Measured through ``LocalSandbox``, as the search uses it:
 - A/A: the reference as its own candidate, and how many of the ratios are within so many
   percent of one: on the CPU with the other cores busy, with ``--long`` idle as well.
 
+``--json`` holds what each run read: of the overhead's, the seconds of each of its stages, too.
+
 The peers: a fresh process that imports torch and compares once (overhead); means of 100 calls
 each, one after the other in one process (A/A), under the same load.
 """
@@ -173,14 +175,16 @@ class Bench:
             await peer(_COLD, TINY)
             cold.append(time.perf_counter() - began)
         await self.judge(TINY, 0)
-        around, leases = [], []
+        around, leases, spent = [], [], []
         for seed in range(1, runs + 1):
             self._table.progress(f"overhead, {seed} of {runs}")
             verdict, wall = await self.judge(TINY, seed)
             timings = verdict.timings_s
             around.append(wall - timings.get("check", 0) - timings.get("bench", 0))
             leases.append(timings["lease"])
+            spent.append({"wall": wall, "queue": verdict.queue_s, **timings})
         self.raw["overhead_s"], self.raw["lease_s"] = around, leases
+        self.raw["overhead_timings_s"] = spent
         fresh = f"{statistics.median(cold) * 1e3:.0f} ms"
         self._table.row("overhead, everything cached", "60 ms", _spread(around), fresh)
         self._table.row("device lease, small problem", "1 s median", _spread(leases))
@@ -212,12 +216,13 @@ class Bench:
     async def _overhead_when_queued(self, runs: int) -> float:
         """Seconds an evaluation, while another always waits for the device."""
         self._table.progress("overhead, two in flight")
-        seeds, own = iter(range(1000, 1000 + runs)), []
+        seeds, own, spent = iter(range(1000, 1000 + runs)), [], []
 
         async def take_turns() -> None:
             for seed in seeds:
-                verdict, _ = await self.judge(TINY, seed)
+                verdict, wall = await self.judge(TINY, seed)
                 timings = verdict.timings_s
+                spent.append({"wall": wall, "queue": verdict.queue_s, **timings})
                 own.append(timings.get("check", 0) + timings.get("bench", 0))
 
         began = time.perf_counter()
@@ -225,6 +230,7 @@ class Bench:
             group.start_soon(take_turns)
             group.start_soon(take_turns)
         self.raw["overhead_queued_s"] = (time.perf_counter() - began) / runs - statistics.mean(own)
+        self.raw["overhead_queued_timings_s"] = spent
         return float(self.raw["overhead_queued_s"])
 
     async def large(self) -> None:
@@ -344,7 +350,7 @@ async def main() -> None:
             with busy_core():
                 await bench.agree(aa, ", other core busy,", chosen.kernels)
     if chosen.json:
-        chosen.json.write_text(json.dumps({"facts": facts, **bench.raw}))
+        chosen.json.write_text(json.dumps({"facts": facts, "rows": table.rows, **bench.raw}))
 
 
 if __name__ == "__main__":

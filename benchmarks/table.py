@@ -11,16 +11,24 @@ _WIDTHS = (44, 24, 40)
 
 
 class Table:
-    """Rows go to standard output as soon as they exist, progress to standard error."""
+    """Rows go to standard output as soon as they exist, progress to standard error.
+
+    ``rows`` are those that there are: measure, goal, measured, peer.
+    """
 
     def __init__(self, title: str, last: str = "peer") -> None:
+        self.rows: list[tuple[str, str, str, str]] = []
         self._began = time.monotonic()
         self._terminal = sys.stderr.isatty()
         print(f"\n{title}")
-        self.row("measure", "goal", "measured", last)
-        self.row(*("-" * width for width in (*_WIDTHS, 24)))
+        self._print("measure", "goal", "measured", last)
+        self._print(*("-" * width for width in (*_WIDTHS, 24)))
 
     def row(self, name: str, goal: str, measured: str, peer: str = "-") -> None:
+        self.rows.append((name, goal, measured, peer))
+        self._print(name, goal, measured, peer)
+
+    def _print(self, name: str, goal: str, measured: str, peer: str) -> None:
         if self._terminal:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
         told = (name, goal, measured)

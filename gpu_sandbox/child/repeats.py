@@ -47,9 +47,8 @@ class Repeats(msgspec.Struct, frozen=True):
     def allow(self, expected: Expected) -> None:
         if self.relative == 0.0 or self.unlike:
             return
-        norm = float(torch.linalg.vector_norm(expected.native, dtype=torch.float64))
-        rms = norm / math.sqrt(expected.native.numel())
-        expected.vary(Margin(self.allowed, _MARGIN * self.worst * rms))
+        slack = _MARGIN * self.worst * _rms(expected.native)
+        expected.vary(Margin(self.allowed, slack))
 
 
 def apart(expected: Sequence[Expected], again: Sequence[torch.Tensor]) -> list[Repeats]:
@@ -62,18 +61,24 @@ def apart(expected: Sequence[Expected], again: Sequence[torch.Tensor]) -> list[R
 def _apart(first: torch.Tensor, again: torch.Tensor) -> Repeats:
     if first.shape != again.shape or first.dtype != again.dtype:
         return Repeats(unlike="another shape or dtype")
+    if torch.equal(first, again):
+        return Repeats()
     rule = RULES.get(first.dtype)
     most = Margin(0.0 if rule is None else rule.sane, math.inf)
     difference = compare(Expected.within(first, most), again, PROTOCOLS["strict"])
     if not difference.ok:
         return Repeats(unlike=difference.reason)
-    if rule is None or first.numel() == 0:
+    rms = 0.0 if rule is None else _rms(first)
+    if rms == 0.0:  # what differs is next to nothing, and no share of it
         return Repeats()
     relative, worst = distance(again, first)
-    if relative == 0.0:
-        return Repeats()
-    rms = float(torch.linalg.vector_norm(first, dtype=torch.float64)) / math.sqrt(first.numel())
     return Repeats(relative, worst / rms)
+
+
+def _rms(tensor: torch.Tensor) -> float:
+    """Of what is finite in it."""
+    finite = tensor.nan_to_num(0.0, 0.0, 0.0)
+    return float(torch.linalg.vector_norm(finite, dtype=torch.float64)) / math.sqrt(tensor.numel())
 
 
 def told(repeats: Sequence[Repeats], expected: Sequence[Expected]) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.workdir import remove_stale, run_directory
-from tests.attacks.judging import Sandboxes, Twins
+from tests.attacks.judging import Rests, Sandboxes, Twins
 from tests.attacks.table import ALL_LIMITS
 from tests.attacks.world import World
 from tests.conftest import MACHINE_TEMP, own_temp
@@ -53,6 +53,11 @@ async def sandboxes(private_temp: Path, sandbox_cache: Path) -> AsyncIterator[Sa
 @pytest.fixture(scope="module")
 def twins(sandboxes: Sandboxes) -> Twins:
     return Twins(sandboxes)
+
+
+@pytest.fixture(scope="module")
+def rests(sandboxes: Sandboxes) -> Rests:
+    return Rests(sandboxes)
 
 
 @pytest.fixture

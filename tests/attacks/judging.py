@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -11,11 +12,12 @@ from events.outcomes import Correct
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, SandboxFault, Verdict
 from gpu_sandbox.sandbox import LocalSandbox
+from tests.attacks.device import Held, at_rest, left_since, look_at
 from tests.attacks.files import attack_source, docstring, task_source, twin_source
 from tests.attacks.table import ATTACKS, TWIN, Attack
 from tests.attacks.world import World
 
-__all__ = ["Sandboxes", "Twins", "evaluate", "gains", "tag_of"]
+__all__ = ["Rests", "Sandboxes", "Twins", "evaluate", "gains", "tag_of"]
 
 Sandboxes: TypeAlias = dict[tuple[str, Limits], LocalSandbox]
 
@@ -55,14 +57,44 @@ class Twins:
         return self._known[task, device]
 
 
+class Rests:
+    """A GPU before and after an attack. A sandbox has its processes on it once it has judged
+    something, so it judges something honest first, and again when an attack cost it one."""
+
+    def __init__(self, sandboxes: Sandboxes) -> None:
+        self._sandboxes = sandboxes
+        self._settled: set[Limits] = set()
+
+    async def before(self, attack: Attack, device: str) -> Held | None:
+        if device == "cpu":
+            return None
+        if attack.limits not in self._settled:
+            sandbox = self._sandboxes[device, attack.limits]
+            await evaluate(sandbox, attack.task, twin_source(attack.task), device)
+            self._settled.add(attack.limits)
+        return await at_rest(partial(look_at, device))
+
+    async def left(self, attack: Attack, device: str, before: Held) -> list[str]:
+        found = await left_since(before, partial(look_at, device))
+        if len(look_at(device).pids) < len(before.pids):
+            self._settled.discard(attack.limits)
+        return found
+
+
 async def gains(
-    attack: Attack, device: str, sandbox: LocalSandbox, world: World, twins: Twins
+    attack: Attack,
+    device: str,
+    sandbox: LocalSandbox,
+    world: World,
+    twins: Twins,
+    rests: Rests,
 ) -> list[str]:
     """Everything that the attack got out of it; empty when the sandbox held.
 
     What it gains in speed has to be there again in a second evaluation, as for the search,
     where the slower of two looks counts: on a busy machine one look alone may be luck.
     """
+    before = await rests.before(attack, device)
     if attack.before is not None:
         first = ATTACKS[attack.before]
         await evaluate(sandbox, first.task, _source(first, world), device)
@@ -81,6 +113,8 @@ async def gains(
     if verdict is not None:
         found += await _passed(attack, device, verdict, twins)
     await world.cleared_up()
+    if before is not None:
+        found += await rests.left(attack, device, before)
     if attack.before is None or attack.name == attack.before:
         found += world.damage(verdict)
     elif verdict is not None:  # what the first one did is that one's case
@@ -97,7 +131,7 @@ def _source(attack: Attack, world: World) -> str:
 async def _passed(attack: Attack, device: str, verdict: Verdict, twins: Twins) -> list[str]:
     outcome, tag = verdict.outcome, tag_of(verdict)
     speedup = f" at {outcome.speedup:.2f}×" if isinstance(outcome, Correct) else ""
-    print(f"{attack.name}: {tag}{speedup} {outcome.reason[:200]!r}")
+    print(f"{attack.name}: {tag}{speedup} {outcome.reason[:200]!r} {' '.join(verdict.isolation)}")
     if tag not in attack.outcomes:
         allowed = ", ".join(sorted(attack.outcomes))
         return [f"{tag}{speedup} ({outcome.reason[:200]}); allowed: {allowed}"]

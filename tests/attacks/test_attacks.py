@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.attacks.files import twin_source
-from tests.attacks.judging import Sandboxes, Twins, evaluate, gains
+from tests.attacks.judging import Rests, Sandboxes, Twins, evaluate, gains
 from tests.attacks.table import ATTACKS, QUICK, Attack
 from tests.attacks.world import World
 
@@ -25,6 +25,7 @@ def _marks(attack: Attack) -> list[pytest.MarkDecorator]:
     """Alone: what is judged by its speed, and bombs."""
     timed = attack.family == "clock" and "correct" in attack.outcomes and not attack.degenerate
     marks = [pytest.mark.alone] if timed or attack.needs else []
+    marks += [pytest.mark.elsewhere] if attack.elsewhere else []
     return [*marks, pytest.mark.compiles] if attack.compiles else marks
 
 
@@ -65,11 +66,11 @@ Withstood: TypeAlias = Callable[[Attack, str], Awaitable[None]]
 
 @pytest.fixture
 def withstood(
-    sandboxes: Sandboxes, world: World, twins: Twins, layers: dict[str, list[str]]
+    sandboxes: Sandboxes, world: World, twins: Twins, rests: Rests, layers: dict[str, list[str]]
 ) -> Withstood:
     async def attacked(attack: Attack, device: str) -> None:
         await _refuse_harm(attack, device, sandboxes, layers)
-        found = await gains(attack, device, sandboxes[device, attack.limits], world, twins)
+        found = await gains(attack, device, sandboxes[device, attack.limits], world, twins, rests)
         assert not found, "\n".join(found)
 
     return attacked

@@ -22,6 +22,13 @@ def test_every_file_is_in_the_table_and_every_entry_has_a_file() -> None:
     assert {p.stem for p in (HERE / "tasks").glob("*.py")} == used
 
 
+def test_each_attack_has_an_honest_twin_where_it_runs() -> None:
+    for attack in ATTACKS.values():
+        honest = HONEST[attack.honest]
+        assert "both" in (attack.device, honest.device) or attack.device == honest.device
+        assert honest.name != attack.name
+
+
 def test_each_gets_past_the_static_guard() -> None:
     sources = [attack_source(a.family, a.name, WORLD) for a in ATTACKS.values()]
     sources += [honest_source(name) for name in HONEST]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
+import torch
 
 from events.outcomes import Correct, WrongResult
+from gpu_sandbox.child.compare import compare, expect
+from gpu_sandbox.child.repeats import apart
 from gpu_sandbox.port import TaskUnusable
+from gpu_sandbox.protocols import PROTOCOLS
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, as_candidate
@@ -61,6 +67,42 @@ def careless(task: str, wrong: str) -> str:
     head, body = as_candidate(task).split("    def forward", 1)
     signature, rest = body.split("\n", 1)
     return f"{head}    def forward{signature}{LATER.format(wrong=wrong)}{rest}"
+
+
+NOISE = torch.linspace(1, 2, 64)
+RUNS = {
+    "equal": (NOISE, NOISE.clone(), 0.0, ""),
+    "rounding": (NOISE, NOISE * (1 + 1e-6), 1e-6, ""),
+    "beside infinity": (torch.cat([NOISE, torch.tensor([math.inf])]),
+                        torch.cat([NOISE * (1 + 1e-4), torch.tensor([math.inf])]), 1e-4, ""),
+    "half": (NOISE.half(), (NOISE * 1.02).half(), 2e-2, ""),
+    "too far": (NOISE, NOISE * 1.01, 0.0, "relative L2 error 1.0"),
+    "infinite in one": (NOISE, NOISE / torch.tensor([0.0] + 63 * [1.0]), 0.0, "infinities"),
+    "NaN": (NOISE * math.nan, NOISE * math.nan, 0.0, "NaN"),
+    "an integer": (torch.arange(64), torch.arange(1, 65), 0.0, "values differ"),
+    "nothing but zeros": (torch.zeros(64), torch.zeros(64) + 1e-3, 0.0, "relative L2 error inf"),
+    "next to nothing": (torch.zeros(64), torch.zeros(64) + 1e-30, 0.0, ""),
+    "empty": (torch.zeros(0), torch.zeros(0), 0.0, ""),
+    "another shape": (NOISE, NOISE[:3], 0.0, "another shape"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_how_far_two_runs_are_apart(name: str) -> None:
+    first, again, relative, unlike = RUNS[name]
+    (expected,) = expect([first], None)
+    (found,) = apart([expected], [again])
+    assert found.relative == pytest.approx(relative, rel=0.2)
+    assert unlike in found.unlike
+    assert bool(unlike) == bool(found.unlike)
+    before = expected.margin
+    found.allow(expected)
+    after = expected.margin
+    assert after.tolerance == pytest.approx(before.tolerance + found.allowed)
+    assert math.isfinite(after.slack)
+    assert after.slack >= before.slack
+    if relative:
+        assert compare(expected, again, PROTOCOLS["strict"]).ok
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,97 @@
+"""What is held on a GPU, by our own look at it: memory, and processes that have it open.
+
+The sandbox holds some for as long as it lives: its verifier, the reference's worker and the
+next candidate's, each with a context. So what is there after an attack is compared with what
+was there before it, when the same sandbox had judged an honest candidate and was at rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+
+__all__ = ["Held", "at_rest", "holders", "left_since", "look_at"]
+
+_KEPT_SHARE = 1 / 64
+_MODULES_MB = 512
+"""More than this must be an attack's. Of the device's memory a verifier keeps so much between jobs
+(``gpu_sandbox/child/verifier.py``), and what its and the next worker's contexts load grows with the
+tasks that they have seen: libraries, kernels, workspaces of cuBLAS. A process that was left
+behind has a context of about as much, and shows by itself."""
+_NODE = r"/dev/nvidia\d+"
+_PAUSE_S = 0.3
+_MOST_S = 15.0
+"""A driver takes seconds to clear up after a process that held most of the memory."""
+
+
+class Held(NamedTuple):
+    """At one moment. ``pids``: processes that have a GPU open, as far as we may look."""
+
+    used_mb: int
+    total_mb: int
+    pids: frozenset[int]
+
+
+def look_at(device: str) -> Held:
+    """Now, of ``cuda:N`` as the driver numbers it, by its tool: torch would take a context."""
+    number = device.partition(":")[2] or "0"
+    query = "--query-gpu=memory.used,memory.total"
+    command = ["nvidia-smi", query, "--format=csv,noheader,nounits", f"--id={number}"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    used, total = (int(word) for word in told.split(","))
+    return Held(used, total, holders(_NODE))
+
+
+def holders(node: str) -> frozenset[int]:
+    """Processes that have such a file open; ``node`` is a regular expression."""
+    return frozenset(
+        int(name) for name in os.listdir("/proc") if name.isdigit() and _has(name, node)
+    )
+
+
+def _has(pid: str, node: str) -> bool:
+    with suppress(OSError):  # it has ended, or is not ours to look at
+        for descriptor in Path("/proc", pid, "fd").iterdir():
+            with suppress(OSError):
+                if re.fullmatch(node, os.readlink(descriptor)):
+                    return True
+    return False
+
+
+async def at_rest(look: Callable[[], Held]) -> Held:
+    """When two looks in a row see the same, or time is up."""
+    seen = await anyio.to_thread.run_sync(look)
+    with anyio.move_on_after(_MOST_S):
+        while True:
+            await anyio.sleep(_PAUSE_S)
+            before, seen = seen, await anyio.to_thread.run_sync(look)
+            if before == seen:
+                break
+    return seen
+
+
+async def left_since(before: Held, look: Callable[[], Held]) -> list[str]:
+    """What is held now and was not then, in words: nothing, if it goes within a while."""
+    found: list[str] = []
+    with anyio.move_on_after(_MOST_S):
+        while found := _more(before, await anyio.to_thread.run_sync(look)):  # noqa: ASYNC110
+            await anyio.sleep(_PAUSE_S)
+    return found
+
+
+def _more(before: Held, now: Held) -> list[str]:
+    found = []
+    new = sorted(now.pids - before.pids)
+    if len(now.pids) > len(before.pids):
+        found.append(f"{len(now.pids) - len(before.pids)} of the processes {new} stay on the GPU")
+    grown = now.used_mb - before.used_mb
+    if grown > _KEPT_SHARE * now.total_mb + _MODULES_MB:
+        found.append(f"{grown} MB of the GPU's memory stay taken")
+    return found
