@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from events.observations import Observations, SectionName
-from events.outcomes import BaselineKind, KernelResources, Outcome, PoolUsage
+from events.outcomes import BaselineKind, KernelResources, Label, Outcome, PoolUsage
 
 __all__ = [
     "Baseline",
@@ -114,6 +114,8 @@ class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     reuse: bool = False
     """A verdict that was given before will do, unless it would be the best so far."""
     observe: tuple[SectionName, ...] = ()
+    refuse: tuple[Label, ...] = ()
+    """A correct candidate with one of these labels is ``Refused``."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
