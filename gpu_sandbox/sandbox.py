@@ -33,6 +33,7 @@ from gpu_sandbox.builds import CACHE_BYTES, BuildFiles
 from gpu_sandbox.compile_stage import Candidate
 from gpu_sandbox.confine import Survey, Tier
 from gpu_sandbox.devices import Device
+from gpu_sandbox.floor import weighed
 from gpu_sandbox.guard import inspect_candidate
 from gpu_sandbox.hub import require_models
 from gpu_sandbox.inquest import examined
@@ -50,7 +51,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.verdicts import cleaned, ended_as, observed_in, seconds_of
+from gpu_sandbox.verdicts import cleaned, ended_as, load_of, observed_in, seconds_of
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import remove_stale, run_directory
 
@@ -266,6 +267,11 @@ class LocalSandbox:
             built.files.close()
         if found and isinstance(outcome, Correct):
             notes = [*notes, f"not sound: {' '.join(found[:2])}"]
+        if isinstance(outcome, Correct):
+            on_gpu, precision = judged.device.is_cuda, job.protocol.precision
+            load = load_of(looks, observations, precision, on_gpu=on_gpu)
+            outcome, told = weighed(outcome, load, self._open.reach(judged.device, facts[0]))
+            notes = [*notes, *told]
         return verdict(
             outcome,
             device=judged.device,
