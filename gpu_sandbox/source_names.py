@@ -23,6 +23,8 @@ _KERNEL_LANGUAGES = frozenset(
 )
 _HOLDERS = frozenset({"Parameter", "ParameterList", "ParameterDict", "Buffer", "Module"})
 _ROUNDS = 6
+_DEEPEST = 12
+"""Names with dots between, followed at most: a source may be written to take for ever."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -63,14 +65,12 @@ class Names:
 
     def path(self, expression: ast.expr) -> str:
         """``torch.nn.functional.relu`` for ``F.relu``; empty for what was not imported."""
-        match expression:
-            case ast.Name(id=name):
-                return self.imports.get(name, "")
-            case ast.Attribute(value=value, attr=attr):
-                root = self.path(value)
-                return root and f"{root}.{attr}"
-            case _:
-                return ""
+        names: list[str] = []
+        while isinstance(expression, ast.Attribute) and len(names) < _DEEPEST:
+            names.append(expression.attr)
+            expression = expression.value
+        root = self.imports.get(expression.id, "") if isinstance(expression, ast.Name) else ""
+        return root and ".".join([root, *reversed(names)])
 
     # --- what is asked of parts of the file
 
@@ -125,19 +125,21 @@ class Names:
         key = key_of(called)
         return key in self.launching or (key not in self.giving and self.is_kernel(called))
 
-    def is_kernel(self, expression: ast.expr) -> bool:
+    def is_kernel(self, expression: ast.expr, deep: int = 0) -> bool:
         """Whether it is something built, or a part of that."""
+        if deep > _DEEPEST:
+            return False
         match expression:
             case ast.Name() | ast.Attribute() if key_of(expression) in self.kernels:
                 return True
             case ast.Name() | ast.Attribute() if is_own_operation(self.path(expression)):
                 return True
             case ast.Attribute(value=value) | ast.Subscript(value=value):
-                return self.is_kernel(value)
+                return self.is_kernel(value, deep + 1)
             case ast.IfExp(body=one, orelse=other):
-                return self.is_kernel(one) or self.is_kernel(other)
+                return self.is_kernel(one, deep + 1) or self.is_kernel(other, deep + 1)
             case ast.Call(func=ast.Name(id="getattr"), args=[value, *_]):
-                return self.is_kernel(value)
+                return self.is_kernel(value, deep + 1)
             case ast.Call(func=called):
                 return is_builder(self, expression) or key_of(called) in self.giving
             case _:

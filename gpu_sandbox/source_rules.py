@@ -10,14 +10,16 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 from events.outcomes import Label
 from gpu_sandbox.source_names import Names, key_of, stands_alone
 
 __all__ = ["source_labels"]
 
-_MOST_CHARS = 256 << 10
-_MOST_NAMED = 60
+_MOST_CHARS = 128 << 10
+_MOST_NAMED, _MOST_CHOICES = 60, 50
 _KNOWN = (sys.stdlib_module_names | {"torch", "triton", "__future__"}) - {
     "subprocess", "importlib", "imp", "mmap", "runpy", "multiprocessing",
 }  # fmt: skip
@@ -35,7 +37,7 @@ def source_labels(source: str, task_source: str) -> dict[Label, str]:
         found: dict[Label, str | None] = {
             "inherits-reference": _inherits(names, references),
             "torch-only": _torch_only(names, task),
-            "fallback": next(_fallbacks(stands_alone(tree), [], names, references), None),
+            "fallback": next(_Fallbacks(names, references).within(stands_alone(tree)), None),
         }
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
@@ -55,13 +57,11 @@ def _references(tree: ast.Module, names: Names, task: ast.Module) -> set[str]:
         name for name, path in names.imports.items()
         if path.endswith(".Model") and not path.startswith("torch.")
     }  # fmt: skip
-    theirs = Names(task).definitions
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    copies = {
-        node.name for node in classes
-        if node.name != "ModelNew" and _same("Model", theirs, node.name, names.definitions, set())
-    }  # fmt: skip
-    return imported | copies
+    theirs, ours = Names(task).definitions, names.definitions
+    model = [_plain(each, "Model") for each in theirs.get("Model", [])]
+    classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} - {"ModelNew"}
+    alike = {name for name in classes if model == [_plain(each, name) for each in ours[name]]}
+    return imported | {name for name in alike if _same("Model", theirs, name, ours, set())}
 
 
 def _same(
@@ -165,32 +165,90 @@ def _torch_only(names: Names, task: ast.Module) -> str | None:
 # --- another way beside its kernel
 
 
-def _fallbacks(
-    block: list[ast.stmt], after: list[ast.stmt], names: Names, references: set[str]
-) -> Iterator[str]:
-    """``after`` is what follows the block where it does not return."""
-    for index, node in enumerate(block):
-        rest = [*block[index + 1 :], *after]
-        match node:
-            case ast.If(body=one, orelse=other):
-                first = [*one, *(rest if _leaves(other) else [])]
-                second = [*other, *(rest if _leaves(one) else [])]
-                yield from _beside(node, first, second, names, references)
-            case ast.Try():
-                yield from _rescued(node, rest, names, references)
-            case _:
-                pass
-        for choice in _choices(node):
-            yield from _beside(choice, [choice.body], [choice.orelse], names, references)
-        for inner in _blocks(node):
-            yield from _fallbacks(inner, rest, names, references)
+class _Does(NamedTuple):
+    """What a part of a source does: ``computes`` and ``refers`` name what by, if at all."""
+
+    launches: bool = False
+    builds: bool = False
+    computes: str = ""
+    refers: str = ""
+
+    def then(self, other: _Does) -> _Does:
+        return _Does(
+            self.launches or other.launches,
+            self.builds or other.builds,
+            self.computes or other.computes,
+            self.refers or other.refers,
+        )
+
+
+_NOTHING = _Does()
+
+
+class _Fallbacks:
+    """Looks for two ways to the result, one of which does without the kernel."""
+
+    def __init__(self, names: Names, references: set[str]) -> None:
+        self._names = names
+        self._references = references
+
+    def within(self, block: list[ast.stmt], after: _Does = _NOTHING) -> Iterator[str]:
+        """``after`` is what follows the block where it does not return."""
+        following = [after]
+        for node in reversed(block):
+            following.append(self._does([node]).then(following[-1]))
+        for node, rest in zip(block, reversed(following[:-1]), strict=True):
+            match node:
+                case ast.If(body=one, orelse=other):
+                    first = self._does(one).then(rest if _leaves(other) else _NOTHING)
+                    second = self._does(other).then(rest if _leaves(one) else _NOTHING)
+                    yield from self._beside(node, first, second)
+                case ast.Try():
+                    yield from self._rescued(node, rest)
+                case _:
+                    pass
+            for choice in _choices(node):
+                first, second = self._does([choice.body]), self._does([choice.orelse])
+                yield from self._beside(choice, first, second)
+            for inner in _blocks(node):
+                yield from self.within(inner, rest)
+
+    def _does(self, parts: Sequence[ast.AST]) -> _Does:
+        names = self._names
+        return _Does(
+            names.launches(parts),
+            names.builds(parts),
+            names.computation(parts),
+            _the_reference(parts, self._references),
+        )
+
+    def _beside(self, node: ast.AST, one: _Does, other: _Does) -> Iterator[str]:
+        for kernel, without in ((one, other), (other, one)):
+            way = without.refers or without.computes
+            if kernel.launches and not without.launches and way:
+                yield _at(node, f"a branch calls its kernel one way, and {_short(way)} the other")
+
+    def _rescued(self, node: ast.Try, rest: _Does) -> Iterator[str]:
+        """A handler that does otherwise what could not be done with the kernel."""
+        body = [*node.body, *node.orelse]
+        tried = self._does(body)
+        for handler in node.handlers:
+            instead = here = self._does(handler.body)
+            if _leaves(body) and not _leaves(handler.body):
+                instead = here.then(rest)
+            way = here.refers
+            if not way and (tried.launches or tried.builds) and not instead.launches:
+                way = instead.refers or instead.computes
+            if way:
+                yield _at(handler, f"what fails is done by {_short(way)} instead")
 
 
 def _choices(node: ast.stmt) -> Iterator[ast.IfExp]:
-    """``a if c else b`` in what this statement itself says."""
+    """``a if c else b`` in what this statement itself says: the first of them."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
-            yield from (each for each in ast.walk(child) if isinstance(each, ast.IfExp))
+            found = (each for each in ast.walk(child) if isinstance(each, ast.IfExp))
+            yield from islice(found, _MOST_CHOICES)
 
 
 def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -213,34 +271,6 @@ def _leaves(block: list[ast.stmt]) -> bool:
             return _leaves(one)
         case _:
             return False
-
-
-def _beside(
-    node: ast.AST, one: Sequence[ast.AST], other: Sequence[ast.AST],
-    names: Names, references: set[str],
-) -> Iterator[str]:  # fmt: skip
-    """A branch, one way of which launches a kernel and the other does without."""
-    for kernel, without in ((one, other), (other, one)):
-        if names.launches(kernel) and not names.launches(without):
-            way = _the_reference(without, references) or names.computation(without)
-            if way:
-                yield _at(node, f"a branch calls its kernel one way, and {_short(way)} the other")
-
-
-def _rescued(
-    node: ast.Try, rest: list[ast.stmt], names: Names, references: set[str]
-) -> Iterator[str]:
-    """A handler that does otherwise what could not be done with the kernel."""
-    tried = [*node.body, *node.orelse]
-    kernel = names.launches(tried) or names.builds(tried)
-    for handler in node.handlers:
-        goes_on = _leaves(tried) and not _leaves(handler.body)
-        instead = [*handler.body, *(rest if goes_on else [])]
-        way = _the_reference(handler.body, references)
-        if not way and kernel and not names.launches(instead):
-            way = names.computation(instead)
-        if way:
-            yield _at(handler, f"what fails is done by {_short(way)} instead")
 
 
 def _the_reference(block: Sequence[ast.AST], references: set[str]) -> str:

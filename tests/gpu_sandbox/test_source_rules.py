@@ -216,10 +216,26 @@ def test_the_reference_renamed_is_torch_only() -> None:
 @pytest.mark.parametrize(
     "source",
     ["", "\x00", "class ModelNew(", "x = " + "(" * 5000, "a" + ".b" * 50_000, "#" * (300 << 10)],
+    ids=["empty", "zero", "unfinished", "open", "deep", "long"],
 )
 def test_of_what_cannot_be_read_nothing_is_said(source: str) -> None:
     assert source_labels(source, ADD_RELU).keys() <= {"torch-only"}
     assert source_labels("class ModelNew: pass", source).keys() <= {"torch-only"}
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "if a: return EXT.run(a)\n", "a" + ".b" * 400 + "()\n", "class A: pass\n",
+        "try: EXT.run(a)\nexcept E: pass\n", "x = x if x else (y if x else x)\n",
+    ],
+    ids=["branches", "chains", "classes", "tries", "choices"],
+)  # fmt: skip
+def test_a_source_that_is_made_to_take_for_ever_does_not(piece: str) -> None:
+    """What follows a branch is not read anew for each, nor a chain of names to its end."""
+    indented = "".join(f"    {line}\n" for line in piece.splitlines())
+    source = f"{BUILD}\nclass Model: pass\ndef f(a):\n{indented * (40_000 // len(indented))}"
+    assert source_labels(source, ADD_RELU).keys() <= {"fallback", "torch-only"}
 
 
 PIECES = st.sampled_from([
