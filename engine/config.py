@@ -14,7 +14,7 @@ import msgspec
 from events.bodies import CallParams, Price, ReplyForm
 from events.errors import NewerFormat
 from events.observations import SECTIONS, SectionName
-from events.outcomes import BaselineKind
+from events.outcomes import BaselineKind, Label
 
 __all__ = [
     "Budget", "Clients", "Config", "Limits", "ModelPrice", "OpenAI", "PlannerConfig", "Prompts",
@@ -233,6 +233,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One extra run of a correct candidate under Nsight Compute, if a role sees counters."""
     memory_gb: int = 16
     """Of a candidate's processes; on the CPU it bounds addresses, with files mapped in."""
+    refuse: list[Label] = []
+    """Labels (docs/sandbox.md) with which a correct candidate is a failure all the same."""
     cache_verdicts: bool = False
     """A verdict on the same candidate that an earlier run kept will do, if it is no new best."""
     cache_gb: float = 10.0

@@ -6,20 +6,23 @@ A failing kernel is an outcome, never an exception, and a failed node's score is
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 __all__ = [
+    "LABELS",
     "BaselineKind",
     "Cheated",
     "CompileFailed",
     "Correct",
     "Crashed",
     "KernelResources",
+    "Label",
     "NoCandidate",
     "Outcome",
     "PoolUsage",
+    "Refused",
     "TimedOut",
     "WrongResult",
     "is_failure",
@@ -29,6 +32,12 @@ __all__ = [
 BaselineKind: TypeAlias = Literal["eager", "compile", "max-autotune"]
 """What a candidate can be compared with: the reference as it is, or as compiled by
 ``torch.compile``, by default or with max-autotune."""
+
+Label: TypeAlias = Literal[
+    "below-floor", "below-resolution", "not-gated", "inherits-reference", "torch-only", "fallback",
+]  # fmt: skip
+"""What a reader must know beside a speedup (docs/sandbox.md, "Labels")."""
+LABELS: tuple[Label, ...] = get_args(Label)
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,6 +75,13 @@ class Cheated(_Outcome, frozen=True, kw_only=True, tag="cheated"):
     """It tried to look faster, or right, without being so."""
 
 
+class Refused(_Outcome, frozen=True, kw_only=True, tag="refused"):
+    """Right as far as was seen, and no score: ``sandbox.refuse`` names its ``label``, or its
+    time is less than the device can take (then there is no label)."""
+
+    label: str | None = None
+
+
 class NoCandidate(_Outcome, frozen=True, kw_only=True, tag="no_candidate"):
     """The file holds no ``ModelNew``. Occurs in ``engine eval`` only."""
 
@@ -81,7 +97,8 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     candidate's process vouches for, whatever that process claims or leaves out (null in
     logs from before it was measured): far less than ``speedup`` where calls are short.
     ``candidate_spread`` is (p95 − p5) / median of the readings behind ``candidate_ms``, null
-    in logs from before it was kept.
+    in logs from before it was kept. ``labels`` are of ``LABELS``, in that order; a log of a newer
+    engine may hold others.
     """
 
     runtime_ms: float
@@ -95,6 +112,7 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     max_abs_error: float | None = None
     bounded_speedup: float | None = None
     candidate_spread: float | None = None
+    labels: list[str] = []
 
 
 class PoolUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -132,7 +150,7 @@ class KernelResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 Outcome: TypeAlias = (
-    CompileFailed | Crashed | TimedOut | WrongResult | Cheated | NoCandidate | Correct
+    CompileFailed | Crashed | TimedOut | WrongResult | Cheated | Refused | NoCandidate | Correct
 )
 
 

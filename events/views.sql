@@ -26,7 +26,8 @@ FROM history WHERE type = 'BaselineMeasured';
 -- ``registers`` and ``spill_bytes`` are of the kernel that takes most; ``resources`` is JSON,
 -- an object a kernel, as the assembler reported it. ``reused`` is, in a fork, its parent's
 -- event that the verdict was taken from; ``same_as`` the earlier node with the same source;
--- ``cached`` verdicts had been kept by an earlier run.
+-- ``cached`` verdicts had been kept by an earlier run. ``labels``, with commas between, are what
+-- a reader must know beside a speedup.
 CREATE VIEW evaluations AS
 SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.type') AS outcome,
@@ -40,6 +41,8 @@ SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.candidate_ms') AS candidate_ms,
   json_extract(body, '$.outcome.baseline_ms') AS baseline_ms,
   json_extract(body, '$.outcome.bounded_speedup') AS bounded_speedup,
+  coalesce((SELECT group_concat(value, ',') FROM json_each(body, '$.outcome.labels')), '')
+    AS labels,
   json_extract(body, '$.outcome.max_abs_error') AS max_abs_error,
   json_extract(body, '$.protocol') AS protocol, json_extract(body, '$.device') AS device,
   json_extract(body, '$.timings_s.guard') AS guard_s,
@@ -138,7 +141,7 @@ ended AS MATERIALIZED (
 SELECT s.run_id, 0 AS node, NULL AS parent, NULL AS rule, 0 AS repair,
   CASE WHEN b.run_id IS NULL THEN 'expanding' ELSE 'evaluated' END AS status,
   NULL AS outcome, '' AS reason, b.runtime_ms,
-  CASE WHEN b.runtime_ms IS NOT NULL THEN 1.0 END AS speedup,
+  CASE WHEN b.runtime_ms IS NOT NULL THEN 1.0 END AS speedup, '' AS labels,
   json_extract(s.body, '$.task_sha256') AS source_sha256, NULL AS source_key,
   s.ts_us AS selected_us,
   NULL AS ended_us
@@ -152,6 +155,7 @@ SELECT s.run_id, json_extract(s.body, '$.attempt'), json_extract(s.body, '$.node
   coalesce(json_extract(e.body, '$.outcome.reason'), json_extract(e.body, '$.reason'), ''),
   json_extract(e.body, '$.outcome.runtime_ms'),
   b.runtime_ms / json_extract(e.body, '$.outcome.runtime_ms'),
+  coalesce((SELECT group_concat(value, ',') FROM json_each(e.body, '$.outcome.labels')), ''),
   w.source_sha256, w.source_key, s.ts_us, e.ts_us
 FROM history AS s
 LEFT JOIN ended AS e ON e.run_id = s.run_id AND e.node = json_extract(s.body, '$.attempt')

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from events.observations import Ceilings, Observations, SectionName
-from events.outcomes import KernelResources
+from events.outcomes import KernelResources, Label
 from gpu_sandbox.protocols import Protocol
 
 __all__ = [
@@ -120,7 +120,8 @@ class Agreed(_Cut, frozen=True):
     """``ratio`` candidate / baseline of the worker's claims, where the verifier's own
     clock bears them out, else of that clock; ``bounded_ratio`` is the most that it can be,
     whatever the worker says, and whatever it leaves out of what it should do besides.
-    ``doubted``: the clock did not bear the claims out."""
+    ``doubted``: the clock did not bear the claims out. Bytes are of the inputs, and of those
+    outputs that are no views of inputs or weights. ``labels`` are what the timing tells."""
 
     ratio: float
     ratio_low: float
@@ -132,6 +133,9 @@ class Agreed(_Cut, frozen=True):
     baseline_ms: float
     max_abs_error: float | None
     doubted: bool = False
+    input_bytes: int = 0
+    output_bytes: int = 0
+    labels: list[Label] = []
 
 
 class Measured(_Cut, frozen=True):

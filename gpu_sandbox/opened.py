@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 
+from events.observations import Ceilings
 from events.outcomes import PoolUsage
 from gpu_sandbox.builds import BuildCache
 from gpu_sandbox.ceilings import KnownCeilings
 from gpu_sandbox.compile_stage import CompilePool
 from gpu_sandbox.confine import Tier
 from gpu_sandbox.confinement import require_tier
-from gpu_sandbox.cores import cores_of
+from gpu_sandbox.cores import cores_of, cpu_cache_bytes
 from gpu_sandbox.device_stage import DevicePool
 from gpu_sandbox.devices import Device, DeviceFacts
 from gpu_sandbox.extra_run import ExtraRun
+from gpu_sandbox.floor import Reach
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import DeviceLoad
 from gpu_sandbox.workdir import RunDirectory
@@ -86,6 +89,16 @@ class Opened:
                 cores=cores,
             )
         return self._compilers[device.is_cuda]
+
+    def reach(self, device: Device, facts: dict[str, Any]) -> Reach:
+        """What is known of how fast the device is. Probes nothing."""
+        probed = self.ceilings.find(device, self.devices.timing(device))
+        sheet = facts.get("bandwidth_gb_s")
+        return Reach(
+            cache_bytes=facts.get("l2_bytes") if device.is_cuda else cpu_cache_bytes(),
+            sheet_bytes_per_s=None if sheet is None else sheet * 1e9,
+            probed=probed if isinstance(probed, Ceilings) else None,
+        )
 
     def load(self) -> DeviceLoad:
         pools, leases = self._compilers.values(), self.devices.leases

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from events.observations import Observations, SectionName
-from events.outcomes import BaselineKind, KernelResources, Outcome, PoolUsage
+from events.outcomes import BaselineKind, KernelResources, Label, Outcome, PoolUsage
 
 __all__ = [
     "Baseline",
@@ -117,6 +117,8 @@ class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     observe: tuple[SectionName, ...] = ()
     conditions: bool = False
     """Whether to find out what its timing depends on, as for a baseline."""
+    refuse: tuple[Label, ...] = ()
+    """A correct candidate with one of these labels is ``Refused``."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

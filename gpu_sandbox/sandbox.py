@@ -33,10 +33,12 @@ from gpu_sandbox.builds import CACHE_BYTES, BuildFiles
 from gpu_sandbox.compile_stage import Candidate
 from gpu_sandbox.confine import Survey, Tier
 from gpu_sandbox.devices import Device
+from gpu_sandbox.floor import weighed
 from gpu_sandbox.guard import inspect_candidate
 from gpu_sandbox.hub import require_models
 from gpu_sandbox.inquest import examined
 from gpu_sandbox.known_verdicts import KnownVerdicts
+from gpu_sandbox.labels import accepted, read
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.observed import completed
 from gpu_sandbox.opened import Opened, Settings
@@ -49,7 +51,14 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.verdicts import cleaned, conditions_of, ended_as, observed_in, seconds_of
+from gpu_sandbox.verdicts import (
+    cleaned,
+    conditions_of,
+    ended_as,
+    load_of,
+    observed_in,
+    seconds_of,
+)
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import remove_stale, run_directory
 
@@ -156,19 +165,26 @@ class LocalSandbox:
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
         require_models(request.task_source)
+        judge = self._known if request.reuse else self._judged
+        verdict = await judge(request)
+        outcome = accepted(verdict.outcome, verdict.notes, request.refuse)
+        return msgspec.structs.replace(verdict, outcome=cleaned(outcome))
+
+    # --- steps
+
+    async def _known(self, request: EvaluationRequest) -> Verdict:
         limits, pool = self._settings.limits, self._open.devices
-        if not request.reuse:
-            return await self._evaluate(request, limits)
         devices = pool.of(request.device)
         isolation = await self._open.isolation()
         told = request, limits, (await pool.facts_of(devices))[0], isolation
         verdict = await anyio.to_thread.run_sync(self._verdicts.find, *told)
         if verdict is None:
-            verdict = await self._evaluate(request, limits)
+            verdict = await self._judged(request)
             await anyio.to_thread.run_sync(self._verdicts.keep, *told, verdict)
         return verdict
 
-    # --- steps
+    async def _judged(self, request: EvaluationRequest) -> Verdict:
+        return await read(await self._evaluate(request, self._settings.limits), request)
 
     async def _eager(self, request: BaselineRequest) -> Baseline:
         pool = self._open.devices
@@ -261,6 +277,10 @@ class LocalSandbox:
         if isinstance(outcome, Correct):
             notes = [*notes, *pool.sharing(judged.device)]
             notes += [f"not sound: {' '.join(found[:2])}"] if found else []
+            on_gpu, precision = judged.device.is_cuda, job.protocol.precision
+            load = load_of(looks, observations, precision, on_gpu=on_gpu)
+            outcome, told = weighed(outcome, load, self._open.reach(judged.device, facts[0]))
+            notes = [*notes, *told]
         return verdict(
             outcome,
             device=judged.device,

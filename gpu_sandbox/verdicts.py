@@ -10,6 +10,7 @@ import msgspec
 
 from events.observations import Observations
 from events.outcomes import (
+    LABELS,
     Cheated,
     CompileFailed,
     Correct,
@@ -18,6 +19,7 @@ from events.outcomes import (
     TimedOut,
     WrongResult,
 )
+from gpu_sandbox.floor import Load, rate_of
 from gpu_sandbox.jobs import (
     Agreed,
     Differs,
@@ -27,6 +29,7 @@ from gpu_sandbox.jobs import (
     WorkerSilent,
 )
 from gpu_sandbox.port import SandboxFault
+from gpu_sandbox.protocols import Precision
 from gpu_sandbox.station import Concluded
 from gpu_sandbox.traces import printed, without_places
 
@@ -36,6 +39,7 @@ __all__ = [
     "conditions_of",
     "doubts",
     "ended_as",
+    "load_of",
     "observed_in",
     "seconds_of",
     "the_better",
@@ -112,6 +116,21 @@ def observed_in(looks: list[Concluded]) -> Observations | None:
 def conditions_of(looks: list[Concluded]) -> dict[str, Any]:
     """Those of the look that decides."""
     return _worst_of(looks).report.conditions if looks else {}
+
+
+def load_of(
+    looks: list[Concluded], seen: Observations | None, precision: Precision, *, on_gpu: bool
+) -> Load:
+    """What a call of the reference has to do, as a correct candidate's look found it."""
+    finding = looks[0].report.finding
+    assert isinstance(finding, Agreed)
+    work = seen.work if seen else None
+    return Load(
+        input_bytes=finding.input_bytes,
+        output_bytes=finding.output_bytes,
+        flops=work.flops if work else 0,
+        rate=rate_of(work.dtype, precision, on_gpu=on_gpu) if work else "",
+    )
 
 
 def _worst_of(looks: list[Concluded]) -> Concluded:
@@ -210,6 +229,7 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
         candidate_spread=agreed.candidate_spread,
         baseline_ms=agreed.baseline_ms,
         max_abs_error=agreed.max_abs_error,
+        labels=[label for label in LABELS if label in agreed.labels],
     )
 
 

@@ -186,6 +186,7 @@ class FramesFold:
             reason=node.outcome.reason if node.outcome else node.reason,
             runtime_ms=node.runtime_ms,
             speedup=root_ms / node.runtime_ms if root_ms and node.runtime_ms else None,
+            labels=",".join(node.labels),
             # Until its own is written, an attempt has none; the root's is the task.
             source_sha256=node.source_sha256, source_key=node.source_key,
             selected_us=selected_us, ended_us=self._ended_us.get(node.id),
@@ -210,7 +211,8 @@ class FramesFold:
             abandoned=summary.abandoned, compiled=summary.compiled, correct=summary.correct,
             eager_ms=root.runtime_ms if root else None,
             best_node=best.node if best else None, best_ms=best.runtime_ms if best else None,
-            best_speedup=best.speedup if best else None, usd_micros=total.usd_micros,
+            best_speedup=best.speedup if best else None,
+            best_labels=",".join(best.labels) if best else "", usd_micros=total.usd_micros,
             unpriced_calls=total.unpriced_calls, input_tokens=total.input_tokens,
             output_tokens=total.output_tokens, wall_s=summary.wall_s,
         )  # fmt: skip
@@ -272,7 +274,7 @@ def _evaluation(run: str, event: Event, body: EvaluationFinished) -> EvaluationR
     return EvaluationRecord(
         run=run, node=body.attempt, run_seq=event.run_seq, ts_us=event.ts_us,
         outcome=str(outcome.__struct_config__.tag), reason=outcome.reason,
-        **of_correct,
+        **of_correct, labels=",".join(correct.labels) if correct else "",
         max_abs_error=getattr(outcome, "max_abs_error", None),
         protocol=body.protocol, device=body.device, queue_s=body.queue_s,
         **stages_s,

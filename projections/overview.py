@@ -51,6 +51,8 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     """Over each baseline that was measured, eager among them."""
     given: bool = False
     """It is the user's kernel, which no model wrote."""
+    labels: list[str] = []
+    """What to know beside its speedup."""
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,6 +278,7 @@ class Overview:
                 if measured.runtime_ms is not None
             },
             given=node.made == "user",
+            labels=node.labels,
         )
 
     @property

@@ -41,6 +41,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     best_node: int | None
     best_ms: float | None
     best_speedup: float | None
+    best_labels: str
+    """What to know beside it, with commas between; likewise ``labels`` below."""
     usd_micros: int
     unpriced_calls: int
     input_tokens: int
@@ -61,6 +63,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     runtime_ms: float | None
     speedup: float | None
+    labels: str
     source_sha256: str | None
     source_key: str | None
     selected_us: int
@@ -119,6 +122,7 @@ class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
     candidate_ms: float | None
     baseline_ms: float | None
     bounded_speedup: float | None
+    labels: str
     max_abs_error: float | None
     protocol: str
     device: str

@@ -49,6 +49,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     ratio_low: float
     ratio_high: float
     source_sha256: str
+    labels: list[str]
 
 
 class StageTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +171,7 @@ class ReportFold:
                 ratio_low=node.outcome.ratio_low,
                 ratio_high=node.outcome.ratio_high,
                 source_sha256=node.source_sha256 or "",
+                labels=node.labels,
             )
 
     def _stages(self) -> list[StageTime]:

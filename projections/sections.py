@@ -12,13 +12,14 @@ import msgspec
 
 from events.observations import SECTIONS, Observations, SectionName
 from events.outcomes import Correct, KernelResources, Outcome, WrongResult
+from projections.labels import labels_told
 from projections.measures import counters_table, profile_text, roofline_text
 from projections.resources import resources_table
 
 __all__ = ["CAPS", "SELECTED_CAPS", "Attempt", "Section", "cut", "sections_of", "visible"]
 
 CAPS: Mapping[SectionName, int] = {
-    "compiler": 3000, "execution": 3000, "error": 1200, "timing": 600, "resources": 1500,
+    "compiler": 3000, "execution": 3000, "error": 1200, "timing": 1200, "resources": 1500,
     "roofline": 1200, "profile": 1500, "counters": 800,
 }  # fmt: skip
 """Bytes of a section at most."""
@@ -134,7 +135,7 @@ def _timing(outcome: Outcome | None) -> str:
     )
     if outcome.bounded_speedup is not None:
         lines[-1] += f"; at least {outcome.bounded_speedup:.4g} by the clock outside its process"
-    return "\n".join(lines)
+    return "\n".join([*lines, *labels_told(outcome.labels)])
 
 
 def visible(text: str) -> str:

@@ -53,6 +53,8 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     runtime_ms: float | None
     speedup: float | None
+    labels: list[str]
+    """What to know beside its speedup."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,4 +148,5 @@ def pairs_of(run: str, events: Iterable[Event]) -> Iterator[Pair]:
             answer_key=answer.source_key or f"{prose} {code}",
             outcome=str(outcome.__struct_config__.tag), runtime_ms=runtime_ms,
             speedup=root_ms / runtime_ms if root_ms and runtime_ms else None,
+            labels=outcome.labels if isinstance(outcome, Correct) else [],
         )  # fmt: skip

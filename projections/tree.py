@@ -71,6 +71,11 @@ class Node(msgspec.Struct, kw_only=True):
     """Why the attempt was abandoned."""
 
     @property
+    def labels(self) -> list[str]:
+        """Of a correct one: what to know beside its runtime."""
+        return self.outcome.labels if isinstance(self.outcome, Correct) else []
+
+    @property
     def evaluated(self) -> bool:
         return self.status == "evaluated"
 

@@ -11,6 +11,7 @@ from engine.cli.draw import ms, value_text
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option, summary_of
 from engine.cli.table import table_lines
+from projections.labels import labels_listed
 from projections.steps import Steps
 from replay.compare import AXES, Axis, Compared, Comparison, best_at
 from replay.compare import compare as compared
@@ -66,15 +67,18 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
 
 
 def _results(found: Comparison) -> Iterator[str]:
+    bests = [one.summary.best for one in found.runs]
+    labels = ["labels"] if any(best and best.labels for best in bests) else []
     names = ("run", "status", "attempts", "compiled", "correct", "best", "runtime", "× eager",
-             "dollars", "seconds")  # fmt: skip
+             "dollars", "seconds", *labels)  # fmt: skip
     return table_lines(
         names,
         [
             (number, run.status, run.attempts, run.compiled, run.correct,
              run.best.node if run.best else None, ms(run.best.runtime_ms) if run.best else None,
              round(run.best.speedup, 2) if run.best else None, f"{run.cost_usd:.4f}",
-             round(run.wall_s, 1))
+             round(run.wall_s, 1),
+             *(labels_listed(run.best.labels if run.best else []) for _ in labels))
             for number, run in enumerate((one.summary for one in found.runs), 1)
         ],
     )  # fmt: skip

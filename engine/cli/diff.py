@@ -16,6 +16,7 @@ from engine.cli.inspect import emit, find_node, json_option
 from engine.cli.moment import load
 from engine.cli.story import told
 from engine.cli.table import table_lines
+from projections.labels import labels_words
 from replay.diff import Noted, Parting, RunDiff, Side, diff_runs
 
 __all__ = ["diff"]
@@ -126,7 +127,8 @@ def _led_to(side: Side) -> dict[str, str]:
 def _best(best: Any) -> str:
     if best is None:
         return "none"
-    return f"node {best.node}: {ms(best.runtime_ms)}, {best.speedup:.2f}×"
+    speed = f"{best.speedup:.2f}×{labels_words(best.labels)}"
+    return f"node {best.node}: {ms(best.runtime_ms)}, {speed}"
 
 
 def _event(noted: Noted) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from engine.cli.draw import ms, printable, section_lines
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
-from engine.cli.isolation import isolation_options
+from engine.cli.isolation import isolation_options, refuse_option
 from engine.cli.settings import SettingsError, resolve
 from engine.cli.sources import read_task
 from engine.config import Config
@@ -28,6 +28,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
+from projections.labels import labels_words
 from projections.sections import Attempt
 
 __all__ = ["Row", "eval_"]
@@ -43,6 +44,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     baseline_ms: float | None
     speedup: float | None
     bounded_speedup: float | None
+    labels: list[str]
     isolation: list[str]
     timings_s: dict[str, float]
     protocol: str
@@ -61,6 +63,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--protocol", help="strict, strict-tf32, strict-bf16, kernelbench or paper.")
 @click.option("--sanitize", is_flag=True, default=None,
               help="Run what is faster than the reference in a sanitizer as well.")  # fmt: skip
+@refuse_option
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
               help="Any configuration key, such as sandbox.run_timeout_s=30.")  # fmt: skip
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
@@ -69,7 +72,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a candidate.")
 def eval_(
     task: Path, candidates: tuple[Path, ...], device: str | None, protocol: str | None,
-    sanitize: bool | None, assignments: tuple[str, ...], backend: str, as_json: bool,
+    sanitize: bool | None, refuse: str | None, assignments: tuple[str, ...], backend: str,
+    as_json: bool,
     require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Judge each of CANDIDATES against the reference in TASK.
@@ -81,7 +85,8 @@ def eval_(
             preset=None, file=None, environment=os.environ, assignments=list(assignments),
             flags={
                 "sandbox.device": device, "sandbox.protocol": protocol,
-                "sandbox.sanitize": sanitize, "sandbox.require_isolation": require_isolation,
+                "sandbox.sanitize": sanitize, "sandbox.refuse": refuse,
+                "sandbox.require_isolation": require_isolation,
             },
         )  # fmt: skip
     except SettingsError as error:
@@ -119,7 +124,7 @@ async def _evaluate(
             request = EvaluationRequest(
                 task_name=task.name, task_source=task_source, candidate_source=source,
                 device=config.sandbox.device, protocol=config.sandbox.protocol, seed=0,
-                observe=observed_for(config),
+                observe=observed_for(config), refuse=tuple(config.sandbox.refuse),
             )  # fmt: skip
             verdict = await sandbox.evaluate(request)
             row = _row(path, verdict)
@@ -179,6 +184,7 @@ def _row(path: Path, verdict: Verdict) -> Row:
         baseline_ms=correct.baseline_ms if correct else None,
         speedup=correct.speedup if correct else None,
         bounded_speedup=correct.bounded_speedup if correct else None,
+        labels=correct.labels if correct else [],
         isolation=verdict.isolation,
         timings_s=verdict.timings_s,
         protocol=verdict.protocol,
@@ -195,6 +201,7 @@ def _print(row: Row, verdict: Verdict) -> None:
     line = f"{row.candidate}: {row.outcome.replace('_', ' ')}"
     if row.speedup is not None and row.runtime_ms is not None and row.baseline_ms is not None:
         line += f", {ms(row.runtime_ms)} against {ms(row.baseline_ms)} eager: {row.speedup:.2f}×"
+        line += labels_words(row.labels)
     elif row.reason:
         line += f": {printable(row.reason)}"
     click.echo(line)

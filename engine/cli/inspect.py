@@ -27,6 +27,7 @@ from events.bodies import AgentCalled, PromptRendered
 from events.errors import BlobRedacted, LogError
 from events.lock import holder
 from events.reader import LogReader
+from projections.labels import labels_words
 from projections.overview import Overview, Summary
 from projections.sections import Attempt
 from projections.tree import ROOT, Node
@@ -80,12 +81,13 @@ def _ls_row(opened: Opened, overview: Overview, as_json: bool, *, alone: bool) -
     task = overview.started.task_name if overview.started else "?"
     speedup = f"{summary.best.speedup:6.2f}×" if summary.best else "      –"
     name = str(opened.reader.path) if alone else opened.name
+    labels = labels_words(summary.best.labels) if summary.best else ""
     canned = "  (canned replies)" if summary.canned else ""
     if summary.fork is not None:
         canned += f"  (fork of {summary.fork.parent} at {summary.fork.at})"
     click.echo(
         f"{name}  {task}  {summary.status:<11}  {summary.attempts:>3} attempts  {speedup}"
-        f"  ${summary.cost_usd:.2f}{canned}"
+        f"  ${summary.cost_usd:.2f}{labels}{canned}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The two flags that say how well candidates must be isolated, as one argument."""
+"""What must hold for a verdict to be given: how candidates are isolated, and what they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import click
 
 from engine.cli.exits import Failure
 
-__all__ = ["isolation_options"]
+__all__ = ["isolation_options", "refuse_option"]
+
+refuse_option = click.option(
+    "--refuse", metavar="LABELS",
+    help="Labels that make a correct candidate a failure, such as fallback,torch-only.",
+)  # fmt: skip
 
 
 def isolation_options(command: Callable[..., Any]) -> Callable[..., Any]:

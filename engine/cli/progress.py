@@ -46,6 +46,7 @@ from events.bodies import (
 )
 from events.envelope import Event
 from gpu_sandbox.port import DeviceLoad
+from projections.labels import labels_words
 from projections.overview import Overview
 
 __all__ = ["Display", "open_display"]
@@ -232,7 +233,10 @@ def progress(overview: Overview) -> str:
 def counts(overview: Overview) -> str:
     """Attempts, best and spend on one line."""
     total, best = overview.spend.total, overview.best
-    top = f"best {best.speedup:.2f}× ({ms(best.runtime_ms)})" if best else "no correct kernel yet"
+    top = "no correct kernel yet"
+    if best:
+        labels = labels_words(best.labels)
+        top = f"best {best.speedup:.2f}× ({ms(best.runtime_ms)}){labels}"
     return (
         f"{progress(overview)} attempts, {overview.compiled} compiled, {overview.correct} correct,"
         f" {top}, ${total.usd_micros / 1e6:.2f}, {total.input_tokens + total.output_tokens} tokens"

@@ -18,6 +18,7 @@ from engine.cli.standing import best_line, given_line, pool_lines, signature_lin
 from engine.cli.table import table_lines
 from projections.failures import FailureClass
 from projections.instructions import Fidelity
+from projections.labels import labels_listed
 from projections.report import Report, ReportFold
 from projections.team import models_words
 
@@ -125,14 +126,17 @@ def _leaderboard(made: Report) -> Iterator[str]:
     if not made.leaderboard:
         return
     others = [kind for kind in made.leaderboard[0].speedups if kind != "eager"]
+    shown = made.leaderboard[:_PLACES]
+    labels = ["labels"] if any(place.labels for place in shown) else []
     yield from table_lines(
         ("rank", "node", "from", "made by", "runtime", "× eager", "95 % interval",
-         *(f"× {kind}" for kind in others)),
+         *(f"× {kind}" for kind in others), *labels),
         [
             (place.rank, place.node, place.parent, place.made, ms(place.runtime_ms),
              round(place.speedup, 2), f"{1 / place.ratio_high:.2f}–{1 / place.ratio_low:.2f}",
-             *(round(place.speedups[kind], 2) for kind in others))
-            for place in made.leaderboard[:_PLACES]
+             *(round(place.speedups[kind], 2) for kind in others),
+             *(labels_listed(place.labels) for _ in labels))
+            for place in shown
         ],
     )  # fmt: skip
     if len(made.leaderboard) > _PLACES:

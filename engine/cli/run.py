@@ -19,7 +19,7 @@ from engine.cli.confirm import confirm
 from engine.cli.draw import CANNED, printable, tree_lines, use_color
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
-from engine.cli.isolation import isolation_options
+from engine.cli.isolation import isolation_options, refuse_option
 from engine.cli.settings import PRESETS, SettingsError, resolve
 from engine.cli.sources import read_kernel, read_task
 from engine.cli.standing import awaited_lines, best_line, fork_line
@@ -62,6 +62,7 @@ def shared(command: Command) -> Command:
 @click.option("--protocol", help="strict, strict-tf32, strict-bf16, kernelbench or paper.")
 @click.option("--sanitize", is_flag=True, default=None,
               help="Run what would be the best in a sanitizer as well.")  # fmt: skip
+@refuse_option
 @click.option("--baselines", metavar="KINDS",
               help="What to time the reference as: eager,compile,max-autotune.")  # fmt: skip
 @click.option("--attempts", type=int, help="How many candidates to try (B).")
@@ -82,7 +83,8 @@ def shared(command: Command) -> Command:
 def run(
     task: Path, file: Path | None, assignments: tuple[str, ...], preset: str | None,
     method: str | None, model: str | None, language: str | None, device: str | None,
-    protocol: str | None, sanitize: bool | None, baselines: str | None, attempts: int | None,
+    protocol: str | None, sanitize: bool | None, refuse: str | None, baselines: str | None,
+    attempts: int | None,
     workers: int | None, budget_usd: float | None, budget_tokens: int | None,
     budget_device_s: float | None, budget_wall_s: float | None, target_speedup: float | None,
     patience: int | None, start: str | None, seed: int | None, log: Path | None,
@@ -101,7 +103,8 @@ def run(
             flags={
                 "search.method": method, "model": model, "prompts.language": language,
                 "sandbox.device": device, "sandbox.protocol": protocol,
-                "sandbox.sanitize": sanitize, "sandbox.baselines": baselines,
+                "sandbox.sanitize": sanitize, "sandbox.refuse": refuse,
+                "sandbox.baselines": baselines,
                 "sandbox.require_isolation": require_isolation,
                 "budget.attempts": attempts, "search.workers": workers,
                 "budget.usd": budget_usd, "budget.tokens": budget_tokens,

@@ -28,7 +28,9 @@ PRESETS: dict[str, dict[str, Any]] = {
             "workers": 1, "reasks": 0, "window_sampling": "literal", "deduplicate": False,
         },
         "prompts": {"system": "main", "device_facts": False, "accuracy": False, "language": "cuda"},
-        "sandbox": {"protocol": "paper", "cache_verdicts": False, "autopsy_timeout_s": 0.0},
+        "sandbox": {
+            "protocol": "paper", "cache_verdicts": False, "autopsy_timeout_s": 0.0, "refuse": [],
+        },
         "roles": {
             role: {"observations": ["compiler", "execution"]}
             for role in ("plan", "code", "debug", "single")

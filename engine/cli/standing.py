@@ -15,6 +15,7 @@ from engine.cli.draw import (
     taken_line,
 )
 from events.bodies import BaselineMeasured, GivenKernel
+from projections.labels import labels_words
 from projections.overview import Fork, Overview, Summary
 from projections.pool import PoolSummary
 from projections.signatures import Signatures, signatures_of
@@ -52,7 +53,7 @@ def best_line(summary: Summary) -> str:
     given = ", the user's kernel" if best.given else ""
     return (
         f"attempt {best.node}{given}: {ms(best.runtime_ms)}, {best.speedup:.2f}× the speed of eager"
-        f" ({ms(best.baseline_ms)}){others}"
+        f" ({ms(best.baseline_ms)}){others}{labels_words(best.labels)}"
     )
 
 

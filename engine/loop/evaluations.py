@@ -20,7 +20,8 @@ from events.bodies import (
 )
 from events.envelope import Blob
 from events.errors import BodyInvalid
-from events.outcomes import BaselineKind
+from events.outcomes import BaselineKind, Refused
+from gpu_sandbox.labels import accepted
 from gpu_sandbox.port import (
     Baseline,
     BaselineRequest,
@@ -98,6 +99,7 @@ class Evaluations:
             incumbent_ms=None if incumbent is None else state.tree[incumbent].runtime_ms,
             reuse=sandbox.cache_verdicts,
             observe=observed_for(state.config),
+            refuse=tuple(sandbox.refuse),
         )
         try:
             verdict = await self._evaluator.evaluate(request)
@@ -115,7 +117,16 @@ class Evaluations:
         """The verdict to take, where there is one and no time has to be spent."""
         if requested.same_as is not None:
             return self._feed.state.verdicts[requested.same_as].taken(same_as=requested.same_as)
-        return self._recorded(requested.source_sha256) if self._recorded else None
+        found = self._recorded(requested.source_sha256) if self._recorded else None
+        refuse = self._feed.state.config.sandbox.refuse
+        match found:
+            case EvaluationFinished(outcome=Refused(label=str() as label)) if label not in refuse:
+                return None  # this run would not have refused it
+            case EvaluationFinished(outcome=outcome, notes=notes):
+                outcome = accepted(outcome, notes, refuse)
+                return msgspec.structs.replace(found, outcome=outcome)
+            case _:
+                return None
 
     def _repeat(self, attempt: int, recorded: EvaluationFinished) -> None:
         logs = {"compile_log": recorded.compile_log_sha256, "run_log": recorded.run_log_sha256}

@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 import torch
 
+from events.outcomes import Label
 from gpu_sandbox.child import sifting
 from gpu_sandbox.child.baseline import Baseline, warm
 from gpu_sandbox.child.clocks import Clocks
@@ -31,6 +32,8 @@ from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed, unbelieved
 from gpu_sandbox.child.passages import Judgement, Passages
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.telling import RESOLUTION_NS, timing_labels
+from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.messages import Done
 from gpu_sandbox.paired import Estimate, quantile, relative_spread
@@ -46,8 +49,6 @@ _DISTURBED = 1.15
 _REST_GROWS = 2.0
 """What a release takes besides its calls may grow so much while a candidate is there: who
 makes the baseline's grow further hides nothing in it."""
-_RESOLUTION_NS = 300.0
-"""Of CUDA events: waiting longer does not tell kernels of a few microseconds apart."""
 _COARSEST = 0.1
 _BLUR = 0.05
 """Of a GPU release's wall: by so much the same one was seen to differ between processes."""
@@ -193,7 +194,7 @@ class Bench:
         claim = self._claimed(pairs)
         each_ns = self._baseline_ns(pairs) * min(claim.ratio, 1.0)
         on_cpu = self._device.type == "cpu"
-        resolution = 0.0 if on_cpu else min(_RESOLUTION_NS / each_ns, _COARSEST)
+        resolution = 0.0 if on_cpu else min(RESOLUTION_NS / each_ns, _COARSEST)
         if claim.half_width >= max(self._job.protocol.half_width, resolution):
             return False
         if len(pairs) >= _ENOUGH * self._job.protocol.min_pairs:
@@ -240,6 +241,9 @@ class Bench:
         calls, allowance = self._releases.calls, self._allowance(pairs)
         baseline_ms = self._baseline_ns(pairs) / 1e6
         found = judgement.found
+        input_bytes, output_bytes = moved_bytes(self._task, self._first)
+        labels = self._labels(found, 1e6 * baseline_ms * min(found.ratio, 1.0))
+        self._notes += [f"{label}: {why}" for label, why in labels.items()]
         return Agreed(
             ratio=found.ratio * allowance,
             ratio_low=found.low * allowance,
@@ -251,7 +255,17 @@ class Bench:
             baseline_ms=baseline_ms,
             max_abs_error=worst,
             doubted=found.ratio * allowance > self._claimed(pairs).ratio,
+            input_bytes=input_bytes,
+            output_bytes=output_bytes,
+            labels=list(labels),
         )
+
+    def _labels(self, found: Estimate, each_ns: float) -> dict[Label, str]:
+        """Slow calls need no gate: flushes and covers are as nothing beside them."""
+        if self._device.type == "cpu":
+            return {}
+        undecided = self._passages.undecided if self._passages is not None else ""
+        return timing_labels(found, each_ns, self._job.protocol.half_width, undecided)
 
     def _baseline_ns(self, pairs: list[Pair]) -> float:
         """Of one call."""

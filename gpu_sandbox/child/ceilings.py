@@ -1,9 +1,9 @@
 """What a device reaches at its best, found by a small probe: the roof over a candidate.
 
 Bytes a second: the better of copying and of summing up an array that no cache holds.
-Operations a second: a matrix product in each dtype, float32 without TF32. The best of
-several times each, because whatever else the machine does only takes away. On the CPU with
-the threads that candidates get.
+Operations a second: a matrix product in each dtype, float32 without TF32 and, on a GPU, with
+it. The best of several times each, because whatever else the machine does only takes away. On
+the CPU with the threads that candidates get.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 
 from events.observations import Ceilings
 from gpu_sandbox.child.loading import settle
+from gpu_sandbox.child.precision import settle_precision
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.jobs import Probed
 
@@ -47,11 +48,15 @@ def _probe(device: torch.device) -> Ceilings:
     size = _GPU_BYTES if on_gpu else _CPU_BYTES
     side = _GPU_SIZE if on_gpu else _CPU_SIZE
     dtypes = _GPU_DTYPES if on_gpu else _CPU_DTYPES
+    flops_per_s = {
+        str(dtype).removeprefix("torch."): _flops_per_s(side, dtype, device) for dtype in dtypes
+    }
+    if on_gpu:
+        settle_precision("tf32")
+        flops_per_s["tf32"] = _flops_per_s(side, torch.float32, device)
     return Ceilings(
         bytes_per_s=_bytes_per_s(size, device),
-        flops_per_s={
-            str(dtype).removeprefix("torch."): _flops_per_s(side, dtype, device) for dtype in dtypes
-        },
+        flops_per_s=flops_per_s,
         measured_on=datetime.date.today().isoformat(),
     )
 

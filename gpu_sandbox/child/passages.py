@@ -110,6 +110,8 @@ class Passages:
         self._peer = peer
         self._first = first
         self._claim_ns = claim_ns
+        self.undecided = ""
+        """Why no gate decides anything; empty where one does."""
         ways: list[Gated] = [GatedBatch(task, first, device, calls)]
         if calls > 1 and Chain.possible(task, first):
             ways.append(Chain(task, first, device))
@@ -119,13 +121,17 @@ class Passages:
             for gated in ways:
                 passage = self._alone(gated)
                 if passage is None:
+                    self.undecided = "the reference waits for its device, or launches too much"
                     break
                 found.append(passage)
         except (Ended, ReferenceEnded) as ended:
             if not isinstance(ended.finding, WorkerFailed):
                 raise
             found.clear()  # no room for what it takes: nobody's fault
+            self.undecided = "there is no memory for what waits behind it"
         self._passages = found if len(found) == len(ways) else []
+        if not self.undecided and not any(passage.decides for passage in self._passages):
+            self.undecided = "calls this short can't be told from none by it"
 
     def judge(self, pairing: Pairing, peer: Peer, before: Judgement, seconds: float) -> Judgement:
         """What the passages make of a claim, in about so many seconds. Raises ``Ended``."""

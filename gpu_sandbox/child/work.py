@@ -13,7 +13,7 @@ from torch.utils.flop_counter import flop_registry
 from events.observations import Work
 from gpu_sandbox.child.reference import Case, Task
 
-__all__ = ["count_work"]
+__all__ = ["count_work", "moved_bytes"]
 
 _MOST_UNCOUNTED = 8
 _COMPUTES_NOTHING = frozenset(
@@ -36,6 +36,19 @@ def count_work(task: Task, case: Case) -> Work:
         dtype=_prevailing(everything),
         uncounted=list(counter.uncounted)[:_MOST_UNCOUNTED],
     )
+
+
+def moved_bytes(task: Task, case: Case) -> tuple[int, int]:
+    """Of the inputs of ``case``, which has been solved, and of what has to be written: outputs
+    but for those that are views of an input or a weight."""
+    weights = [*task.model.parameters(), *task.model.buffers()]
+    held = {t.untyped_storage().data_ptr() for t in weights}
+    written = [
+        expected.native
+        for expected, aliasing in zip(case.expected, case.aliasing, strict=True)
+        if not aliasing and expected.native.untyped_storage().data_ptr() not in held
+    ]
+    return _bytes(case.tensors), _bytes(written)
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:

@@ -28,7 +28,7 @@ __all__ = [
 Family: TypeAlias = Literal["clock", "answers", "checker", "host"]
 Device: TypeAlias = Literal["cpu", "cuda", "both"]
 
-REJECTED = frozenset({"cheated", "wrong_result", "crashed"})
+REJECTED = frozenset({"cheated", "wrong_result", "crashed", "refused"})
 """Its output is wrong, or its claim is: it must not pass."""
 
 USELESS = REJECTED | {"correct"}

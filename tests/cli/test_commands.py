@@ -281,6 +281,12 @@ def test_eval_judges_each_candidate() -> None:
     assert fused["speedup"] == pytest.approx(fused["baseline_ms"] / fused["runtime_ms"], rel=0.5)
     assert {"compile", "check", "bench"} & fused["timings_s"].keys()
     assert fused["observations"]["work"]["input_bytes"] > 0
-    none = run_engine("eval", SMALL / "task.py", SMALL / "wrong.py", "--device", "cpu")
+    assert fused["labels"] == ["torch-only"]
+    none = run_engine(
+        "eval", SMALL / "task.py", SMALL / "wrong.py", SMALL / "fused.py", "--device", "cpu",
+        "--refuse", "torch-only,fallback",
+    )  # fmt: skip
     assert none.returncode == 4
+    assert "fused.py: refused: right, at" in none.stdout
+    assert "does not take what is torch-only: no kernel of its own" in none.stdout
     assert "--- error ---\n  largest absolute error" in none.stderr

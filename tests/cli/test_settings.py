@@ -140,6 +140,15 @@ def test_baselines_are_a_list_however_they_are_written(tmp_path: Path) -> None:
         config(flags={"sandbox.baselines": "eager,fast"})
 
 
+def test_labels_to_refuse_are_a_list_of_known_ones() -> None:
+    assert config().sandbox.refuse == []
+    assert config(flags={"sandbox.refuse": "fallback,torch-only"}).sandbox.refuse == [
+        "fallback", "torch-only",
+    ]  # fmt: skip
+    with pytest.raises(SettingsError, match=r"sandbox\.refuse.*did you mean fallback"):
+        config(ENGINE_SANDBOX_REFUSE="falback")
+
+
 INLINE = '{"openai:gpt-4.1:x" = {input = 0.15, output = 0.6, cache_read = 0.015}}'
 
 

@@ -30,7 +30,10 @@ from events.bodies import (
     Usage,
 )
 from events.envelope import Event
+from events.outcomes import Correct, Label, Refused
 from events.reader import LogReader
+from gpu_sandbox.labels import accepted
+from gpu_sandbox.port import EvaluationRequest, Verdict
 from projections.overview import overview_of
 from replay.recorded import out_of_log
 from replay.verify import replay
@@ -196,6 +199,43 @@ async def test_a_killed_fork_is_there_with_its_first_event_or_not_at_all(whole: 
     with LogReader(whole) as reader:
         assert [run.parent_seq for run in reader.runs()] == [None, 9]
         assert [event.run_seq for event in reader.events(2, after=8)] == [9, 10]
+
+
+class Labelling(ScriptedEvaluator):
+    """What is right falls back, and is refused where the request says so."""
+
+    async def evaluate(self, request: EvaluationRequest) -> Verdict:
+        verdict = await super().evaluate(request)
+        if isinstance(verdict.outcome, Correct):
+            right = msgspec.structs.replace(verdict.outcome, labels=["fallback"])
+            verdict = msgspec.structs.replace(
+                verdict, outcome=accepted(right, verdict.notes, request.refuse)
+            )
+        return verdict
+
+
+def refusing(config: Config, *labels: Label) -> Config:
+    sandbox = msgspec.structs.replace(config.sandbox, refuse=list(labels))
+    return msgspec.structs.replace(config, sandbox=sandbox)
+
+
+async def test_recorded_verdicts_are_held_against_what_the_fork_refuses(tmp_path: Path) -> None:
+    """Both ways: a right one may be refused now, and a refused one has to be judged."""
+    taken, strict = config_of(attempts=1), refusing(config_of(attempts=1), "fallback")
+    for name, before, now in (("a", taken, strict), ("b", strict, taken), ("c", strict, strict)):
+        path, evaluator = tmp_path / f"{name}.db", Labelling()
+        await start(path, before, ScriptedClient(), Labelling())
+        client = {"fake:m": ScriptedClient()}
+        await fork(path, 1, 3, client, config=now, recorded=True, evaluator=evaluator)
+        with LogReader(path) as reader:
+            given, found = (
+                next(e.body for e in reader.events(run) if isinstance(e.body, EvaluationFinished))
+                for run in (1, 2)
+            )
+        assert isinstance(given.outcome, Refused) == (before is strict)
+        assert isinstance(found.outcome, Refused) == (now is strict)
+        assert (found.reused is None) == (name == "b") == bool(evaluator.judged)
+        check(path, 2, shares=3)
 
 
 async def test_another_model_gets_what_was_in_flight_at_the_fork(whole: Path) -> None:

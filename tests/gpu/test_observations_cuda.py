@@ -96,7 +96,7 @@ async def test_operations_of_a_matrix_product(sandbox: LocalSandbox) -> None:
     assert seen.work is not None
     assert seen.work.flops == 2 * 8192 * 4096**2
     assert seen.ceilings is not None, seen.missing
-    assert set(seen.ceilings.flops_per_s) == {"float32", "float16", "bfloat16"}
+    assert set(seen.ceilings.flops_per_s) == {"float32", "tf32", "float16", "bfloat16"}
     assert isinstance(outcome, Correct)
     found = roofline(seen.work, seen.ceilings, outcome.runtime_ms)
     assert found.bound == "compute"

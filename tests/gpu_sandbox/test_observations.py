@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from events.observations import MEASURED, Counters, Profile, ProfileRow
+from events.observations import MEASURED, Ceilings, Counters, Profile, ProfileRow
 from events.outcomes import Correct
 from gpu_sandbox import counters
 from gpu_sandbox.builds import BuildFiles
@@ -26,7 +26,7 @@ from tests.gpu_sandbox.sources import ADD_RELU, HONEST, LINEAR, as_candidate, ca
 
 pytestmark = pytest.mark.anyio
 CPU = Device(name="cpu", inside="cpu", visible="")
-PATIENT = msgspec.structs.replace(QUICK, observe_share=1.0)
+PATIENT = msgspec.structs.replace(QUICK, observe_share=1.0, threads=1)
 """A machine that tests share is slow at times, and these are not about the share."""
 
 
@@ -87,6 +87,47 @@ async def test_work_ceilings_and_operators_of_a_correct_candidate(
     opened = sandbox._open
     fresh = KnownCeilings(sandbox_cache / "ceilings", PATIENT, opened.zygote, opened._run)
     assert fresh.find(CPU, opened.devices.timing(CPU)) == seen.ceilings
+
+
+MATMUL_ROW = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return (a @ b)[:1]
+
+
+def get_inputs():
+    return [torch.rand(768, 768), torch.rand(768, 768)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+async def test_who_saves_what_the_reference_computes_has_a_label_that_says_so(
+    sandbox: LocalSandbox,
+) -> None:
+    """Honestly, by asking for one row of a product, but its reader has to know. The ceiling is
+    given, more than any core reaches: a probe on a machine that tests share says little."""
+    ceilings, rate = sandbox._open.ceilings, 2 * 768**3 / 2.5e-3
+    given = Ceilings(bytes_per_s=1e12, flops_per_s={"float32": rate}, measured_on="2026-11-22")
+    before = ceilings._known.get(CPU.name)
+    ceilings._known[CPU.name] = given
+    try:
+        verdict = await observed(sandbox, MATMUL_ROW, candidate("return a[:1] @ b"), alive=False)
+    finally:
+        del ceilings._known[CPU.name]
+        if before is not None:
+            ceilings._known[CPU.name] = before
+    assert isinstance(verdict.outcome, Correct), verdict.outcome
+    assert verdict.outcome.labels == ["below-floor", "torch-only"], verdict
+    (note,) = [note for note in verdict.notes if note.startswith("below-floor: ")]
+    assert "the reference's 0.906 GFLOP take 2.5 ms" in note
+    assert "(float32), the most that was seen here" in note
 
 
 async def test_nothing_is_looked_at_unless_it_is_asked_for(sandbox: LocalSandbox) -> None:

@@ -12,6 +12,7 @@ from events.outcomes import (
     Correct,
     Crashed,
     Outcome,
+    Refused,
     TimedOut,
     WrongResult,
 )
@@ -21,6 +22,7 @@ from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import (
     ADD_RELU,
+    HONEST,
     LINEAR,
     ODD_TYPES,
     SLOWER,
@@ -236,3 +238,24 @@ async def test_a_broken_task_is_not_the_candidates_fault(shared_sandbox: LocalSa
     task = ADD_RELU.replace("return torch.relu(a + b)", "raise RuntimeError('task')")
     with pytest.raises(SandboxFault, match="task"):
         await judge(shared_sandbox, candidate("return a"), task)
+
+
+FALLS_BACK = candidate(
+    "try:\n    return torch.ops.mine.add_relu(a, b)\n"
+    "except AttributeError:\n    return torch.relu(a + b)"
+)
+
+
+async def test_a_verdict_has_them_and_a_request_may_refuse_them(
+    shared_sandbox: LocalSandbox,
+) -> None:
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, HONEST))
+    assert isinstance(verdict.outcome, Correct)
+    assert verdict.outcome.labels == ["torch-only"]
+    assert verdict.notes[-1].startswith("torch-only: no kernel of its own")
+    refuse = {"refuse": ("torch-only", "fallback")}
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, FALLS_BACK, **refuse))
+    assert isinstance(verdict.outcome, Refused)
+    assert verdict.outcome.label == "fallback"
+    assert "candidate.py:10: what fails is done by torch.relu instead" in verdict.outcome.reason
+    assert verdict.timings_s["bench"] > 0, "it was judged"

@@ -112,11 +112,12 @@ class _Run:
         ), *blobs)  # fmt: skip
 
 
-def correct(runtime_ms: float) -> Correct:
+def correct(runtime_ms: float, *labels: str) -> Correct:
     ratio = runtime_ms / 10.0
     return Correct(
         runtime_ms=runtime_ms, speedup=1 / ratio, ratio=ratio, ratio_low=ratio * 0.9,
         ratio_high=ratio * 1.1, pairs=10, candidate_ms=runtime_ms, baseline_ms=10.0,
+        labels=list(labels),
     )  # fmt: skip
 
 
@@ -173,7 +174,7 @@ async def write_rich(path: Path) -> None:
                             advice_sha256=advice.sha256), advice)  # fmt: skip
         run.ask(5, "code")
         run.source(5, "code", "class ModelNew: two\n")
-        run.verdict(5, correct(4.0))
+        run.verdict(5, correct(4.0, "not-gated", "fallback"))
         run.select(6, 5)
         run.plan(6, "Vectorise.")
         run.ask(6, "code")

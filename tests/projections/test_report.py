@@ -106,6 +106,31 @@ def test_the_command_prints_markdown_and_json(rich: Path, tmp_path: Path) -> Non
     assert "name a .md file" in str(refused.exception)
 
 
+def test_labels_stand_beside_every_figure(rich: Path) -> None:
+    def out(*words: str) -> str:
+        return CliRunner().invoke(cli, list(words)).stdout
+
+    log, words = str(rich), "[not-gated, fallback]"
+    assert f"2.50× the speed of eager (10 ms)  {words}" in out("status", log)
+    assert f"4 ms  2.50×  {words}" in out("tree", log)
+    assert f"outcome 4 ms  2.50×  {words}" in out("show", log, "5")
+    assert "label fallback: beside its kernel" in out("show", log, "5")
+    assert f"best: attempt 5: 4 ms, 2.50× the speed of eager (10 ms)  {words}" in out("report", log)
+    (place,) = [line for line in out("report", log).splitlines() if line.startswith("|    1 |")]
+    assert place.endswith("| not-gated, fallback |")
+    assert "| not-gated, fallback |" in out("compare", log, log)
+    assert json.loads(out("status", log, "--json"))["best"]["labels"] == ["not-gated", "fallback"]
+
+
+def test_a_run_without_labels_shows_no_place_for_them() -> None:
+    log = str(RUNS["1_best_of_k"][0])
+    for command in ("report", "status", "tree"):
+        shown = CliRunner().invoke(cli, [command, log]).stdout
+        assert "×" in shown
+        assert "| labels" not in shown
+        assert "  [" not in shown
+
+
 def test_several_planners_are_set_side_by_side(rich: Path) -> None:
     path, run = RUNS["2_planners#2"]
     planners = report(path, run).planners

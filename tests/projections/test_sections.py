@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from events.observations import (
     ProfileRow,
     Work,
 )
-from events.outcomes import Correct, Crashed, KernelResources, WrongResult
+from events.outcomes import LABELS, Correct, Crashed, KernelResources, WrongResult
 from projections.roofline import roofline
 from projections.sections import CAPS, SELECTED_CAPS, Attempt, cut, sections_of
 
@@ -195,6 +196,16 @@ def test_what_a_correct_kernel_shows() -> None:
     assert found["profile"][1].splitlines()[1].split() == ["75.0%", "375", "2", "void", "f(float*)"]
     assert found["counters"] == ("(not observed)", "no ncu")
     assert "resources" not in found
+
+
+def test_labels_stand_below_the_figures_that_they_are_about() -> None:
+    labels = ["not-gated", "torch-only"]
+    said, _ = told(Attempt(outcome=msgspec.structs.replace(CORRECT, labels=labels)))["timing"]
+    assert [line.partition(":")[0] for line in said.splitlines()[3:]] == [
+        "label not-gated", "label torch-only",
+    ]  # fmt: skip
+    everything = Attempt(outcome=msgspec.structs.replace(CORRECT, labels=list(LABELS)))
+    assert len(told(everything)["timing"][0].encode()) < CAPS["timing"], "none is cut off"
 
 
 def test_what_a_wrong_one_shows() -> None:
