@@ -11,7 +11,7 @@ from events.outcomes import Correct
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, Verdict
 from gpu_sandbox.sandbox import LocalSandbox
-from tests.gpu_sandbox.sources import ADD_RELU, HONEST, as_candidate, candidate
+from tests.gpu_sandbox.sources import ADD_RELU, as_candidate, candidate
 
 pytestmark = [
     pytest.mark.gpu,
@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no CUDA device"),
 ]
 
+SHORT = ADD_RELU.replace("torch.relu(a + b)", "torch.relu(a)")
 LARGE = ADD_RELU.replace("(64, 128)", "(8192, 8192)")
 UNREAD = LARGE.replace("torch.relu(a + b)", "torch.relu(a)[:64] + (0 * b).sum()")
 """Two inputs of 268 MB, of which the answer needs two megabytes."""
@@ -78,7 +79,7 @@ async def judge(
 
 
 async def test_what_is_too_short_for_a_gate_says_so(sandbox: LocalSandbox) -> None:
-    outcome, verdict = await judge(sandbox, ADD_RELU, HONEST)
+    outcome, verdict = await judge(sandbox, SHORT, candidate("return a.clamp(min=0)"))
     assert "not-gated" in outcome.labels, verdict.notes
     assert "below-floor" not in outcome.labels
     assert any(note.startswith("not-gated: no gate has checked") for note in verdict.notes)
