@@ -242,8 +242,9 @@ class Overview:
         self.evaluations[body.attempt] = body
         self.ended += 1
         self.outcomes[str(body.outcome.__struct_config__.tag)] += 1
-        if self.first_faster is None and self.tree[body.attempt].made != "user":
-            root = self.tree.nodes.get(ROOT)
+        root, node = (self.tree.nodes.get(number) for number in (ROOT, body.attempt))
+        of_an_agent = node is None or node.made != "user"
+        if self.first_faster is None and of_an_agent:
             runtime_ms = body.outcome.runtime_ms if isinstance(body.outcome, Correct) else None
             if runtime_ms and root and root.runtime_ms and runtime_ms < root.runtime_ms:
                 self.first_faster = body.attempt
