@@ -40,15 +40,22 @@ def count_work(task: Task, case: Case) -> Work:
 
 def moved_bytes(task: Task, case: Case) -> tuple[int, int]:
     """Of the inputs of ``case``, which has been solved, and of what has to be written: outputs
-    but for those that are views of an input or a weight."""
+    but for those that are views of an input or a weight, or, beyond its size, of one another."""
     weights = [*task.model.parameters(), *task.model.buffers()]
-    held = {t.untyped_storage().data_ptr() for t in weights}
+    held = {t.untyped_storage().data_ptr() for t in weights if t.layout == torch.strided}
     written = [
         expected.native
         for expected, aliasing in zip(case.expected, case.aliasing, strict=True)
-        if not aliasing and expected.native.untyped_storage().data_ptr() not in held
+        if not aliasing
+        and expected.native.layout == torch.strided
+        and expected.native.untyped_storage().data_ptr() not in held
     ]
-    return _bytes(case.tensors), _bytes(written)
+    by_storage: dict[int, list[torch.Tensor]] = {}
+    for tensor in written:
+        by_storage.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
+    sizes = (min(_bytes(t), t[0].untyped_storage().nbytes()) for t in by_storage.values())
+    read = [tensor for tensor in case.tensors if tensor.layout == torch.strided]
+    return _bytes(read), sum(sizes)
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:

@@ -1,15 +1,21 @@
-"""What can't be, what is worth a label, and above all whom neither touches. Pure."""
+"""What can't be, what is worth a label, and above all whom neither touches."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import msgspec
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from events.observations import Ceilings
 from events.outcomes import Correct, Refused
+from gpu_sandbox.child.reference import Case, Task
 from gpu_sandbox.child.telling import RESOLUTION_NS, timing_labels
+from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.cores import cpu_cache_bytes
 from gpu_sandbox.floor import Load, Reach, rate_of, weighed
 from gpu_sandbox.paired import Estimate
@@ -128,6 +134,30 @@ def test_operations_go_by_the_fastest_honest_rate() -> None:
     assert rate_of("float32", "tf32", on_gpu=True) == "tf32"
     assert rate_of("float32", "bf16", on_gpu=True) == "bfloat16"
     assert rate_of("float16", "float32", on_gpu=True) == "float16"
+
+
+X, Y, MODEL = torch.rand(8, 4), torch.rand(8, 4), torch.nn.Linear(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "aliasing", "written"),
+    [
+        ([Y], [False], 128),
+        ([Y, Y.view(4, 8)], [False, False], 128),  # one of them is a view of the other
+        (list(Y.chunk(2)), [False, False], 128),
+        ([X.t().clone(), Y], [True, False], 128),  # as the verifier keeps a view of an input
+        ([MODEL.weight.detach(), Y[:1]], [False, False], 16),
+        ([torch.zeros(1).expand(1000)], [False], 4),
+        ([torch.eye(4).to_sparse()], [False], 0),
+    ],
+)
+def test_only_what_has_to_be_written_counts(
+    outputs: list[torch.Tensor], aliasing: list[bool], written: int
+) -> None:
+    expected = [SimpleNamespace(native=output) for output in outputs]
+    case = SimpleNamespace(tensors=[X, X], expected=expected, aliasing=aliasing)
+    task = SimpleNamespace(model=MODEL)
+    assert moved_bytes(cast(Task, task), cast(Case, case)) == (128, written)
 
 
 def test_caches_are_counted_once() -> None:
