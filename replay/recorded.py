@@ -19,7 +19,7 @@ import anyio.lowlevel
 import msgspec
 
 from agents.clients.port import CallFailed, Client, Reply, Request
-from engine.loop.prompts import model_name, request_digest
+from engine.loop.prompts import model_name, prompt_chars, request_digest
 from engine.loop.texts import Texts
 from events.bodies import (
     AgentCalled,
@@ -35,6 +35,7 @@ from events.bodies import (
 )
 from events.envelope import Event
 from events.reader import LogReader
+from projections.capabilities import Known
 
 __all__ = [
     "RecordedClient", "RecordedLog", "RecordedReplies", "RecordedVerdicts", "out_of_log",
@@ -173,8 +174,12 @@ class RecordedLog:
     async def send(self, request: Request) -> Reply:
         """Raises ``CallFailed`` where the log has no reply to this request."""
         await anyio.lowlevel.checkpoint()
-        for model, refused in self._asked:
-            past = msgspec.structs.replace(request, model=model, refused=refused)
+        chars = prompt_chars(request.parts)
+        for model, known in self._asked:
+            params = known.fitted(request.params, chars)
+            past = msgspec.structs.replace(
+                request, model=model, refused=known.refused, params=params
+            )
             reply = self._replies.take(request_digest(past))
             if reply is not None:
                 return reply
@@ -189,16 +194,16 @@ class RecordedLog:
         self._reader.connection.close()
 
 
-def _asked(bodies: Iterable[Body]) -> list[tuple[str, frozenset[str]]]:
-    """Each model that was asked, with what it was known to refuse when it was."""
-    refused: dict[str, frozenset[str]] = defaultdict(frozenset)
-    found: dict[tuple[str, frozenset[str]], None] = {}
+def _asked(bodies: Iterable[Body]) -> list[tuple[str, Known]]:
+    """Each model that was asked, with what was known of it when it was."""
+    known: dict[str, Known] = defaultdict(Known)
+    found: dict[tuple[str, Known], None] = {}
     for body in bodies:
         match body:
             case CapabilityLearned():
-                refused[body.model] |= {body.param}
+                known[body.model] = known[body.model].learned(body)
             case AgentCalled():
-                found[model_name(body.model), refused[body.model]] = None
+                found[model_name(body.model), known[body.model]] = None
     return list(found)
 
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from agents.clients.event_stream import ErrorEvent, Nonsense
-from agents.clients.failures import by_status, shown, status_failure
+from agents.clients.failures import by_status, limit_named, shown, status_failure
 from agents.clients.port import CallFailed, CapabilityMissing
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ def error_in_batch(
     """What the request ``body`` of a batch was answered, instead of a message."""
     kind, text = str(error.get("type", "")), shown(str(error.get("message", "")), secrets)
     word, retryable = _BY_TYPE.get(kind, ("unknown", True))
-    if word == "bad_request" and (parameter := _refused(text, body)):
-        return CapabilityMissing(parameter, text)
+    if word == "bad_request" and (lesson := _lesson(text, body)):
+        return lesson
     return CallFailed(word, text or kind or "an error without words", retryable=retryable)
 
 
@@ -91,8 +91,8 @@ def _status_failure(
     known = by_status(status)
     if known[0] in ("bad_request", "server_error"):
         known = _BY_TYPE.get(error.type or "", known)
-    if known[0] == "bad_request" and (parameter := _refused(text, body)):
-        return CapabilityMissing(parameter, text)
+    if known[0] == "bad_request" and (lesson := _lesson(text, body)):
+        return lesson
     return status_failure(status, text, error.response.headers, key_hint=hint, known=known)
 
 
@@ -102,6 +102,12 @@ def _clouds_message(body: object) -> str:
     if isinstance(first, dict) and isinstance(first.get("error"), dict):
         first = first["error"]
     return str(first.get("message") or "") if isinstance(first, dict) else ""
+
+
+def _lesson(message: str, body: dict[str, Any]) -> CapabilityMissing | None:
+    """What a 400 teaches of the model, if anything."""
+    parameter = _refused(message, body)
+    return CapabilityMissing(parameter, message) if parameter else limit_named(message)
 
 
 def _refused(message: str, body: dict[str, Any]) -> str | None:

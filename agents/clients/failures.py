@@ -14,7 +14,10 @@ from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing
 from events.bodies import Usage
 
-__all__ = ["bad_proxy", "by_status", "one_try", "shown", "status_failure"]
+__all__ = [
+    "about_output_limit", "bad_proxy", "by_status", "limit_named", "one_try", "shown",
+    "status_failure",
+]  # fmt: skip
 
 _BY_STATUS = {
     401: ("unauthorized", False),
@@ -32,6 +35,42 @@ _TOO_LONG = re.compile(
     r"|context_length_exceeded",
     re.IGNORECASE,
 )
+
+_OUTPUT_LIMIT = re.compile(r"max_(completion_)?tokens|output tokens|completion tokens")
+_LIMITS = (
+    # Anthropic
+    r"max_tokens: \d+ > (?P<most>\d+)",
+    r"exceed context limit: (?P<input>\d+) \+ \d+ > (?P<context>\d+)",
+    # OpenAI; vLLM of now and of before; Groq; DeepSeek
+    r"at most (?P<most>\d+) (completion|output) tokens",
+    r"maximum context length is (?P<context>\d+) tokens and your request has (?P<input>\d+)",
+    r"maximum context length is (?P<context>\d+) tokens\. However, you requested \d+ tokens"
+    r" \((?P<input>\d+) in the messages",
+    r"max_(completion_)?tokens\W+must be less than or equal to \W?(?P<most>\d+)",
+    r"range of max_(completion_)?tokens is \[\d+, ?(?P<most>\d+)\]",
+)
+_LEAST_TOKENS = 1024
+"""Of a context: where a prompt leaves less, it is the prompt that is too long."""
+
+
+def limit_named(text: str) -> CapabilityMissing | None:
+    """What a 400 that complains of the output limit says is the most; None where it names none,
+    or complains of something else."""
+    if not _OUTPUT_LIMIT.search(text) and "context length" not in text:
+        return None
+    for pattern in _LIMITS:
+        found = re.search(pattern, text)
+        named = {} if found is None else {k: int(v) for k, v in found.groupdict().items()}
+        if named.get("most"):
+            return CapabilityMissing("max_tokens", text, limit=named["most"])
+        if named and "context" in named and named["context"] - named["input"] >= _LEAST_TOKENS:
+            return CapabilityMissing("context", text, limit=named["context"])
+    return None
+
+
+def about_output_limit(text: str) -> bool:
+    """Whether a failure's message is about how long a reply may be."""
+    return _OUTPUT_LIMIT.search(text) is not None
 
 
 async def one_try(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agents.clients.event_stream import ErrorEvent, Nonsense
-from agents.clients.failures import by_status, shown, status_failure
+from agents.clients.failures import by_status, limit_named, shown, status_failure
 from agents.clients.port import CallFailed, CapabilityMissing
 
 __all__ = ["failure", "refusal", "words_of"]
@@ -102,6 +102,8 @@ def refusal(
     except (ValueError, RecursionError):
         code, said = "", raw.decode("utf-8", "replace")
     text = shown(said, (api_key,)) or "the server gave no reason"
+    if status in _REFUSING and (lesson := limit_named(text)):
+        return lesson
     if status in _REFUSING and (parameter := _refused(text, body)):
         return CapabilityMissing(parameter, text)
     hint = f"check {key_name}" if api_key else f"no key was sent: set {key_name}"

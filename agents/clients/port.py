@@ -49,6 +49,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """All that a client needs, and the keys by which canned clients find their reply.
 
+    ``params`` ask for no more than the model is known to put out.
     ``parts[0]`` is the system message; the others, in order, make one user message.
     ``node_source`` is the selected node's source; ``visit`` counts earlier attempts from
     a node with that source on the same path; ``refused`` names the parameters that this
@@ -129,12 +130,15 @@ class KeyMissing(Exception):
 
 
 class CapabilityMissing(Exception):
-    """The model refused the parameter ``param``; the search notes it and asks without it."""
+    """The model refused the parameter ``param``; the search notes it and asks without it. With
+    a ``limit`` it named the most tokens that it takes, as ``CapabilityLearned`` has it; the
+    search asks for no more."""
 
-    def __init__(self, param: str, message: str) -> None:
+    def __init__(self, param: str, message: str, *, limit: int | None = None) -> None:
         super().__init__(message)
         self.param = param
         self.message = message
+        self.limit = limit
 
 
 class NotTaken(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from events.bodies import (
     AgentFailed,
     AttemptAbandoned,
     BaselineMeasured,
+    CapabilityLearned,
     DeviceQuarantined,
     EvaluationFaulted,
     EvaluationFinished,
@@ -206,6 +207,10 @@ def event_line(overview: Overview, event: Event) -> str | None:
             return (
                 f"{progress(overview)} attempt {body.attempt} abandoned: {printable(body.reason)}"
             )
+        case CapabilityLearned():
+            return printable(story(body))
+        case AgentFailed(error="capability"):
+            return None  # the lesson was told
         case AgentFailed():
             return f"attempt {body.attempt}: {body.role} call failed: {printable(body.message)}"
         case ReplyDeferred():

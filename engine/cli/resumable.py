@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from agents.clients.failures import about_output_limit
 from engine.cli.exits import Failure
 from engine.core.decide import decide
 from engine.core.evolve import evolve
@@ -12,7 +14,7 @@ from engine.core.state import State
 from engine.loop.start import Recovered, resumed
 from events.bodies import DeadlineReached
 
-__all__ = ["check_goes_on", "check_resumable"]
+__all__ = ["check_goes_on", "check_resumable", "shorter_lines"]
 
 _FLAGS = {
     "usd": ("usd_micros", "--budget-usd"),
@@ -60,3 +62,19 @@ def check_goes_on(
         state = evolve(state, decision)
     if state.stopped:
         raise Failure(f"{path}: {_ENDED.get(state.stop_reason, state.stop_reason)}")
+
+
+def shorter_lines(state: State, name: str, at: int) -> Iterator[str]:
+    """How to ask for shorter replies, where a provider refused the length of one and named no
+    limit that could be kept. ``at`` is the run's last event, ``name`` the run's."""
+    for attempt in state.attempts.values():
+        failure = attempt.call.failure if attempt.call is not None else None
+        if attempt.call is None or attempt.call.status != "failed" or failure is None:
+            continue
+        if failure.error in ("bad_request", "too_large") and about_output_limit(failure.message):
+            asked = attempt.call.body
+            setting = f"roles.{asked.role}.max_tokens"
+            yield (
+                f"It was asked for up to {asked.params.max_tokens} tokens by {setting}. To ask for"
+                f" less: engine fork {shlex.quote(name)} --at {at} --set {setting}=N"
+            )

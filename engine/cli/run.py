@@ -210,6 +210,10 @@ def finish(done: Any, as_json: bool) -> int:
     go_on = f"Go on with: {done.resume_line}"
     if state.paused:
         click.echo(f"paused: {printable(state.paused)}", err=True)
+        from engine.cli.resumable import shorter_lines
+
+        for line in shorter_lines(state, done.name, overview.run_seq):
+            click.echo(line, err=True)
         for line in awaited_lines(summary):
             click.echo(f"  {line}", err=True)
         click.echo(go_on, err=True)

@@ -11,6 +11,7 @@ from events.bodies import (
     AttemptAbandoned,
     BaselineMeasured,
     Body,
+    CapabilityLearned,
     EvaluationFinished,
     HintGiven,
     HintWithdrawn,
@@ -49,6 +50,8 @@ def story(body: Body) -> str:
             return f"attempt {body.attempt}: {body.role}, a recorded reply, event {body.reused}"
         case ReplyDeferred():
             return f"attempt {body.attempt}: {body.role} asked in {body.batch or body.place}"
+        case CapabilityLearned():
+            return _lesson(body)
         case EvaluationFinished():
             tag = str(body.outcome.__struct_config__.tag).replace("_", " ")
             runtime = getattr(body.outcome, "runtime_ms", None)
@@ -78,6 +81,16 @@ def story(body: Body) -> str:
         case RunStopped():
             return f"{body.status}: {body.reason}, best {body.best}"
     return ""
+
+
+def _lesson(body: CapabilityLearned) -> str:
+    if body.limit is msgspec.UNSET:
+        return f"{body.model} does not take {body.param}: it is asked without it"
+    if body.param == "context":
+        return (
+            f"{body.model} has room for {body.limit} tokens: no more output is asked for than fits"
+        )
+    return f"{body.model} puts out {body.limit} tokens at most: no more are asked for"
 
 
 def told(body: Body) -> str:

@@ -42,6 +42,7 @@ from events.bodies import (
     TaskRejected,
     WaitEnded,
 )
+from projections.capabilities import Known
 from projections.tree import ROOT, Node
 
 __all__ = ["evolve", "visit_key"]
@@ -153,7 +154,7 @@ def _fold_run(state: State, body: Body) -> None:
         case TaskRejected():
             state.baseline, state.baseline_reason = "rejected", body.reason
         case CapabilityLearned():
-            state.refused.setdefault(body.model, set()).add(body.param)
+            state.known[body.model] = state.known.get(body.model, Known()).learned(body)
         case WaitEnded():
             state.wait_ended = body
         case RunPaused():
@@ -301,8 +302,8 @@ def _call(state: State, body: AgentCalled) -> None:
     failures = 0
     if attempt.call is not None and attempt.call.body.call == body.call:
         failures = attempt.call.failures
-    known = frozenset(state.refused.get(body.model, ()))
-    attempt.call = Call(body, failures=failures, refused=known)
+    known = state.known.get(body.model, Known())
+    attempt.call = Call(body, failures=failures, known=known)
     note_call(state, body)
 
 

@@ -28,6 +28,7 @@ from events.bodies import (
     WaitEnded,
 )
 from events.outcomes import BaselineKind
+from projections.capabilities import Known
 from projections.planners import Planners
 from projections.spend import Spend
 from projections.steering import Steering
@@ -68,8 +69,8 @@ class Call(msgspec.Struct):
     failure: AgentFailed | None = None
     failures: int = 0
     """Failed tries since the run was last started or resumed."""
-    refused: frozenset[str] = frozenset()
-    """Parameters that its model was known not to accept when it was asked."""
+    known: Known = Known()
+    """Of its model, when it was asked."""
 
 
 class Attempt(msgspec.Struct, kw_only=True):
@@ -133,7 +134,8 @@ class State:
         self.visits: dict[tuple[bool, str], int] = {}
         self.doubted_tries: dict[str, int] = {}
         """By role: sent by a process that ended before the answer, if there was one."""
-        self.refused: dict[str, set[str]] = {}
+        self.known: dict[str, Known] = {}
+        """By ``client:model``: what it was found not to take."""
         self.outages: dict[str, Outage] = {}
         """By ``client:model``, since its last reply."""
         self.first_with: dict[str, int] = {}

@@ -18,7 +18,7 @@ from agents.parse import Rejected, parse
 from agents.templates import Templates
 from engine.loop.deferred import DeferredReplies
 from engine.loop.feed import Feed
-from engine.loop.prompts import request_digest, request_for
+from engine.loop.prompts import prompt_chars, request_digest, request_for
 from engine.loop.texts import Texts, storable
 from events.bodies import (
     AgentCalled,
@@ -30,6 +30,7 @@ from events.bodies import (
     ReplyRejected,
 )
 from events.envelope import Blob
+from projections.capabilities import Known
 from projections.mail import Mail
 
 __all__ = ["AgentCalls"]
@@ -97,8 +98,8 @@ class AgentCalls:
         ) as turn:
             yield turn
 
-    def _request(self, called: AgentCalled, refused: frozenset[str] | None = None) -> Request:
-        return request_for(self._feed.state, called, self._texts, self._templates, refused=refused)
+    def _request(self, called: AgentCalled, known: Known | None = None) -> Request:
+        return request_for(self._feed.state, called, self._texts, self._templates, known=known)
 
     async def _committed(self, called: AgentCalled) -> Request:
         """What is about to be sent, as the model is known by now. It is on disk before it costs
@@ -127,7 +128,7 @@ class AgentCalls:
         call = self._feed.state.attempts[called.attempt].call
         assert call is not None
         assert call.deferred is not None
-        request = self._request(called, call.refused)
+        request = self._request(called, call.known)
         name, batch = call.deferred.name, call.deferred.batch
         request = msgspec.structs.replace(request, name=name, batch=batch)
         await self._came(called, request, await self._try(called, request))
@@ -181,15 +182,19 @@ class AgentCalls:
         )
 
     def _learned(self, called: AgentCalled, request: Request, missing: CapabilityMissing) -> None:
-        if missing.param in request.refused:
-            # It was left out already: leaving it out again would go on for ever.
+        lesson = CapabilityLearned(
+            model=called.model,
+            param=missing.param,
+            message=storable(missing.message),
+            limit=msgspec.UNSET if missing.limit is None else missing.limit,
+        )
+        if _heeded(request, lesson):
+            # It was sent so already: to send it so again would go on for ever.
             self._failed(called, CallFailed("bad_request", missing.message, retryable=False))
             return
-        if missing.param not in self._feed.state.refused.get(called.model, ()):
-            learned = CapabilityLearned(
-                model=called.model, param=missing.param, message=storable(missing.message)
-            )
-            self._feed.note(learned)
+        known = self._feed.state.known.get(called.model, Known())
+        if known.learned(lesson) != known:
+            self._feed.note(lesson)
         self._failed(called, CallFailed("capability", missing.message, retryable=True))
 
     def _replied(self, called: AgentCalled, reply: Reply, latency_ms: int) -> None:
@@ -272,9 +277,17 @@ class AgentCalls:
         )
 
 
+def _heeded(request: Request, lesson: CapabilityLearned) -> bool:
+    """Whether the request is what it would be after the lesson."""
+    if lesson.limit is msgspec.UNSET:
+        return lesson.param in request.refused
+    fitted = Known().learned(lesson).fitted(request.params, prompt_chars(request.parts))
+    return fitted == request.params
+
+
 def _tokens(request: Request) -> int:
     """About how many go in."""
-    return sum(len(part.text) for part in request.parts) // _CHARS_A_TOKEN
+    return prompt_chars(request.parts) // _CHARS_A_TOKEN
 
 
 def _retry_after_ms(seconds: float | None) -> int | None:

@@ -6,11 +6,11 @@ evaluated, and stay as they are), so a replay can render it again and compare ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agents.clients.port import Request, answer_form
+from agents.clients.port import Part, Request, answer_form
 from agents.render import NodeView, render
 from agents.templates import Templates
 from engine.core.state import State
@@ -19,11 +19,15 @@ from events.bodies import AgentCalled
 from events.envelope import sha256_hex
 from events.observations import SectionName
 from events.outcomes import Outcome
+from projections.capabilities import Known
 from projections.resources import resources_table
 from projections.sections import CAPS, SELECTED_CAPS, Attempt, sections_of
 from projections.tree import Node
 
-__all__ = ["describe", "model_name", "node_view", "request_digest", "request_for"]
+__all__ = [
+    "describe", "model_name", "node_view", "prompt_chars", "request_digest",
+    "request_for",
+]  # fmt: skip
 
 
 def request_for(
@@ -32,16 +36,16 @@ def request_for(
     texts: Texts,
     templates: Templates,
     *,
-    refused: frozenset[str] | None = None,
+    known: Known | None = None,
 ) -> Request:
-    """What to send for ``called``; or what was sent, when its model was known to refuse
-    ``refused``."""
+    """What to send for ``called``; or what was sent, when ``known`` was known of its
+    model."""
     assert state.started is not None
     config, tree = state.config, state.tree
     attempt = state.attempts[called.attempt]
     node, own = tree[attempt.node], tree[called.attempt]
-    if refused is None:
-        refused = frozenset(state.refused.get(called.model, ()))
+    if known is None:
+        known = state.known.get(called.model, Known())
     prompt = render(
         templates,
         role=called.role,
@@ -56,20 +60,20 @@ def request_for(
         annotated=(texts.get(own.annotated_sha256) or None) if config.search.anchors else None,
         hints=[texts.get(state.steering.texts[hint]) for hint in called.hints or ()],
         reask=attempt.rejection if called.ask else None,
-        answer=answer_form(refused),
+        answer=answer_form(known.refused),
         spans=called.reply == "spans",
     )
     return Request(
         role=called.role,
         model=model_name(called.model),
         parts=prompt.parts,
-        params=called.params,
+        params=known.fitted(called.params, prompt_chars(prompt.parts)),
         tool=prompt.tool,
         node_source=texts.get(node.source_sha256),
         visit=attempt.visit,
         ask=called.ask,
         timeout_s=config.role(called.role).timeout_s,
-        refused=refused,
+        refused=known.refused,
     )
 
 
@@ -119,6 +123,11 @@ def describe(outcome: Outcome) -> str:
 def model_name(spec: str) -> str:
     """``anthropic:NAME`` → ``NAME``."""
     return spec.partition(":")[2]
+
+
+def prompt_chars(parts: Sequence[Part]) -> int:
+    """How long a prompt is."""
+    return sum(len(part.text) for part in parts)
 
 
 def request_digest(request: Request) -> str:

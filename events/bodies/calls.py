@@ -213,7 +213,7 @@ class AgentFailed(Body, frozen=True, kw_only=True):
     """No reply: ``error`` is one of ``rate_limited``, ``overloaded``, ``server_error``,
     ``connection``, ``timed_out``, ``bad_request``, ``unauthorized``, ``too_large``,
     ``no_reply`` (a playbook or mailbox with nothing for this request), ``capability``
-    (a parameter was refused; ``CapabilityLearned`` says which) or ``unknown``.
+    (a parameter, or its value, was refused; ``CapabilityLearned`` says which) or ``unknown``.
 
     ``usage`` is what the server said that the try took all the same, such as a stream that was
     cut; null where it said nothing."""
@@ -231,8 +231,11 @@ class AgentFailed(Body, frozen=True, kw_only=True):
 
 @event("CapabilityLearned", "in")
 class CapabilityLearned(Body, frozen=True, kw_only=True):
-    """A model refused a parameter, so it is not sent to it again in this run."""
+    """A model refused a parameter, so it is not sent to it again in this run; or, where there is
+    a ``limit``, it named that: the most tokens of output (``param`` is ``max_tokens``), or of
+    prompt and output (``context``), and no more is asked of it. Older bodies have none."""
 
     model: str
     param: str
     message: str
+    limit: int | msgspec.UnsetType = msgspec.UNSET

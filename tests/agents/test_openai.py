@@ -151,9 +151,15 @@ REFUSALS: list[tuple[int, dict[str, Any], tuple[str, ...], str]] = [
     (400, _error("Provider returned error",
                  metadata={"raw": "temperature is not supported"}), (), "temperature"),
 ]  # fmt: skip
+LIMITS = [
+    _error("max_tokens is too large: 16000. This model supports at most 4096 completion tokens,"
+           " whereas you provided 16000.", param="max_tokens", code="invalid_value"),
+    _error("`max_tokens` must be less than or equal to `4096`, the maximum value for `max_tokens`"
+           " is less than the `context_window` for this model"),
+    _error("Invalid max_tokens value, the valid range of max_tokens is [1, 4096]"),
+]  # fmt: skip
 COMPLAINTS = [
-    (400, _error("max_tokens is too large: 16000. This model supports at most 4096 completion"
-                 " tokens, unsupported_value"), "bad_request"),
+    (400, _error("max_tokens is too large for this model, unsupported_value"), "bad_request"),
     (400, _error("This model's maximum context length is 8192 tokens. However, you requested"
                  " 20000 tokens"), "too_large"),
     (400, _error("the request exceeds the available context size",
@@ -173,6 +179,18 @@ async def test_each_servers_words_for_what_it_does_not_take() -> None:
             with pytest.raises(CapabilityMissing) as info:
                 await client.send(without(*refused))
             assert info.value.param == param, info.value.message
+        await client.aclose()
+
+
+@pytest.mark.anyio
+async def test_each_servers_words_for_the_longest_reply() -> None:
+    scripts = [response(400, json.dumps(body).encode()) for body in LIMITS]
+    async with serve(*scripts) as server:
+        client = OpenAIClient(base_url=server.url)
+        for _ in LIMITS:
+            with pytest.raises(CapabilityMissing) as info:
+                await client.send(REQUEST)
+            assert (info.value.param, info.value.limit) == ("max_tokens", 4096)
         await client.aclose()
 
 
