@@ -9,7 +9,7 @@ yet which one the bandit will prefer; at most it is always the dearest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +28,8 @@ __all__ = ["Forecast", "RoleForecast", "forecast", "forecast_rest"]
 
 _CHARS_A_TOKEN = 3
 """Source code has three to four characters a token."""
+_THINKING = ("anthropic:", "anthropic-batch:", "bedrock:", "vertex:")
+"""Whose models are told to think; others are not sent ``thinking``."""
 _WORDS_CHARS = 1500
 """A guess: an advice or an explanation, and what is shown of an attempt's logs."""
 
@@ -120,7 +122,7 @@ def forecast(
         models = [m for m in config.models(role) if not m.startswith(("playbook:", "recorded:"))]
         if not models:
             continue
-        guess, most = _guessed(config, templates, role, task_source, device)
+        guess, most = _guessed(config, templates, role, models, task_source, device)
         spent = spend.roles.get(role) if spend else None
         recorded = spent.counted if spent else 0
         if spent is not None and recorded:
@@ -173,9 +175,14 @@ def _left(state: State, attempts: int) -> int:
 
 
 def _guessed(
-    config: Config, templates: Templates, role: str, task: str, device: Mapping[str, Any]
+    config: Config,
+    templates: Templates,
+    role: str,
+    models: Sequence[str],
+    task: str,
+    device: Mapping[str, Any],
 ) -> tuple[Usage, Usage]:
-    """One call of the role: a guess, and the most that it can be."""
+    """One call of the role to one of ``models``: a guess, and the most that it can be."""
     prompt = render(
         templates,
         role=role,
@@ -186,7 +193,8 @@ def _guessed(
         protocol=config.sandbox.protocol if config.prompts.accuracy else "",
     )
     bare = sum(len(part.text) for part in prompt.parts)
-    limit = config.role(role).max_tokens
+    limit, thinking = config.role(role).max_tokens, config.role(role).thinking
+    thinkers = sum(model.startswith(_THINKING) for model in models)
     shown = config.search.window_nodes
     longest = max(config.role(name).max_tokens for name in roles_of(config))
     reply = len(task) + _WORDS_CHARS if role == "plan" else 2 * len(task) + _WORDS_CHARS
@@ -194,7 +202,7 @@ def _guessed(
         Usage(
             # Half of the window, with candidates twice as long as their task.
             input_tokens=_tokens_of(bare + (shown // 2) * (2 * len(task) + _WORDS_CHARS)),
-            output_tokens=min(limit, _tokens_of(reply) + config.role(role).thinking),
+            output_tokens=min(limit, _tokens_of(reply) + thinking * thinkers // len(models)),
         ),
         Usage(
             input_tokens=_tokens_of(bare + shown * 3 * LOG_CHARS) + (shown + 1) * longest,

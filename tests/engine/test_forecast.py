@@ -66,9 +66,20 @@ def test_a_planner_of_unknown_price_counts_nothing_and_the_others_do() -> None:
     assert msgspec.to_builtins(unknown.estimates) == msgspec.to_builtins(of([OPUS]).estimates)
 
 
-def test_thinking_is_expected_as_output() -> None:
+@pytest.mark.parametrize(
+    ("planners", "thought"),
+    [
+        ([OPUS], 4096),
+        (["bedrock:claude"], 4096),
+        (["openai:qwen"], 0),  # which is not told to think
+        ([OPUS, "openai:qwen"], 2048),
+    ],
+)
+def test_thinking_is_expected_as_output_of_those_who_are_told_to(
+    planners: list[str], thought: int
+) -> None:
     def expected(thinking: int) -> tuple[int, int]:
-        plan = PlannerConfig(model=OPUS, max_tokens=16_000, thinking=thinking)
+        plan = PlannerConfig(models=planners, max_tokens=16_000, thinking=thinking)
         rest = RoleConfig(model=BOOK)
         roles, prompts = Roles(plan=plan, code=rest, debug=rest), Prompts(language="cpp")
         config = Config(model=BOOK, roles=roles, prompts=prompts)
@@ -77,7 +88,7 @@ def test_thinking_is_expected_as_output() -> None:
         return role.usage.output_tokens, role.most.output_tokens
 
     (without, most), (with_it, most_with_it) = expected(0), expected(4096)
-    assert with_it == without + 4096
+    assert with_it == without + thought
     assert most_with_it == most
 
 
