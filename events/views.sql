@@ -201,7 +201,8 @@ SELECT s.run_id, s.run_seq, s.node, s.attempts, s.usd_micros,
 FROM sums AS s JOIN nodes AS n ON n.run_id = s.run_id AND n.node = s.node
 WHERE s.runtime_ms < coalesce(s.before_ms, 9e999);
 
--- Requests without an answer. Where ``asker_gone``, a later process has taken the run over
+-- Requests without an answer. A call whose prompt is not in the log was never sent, so nobody
+-- can have answered it (``RunResumed.unsent`` names it too). Where ``asker_gone``, a later process has taken the run over
 -- and nobody will answer; ``asked_again`` says that a later try of the same was made.
 CREATE VIEW in_doubt AS
 WITH
@@ -210,6 +211,9 @@ asked AS MATERIALIZED (
     coalesce(json_extract(body, '$.baseline'), 'eager') AS baseline,
     json_extract(body, '$.try') AS try
   FROM history WHERE type IN ('EvaluationRequested', 'BaselineRequested')),
+sent AS MATERIALIZED (
+  SELECT run_id, json_extract(body, '$.call'), json_extract(body, '$.try')
+  FROM history WHERE type = 'PromptRendered'),
 -- A verdict answers every try (null), a fault its own.
 answered AS MATERIALIZED (
   SELECT run_id, coalesce(json_extract(body, '$.attempt'), 0) AS node,
@@ -219,7 +223,8 @@ answered AS MATERIALIZED (
   WHERE type IN ('EvaluationFinished', 'BaselineMeasured', 'EvaluationFaulted', 'TaskRejected')),
 open AS (
   SELECT run_id, run_seq, epoch, ts_us, 'call' AS request, node, role, call, try,
-    max(try) OVER (PARTITION BY run_id, call) > try AS asked_again, state = 'unanswered' AS open
+    max(try) OVER (PARTITION BY run_id, call) > try AS asked_again,
+    state = 'unanswered' AND (run_id, call, try) IN sent AS open
   FROM calls
   UNION ALL
   SELECT q.run_id, q.run_seq, q.epoch, q.ts_us, iif(q.node, 'evaluation', 'baseline'), q.node,

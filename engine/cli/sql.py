@@ -33,7 +33,7 @@ _TOLD = {
     "baselines": "What the reference takes, eager and compiled.",
     "best_over_time": "Each new best kernel, by attempts, money and time.",
     "costs_by_role": "Calls, tokens and money of each role.",
-    "in_doubt": "Requests without an answer.",
+    "in_doubt": "Requests that were sent and have no answer.",
 }
 _TABLES = ("runs", "events", "event_blobs", "blobs")
 

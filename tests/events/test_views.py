@@ -15,6 +15,8 @@ from events.bodies import (
     CallParams,
     EvaluationFaulted,
     EvaluationRequested,
+    PromptRendered,
+    RunResumed,
 )
 from events.connect import connect_read_only
 from events.reader import LogReader
@@ -35,6 +37,12 @@ def called(call: int, try_: int = 1) -> Body:
         attempt=1, role="plan", call=call, try_=try_, window=[], pool=[], model="m",
         params=CallParams(max_tokens=1), template="main",
     )  # fmt: skip
+
+
+def sent(call: int, try_: int = 1) -> Body:
+    return PromptRendered(
+        attempt=1, role="plan", call=call, try_=try_, request_sha256="0" * 64, parts=[]
+    )
 
 
 def rows(connection: sqlite3.Connection, query: str) -> list[dict[str, object]]:
@@ -75,14 +83,18 @@ async def test_requests_without_an_answer_are_in_doubt(tmp_path: Path) -> None:
     request = EvaluationRequested(attempt=1, source_sha256="0" * 64, seed=1)
     async with LogWriter(path) as log:
         run = log.create_run("ab")
-        for body in (called(1), failed, called(1, 2), called(2), request):
+        asked = (called(1), sent(1), failed, called(1, 2), sent(1, 2), called(2), sent(2))
+        for body in (*asked, called(3), request):
             log.append(run, body)
         fault = EvaluationFaulted(attempt=1, try_=1, message="no")
         log.append(run, fault)
         await log.durable(log.append(run, EvaluationRequested(
             attempt=1, source_sha256="0" * 64, seed=1, try_=2)))  # fmt: skip
     async with LogWriter(path) as log:  # another process: it asks the second call anew
-        await log.durable(log.append(run, called(2, 2)))
+        # The third had waited for its turn, and so does its next try.
+        resumed = RunResumed(versions={}, unsent=[3])
+        for body in (resumed, called(2, 2), sent(2, 2), called(3, 2)):
+            await log.durable(log.append(run, body))
     connection = connect_read_only(path, views=True)
     found = rows(connection, "SELECT * FROM in_doubt ORDER BY run_seq")
     connection.close()
