@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -14,9 +16,9 @@ from typing import Any
 import click
 
 from agents.clients.known import FORMS
-from engine.cli.address import split
+from engine.cli.address import log_errors, split
 from engine.cli.confirm import confirm
-from engine.cli.draw import CANNED, printable, tree_lines, use_color
+from engine.cli.draw import CANNED, printable, resume_line, tree_lines, use_color
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options, refuse_option
@@ -161,7 +163,24 @@ def resume(
         go_on, path, name, extra=extra, display=display, require_isolation=require_isolation,
         mailbox=mailbox, wait_s=wait_s, confirm=lambda *expected: confirm(*expected, yes=yes),
     )  # fmt: skip
-    return finish(at_work(work, backend), as_json)
+    newest = _newest(path, name)
+    try:
+        done = at_work(work, backend)
+    except (click.Abort, KeyboardInterrupt):
+        # What was to be added is to be added still, unless the log has it.
+        again = shlex.join(["engine", *sys.argv[1:]])
+        if _newest(path, name) != newest:
+            again = resume_line(log, None if mailbox is None else str(mailbox))
+        raise Failure(f"interrupted. Go on with: {again}", Exit.INTERRUPTED) from None
+    return finish(done, as_json)
+
+
+def _newest(path: Path, run: str | None) -> int:
+    """The run's newest event."""
+    from events.reader import LogReader
+
+    with log_errors(), LogReader(path) as reader:
+        return reader.newest_run_seq(reader.find_run(run).run_id)
 
 
 def _new_log(task: Path) -> Path:

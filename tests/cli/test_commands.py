@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from events.bodies import AgentCalled, AgentReplied
+from events.lock import holder
 from events.reader import LogReader
 from tests.cli.conftest import (
     SEARCH,
@@ -195,6 +196,25 @@ def test_interrupt_prints_the_resume_line(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert f"engine resume '{log}#1'" in process.communicate(timeout=60)[1]
     assert run_engine("verify", log).returncode == 0
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_resume_that_is_interrupted_as_it_starts_says_how_to_go_on(
+    finished: Path, tmp_path: Path, backend: str
+) -> None:
+    log = tmp_path / "a log.db"
+    log.write_bytes(finished.read_bytes())
+    words = ["resume", str(log), "--attempts", "+40", "--backend", backend]
+    process = start_engine(*words, stderr=subprocess.PIPE)
+    while holder(log) != process.pid and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    # It has not gone on, so that the attempts are still to be added; unless it was that fast.
+    again = shlex.join(["engine", *words]) if _events(log) == _events(finished) else "engine resume"
+    assert f"interrupted. Go on with: {again}" in err
+    assert "Traceback" not in err
 
 
 def test_nobody_reading_stderr_is_no_reason_to_stop(tmp_path: Path) -> None:
