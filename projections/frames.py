@@ -208,6 +208,7 @@ class FramesFold:
             model=config.get("model"), device=sandbox.get("device"),
             device_name=started.device.get("name") if started else None,
             protocol=sandbox.get("protocol"), canned=summary.canned, attempts=summary.attempts,
+            attempts_by_agents=summary.attempts_by_agents,
             abandoned=summary.abandoned, compiled=summary.compiled, correct=summary.correct,
             eager_ms=root.runtime_ms if root else None,
             best_node=best.node if best else None, best_ms=best.runtime_ms if best else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -94,6 +94,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     reason: str
     attempts: int
+    """All that count toward the budget, the user's kernel too."""
+    attempts_by_agents: int
+    """Of these, what ``abandoned``, ``compiled`` and ``correct`` count."""
     abandoned: int
     compiled: int
     correct: int
@@ -242,24 +245,35 @@ class Overview:
         self.evaluations[body.attempt] = body
         self.ended += 1
         self.outcomes[str(body.outcome.__struct_config__.tag)] += 1
-        root, node = (self.tree.nodes.get(number) for number in (ROOT, body.attempt))
-        of_an_agent = node is None or node.made != "user"
-        if self.first_faster is None and of_an_agent:
+        root = self.tree.nodes.get(ROOT)
+        if self.first_faster is None and not self._is_given(body.attempt):
             runtime_ms = body.outcome.runtime_ms if isinstance(body.outcome, Correct) else None
             if runtime_ms and root and root.runtime_ms and runtime_ms < root.runtime_ms:
                 self.first_faster = body.attempt
             else:
                 self.root_held_for += 1
 
+    def _is_given(self, attempt: int) -> bool:
+        node = self.tree.nodes.get(attempt)
+        return node is not None and node.made == "user"
+
+    @property
+    def by_agents(self) -> int:
+        """Attempts that ended, without the user's kernel, which says nothing of a model."""
+        return self.ended - sum(map(self._is_given, self.evaluations))
+
     @property
     def compiled(self) -> int:
-        """Evaluated candidates that imported and built."""
-        failed = (CompileFailed, NoCandidate)
-        return sum(not isinstance(e.outcome, failed) for e in self.evaluations.values())
+        """Evaluated candidates of agents that imported and built."""
+        return sum(not isinstance(e.outcome, _UNBUILT) for e in self._verdicts_on_agents())
 
     @property
     def correct(self) -> int:
-        return sum(isinstance(e.outcome, Correct) for e in self.evaluations.values())
+        """Candidates of agents that are."""
+        return sum(isinstance(e.outcome, Correct) for e in self._verdicts_on_agents())
+
+    def _verdicts_on_agents(self) -> Iterator[EvaluationFinished]:
+        return (e for attempt, e in self.evaluations.items() if not self._is_given(attempt))
 
     @property
     def best(self) -> Best | None:
@@ -306,6 +320,7 @@ class Overview:
             status=status,
             reason=self.reason,
             attempts=self.ended,
+            attempts_by_agents=self.by_agents,
             abandoned=self.abandoned,
             compiled=self.compiled,
             correct=self.correct,
@@ -358,6 +373,9 @@ class Overview:
             recorded_evaluations=taken,
             new_evaluations=sum(verdict.is_new for verdict in own),
         )
+
+
+_UNBUILT = (CompileFailed, NoCandidate)
 
 
 def overview_of(events: Iterable[Event]) -> Overview:

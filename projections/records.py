@@ -34,6 +34,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str | None
     canned: bool
     attempts: int
+    attempts_by_agents: int
+    """Without the user's kernel: what ``compiled`` and ``correct`` are of."""
     abandoned: int
     compiled: int
     correct: int

@@ -23,7 +23,7 @@ __all__ = ["Funnel", "Ranked", "Report", "ReportFold", "StageTime", "report_of"]
 
 
 class Funnel(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of the attempts came how far; each number is part of the one before.
+    """How many of some attempts came how far; each number is part of the one before.
 
     ``proposed``: a candidate went to the sandbox; ``faster``: faster than eager.
     """
@@ -61,7 +61,8 @@ class StageTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. ``funnel`` has ``all``, and each way of making a candidate by itself."""
+    """One run. ``funnel`` has ``all`` that agents made, and each way of making a candidate by
+    itself, the user's kernel too."""
 
     summary: Summary
     task: str
@@ -140,7 +141,8 @@ class ReportFold:
         nodes = [node for node in self.overview.tree.nodes.values() if node.id != ROOT]
         made = dict.fromkeys(node.made for node in nodes)
         split = {way: self._funnel([n for n in nodes if n.made == way]) for way in made}
-        return {"all": self._funnel(nodes), **(split if len(split) > 1 else {})}
+        agents = [node for node in nodes if node.made != "user"]
+        return {"all": self._funnel(agents), **(split if len(split) > 1 else {})}
 
     def _funnel(self, nodes: list[Node]) -> Funnel:
         root_ms = self.overview.tree.root.runtime_ms if self.overview.tree.nodes else None

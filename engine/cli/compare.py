@@ -10,6 +10,7 @@ from engine.cli.address import open_runs
 from engine.cli.draw import ms, value_text
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option, summary_of
+from engine.cli.standing import by_agents
 from engine.cli.table import table_lines
 from projections.labels import labels_listed
 from projections.steps import Steps
@@ -74,7 +75,7 @@ def _results(found: Comparison) -> Iterator[str]:
     return table_lines(
         names,
         [
-            (number, run.status, run.attempts, run.compiled, run.correct,
+            (number, run.status, f"{run.attempts}{by_agents(run)}", run.compiled, run.correct,
              run.best.node if run.best else None, ms(run.best.runtime_ms) if run.best else None,
              round(run.best.speedup, 2) if run.best else None, f"{run.cost_usd:.4f}",
              round(run.wall_s, 1),

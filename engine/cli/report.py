@@ -103,8 +103,12 @@ def report_lines(made: Report) -> Iterator[str]:
 
 def _funnel(made: Report) -> Iterator[str]:
     names = ("", "attempts", "proposed", "compiled", "correct", "faster than eager")
+    by_agents = "all by agents" if "user" in made.funnel else "all"
     counts = [
-        (way, f.attempts, f.proposed, f.compiled, f.correct, f.faster)
+        (
+            by_agents if way == "all" else way,
+            *(f.attempts, f.proposed, f.compiled, f.correct, f.faster),
+        )
         for way, f in made.funnel.items()
     ]
     return table_lines(names, counts)

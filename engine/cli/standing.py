@@ -25,6 +25,7 @@ from projections.team import models_of, models_words
 __all__ = [
     "awaited_lines",
     "best_line",
+    "by_agents",
     "fork_line",
     "given_line",
     "planner_lines",
@@ -55,6 +56,12 @@ def best_line(summary: Summary) -> str:
         f"attempt {best.node}{given}: {ms(best.runtime_ms)}, {best.speedup:.2f}× the speed of eager"
         f" ({ms(best.baseline_ms)}){others}{labels_words(best.labels)}"
     )
+
+
+def by_agents(summary: Summary) -> str:
+    """How many attempts figures count, where the user's kernel is one of the attempts."""
+    same = summary.attempts_by_agents == summary.attempts
+    return "" if same else f", {summary.attempts_by_agents} by agents"
 
 
 def given_line(given: GivenKernel) -> str:
@@ -127,7 +134,7 @@ def status_lines(
     for line in awaited_lines(summary):
         yield f"awaited    {line}"
     yield (
-        f"attempts   {summary.attempts} of {overview.attempts_allowed}:"
+        f"attempts   {summary.attempts} of {overview.attempts_allowed}{by_agents(summary)}:"
         f" {summary.compiled} compiled, {summary.correct} correct, {summary.abandoned} abandoned"
     )
     if taken := taken_line(summary):

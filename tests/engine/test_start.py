@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.cli.compare import comparison_lines
 from engine.cli.settings import resolve
+from engine.cli.standing import status_lines
 from engine.config import Budget, Config
 from engine.core.policies import POLICIES
 from engine.core.state import State
@@ -22,10 +24,13 @@ from events.bodies import (
     NodeSelected,
     Usage,
 )
+from events.outcomes import Correct
 from events.reader import LogReader
 from projections.overview import overview_of
 from projections.report import report_of
+from projections.steps import Steps
 from projections.training import pairs_of
+from replay.compare import compare
 from replay.simulate.record import record_of
 from replay.simulate.search import simulate
 from replay.verify import replay
@@ -79,7 +84,21 @@ async def test_every_method_begins_with_it(tmp_path: Path, method: str) -> None:
         # A model's replies are what teaches a model: the user's kernel is not among them.
         assert 1 not in {pair.node for pair in pairs_of("run", reader.events(1))}
         report = report_of(reader.events(1), run="", log="")
-        assert report.funnel["user"].attempts == 1
+        assert (report.funnel["user"].attempts, report.funnel["user"].correct) == (1, 1)
+        # What is counted are attempts of agents, wherever it is said.
+        steps = Steps()
+        for event in reader.events(1):
+            steps.apply(event)
+        summary, made = report.summary, report.funnel["all"]
+        assert (summary.attempts, summary.attempts_by_agents) == (6, 5)
+        verdicts = [body.outcome for body in of_type(bodies, EvaluationFinished)[1:]]
+        correct = sum(isinstance(outcome, Correct) for outcome in verdicts)
+        assert (made.attempts, made.correct, made.compiled) == (5, correct, summary.compiled)
+        (attempts,) = [line for line in status_lines(steps.overview, summary) if "compiled" in line]
+        told = f"{summary.compiled} compiled, {correct} correct"
+        assert f"6 of 6, 5 by agents: {told}" in attempts
+        compared = " ".join(" ".join(comparison_lines(compare([(steps, summary)] * 2))).split())
+        assert compared.count(f"| 6, 5 by agents | {summary.compiled} | {correct} |") == 2
         assert (report.summary.given and report.summary.given.name) == "k.py"
 
 
