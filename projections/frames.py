@@ -34,7 +34,7 @@ from events.bodies import (
 from events.envelope import Event
 from events.outcomes import Correct
 from projections.instructions import Edits, instructions_of
-from projections.overview import Overview, Summary
+from projections.overview import Overview
 from projections.records import (
     CallRecord,
     EvaluationRecord,
@@ -47,6 +47,7 @@ from projections.records import (
 )
 from projections.signatures import signatures_of
 from projections.spend import cost_usd_micros
+from projections.summary import Summary
 from projections.tree import ROOT, Node, Tree
 
 __all__ = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,7 +16,6 @@ from events.bodies import (
     DeviceQuarantined,
     EvaluationFinished,
     EvaluationRequested,
-    GivenKernel,
     NodeSelected,
     ReplyDeferred,
     RunForked,
@@ -31,103 +29,13 @@ from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.mail import Mail
 from projections.planners import Planners
-from projections.pool import Pool, PoolSummary
+from projections.pool import Pool
 from projections.spend import RoleSpend, Spend
-from projections.steering import Steered, Steering
+from projections.steering import Steering
+from projections.summary import Awaited, Best, Fork, Summary
 from projections.tree import ROOT, Tree
 
-__all__ = ["Awaited", "Best", "Fork", "Overview", "Summary", "overview_of"]
-
-
-class Best(msgspec.Struct, frozen=True, kw_only=True):
-    """The fastest correct candidate, against the root's eager runtime."""
-
-    node: int
-    runtime_ms: float
-    baseline_ms: float
-    speedup: float
-    source_sha256: str
-    speedups: dict[str, float] = {}
-    """Over each baseline that was measured, eager among them."""
-    given: bool = False
-    """It is the user's kernel, which no model wrote."""
-    labels: list[str] = []
-    """What to know beside its speedup."""
-
-
-class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run left its parent; of a fork's fork, the last. ``shared_*`` is part of the
-    run's sums, but was the parent's work; ``*_replies`` came since."""
-
-    parent: str
-    at: int
-    changed: dict[str, Any]
-    replies: str
-    evaluations: str
-    shared_attempts: int
-    shared_cost_usd: float
-    recorded_replies: int = 0
-    live_replies: int = 0
-    recorded_evaluations: int = 0
-    new_evaluations: int = 0
-
-
-class Awaited(msgspec.Struct, frozen=True, kw_only=True):
-    """A request whose reply comes later: in the directory ``place``, or in a batch.
-
-    ``doubt`` is what was wrong with a file that answers it, if there was one.
-    """
-
-    name: str
-    attempt: int
-    role: str
-    place: str
-    batch: str | None = None
-    doubt: str | None = None
-
-
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``engine run --json`` ends with."""
-
-    run: str
-    log: str
-    status: str
-    reason: str
-    attempts: int
-    """All that count toward the budget, the user's kernel too."""
-    attempts_by_agents: int
-    """Of these, what ``abandoned``, ``compiled`` and ``correct`` count."""
-    abandoned: int
-    compiled: int
-    correct: int
-    best: Best | None
-    cost_usd: float
-    unpriced_calls: int
-    uncounted_calls: int
-    tokens: dict[str, int]
-    device_s: float
-    """For which devices were leased."""
-    wall_s: float
-    """At work: not between two processes."""
-    canned: bool
-    quarantined: dict[str, str] = {}
-    baselines: dict[str, float | None] = {}
-    """Runtime in milliseconds of each; null where a compiled one failed."""
-    audit: list[str] | None = None
-    """What the task's audit found (``BaselineMeasured.audit``); null where there was none."""
-    pool: PoolSummary | None = None
-    fork: Fork | None = None
-    steered: Steered | None = None
-    """What the user told the run, as it stands."""
-    duplicates: int = 0
-    """Attempts that repeat an earlier one's source and have its verdict."""
-    cached_verdicts: int = 0
-    """Verdicts that an earlier run had kept."""
-    saved_tokens_estimate: int = 0
-    """Output tokens of source that replies of replacements did not have to repeat."""
-    awaited: list[Awaited] = []
-    given: GivenKernel | None = None
-    """The user's kernel, attempt 1."""
+__all__ = ["Overview", "overview_of"]
 
 
 class Overview:
@@ -150,7 +58,6 @@ class Overview:
         self.ended = 0
         self.abandoned = 0
         self.extra_attempts = 0
-        self.outcomes: Counter[str] = Counter()
         self.stages: dict[int, str] = {}
         """Attempt in flight → what it waits for: a role's name, with ``, awaited`` behind it where
         its reply comes later, or ``evaluation``."""
@@ -244,7 +151,6 @@ class Overview:
         self.stages.pop(body.attempt, None)
         self.evaluations[body.attempt] = body
         self.ended += 1
-        self.outcomes[str(body.outcome.__struct_config__.tag)] += 1
         root = self.tree.nodes.get(ROOT)
         if self.first_faster is None and not self._is_given(body.attempt):
             runtime_ms = body.outcome.runtime_ms if isinstance(body.outcome, Correct) else None

@@ -11,11 +11,12 @@ from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.failures import FailureClass, Failures
 from projections.instructions import Edits, Fidelity, fidelity_of, instructions_of
-from projections.overview import Overview, Summary
+from projections.overview import Overview
 from projections.planners import PlannerSummary
 from projections.signatures import Signatures, signatures_of
 from projections.spend import RoleSpend, priced_by
 from projections.steps import Step, Steps
+from projections.summary import Summary
 from projections.team import models_of
 from projections.tree import ROOT, Node
 

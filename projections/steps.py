@@ -6,7 +6,8 @@ import msgspec
 
 from events.bodies import EvaluationFinished
 from events.envelope import Event
-from projections.overview import Best, Overview
+from projections.overview import Overview
+from projections.summary import Best
 
 __all__ = ["Step", "Steps"]
 

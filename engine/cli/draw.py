@@ -16,9 +16,10 @@ from events.bodies import BaselineMeasured
 from events.observations import SECTIONS
 from events.outcomes import Correct, Outcome, WrongResult
 from projections.labels import labels_words
-from projections.overview import Overview, Summary
+from projections.overview import Overview
 from projections.sections import SELECTED_CAPS, Attempt, sections_of
 from projections.signatures import dead_branches
+from projections.summary import Summary
 from projections.tree import ROOT, Node
 
 __all__ = [

@@ -28,8 +28,9 @@ from events.errors import BlobRedacted, LogError
 from events.lock import holder
 from events.reader import LogReader
 from projections.labels import labels_words
-from projections.overview import Overview, Summary
+from projections.overview import Overview
 from projections.sections import Attempt
+from projections.summary import Summary
 from projections.tree import ROOT, Node
 
 __all__ = ["best", "find_node", "ls", "prompt", "show", "status", "tree"]

@@ -16,10 +16,11 @@ from engine.cli.draw import (
 )
 from events.bodies import BaselineMeasured, GivenKernel
 from projections.labels import labels_words
-from projections.overview import Fork, Overview, Summary
+from projections.overview import Overview
 from projections.pool import PoolSummary
 from projections.signatures import Signatures, signatures_of
 from projections.spend import priced_by
+from projections.summary import Fork, Summary
 from projections.team import models_of, models_words
 
 __all__ = [

@@ -7,10 +7,10 @@ returned is the whole decision; the shell adds nothing to it.
 
 from __future__ import annotations
 
+from engine.core.attempts import visit_key
 from engine.core.budgets import RESOURCES, WAIT, budget_reached, short_for, short_for_attempt
 from engine.core.calls import ask_again, first_call, retry
 from engine.core.draws import draw
-from engine.core.evolve import visit_key
 from engine.core.flags import BUDGET_BEFORE_EACH_CALL
 from engine.core.policies import POLICIES, Selection
 from engine.core.standstill import (

@@ -7,17 +7,13 @@ from collections.abc import Collection
 import msgspec
 
 from engine.config import config_from_log
+from engine.core.attempts import fold_attempt
 from engine.core.digest import mix_course
 from engine.core.flags import BUDGET_ESTIMATES_2, STATE_DIGEST_2, flags_from_log
 from engine.core.frontier import Frontier
-from engine.core.outages import note_call, note_failure
 from engine.core.returns import Returns
-from engine.core.state import Attempt, Call, State
+from engine.core.state import State
 from events.bodies import (
-    AgentCalled,
-    AgentFailed,
-    AgentReplied,
-    AttemptAbandoned,
     BaselineMeasured,
     BaselineRequested,
     Body,
@@ -25,14 +21,8 @@ from events.bodies import (
     CapabilityLearned,
     DeadlineReached,
     EvaluationFaulted,
-    EvaluationFinished,
-    EvaluationRequested,
     NodeBanned,
-    NodeSelected,
     NodeUnbanned,
-    ReplyDeferred,
-    ReplyParsed,
-    ReplyRejected,
     RunForked,
     RunPaused,
     RunResumed,
@@ -43,9 +33,9 @@ from events.bodies import (
     WaitEnded,
 )
 from projections.capabilities import Known
-from projections.tree import ROOT, Node
+from projections.tree import Node
 
-__all__ = ["evolve", "visit_key"]
+__all__ = ["evolve"]
 
 
 def evolve(state: State, body: Body) -> State:
@@ -69,7 +59,7 @@ def evolve(state: State, body: Body) -> State:
         state.mix(body.TYPE)
     _steer(state, body)
     _fold_run(state, body)
-    _fold_attempt(state, body)
+    fold_attempt(state, body)
     if STATE_DIGEST_2 in state.flags:
         mix_course(state, getattr(body, "attempt", None))
     if state.tree.best is not best:
@@ -151,6 +141,12 @@ def _fold_run(state: State, body: Body) -> None:
             state.baseline = "measured"
         case BaselineMeasured():
             state.compiled_baselines[body.baseline] = "measured"
+        case EvaluationFaulted(attempt=0, baseline="eager"):
+            state.baseline, state.baseline_reason = "faulted", body.message
+            tries = state.config.search.evaluation_tries
+            state.baseline_faults = state.baseline_faults + 1 if body.retryable else tries
+        case EvaluationFaulted(attempt=0):
+            state.compiled_baselines[body.baseline] = "faulted"
         case TaskRejected():
             state.baseline, state.baseline_reason = "rejected", body.reason
         case CapabilityLearned():
@@ -221,100 +217,3 @@ def _take_over(state: State) -> None:
                 # Sent and no reply in the log: it may or may not have been answered. A
                 # failed one gets another chance: whoever resumes may have mended the cause.
                 call.status = "in_doubt"
-
-
-def _fold_attempt(state: State, body: Body) -> None:
-    match body:
-        case NodeSelected():
-            _select(state, body)
-        case AgentCalled():
-            _call(state, body)
-        case ReplyDeferred():
-            _set_call(state, body.attempt, "deferred").deferred = body
-        case AgentReplied():
-            call = _set_call(state, body.attempt, "replied")
-            call.reply = body
-            state.outages.pop(call.body.model, None)
-        case AgentFailed():
-            call = _set_call(state, body.attempt, "failed")
-            call.failure = body
-            # A refused parameter is no failure of the provider: it is left out from now on.
-            call.failures += body.error != "capability"
-            note_failure(state, call, body)
-        case ReplyRejected():
-            _set_call(state, body.attempt, "rejected")
-            state.attempts[body.attempt].rejection = body.reason
-        case ReplyParsed():
-            _set_call(state, body.attempt, "parsed")
-            attempt = state.attempts[body.attempt]
-            attempt.step += 1
-            attempt.rejection = None
-            attempt.source_sha256 = body.source_sha256 or attempt.source_sha256
-        case EvaluationRequested():
-            attempt = state.attempts[body.attempt]
-            attempt.evaluation, attempt.evaluation_faulted = body, False
-            key = state.tree[body.attempt].source_key
-            if key and state.deduplicates:
-                state.first_with.setdefault(key, body.attempt)
-        case EvaluationFaulted(attempt=0) if body.baseline != "eager":
-            state.compiled_baselines[body.baseline] = "faulted"
-        case EvaluationFaulted(attempt=0):
-            state.baseline, state.baseline_reason = "faulted", body.message
-            tries = state.config.search.evaluation_tries
-            state.baseline_faults = state.baseline_faults + 1 if body.retryable else tries
-        case EvaluationFaulted():
-            attempt = state.attempts[body.attempt]
-            attempt.evaluation_faulted, attempt.faults = True, attempt.faults + 1
-            attempt.hopeless = "" if body.retryable else body.message
-        case EvaluationFinished() | AttemptAbandoned():
-            ended = state.tree[body.attempt]
-            if ended.parent == ROOT and ended.failed:
-                state.unrepaired.put(ended.id, True)
-            if isinstance(body, EvaluationFinished) and body.attempt == state.first_with.get(
-                ended.source_key or ""
-            ):
-                state.verdicts[body.attempt] = body
-            del state.attempts[body.attempt]
-            state.attempts_ended += 1
-
-
-def _select(state: State, body: NodeSelected) -> None:
-    state.attempts_started += 1
-    given = body.rule == "given"
-    if not given:
-        key = visit_key(state, body.node, repair=body.repair)
-        state.visits[key] = body.visit + 1
-    if body.repair:
-        state.unrepaired.put(body.node, False)
-    state.attempts[body.attempt] = Attempt(
-        id=body.attempt,
-        node=body.node,
-        repair=body.repair,
-        visit=body.visit,
-        roles=() if given else tuple(state.team.roles(repair=body.repair)),
-        source_sha256=state.tree[body.attempt].source_sha256,
-    )
-
-
-def _call(state: State, body: AgentCalled) -> None:
-    state.calls = max(state.calls, body.call)
-    attempt = state.attempts[body.attempt]
-    failures = 0
-    if attempt.call is not None and attempt.call.body.call == body.call:
-        failures = attempt.call.failures
-    known = state.known.get(body.model, Known())
-    attempt.call = Call(body, failures=failures, known=known)
-    note_call(state, body)
-
-
-def _set_call(state: State, attempt: int, status: str) -> Call:
-    call = state.attempts[attempt].call
-    assert call is not None, f"attempt {attempt} has no call"
-    call.status = status  # type: ignore[assignment]
-    return call
-
-
-def visit_key(state: State, node: int, *, repair: bool) -> tuple[bool, str]:
-    """Nodes with the same source share their visits."""
-    selected = state.tree[node]
-    return repair, selected.source_key or selected.source_sha256 or ""

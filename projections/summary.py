@@ -1,0 +1,104 @@
+"""What is said of a run in one record, as ``Overview.summary`` makes it: data, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from events.bodies import GivenKernel
+from projections.pool import PoolSummary
+from projections.steering import Steered
+
+__all__ = ["Awaited", "Best", "Fork", "Summary"]
+
+
+class Best(msgspec.Struct, frozen=True, kw_only=True):
+    """The fastest correct candidate, against the root's eager runtime."""
+
+    node: int
+    runtime_ms: float
+    baseline_ms: float
+    speedup: float
+    source_sha256: str
+    speedups: dict[str, float] = {}
+    """Over each baseline that was measured, eager among them."""
+    given: bool = False
+    """It is the user's kernel, which no model wrote."""
+    labels: list[str] = []
+    """What to know beside its speedup."""
+
+
+class Fork(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run left its parent; of a fork's fork, the last. ``shared_*`` is part of the
+    run's sums, but was the parent's work; ``*_replies`` came since."""
+
+    parent: str
+    at: int
+    changed: dict[str, Any]
+    replies: str
+    evaluations: str
+    shared_attempts: int
+    shared_cost_usd: float
+    recorded_replies: int = 0
+    live_replies: int = 0
+    recorded_evaluations: int = 0
+    new_evaluations: int = 0
+
+
+class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+    """A request whose reply comes later: in the directory ``place``, or in a batch.
+
+    ``doubt`` is what was wrong with a file that answers it, if there was one.
+    """
+
+    name: str
+    attempt: int
+    role: str
+    place: str
+    batch: str | None = None
+    doubt: str | None = None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``engine run --json`` ends with."""
+
+    run: str
+    log: str
+    status: str
+    reason: str
+    attempts: int
+    """All that count toward the budget, the user's kernel too."""
+    attempts_by_agents: int
+    """Of these, what ``abandoned``, ``compiled`` and ``correct`` count."""
+    abandoned: int
+    compiled: int
+    correct: int
+    best: Best | None
+    cost_usd: float
+    unpriced_calls: int
+    uncounted_calls: int
+    tokens: dict[str, int]
+    device_s: float
+    """For which devices were leased."""
+    wall_s: float
+    """At work: not between two processes."""
+    canned: bool
+    quarantined: dict[str, str] = {}
+    baselines: dict[str, float | None] = {}
+    """Runtime in milliseconds of each; null where a compiled one failed."""
+    audit: list[str] | None = None
+    """What the task's audit found (``BaselineMeasured.audit``); null where there was none."""
+    pool: PoolSummary | None = None
+    fork: Fork | None = None
+    steered: Steered | None = None
+    """What the user told the run, as it stands."""
+    duplicates: int = 0
+    """Attempts that repeat an earlier one's source and have its verdict."""
+    cached_verdicts: int = 0
+    """Verdicts that an earlier run had kept."""
+    saved_tokens_estimate: int = 0
+    """Output tokens of source that replies of replacements did not have to repeat."""
+    awaited: list[Awaited] = []
+    given: GivenKernel | None = None
+    """The user's kernel, attempt 1."""
