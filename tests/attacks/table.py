@@ -58,7 +58,8 @@ class Attack(msgspec.Struct, frozen=True):
     twin's speed (the reference under the candidate's name, timed by the same sandbox).
 
     ``needs`` are the isolation layers without which it can't be expected to fail: where a
-    verdict says that one is missing, it is not run, because it might do harm. ``before``
+    verdict says that one is missing, it is not run, because it might do harm; ``or_watched``:
+    where memory is watched, no cgroup is needed. ``before``
     names an attack that is run first, in the same world. ``after``: an honest candidate
     must come out correct, and no slower, after it. ``degenerate``: the verdict must say
     that the task is.
@@ -72,6 +73,7 @@ class Attack(msgspec.Struct, frozen=True):
     compiles: bool = False
     limits: Limits = QUICK
     needs: tuple[str, ...] = ()
+    or_watched: bool = False
     before: str | None = None
     after: bool = False
     degenerate: bool = False
@@ -273,7 +275,16 @@ _HOST = (
     Attack("compile_bomb_constexpr", "host", BUILDS, compiles=True, limits=COMPILE_HANGS),
     Attack("fork_bomb", "host", ANYTHING, needs=("uid",), after=True),
     Attack("thread_bomb", "host", ANYTHING, needs=("uid",), after=True),
-    Attack("memory_bomb", "host", ANYTHING, needs=("cgroup",), limits=TWO_GIGABYTES, after=True),
+    Attack(
+        "memory_bomb",
+        "host",
+        ANYTHING,
+        device="both",
+        needs=("cgroup",),
+        or_watched=True,
+        limits=TWO_GIGABYTES,
+        after=True,
+    ),
     Attack("disk_bomb", "host", ANYTHING, needs=("namespaces:mount",), after=True),
     Attack("shared_memory_bomb", "host", ANYTHING, needs=("cgroup",), limits=TWO_GIGABYTES),
     Attack("leaves_shared_memory", "host", ANYTHING),
