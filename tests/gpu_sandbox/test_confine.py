@@ -778,6 +778,26 @@ def test_memory_that_is_watched_ends_with_the_whole_ward() -> None:
 
 
 @in_zygote
+def test_who_keeps_the_kernel_from_answering_has_what_was_seen_counted() -> None:
+    """As by mapping memory without end, for which the exact account waits."""
+
+    def never(*_: object) -> int:
+        time.sleep(100)
+        return 0
+
+    HeldMemory._exact_sum = never
+    held = HeldMemory()
+    ours = os.fork()
+    if ours == 0:
+        time.sleep(100)
+    assert not held.exceeds(1 << 40)
+    assert held.exceeds(-(1 << 40))
+    os.kill(ours, signal.SIGKILL)
+    os.waitpid(ours, 0)
+    assert processes.children(os.getpid()) == []
+
+
+@in_zygote
 def test_memory_is_watched_where_a_control_group_does_not_limit_it() -> None:
     need("cgroup")
     assert WATCH not in found().layers
