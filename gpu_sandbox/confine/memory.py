@@ -23,7 +23,8 @@ __all__ = ["LOOK_S", "HeldMemory"]
 LOOK_S = 0.1
 _MOST_EXCUSED = 8
 """Forks of which what they have of the zygote is not counted, where it can't be told apart."""
-_EXACT_S = 0.5
+_EXACT_S = 1.5
+"""Some hundredths do where the machine is not busy; later the rough account is held against it."""
 _KB = 1024
 _BLOCK = 512
 
@@ -45,22 +46,30 @@ class HeldMemory:
 
     def exceeds(self, limit_bytes: int) -> bool:
         pids = list(self._descendants())
-        rough = [self._rough(pid) for pid in pids]
-        shared = max(sum(pages for _, pages in rough), self._open_bytes(pids))
         excused = self._inherited * min(len(pids), _MOST_EXCUSED)
-        if sum(own for own, _ in rough) + shared <= limit_bytes + excused:
+        if self._rough_sum(pids) <= limit_bytes + excused:
             return False
-        exact = _answered_within(_EXACT_S, lambda: self._exact_sum(pids))
+        exact = _answered_by_fork(lambda: self._exact_sum(pids))
         return exact is None or exact > limit_bytes + self._inherited
 
+    def _rough_sum(self, pids: list[str]) -> int:
+        """What forks share counts in each of them."""
+        rough = [self._rough(pid) for pid in pids]
+        shared = max(sum(pages for _, pages in rough), self._open_bytes(pids))
+        return sum(own for own, _ in rough) + shared
+
     def _exact_sum(self, pids: list[str]) -> int | None:
-        """None if the kernel does not show it of one of them."""
-        exact = [self._exact(pid) for pid in pids]
-        known = [sizes for sizes in exact if sizes is not None]
-        if len(known) < len(exact):
-            return None
-        shared = max(sum(pages for _, pages in known), self._open_bytes(pids))
-        return sum(own for own, _ in known) + shared
+        """None if the kernel does not show it of one of them. The least of two: while one
+        process after the other is read, others end, and what they shared counts again."""
+        sums = []
+        for _ in range(2):
+            exact = [self._exact(pid) for pid in pids]
+            known = [sizes for sizes in exact if sizes is not None]
+            if len(known) < len(exact):
+                return None
+            shared = max(sum(pages for _, pages in known), self._open_bytes(pids))
+            sums.append(sum(own for own, _ in known) + shared)
+        return min(sums)
 
     def _descendants(self) -> Iterator[str]:
         """Whoever loses its parent becomes the warden's child."""
@@ -82,10 +91,11 @@ class HeldMemory:
         return sizes.get("RssAnon", 0) + sizes.get("VmSwap", 0), sizes.get("RssShmem", 0)
 
     def _exact(self, pid: str) -> tuple[int, int] | None:
-        """The same, but of what is shared its share; None where that is not shown."""
+        """The same, but of what is shared its share; None where that is not shown of one that
+        has memory, and has not ended by now."""
         sizes = _sizes(self._text(f"{pid}/smaps_rollup"))
         if "Pss_Anon" not in sizes:
-            return None if self._text(f"{pid}/status") else (0, 0)
+            return None if any(self._rough(pid)) else (0, 0)
         return sizes["Pss_Anon"] + sizes.get("SwapPss", 0), sizes.get("Pss_Shmem", 0)
 
     def _open_bytes(self, pids: list[str]) -> int:
@@ -126,9 +136,9 @@ class HeldMemory:
             os.close(file)
 
 
-def _answered_within(seconds: float, question: Callable[[], int | None]) -> int | None:
-    """The answer, by a fork: whoever maps memory without end can keep the kernel from saying
-    how much it has, and the warden must not wait for that. None without a fork, too."""
+def _answered_by_fork(question: Callable[[], int | None]) -> int | None:
+    """The answer of a fork, if there is one in time: whoever maps memory without end can keep
+    the kernel from saying how much it has, and the warden must not stand still for that."""
     read, write = os.pipe()
     try:
         pid = os.fork()
@@ -145,7 +155,7 @@ def _answered_within(seconds: float, question: Callable[[], int | None]) -> int 
     os.close(write)
     poller = select.poll()
     poller.register(read, select.POLLIN)
-    told = os.read(read, 64) if poller.poll(seconds * 1000) else b""
+    told = os.read(read, 64) if poller.poll(_EXACT_S * 1000) else b""
     os.close(read)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
