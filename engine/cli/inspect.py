@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from difflib import unified_diff
 from pathlib import Path
 
@@ -62,8 +63,11 @@ def ls(directory: Path, as_json: bool) -> None:
     """List the runs in the logs below DIRECTORY (default: runs), oldest first."""
     if not directory.is_dir():
         raise Failure(f"{directory}: no such directory")
-    paths = [path for path in directory.rglob("*.db") if path.is_file()]
-    for path in sorted(paths, key=lambda path: path.stat().st_mtime):
+    written: dict[Path, float] = {}
+    for path in directory.rglob("*.db"):
+        with suppress(OSError):  # it has gone since
+            written[path] = path.stat().st_mtime
+    for path in sorted(filter(Path.is_file, written), key=written.__getitem__):
         try:
             with LogReader(path) as reader:
                 runs = [Opened(reader, run, f"{path}#{run.run_id}") for run in reader.runs()]

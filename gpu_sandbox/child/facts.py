@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.jobs import Facts
 
-__all__ = ["main"]
+__all__ = ["main", "sheet_gb_s"]
 
 _BANDWIDTH_GB_S = {
     "H200": 4800.0,
@@ -23,12 +24,14 @@ _BANDWIDTH_GB_S = {
     "A100-SXM4-80GB": 2039.0,
     "A100-SXM4-40GB": 1555.0,
     "L40S": 864.0,
+    "L40": 864.0,
     "L4": 300.0,
     "RTX 4090": 1008.0,
     "RTX 5090": 1792.0,
     "B200": 8000.0,
 }
-"""Of the data sheets, GB = 10⁹ bytes. First name that occurs in the device's wins."""
+"""Of the data sheets, GB = 10⁹ bytes. First name that stands in the device's wins, as whole words:
+what a sheet says of an L4 is not true of an L40, and verdicts are refused by it."""
 
 
 def main(*, control: int, device: str, cores: list[int]) -> None:
@@ -74,7 +77,6 @@ def _cuda(device: torch.device) -> dict[str, Any]:
     torch.zeros(1, device=device).add_(1).cpu()  # a kernel, not only a query
     properties: Any = torch.cuda.get_device_properties(device)
     name = str(properties.name)
-    known = (value for part, value in _BANDWIDTH_GB_S.items() if part in name)
     return {
         "kind": "cuda",
         "name": name,
@@ -87,9 +89,17 @@ def _cuda(device: torch.device) -> dict[str, Any]:
         "warp_size": int(properties.warp_size),
         "l2_bytes": int(properties.L2_cache_size),
         "memory_bytes": int(properties.total_memory),
-        "bandwidth_gb_s": next(known, None),
+        "bandwidth_gb_s": sheet_gb_s(name),
         "driver": _driver(),
     }
+
+
+def sheet_gb_s(name: str) -> float | None:
+    """A device's memory bandwidth by its data sheet, in 10⁹ bytes a second; None if unknown."""
+    for known, found in _BANDWIDTH_GB_S.items():
+        if re.search(rf"(?<!\w){re.escape(known)}(?!\w)", name):
+            return found
+    return None
 
 
 def _driver() -> str | None:

@@ -22,6 +22,7 @@ from gpu_sandbox.child.gates import Chain, Gated, GatedBatch
 from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.jobs import WorkerFailed
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile
 
@@ -110,6 +111,7 @@ class Passages:
         self._peer = peer
         self._first = first
         self._claim_ns = claim_ns
+        _, self._written_bytes = moved_bytes(task, first)
         self.undecided = ""
         """Why no gate decides anything; empty where one does."""
         ways: list[Gated] = [GatedBatch(task, first, device, calls)]
@@ -194,7 +196,7 @@ class Passages:
             noise_ns=quantile(empties[2:], 0.75) - quantile(empties[2:], 0.25),
             warm_ns=min(max(warm_ns, _WARMEST * claim_ns), claim_ns),
             own_ns=claim_ns,
-            least_ns=_LATENCY_NS / 2 + self._written_bytes() / _BYTES_WRITTEN_PER_NS,
+            least_ns=_LATENCY_NS / 2 + self._written_bytes / _BYTES_WRITTEN_PER_NS,
             copy_ns=gated.copy_ns(),
         )
 
@@ -209,10 +211,6 @@ class Passages:
             for taker, nothing in (takers if peer_first else reversed(takers))
         ]
         return (found[0], found[1]) if peer_first else (found[1], found[0])
-
-    def _written_bytes(self) -> int:
-        outputs = [expected.native for expected in self._first.expected]
-        return sum(t.numel() * t.element_size() for t in outputs)
 
 
 def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement:

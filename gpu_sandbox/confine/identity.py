@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 SYS_ADMIN = 21
-_SETGID, _SETUID, _KILL, _DAC_OVERRIDE, _SETPCAP = 6, 7, 5, 1, 8
+_SETGID, _SETUID, _KILL, _DAC_OVERRIDE, _SETPCAP, _SYS_PTRACE = 6, 7, 5, 1, 8, 19
 _PR_SET_DUMPABLE = 4
 _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL = 47, 4
 
@@ -142,10 +142,12 @@ def enter_namespaces(layers: Iterable[str]) -> None:
             raise LayerFailed(layer, str(error)) from error
 
 
-def weaken_warden() -> None:
-    """The warden keeps what it needs to end a ward of another uid, and can't be looked into."""
+def weaken_warden(*, watches: bool) -> None:
+    """The warden keeps what it needs to end a ward of another uid, and to count its memory if
+    it ``watches`` that, and can't be looked into."""
     prctl(_PR_SET_DUMPABLE, 0)
-    keep_only(1 << _KILL | 1 << _SETUID | 1 << _SETGID | 1 << _DAC_OVERRIDE)
+    kept = 1 << _KILL | 1 << _SETUID | 1 << _SETGID | 1 << _DAC_OVERRIDE
+    keep_only(kept | (1 << _SYS_PTRACE if watches else 0))
 
 
 def become(uid: int | None) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "UID",
     "USER",
     "UTS",
+    "WATCH",
     "LayerFailed",
     "Policy",
     "SpawnFailed",
@@ -44,6 +45,7 @@ UID = "uid"
 LANDLOCK = "landlock"
 SECCOMP = "seccomp"
 CGROUP = "cgroup"
+WATCH = "memory:watched"
 RLIMITS = "rlimits"
 NO_NEW_PRIVS = "no-new-privs"
 
@@ -59,10 +61,12 @@ LAYERS = (
     LANDLOCK,
     SECCOMP,
     CGROUP,
+    WATCH,
     RLIMITS,
     NO_NEW_PRIVS,
 )
-"""All of them, in the order in which they are named."""
+"""All of them, in the order in which they are named. ``WATCH`` stands in for ``CGROUP``, where
+that is missing, in limiting memory."""
 
 Tier = Literal["A", "B", "C"]
 
@@ -79,7 +83,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...] = ()
     """Device nodes to open, such as ``/dev/nvidia0``."""
     memory_bytes: int = 16 << 30
-    """Of the whole ward by cgroup; of each process's addresses if ``address_space``."""
+    """Of the whole ward, by cgroup or watched; of each process's addresses if
+    ``address_space``."""
     address_space: bool = False
     """Never with CUDA, which reserves terabytes of addresses."""
     processes: int = 256
@@ -110,7 +115,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes: int = 0
     """Largest resident size of one of its processes."""
     out_of_memory: bool = False
-    """The cgroup's memory limit killed at least one of its processes."""
+    """At least one of its processes was killed for the memory limit: by the cgroup, or, where
+    memory is watched, all of them."""
     remained: int = 0
     """How many processes were still there when the candidate had ended, and were killed."""
 

@@ -17,6 +17,7 @@ from gpu_sandbox.confine.facts import Finding, Survey
 from gpu_sandbox.confine.identity import SYS_ADMIN
 from gpu_sandbox.confine.machine import Machine, look
 from gpu_sandbox.confine.policy import (
+    CGROUP,
     CGROUP_NAMESPACE,
     IPC,
     LANDLOCK,
@@ -30,6 +31,7 @@ from gpu_sandbox.confine.policy import (
     UID,
     USER,
     UTS,
+    WATCH,
     SpawnFailed,
     tier_of,
 )
@@ -53,16 +55,19 @@ def survey(*, without: Collection[str] = ()) -> Survey:
     wanted = [layer for layer in LAYERS if layer not in missing]
     if not lacks(SYS_ADMIN) and USER in wanted:
         wanted.remove(USER)  # a privileged process needs none
+    if CGROUP in wanted and WATCH in wanted:
+        wanted.remove(WATCH)  # it counts memory better
     cgroups.remove_stale(machine.hierarchies)
     findings: list[Finding] = []
     with targets() as aims:
         layers = _settle(wanted, missing, machine, aims, findings)
-        _attack_each(layers, machine, aims, findings)
-    for finding in findings:
-        if not finding.held:
-            for layer in _blamed(finding, layers):
-                layers.remove(layer)
-                missing[layer] = f"an attack got through ({finding.attack}: {finding.detail})"
+        _attack_each(layers, layers, machine, aims, findings)
+        _blame(findings, layers, missing)
+        if _watch_instead(layers, missing):
+            more: list[Finding] = []
+            _attack_each([WATCH], layers, machine, aims, more)
+            _blame(more, layers, missing)
+            findings += more
     return Survey(
         layers=tuple(layers),
         missing={layer: missing[layer] for layer in LAYERS if layer in missing},
@@ -71,6 +76,23 @@ def survey(*, without: Collection[str] = ()) -> Survey:
         machine=machine,
         seconds=time.monotonic() - began,
     )
+
+
+def _blame(findings: Sequence[Finding], layers: list[str], missing: dict[str, str]) -> None:
+    """What did not hold goes."""
+    for finding in findings:
+        if not finding.held:
+            for layer in _blamed(finding, layers):
+                layers.remove(layer)
+                missing[layer] = f"an attack got through ({finding.attack}: {finding.detail})"
+
+
+def _watch_instead(layers: list[str], missing: dict[str, str]) -> bool:
+    """Memory is watched where no control group limits it. Whether that is new."""
+    if CGROUP in layers or WATCH in layers or WATCH in missing:
+        return False
+    layers[:] = [layer for layer in LAYERS if layer in (*layers, WATCH)]
+    return True
 
 
 def _blamed(finding: Finding, layers: Sequence[str]) -> list[str]:
@@ -104,6 +126,7 @@ def _settle(
 def _give_up(layer: str, reason: str, layers: list[str], missing: dict[str, str]) -> None:
     missing[layer] = reason + _advice(layer, reason, by_user=USER in layers)
     layers.remove(layer)
+    _watch_instead(layers, missing)
     dependants: tuple[str, ...] = ()
     if layer == USER:
         dependants = _NAMESPACES
@@ -156,12 +179,17 @@ def _claims_alone(attack: Attack, layer: str, layers: Sequence[str], machine: Ma
 
 
 def _attack_each(
-    layers: Sequence[str], machine: Machine, aims: Targets, findings: list[Finding]
+    which: Sequence[str],
+    layers: Sequence[str],
+    machine: Machine,
+    aims: Targets,
+    findings: list[Finding],
 ) -> None:
-    """All side by side: what they wait for is mostly the kernel."""
+    """Each of ``which``, with those of ``layers`` that it needs. All side by side: what they
+    wait for is mostly the kernel."""
     with ExitStack() as stack:
         trials: list[Trial] = []
-        for layer in layers:
+        for layer in which:
             attacks = [a for a in ATTACKS if _claims_alone(a, layer, layers, machine)]
             if not attacks:
                 continue

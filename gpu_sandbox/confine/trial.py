@@ -44,10 +44,13 @@ def trial(
         policy = tight_policy(home)
 
         def main() -> None:
-            found = [attempt(attack, targets, policy) for attack in attacks]
+            found = [attempt(a, targets, policy) for a in attacks if not a.ends_ward]
             answer.write(msgspec.json.encode(found))
             answer.close()
             _leave_daemon()
+            for attack in attacks:
+                if attack.ends_ward:
+                    attempt(attack, targets, policy)
 
         with spawn(
             policy,
@@ -99,8 +102,13 @@ class Trial:
     def findings(self) -> list[Finding]:
         """Wait for its end; call it once."""
         ended = self._ward.ended(_ATTACK_S)
-        self._ward.end()
+        status = self._ward.end()
         found = [self._finding(r.attack, r.held, r.detail) for r in self._answered()]
+        for attack in self._attacks:
+            if attack.ends_ward:
+                held = status.out_of_memory
+                detail = "ended with its ward" if held else "let be"
+                found.append(self._finding(attack.name, held, detail))
         alive, printed = self._drained()
         silent = {attack.name for attack in self._attacks} - {finding.attack for finding in found}
         last = (printed.splitlines() or ["killed"])[-1]

@@ -11,6 +11,7 @@ sub-reaper: whoever leaves the candidate's tree becomes its child.
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import select
@@ -30,7 +31,17 @@ from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, hear_stop
 from gpu_sandbox.confine.filesystem import build
 from gpu_sandbox.confine.identity import enter_namespaces, weaken_warden
 from gpu_sandbox.confine.machine import Machine
-from gpu_sandbox.confine.policy import MOUNT, PID, UID, USER, LayerFailed, Policy, Status
+from gpu_sandbox.confine.memory import LOOK_S, HeldMemory
+from gpu_sandbox.confine.policy import (
+    MOUNT,
+    PID,
+    UID,
+    USER,
+    WATCH,
+    LayerFailed,
+    Policy,
+    Status,
+)
 from gpu_sandbox.confine.syscalls import close_all_but, prctl
 
 __all__ = ["KILL_S", "Order", "run"]
@@ -81,10 +92,14 @@ class _Warden:
         self._killing = False
         self._wake = -1
         self._wake_pipe: set[int] = set()
+        self._held: HeldMemory | None = None
+        self._out_of_memory = False
 
     def run(self) -> None:
         order = self._order
         self._become_a_warden()
+        if WATCH in self._layers:
+            self._held = HeldMemory()
         if USER in self._layers:
             self._have_user_mapped()
         enter_namespaces(order.layers)
@@ -98,9 +113,11 @@ class _Warden:
         if self._candidate == 0:
             candidate.run(order, lambda held: tell(order.channel, Ready(held)), self._failed)
         self._keep_fds(set())
-        weaken_warden()
+        weaken_warden(watches=self._held is not None)
+        if self._held is not None:
+            self._leave_cores()
         stuck = self._watch()
-        oom = any(group.oom_kills() for group in order.groups)
+        oom = self._out_of_memory or any(group.oom_kills() for group in order.groups)
         self._remove_groups()
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         status = msgspec.structs.replace(
@@ -141,6 +158,7 @@ class _Warden:
         ours = {self._order.channel.fileno(), 0, 1, 2}
         ours |= {fd for group in self._order.groups for fd in (group.fd, group.base_fd)}
         ours |= self._wake_pipe
+        ours |= {self._held.fd} if self._held is not None else set()
         close_all_but(ours | others)
 
     def _have_user_mapped(self) -> None:
@@ -149,6 +167,12 @@ class _Warden:
         if not channel.recv(4096):
             os._exit(70)
 
+    def _leave_cores(self) -> None:
+        """Counting takes a millisecond again and again: not of a core that times, if there are
+        others."""
+        with suppress(OSError):
+            os.sched_setaffinity(0, os.sched_getaffinity(0) - set(self._order.policy.affinity))
+
     def _watch(self) -> bool:
         """Until nobody is left. Whether somebody is and can't be killed."""
         channel = self._order.channel
@@ -156,9 +180,15 @@ class _Warden:
         poller.register(self._wake, select.POLLIN)
         poller.register(channel, select.POLLIN)
         deadline: float | None = None
+        next_look = time.monotonic() if self._held is not None else math.inf
         self._reap()
         while self._status is None:
-            left = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
+            if time.monotonic() >= next_look:
+                if self._exceeds_memory():
+                    break
+                next_look = time.monotonic() + LOOK_S
+            until = next_look if deadline is None else min(deadline, next_look)
+            left = None if until == math.inf else max(until - time.monotonic(), 0) * 1000
             ready = poller.poll(left)
             self._drain_wake()
             if channel.fileno() in (fd for fd, _ in ready):
@@ -173,6 +203,12 @@ class _Warden:
             if deadline is not None and time.monotonic() >= deadline:
                 break
         return not self._kill_all()
+
+    def _exceeds_memory(self) -> bool:
+        """As a control group would say: who takes more than the ward may have is killed."""
+        limit_bytes = self._order.policy.memory_bytes
+        self._out_of_memory = self._held is not None and self._held.exceeds(limit_bytes)
+        return self._out_of_memory
 
     def _drain_wake(self) -> None:
         with suppress(BlockingIOError):

@@ -61,7 +61,8 @@ class Attack(msgspec.Struct, frozen=True):
     (``honest_table.py``): it does the like, and must be accepted.
 
     ``needs`` are the isolation layers without which it can't be expected to fail: where a
-    verdict says that one is missing, it is not run, because it might do harm. ``before``
+    verdict says that one is missing, it is not run, because it might do harm; ``or_watched``:
+    where memory is watched, no cgroup is needed. ``before``
     names an attack that is run first, in the same world. ``after``: an honest candidate
     must come out correct, and no slower, after it. ``degenerate``: the verdict must say
     that the task is. ``elsewhere``: also tried under other kinds of isolation (README).
@@ -76,6 +77,7 @@ class Attack(msgspec.Struct, frozen=True):
     compiles: bool = False
     limits: Limits = QUICK
     needs: tuple[str, ...] = ()
+    or_watched: bool = False
     before: str | None = None
     after: bool = False
     degenerate: bool = False
@@ -342,7 +344,9 @@ _HOST = (
         "memory_bomb",
         ANYTHING,
         "cached_workspace",
+        device="both",
         needs=("cgroup",),
+        or_watched=True,
         limits=TWO_GIGABYTES,
         after=True,
     ),

@@ -1,4 +1,7 @@
-"""What the driver says of a real device, and what a verdict makes of it: ``-s`` prints figures."""
+"""What the machine is like beside a candidate: clocks, others on the device, the host's memory.
+
+``-s`` prints figures.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from events.outcomes import Correct
+from events.outcomes import Correct, Crashed
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import BaselineRequest
 from gpu_sandbox.sandbox import LocalSandbox
@@ -77,7 +80,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def python(source: str) -> Iterator[subprocess.Popen[str]]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, "-c", source]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, text=True, env=environment, **pipes) as running:  # type: ignore[call-overload]
@@ -127,3 +131,47 @@ async def test_what_is_set_aside_and_what_it_costs(cache: Path) -> None:
     lowest, highest = found.conditions["clocks.sm.timed"]
     assert 100 < lowest <= highest < 5000
     assert "clocks.lowered_by" in found.conditions
+
+
+FORKED = """if os.fork() == 0:
+    held = bytearray(os.urandom(1 << 20) * 3000)
+    time.sleep(100)
+held = bytearray(os.urandom(1 << 20) * 3000)
+time.sleep(100)
+return held"""
+
+
+async def test_host_memory_without_a_cgroup_is_watched(cache: Path) -> None:
+    """Six gigabytes by two processes, under a limit of four; a device that is usable afterwards."""
+    limits = Limits(bench_s=0.5, call_s=60.0, memory_bytes=4 << 30)
+    where = {"limits": limits, "cache": cache, "without_layers": ("cgroup",)}
+    async with LocalSandbox(("cuda:0",), **where) as sandbox:  # type: ignore[arg-type]
+        bomb = await judge(
+            sandbox, "bomb", request(SMALL, candidate(FORKED, "import os\nimport time"))
+        )
+        honest = await judge(sandbox, "honest after it", request(SMALL, HONEST))
+    print(f"\n{honest.isolation}")
+    assert isinstance(bomb.outcome, Crashed)
+    assert "its memory limit" in bomb.outcome.reason
+    assert isinstance(honest.outcome, Correct)
+    assert "memory:watched" in honest.isolation
+
+
+PINNED = """held = []
+for _ in range(6):
+    held.append(torch.ones(1 << 28, pin_memory=True))
+with open("/proc/self/status") as file:
+    print([line.split()[:2] for line in file if line.startswith("Rss")])
+time.sleep(1)
+raise RuntimeError("six gigabytes are pinned")"""
+
+
+async def test_a_bomb_of_pinned_memory_costs_its_own_candidate_only(cache: Path) -> None:
+    """Whether it is counted is the driver's doing: see what is printed."""
+    limits = Limits(bench_s=0.5, call_s=60.0, memory_bytes=4 << 30)
+    where = {"limits": limits, "cache": cache, "without_layers": ("cgroup",)}
+    async with LocalSandbox(("cuda:0",), **where) as sandbox:  # type: ignore[arg-type]
+        bomb = await judge(sandbox, "pinned", request(SMALL, candidate(PINNED, "import time")))
+        honest = await judge(sandbox, "honest after it", request(SMALL, HONEST))
+    assert isinstance(bomb.outcome, Crashed)
+    assert isinstance(honest.outcome, Correct)

@@ -13,6 +13,7 @@ import functools
 import glob
 import importlib.util
 import inspect
+import mmap
 import os
 import select
 import shutil
@@ -42,6 +43,7 @@ from gpu_sandbox.confine import (
     Ward,
     filesystem,
     landlock,
+    memory,
     processes,
     seccomp,
     spawn,
@@ -49,8 +51,10 @@ from gpu_sandbox.confine import (
     syscalls,
     view,
 )
-from gpu_sandbox.confine.cgroups import Hierarchy
-from gpu_sandbox.confine.policy import tier_of
+from gpu_sandbox.confine.attacks import excess
+from gpu_sandbox.confine.cgroups import Group, Hierarchy
+from gpu_sandbox.confine.memory import HeldMemory
+from gpu_sandbox.confine.policy import WATCH, tier_of
 from tests.gpu_sandbox.users import UNABLE, become_nobody, blocked, forbid_namespaces
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -208,7 +212,8 @@ def test_every_layer_that_is_promised_was_attacked_and_held() -> None:
     result = found()
     assert [f for f in result.findings if not f.held] == []
     assert {f.layer for f in result.findings} == {*result.layers, "all"}
-    assert set(result.layers) | set(result.missing) | {"namespaces:user"} == set(LAYERS)
+    needless = {"namespaces:user"} | ({"memory:watched"} if "cgroup" in result.layers else set())
+    assert set(result.layers) | set(result.missing) | needless == set(LAYERS)
     assert result.tier == tier_of(
         set(result.layers), kernel_has_landlock=result.machine.landlock_abi > 0
     )
@@ -245,9 +250,9 @@ def test_a_layer_that_does_nothing_is_found_out() -> None:
 
 @in_zygote
 def test_what_is_turned_off_is_named() -> None:
-    result = survey(without=("namespaces:mount", "seccomp"))
-    assert result.missing["namespaces:mount"] == "turned off"
-    assert result.missing["seccomp"] == "turned off"
+    off = ("namespaces:mount", "seccomp", "cgroup", WATCH)
+    result = survey(without=off)
+    assert {layer: result.missing[layer] for layer in off} == dict.fromkeys(off, "turned off")
     assert result.tier == "C"
 
 
@@ -687,6 +692,129 @@ def test_memory_ends_with_the_candidate_not_the_host() -> None:
     assert status.code == 0, text
 
 
+# --- memory that is watched, where no control group limits it
+
+
+def touch(mib: int) -> bytearray:
+    held = bytearray(mib * MIB)
+    for offset in range(0, len(held), 4096):
+        held[offset] = 1
+    return held
+
+
+def fill_alone() -> None:
+    held = touch(400)
+    time.sleep(100)
+    assert held
+
+
+def fill_by_many() -> None:
+    """None of them takes much, and all are daemons."""
+    for _ in range(8):
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.setsid()
+            if os.fork() == 0:
+                held = touch(40)
+                time.sleep(100)
+                assert held
+            os._exit(0)
+    time.sleep(100)
+
+
+def fill_what_is_shared() -> None:
+    held = mmap.mmap(-1, 400 * MIB)
+    for offset in range(0, len(held), 4096):
+        held[offset] = 1
+    time.sleep(100)
+
+
+def fill_files_in_memory() -> None:
+    """Never mapped: no process has them in its size."""
+    files = [os.memfd_create(f"file{number}") for number in range(8)]
+    for file in files:
+        for _ in range(50):
+            os.write(file, b"x" * MIB)
+    time.sleep(100)
+
+
+def share_with_forks() -> None:
+    """What forks have in common is there once."""
+    held = touch(60)
+    for _ in range(4):
+        if os.fork() == 0:
+            time.sleep(0.5)
+            os._exit(0)
+    for _ in range(4):
+        os.wait()
+    assert held
+
+
+@in_zygote
+def test_memory_that_is_watched_ends_with_the_whole_ward() -> None:
+    watched = survey(without=("cgroup",))
+    assert "memory:watched" in watched.layers, watched.missing
+    assert [f.held for f in watched.findings if f.attack == "fill the memory"] == [True, True]
+    policy = functools.partial(a_policy, memory_bytes=100 * MIB)
+    fills = [fill_alone, fill_by_many, fill_what_is_shared]
+    fills += [] if syscalls.lacks(19) else [fill_files_in_memory]
+    for fill in fills:
+        status, text = run(fill, policy(), watched)
+        assert (status.signal, status.out_of_memory) == (signal.SIGKILL, True), (fill, text)
+        assert processes.children(os.getpid()) == []
+    if not syscalls.lacks(19):
+        status, text = run(share_with_forks, policy(), watched)
+        assert (status.code, status.out_of_memory) == (0, False), text
+
+    flat = tuple(layer for layer in watched.layers if layer not in _NAMESPACES)
+    open_wards = usable(msgspec.structs.replace(watched, layers=flat))
+    syscalls.keep_only(~(1 << 19))  # what it takes to look closer
+    for fill in (fill_alone, fill_by_many):
+        for layers in (watched, open_wards):
+            status, text = run(fill, policy(), layers)
+            assert (status.signal, status.out_of_memory) == (signal.SIGKILL, True), (fill, text)
+            assert processes.children(os.getpid()) == []
+    status, text = run(lambda: print(len(touch(50))), policy(), watched)
+    assert (status.code, status.out_of_memory) == (0, False), text
+
+
+@in_zygote
+def test_who_keeps_the_kernel_from_answering_has_what_was_seen_counted() -> None:
+    """As by mapping memory without end, for which the exact account waits."""
+
+    def never(*_: object) -> int:
+        time.sleep(100)
+        return 0
+
+    HeldMemory._exact_sum = never
+    memory._EXACT_S = 0.2
+    held = HeldMemory()
+    sleeper = os.fork()
+    if sleeper == 0:
+        time.sleep(100)
+    assert not held.exceeds(1 << 40)
+    assert held.exceeds(-(1 << 40))
+    os.kill(sleeper, signal.SIGKILL)
+    os.waitpid(sleeper, 0)
+    assert processes.children(os.getpid()) == []
+
+
+@in_zygote
+def test_memory_is_watched_where_a_control_group_does_not_limit_it() -> None:
+    need("cgroup")
+    assert WATCH not in found().layers
+    real = Group.limit
+    Group.limit = lambda *_: None
+    result = survey()
+    assert "take too much memory" in result.missing["cgroup"]
+    assert WATCH in result.layers
+    Group.limit = real
+    HeldMemory.exceeds = lambda *_: False
+    excess._SEEN_S = 0.3
+    result = survey(without=("cgroup",))
+    assert "an attack got through (fill the memory" in result.missing[WATCH]
+
+
 @in_zygote
 def test_a_forged_report_is_not_believed() -> None:
     """The channel is closed before the candidate runs, and its warden can't be reached."""
@@ -949,6 +1077,7 @@ def scenario_user_with_namespaces() -> None:
         skip(f"no user namespaces here: {result.missing}")
     assert [f for f in result.findings if not f.held] == []
     assert "uid" in result.missing
+    assert WATCH in result.layers
     assert result.tier == "A"
     _live_a_little()
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from events.outcomes import Correct
+from events.outcomes import Correct, Crashed
 from gpu_sandbox.confine import Survey, Tier
 from gpu_sandbox.confinement import require_tier
+from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import PrerequisiteMissing
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import baseline, evaluation
-from tests.gpu_sandbox.sources import ADD_RELU, HONEST
+from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +51,31 @@ async def test_unless_that_was_allowed_and_then_the_verdict_says_so(
         verdict = await sandbox.evaluate(evaluation(ADD_RELU, HONEST))
     assert isinstance(verdict.outcome, Correct)
     assert "missing:seccomp" in verdict.isolation
+
+
+BOMB = candidate(
+    "for _ in range(6):\n"
+    "    if os.fork() == 0:\n"
+    "        held = b'x' * (230 << 20)\n"
+    "        time.sleep(100)\n"
+    "time.sleep(100)",
+    before="import os\nimport time",
+)
+
+
+@pytest.mark.alone
+async def test_where_memory_is_watched_a_bomb_costs_its_own_candidate_only(
+    make_sandbox: Callable[..., LocalSandbox],
+) -> None:
+    """Six children, each of which has less than one process may have."""
+    limits = Limits(bench_s=0.1, call_s=60.0, memory_bytes=1 << 30)
+    async with make_sandbox(limits, without_layers=("cgroup",)) as sandbox:
+        bomb = await sandbox.evaluate(evaluation(ADD_RELU, BOMB))
+        honest = await sandbox.evaluate(evaluation(ADD_RELU, HONEST))
+    assert isinstance(bomb.outcome, Crashed), (bomb.outcome, bomb.run_log)
+    assert "killed by SIGKILL (its memory limit) in forward" in bomb.outcome.reason
+    assert isinstance(honest.outcome, Correct)
+    assert {"memory:watched", "missing:cgroup"} <= set(honest.isolation)
 
 
 @pytest.mark.parametrize(("tier", "weakest"), [("A", "A"), ("A", "C"), ("B", "B"), ("C", "C")])

@@ -32,6 +32,8 @@ class Attack(msgspec.Struct, frozen=True):
     """The first version of Landlock that refuses it."""
     per_user: bool = False
     """Refused by resource limits as well, if the ward's user is nobody else's."""
+    ends_ward: bool = False
+    """Refused by ending the whole ward for its memory: tried last, and never answered."""
 
 
 def attempt(attack: Attack, targets: Targets, policy: Policy) -> Result:

@@ -17,6 +17,7 @@ from gpu_sandbox.confine.policy import (
     SECCOMP,
     UID,
     USER,
+    WATCH,
 )
 
 __all__ = ["ATTACKS"]
@@ -40,6 +41,7 @@ ATTACKS = (
     Attack("call by another convention", rights.foreign_convention, (SECCOMP,)),
     Attack("start too many processes", excess.too_many_processes, (CGROUP, RLIMITS), per_user=True),
     Attack("take too much memory", excess.too_much_memory, (CGROUP,)),
+    Attack("fill the memory", excess.fill_memory, (WATCH,), ends_ward=True),
     Attack("write too large a file", excess.too_large_a_file, (RLIMITS,)),
     Attack("open too many files", excess.too_many_files, (RLIMITS,)),
     Attack("gain privileges by exec", rights.new_privileges, (NO_NEW_PRIVS,)),

@@ -1,0 +1,181 @@
+"""What the processes of a ward hold of the host's memory, for where no control group counts it.
+
+Read by the warden, every tenth of a second, from the ``/proc`` of its zygote, which is opened
+before the ward has one of its own: that one hides the candidate even from the warden.
+
+Counted are anonymous and shared pages, swap, and files in memory that are held open but not
+mapped. What forks share with the zygote is nobody's doing. Where the sum of what each process
+holds is over the limit, it is counted once more with shared pages divided among those that share
+them, as far as the kernel shows that: to root with CAP_SYS_PTRACE.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Callable, Iterator
+
+from gpu_sandbox.confine.policy import WATCH, LayerFailed
+
+__all__ = ["LOOK_S", "HeldMemory"]
+
+LOOK_S = 0.1
+_MOST_EXCUSED = 8
+"""Forks of which what they have of the zygote is not counted, where it can't be told apart."""
+_EXACT_S = 1.5
+"""Some hundredths do where the machine is not busy; later the rough account is held against it."""
+_KB = 1024
+_BLOCK = 512
+
+
+class HeldMemory:
+    """Of the calling process, a warden with nobody in its ward yet, and all that descends from it.
+
+    Raises ``LayerFailed`` where ``/proc`` does not show it.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self.fd = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._warden = os.readlink("self", dir_fd=self.fd)
+            self._inherited = self._rough(self._warden)[0]
+            self._memory_files = _device_of_memory_files()
+        except OSError as error:
+            raise LayerFailed(WATCH, f"/proc does not show a ward's processes: {error}") from error
+
+    def exceeds(self, limit_bytes: int) -> bool:
+        pids = list(self._descendants())
+        excused = self._inherited * min(len(pids), _MOST_EXCUSED)
+        if self._rough_sum(pids) <= limit_bytes + excused:
+            return False
+        exact = _answered_by_fork(lambda: self._exact_sum(pids))
+        return exact is None or exact > limit_bytes + self._inherited
+
+    def _rough_sum(self, pids: list[str]) -> int:
+        """What forks share counts in each of them."""
+        rough = [self._rough(pid) for pid in pids]
+        shared = max(sum(pages for _, pages in rough), self._open_bytes(pids))
+        return sum(own for own, _ in rough) + shared
+
+    def _exact_sum(self, pids: list[str]) -> int | None:
+        """None if the kernel does not show it of one of them. The least of two: while one
+        process after the other is read, others end, and what they shared counts again."""
+        sums = []
+        for _ in range(2):
+            exact = [self._exact(pid) for pid in pids]
+            known = [sizes for sizes in exact if sizes is not None]
+            if len(known) < len(exact):
+                return None
+            shared = max(sum(pages for _, pages in known), self._open_bytes(pids))
+            sums.append(sum(own for own, _ in known) + shared)
+        return min(sums)
+
+    def _descendants(self) -> Iterator[str]:
+        """Whoever loses its parent becomes the warden's child."""
+        left = self._children(self._warden)
+        while left:
+            pid = left.pop()
+            yield pid
+            left += self._children(pid)
+
+    def _children(self, pid: str) -> list[str]:
+        found: list[str] = []
+        for thread in self._listed(f"{pid}/task"):
+            found += self._text(f"{pid}/task/{thread}/children").split()
+        return found
+
+    def _rough(self, pid: str) -> tuple[int, int]:
+        """Bytes of its own, or shared with forks, swap included; and of shared memory."""
+        sizes = _sizes(self._text(f"{pid}/status"))
+        return sizes.get("RssAnon", 0) + sizes.get("VmSwap", 0), sizes.get("RssShmem", 0)
+
+    def _exact(self, pid: str) -> tuple[int, int] | None:
+        """The same, but of what is shared its share; None where that is not shown of one that
+        has memory, and has not ended by now."""
+        sizes = _sizes(self._text(f"{pid}/smaps_rollup"))
+        if "Pss_Anon" not in sizes:
+            return None if any(self._rough(pid)) else (0, 0)
+        return sizes["Pss_Anon"] + sizes.get("SwapPss", 0), sizes.get("Pss_Shmem", 0)
+
+    def _open_bytes(self, pids: list[str]) -> int:
+        """Of files in memory that these have open, each once. Who may not look sees none."""
+        found: dict[int, int] = {}
+        for pid in pids:
+            for number in self._listed(f"{pid}/fd"):
+                try:
+                    status = os.stat(f"{pid}/fd/{number}", dir_fd=self.fd)
+                except OSError:
+                    continue
+                if status.st_dev == self._memory_files:
+                    found[status.st_ino] = status.st_blocks * _BLOCK
+        return sum(found.values())
+
+    def _listed(self, path: str) -> list[str]:
+        try:
+            directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
+        except OSError:  # it is gone, or not ours to look at
+            return []
+        try:
+            return os.listdir(directory)
+        except OSError:
+            return []
+        finally:
+            os.close(directory)
+
+    def _text(self, path: str) -> str:
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.fd)
+        except OSError:
+            return ""
+        try:
+            return os.read(file, 1 << 16).decode(errors="replace")
+        except OSError:
+            return ""
+        finally:
+            os.close(file)
+
+
+def _answered_by_fork(question: Callable[[], int | None]) -> int | None:
+    """The answer of a fork, if there is one in time: whoever maps memory without end can keep
+    the kernel from saying how much it has, and the warden must not stand still for that."""
+    read, write = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(read)
+        os.close(write)
+        return None
+    if pid == 0:
+        try:
+            answer = question()
+            os.write(write, b"" if answer is None else str(answer).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    poller = select.poll()
+    poller.register(read, select.POLLIN)
+    told = os.read(read, 64) if poller.poll(_EXACT_S * 1000) else b""
+    os.close(read)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return int(told) if told else None
+
+
+def _sizes(text: str) -> dict[str, int]:
+    """The lines that end in kB, in bytes."""
+    found = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[2] == "kB":
+            found[words[0].removesuffix(":")] = int(words[1]) * _KB
+    return found
+
+
+def _device_of_memory_files() -> int:
+    """That all files of ``memfd_create`` are on."""
+    fd = os.memfd_create("which device")
+    try:
+        return os.fstat(fd).st_dev
+    finally:
+        os.close(fd)
