@@ -154,7 +154,7 @@ class RecordedClient:
 class RecordedLog:
     """``recorded:LOG``: nobody is asked, a past run's replies answer identical requests.
 
-    Identical but for the model: whoever the past run asked, with what it was known to refuse,
+    Identical but for the model: whoever the past run asked, with what was known of it then,
     is who answers here. ``had`` are the replies, by ``run_seq``, that were taken already.
     """
 

@@ -75,6 +75,5 @@ def shorter_lines(state: State, name: str, at: int) -> Iterator[str]:
             asked = attempt.call.body
             setting = f"roles.{asked.role}.max_tokens"
             yield (
-                f"It was asked for up to {asked.params.max_tokens} tokens by {setting}. To ask for"
-                f" less: engine fork {shlex.quote(name)} --at {at} --set {setting}=N"
+                f"{setting} is {asked.params.max_tokens}. To ask for less: engine fork {shlex.quote(name)} --at {at} --set {setting}=N"
             )

@@ -138,7 +138,7 @@ async def test_where_no_limit_can_be_kept_it_is_said_which_setting_lowers_it(
     assert sent == [ASKED]
     assert story(ran.bodies)[-1] == "paused"
     (line,) = shorter_lines(ran.state, "a log.db", 12)
-    assert f"up to {ASKED} tokens by roles.plan.max_tokens" in line
+    assert line.startswith(f"roles.plan.max_tokens is {ASKED}. To ask for less: ")
     assert line.endswith("engine fork 'a log.db' --at 12 --set roles.plan.max_tokens=N")
 
 
