@@ -68,12 +68,10 @@ def shorter_lines(state: State, name: str, at: int) -> Iterator[str]:
     """How to ask for shorter replies, where a provider refused the length of one and named no
     limit that could be kept. ``at`` is the run's last event, ``name`` the run's."""
     for attempt in state.attempts.values():
-        failure = attempt.call.failure if attempt.call is not None else None
-        if attempt.call is None or attempt.call.status != "failed" or failure is None:
+        call = attempt.call
+        if call is None or call.status != "failed" or call.failure is None:
             continue
+        failure, setting = call.failure, f"roles.{call.body.role}.max_tokens"
         if failure.error in ("bad_request", "too_large") and about_output_limit(failure.message):
-            asked = attempt.call.body
-            setting = f"roles.{asked.role}.max_tokens"
-            yield (
-                f"{setting} is {asked.params.max_tokens}. To ask for less: engine fork {shlex.quote(name)} --at {at} --set {setting}=N"
-            )
+            fork = f"engine fork {shlex.quote(name)} --at {at} --set {setting}=N"
+            yield f"{setting} is {call.body.params.max_tokens}. To ask for less: {fork}"

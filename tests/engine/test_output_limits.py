@@ -38,6 +38,13 @@ def generous(**settings: int) -> Config:
     return msgspec.structs.replace(base, roles=msgspec.structs.replace(base.roles, plan=plan))
 
 
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """One a client, as in ``test_model_trouble``."""
+    found = "api" in request.fixturenames and request.getfixturevalue("api") is ANTHROPIC
+    return "trio" if found else "asyncio"
+
+
 async def taught(
     path: Path, api: Dialect, *lessons: str, status: int = 400, **settings: int
 ) -> tuple[list[int], Ran]:
