@@ -28,7 +28,7 @@ from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Broken, Case, Seeds, Task
-from gpu_sandbox.child.repeats import told
+from gpu_sandbox.child.repeats import Repeats, told
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.jobs import (
@@ -47,6 +47,9 @@ __all__ = ["Assignment"]
 
 _audits: dict[tuple[str, str], list[str]] = {}
 """By task and protocol, of this process's life: an audit costs as much as the trials."""
+_repeats: dict[tuple[str, str, str], list[Repeats]] = {}
+"""By task, protocol and device, of this process's life: no verdict draws anew what it allows,
+and none but the first pays for it."""
 
 
 class Assignment:
@@ -100,7 +103,8 @@ class Assignment:
             task = Task(task_path, self._device, seeds, precision)
             first = task.draw("trial", 0)
             task.solve(first, exact=self._job.protocol.allclose is None)
-            task.repeat(first)
+            task.repeats = self._repeated(task, first)
+            task.allow(first.expected)
             if self._job.mode == "baseline":
                 _refuse_unusable(task, first)
         self._load_reference(task)
@@ -126,7 +130,7 @@ class Assignment:
             measured = measure_alone(
                 task, self._reference, self._job, self._device, first, self._clocks
             )
-        found = [*self._audited(task, first), *told(task.repeats, first.expected)]
+        found = [*self._audited(task, first), *told(task.repeats)]
         return msgspec.structs.replace(measured, audit=found)
 
     def _audited(self, task: Task, first: Case) -> list[str]:
@@ -135,6 +139,17 @@ class Assignment:
             with self._spent.on("audit"):
                 _audits[key] = audit(task, first, self._job.protocol)
         return _audits[key]
+
+    def _repeated(self, task: Task, first: Case) -> list[Repeats]:
+        """Before there is a candidate. Raises ``Broken`` where runs can't be held together."""
+        key = (self._job.task_source, self._job.protocol.name, self._job.device)
+        if key not in _repeats:
+            found = task.repeat(first)
+            for number, repeats in enumerate(found):
+                if repeats.unlike:
+                    raise Broken(_not_deterministic(number, repeats.unlike))
+            _repeats[key] = found
+        return _repeats[key]
 
     def _evaluate(self, task: Task, first: Case, peer: Peer, libraries: list[int]) -> Finding:
         job = self._job
@@ -164,7 +179,7 @@ class Assignment:
             self._stage("check")
             worst = trials.run()
         self._notes += [f"degenerate task: {found}" for found in self._audited(task, first)]
-        self._notes += told(task.repeats, first.expected)
+        self._notes += told(task.repeats)
         if job.protocol.allclose is None and not task.exact_used:
             self._notes.append("no float64 reference: compared with its own dtype")
         ahead = partial(bench.work_ahead, peer)
@@ -238,9 +253,12 @@ def _refuse_unusable(task: Task, case: Case) -> None:
         if native.is_floating_point() and bool(torch.isnan(native).any()):
             raise Broken(f"the reference's output {number} holds NaN")
     for number, repeats in enumerate(task.repeats):
-        if repeats.unlike:
-            unlike = f"output {number}: {repeats.unlike}"
-            raise Broken(f"the reference is not deterministic: {unlike}")
+        if repeats.far:
+            raise Broken(_not_deterministic(number, repeats.far))
+
+
+def _not_deterministic(number: int, why: str) -> str:
+    return f"the reference is not deterministic: output {number} of two runs: {why}"
 
 
 class _Spent:

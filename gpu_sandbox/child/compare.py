@@ -22,7 +22,18 @@ import torch
 from gpu_sandbox.child.pattern import Differences
 from gpu_sandbox.protocols import Precision, Protocol
 
-__all__ = ["DECLARED", "RULES", "Difference", "Expected", "Margin", "compare", "distance", "expect"]
+__all__ = [
+    "DECLARED",
+    "ELEMENT",
+    "RULES",
+    "Difference",
+    "Expected",
+    "Margin",
+    "Rule",
+    "compare",
+    "distance",
+    "expect",
+]
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -45,7 +56,8 @@ DECLARED = {"tf32": Rule(4, 1e-3, 1e-2, 5e-2), "bf16": Rule(4, 1e-2, 3e-2, 1e-1)
 """Of float32 outputs, where the user declared that this precision will do."""
 _WIDE = (torch.float32, torch.float64)
 _HALF = (torch.float16, torch.bfloat16)
-_ELEMENT = 50.0
+ELEMENT = 50.0
+"""Tolerances that a single element may be off by, in RMS."""
 _SPREAD = 8.0
 """An error of one tolerance, spread evenly over ten million elements, is five or six times
 its RMS somewhere: maybe where the row is next to nothing, as behind a clamp."""
@@ -96,6 +108,7 @@ class Expected:
         self.tolerance = 0.0
         self.slack = 0.0
         self._own = self._worst = 0.0
+        self._varied = Margin(0.0, 0.0)
         if self.rule is None or native.numel() == 0:
             return
         self.tolerance = self.rule.blind
@@ -113,17 +126,21 @@ class Expected:
     @property
     def margin(self) -> Margin:
         """For another call of the same task, whose truth is known in its own dtype only:
-        this one's tolerance and own error."""
+        this one's tolerance and own error, without what it was let vary by."""
         if self.truth is self.native:
             return Margin(self.tolerance, self.slack)
         return Margin(self.tolerance + self._own, self.slack + self._worst)
 
+    @property
+    def allowed(self) -> Margin:
+        """What may lie between an output and ``truth``."""
+        by = self._varied if self.truth is self.native else Margin(0.0, 0.0)
+        return Margin(self.tolerance + by.tolerance, self.slack + by.slack)
+
     def vary(self, by: Margin) -> None:
-        """Let so much more lie between an output and the reference's own, whose runs differ."""
-        if self.truth is self.native:
-            self.tolerance, self.slack = self.tolerance + by.tolerance, self.slack + by.slack
-        else:
-            self._own, self._worst = self._own + by.tolerance, self._worst + by.slack
+        """Let so much more lie between an output and the reference's own, whose runs differ.
+        The float64 run has nothing to do with that."""
+        self._varied = by
 
     @staticmethod
     def within(native: torch.Tensor, margin: Margin) -> Expected:
@@ -173,34 +190,36 @@ def _plainly_close(expected: Expected, got: torch.Tensor) -> bool:
     of timed calls need no more. Says nothing where it is False, also of what isn't finite."""
     if expected.truth is not expected.native or got.dtype not in _WIDE:
         return False
+    most = expected.allowed
     difference = got - expected.native
     worst = float(difference.abs().max())
-    if not worst <= expected.slack:
+    if not worst <= most.slack:
         return False
-    allowed = 0.5 * expected.tolerance * float(torch.linalg.vector_norm(expected.native))
+    allowed = 0.5 * most.tolerance * float(torch.linalg.vector_norm(expected.native))
     return float(torch.linalg.vector_norm(difference)) <= allowed
 
 
 def _strict(expected: Expected, got: torch.Tensor) -> Difference:
     relative, worst = distance(got, expected.truth)
+    most = expected.allowed
 
     def off(_: torch.Tensor, truth: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
         """Elements beyond ``times`` the tolerance of their row (the last dimension)."""
         finite = truth.double().nan_to_num(0.0, 0.0, 0.0)
         error = (got.double() - truth.double()).nan_to_num(0.0, 0.0, 0.0).abs()
         rms = finite.square().mean(dim=-1, keepdim=True).sqrt()
-        bound = times * expected.tolerance * (rms + finite.abs())
-        anywhere = max(expected.slack, _SPREAD * expected.tolerance * _large(rms))
-        return error > bound.clamp(min=anywhere * times / _ELEMENT)
+        bound = times * most.tolerance * (rms + finite.abs())
+        anywhere = max(most.slack, _SPREAD * most.tolerance * _large(rms))
+        return error > bound.clamp(min=anywhere * times / ELEMENT)
 
     times = 1.0  # what of a tensor that is wrong as a whole to show
-    if relative > expected.tolerance:
-        reason = f"relative L2 error {relative:.2e}, allowed {expected.tolerance:.2e}"
+    if relative > most.tolerance:
+        reason = f"relative L2 error {relative:.2e}, allowed {most.tolerance:.2e}"
         found = _verdict(expected, got, off, reason)
         if not found.ok:
             return found
         return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
-    times = _ELEMENT
+    times = ELEMENT
     return _verdict(expected, got, off, "single elements are off")
 
 

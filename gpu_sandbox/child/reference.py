@@ -7,7 +7,7 @@ import hashlib
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -118,7 +118,7 @@ class Task:
         self.altered: list[Altered] = []
         """What the candidate got right in the trials, and may meet again while it is timed."""
         self.repeats: list[Repeats] = []
-        """Of each output; empty until it was tried."""
+        """Of each output: what is allowed for in all that are compared. Empty until it is set."""
         self.weight_seed = seeds.derived("weights")
         self._module = self._guarded("the task file", import_file, "task", path)
         for name in ("Model", "get_inputs"):
@@ -180,6 +180,10 @@ class Task:
             case.output_tree = pack(output, native, pickling=False)
         except NotPlain as error:
             raise Broken(f"the reference returns {error}") from None
+        for number, tensor in enumerate(native):
+            if tensor.layout != torch.strided:
+                layout = str(tensor.layout).removeprefix("torch.")
+                raise Broken(f"the reference's output {number} is laid out as {layout}")
         case.aliasing = [_aliases(t, case.tensors) for t in native]
         case.overlapping = [overlapping(t) for t in native]
         native = [
@@ -190,7 +194,7 @@ class Task:
         self.exact_used = self.exact_used or truth is not None
         rough = self._rough(case) if truth is not None and self.precision != "float32" else None
         case.expected = expect(native, truth, rough, self.precision)
-        self._allow(case)
+        self.allow(case.expected)
 
     def forward(self, case: Case) -> Any:
         """One eager forward. ``case`` keeps its inputs as drawn, even if this changes them."""
@@ -209,25 +213,24 @@ class Task:
             case.tree = pack(kept, case.tensors, pickling=True)
         return output
 
-    def repeat(self, case: Case) -> None:
-        """Run ``case`` again, to see by how much the reference differs from itself: that is
-        allowed for in ``case``, and in all that are solved from now on."""
+    def repeat(self, case: Case) -> list[Repeats]:
+        """Run ``case`` again, to see by how much each output differs from itself."""
         times = _FEW_REPEATS if self.forward_s > _SLOW_REPEAT_S else _REPEATS
-        found = [Repeats() for _ in case.expected]
+        found = [Repeats(rule=expected.rule) for expected in case.expected]
         for _ in range(times):
-            output = self._guarded(
-                "the reference", self._call, self.model, _copied(case.arguments), case.forward_seed
-            )
-            tensors: list[torch.Tensor] = []
-            pack(output, tensors, pickling=False)
-            again = apart(case.expected, tensors)
+            again = self._guarded("running the reference again", self._apart, case)
             found = [a.further(b) for a, b in zip(found, again, strict=True)]
-        self.repeats = found
-        self._allow(case)
+        return found
 
-    def _allow(self, case: Case) -> None:
+    def _apart(self, case: Case) -> list[Repeats]:
+        output = self._call(self.model, _copied(case.arguments), case.forward_seed)
+        tensors: list[torch.Tensor] = []
+        pack(output, tensors, pickling=False)
+        return apart(case.expected, tensors)
+
+    def allow(self, outputs: Sequence[Expected]) -> None:
         """What the reference differs from itself by, between its outputs and others."""
-        for repeats, expected in zip(self.repeats, case.expected, strict=False):
+        for repeats, expected in zip(self.repeats, outputs, strict=False):
             repeats.allow(expected)
 
     def _call(self, model: Any, arguments: Any, forward_seed: int) -> Any:
