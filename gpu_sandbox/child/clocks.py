@@ -85,6 +85,6 @@ def slower_side(candidate: Reading | None, baseline: Reading | None) -> Side | N
     if mine != theirs and mine | theirs in (mine, theirs):  # one has all of the other's
         return "candidate" if mine > theirs else "baseline"
     low, high = sorted((candidate.sm_mhz, baseline.sm_mhz))
-    if low >= _ALIKE * high and mine == theirs:
+    if low >= _ALIKE * high:  # if slowdowns differ, who can say which one is worse?
         return None
     return "candidate" if candidate.sm_mhz < baseline.sm_mhz else "baseline"

@@ -4,11 +4,12 @@ Pairs, never sides: who could have a side dropped would have the slower ones dro
 in which the candidate was slowed goes only together with one in which the baseline was. The
 order within a pair is drawn, so what happens to the machine meets either side as often as the
 other; of what meets one side more often, the excess is that kernel's own doing (it draws more
-power, say) and counts. So a candidate that throttles the device on purpose has nothing to gain:
-it can't know a pair that is bad for it before it is over, each one that it spoils takes one
-along that is good for it (the baseline was slow there), and the excess stays. Nor can it starve the
-measurement: what is set aside is never more than what counts. The readings are the verifier's,
-of the driver; no worker has a word in them.
+power, say) and counts. So a candidate that throttles the device on purpose has little to gain.
+It knows its own times before it answers, and could load the device then, to have a pair that is
+bad for it read as slowed; but a clock needs many milliseconds to follow, each pair that goes takes
+one along in which the baseline was slow, so that the median loses as many on its other side, and
+the excess stays. Nor can it starve the measurement: at most half of the pairs go. The readings
+are the verifier's, of the driver; no worker has a word in them.
 """
 
 from __future__ import annotations

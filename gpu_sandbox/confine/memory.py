@@ -3,10 +3,15 @@
 Read by the warden, every tenth of a second, from the ``/proc`` of its zygote, which is opened
 before the ward has one of its own: that one hides the candidate even from the warden.
 
-Counted are anonymous and shared pages, swap, and files in memory that are held open but not
-mapped. What forks share with the zygote is nobody's doing. Where the sum of what each process
-holds is over the limit, it is counted once more with shared pages divided among those that share
-them, as far as the kernel shows that: to root with CAP_SYS_PTRACE.
+Counted are anonymous, shared and huge pages, swap, the tables that say where pages are (a look
+at every second megabyte of an empty mapping makes some, and no page), and files in memory that
+are held open but not mapped. What forks share with the zygote is nobody's doing. Where the sum of
+what each process holds is over the limit, it is counted once more with shared pages divided among
+those that share them, as far as the kernel shows that: to root with CAP_SYS_PTRACE.
+
+That exact account walks every page, so it is not taken all the time: one that was under the limit
+holds for ten times as long as it took, or until the machine has less memory left by as much as was
+missing to the limit, since forks that write to what they share don't show in the rough one.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 from gpu_sandbox.confine.policy import WATCH, LayerFailed
@@ -23,8 +29,14 @@ __all__ = ["LOOK_S", "HeldMemory"]
 LOOK_S = 0.1
 _MOST_EXCUSED = 8
 """Forks of which what they have of the zygote is not counted, where it can't be told apart."""
-_EXACT_S = 1.5
-"""Some hundredths do where the machine is not busy; later the rough account is held against it."""
+_EXACT_S, _EXACT_S_PER_GB, _MOST_EXACT_S = 1.5, 0.1, 6.0
+"""Some hundredths do for a gigabyte, counted in each process that has it, where the machine is not
+busy. No longer than the last: the warden hears of nothing meanwhile, and ``Ward.end`` waits for it.
+"""
+_UNANSWERED = 2
+"""In a row, and the rough account is held against it."""
+_HOLDS = 10
+"""Times as long as it took: about a tenth of a core goes into it."""
 _KB = 1024
 _BLOCK = 512
 
@@ -41,16 +53,34 @@ class HeldMemory:
             self._warden = os.readlink("self", dir_fd=self.fd)
             self._inherited = self._rough(self._warden)[0]
             self._memory_files = _device_of_memory_files()
+            self._unanswered = 0
+            self._holds_until, self._holds_above = 0.0, 0
         except OSError as error:
             raise LayerFailed(WATCH, f"/proc does not show a ward's processes: {error}") from error
 
     def exceeds(self, limit_bytes: int) -> bool:
         pids = list(self._descendants())
         excused = self._inherited * min(len(pids), _MOST_EXCUSED)
-        if self._rough_sum(pids) <= limit_bytes + excused:
+        rough = self._rough_sum(pids)
+        if rough <= limit_bytes + excused:
+            self._unanswered = 0
             return False
-        exact = _answered_by_fork(lambda: self._exact_sum(pids))
-        return exact is None or exact > limit_bytes + self._inherited
+        began, left = time.monotonic(), self._left_bytes()
+        if began < self._holds_until and left > self._holds_above:
+            return False
+        allowed = limit_bytes + self._inherited
+        exact = _answered_by_fork(
+            lambda: self._exact_sum(pids, allowed),
+            within_s=min(_EXACT_S + _EXACT_S_PER_GB * rough / 1e9, _MOST_EXACT_S),
+            meanwhile=lambda: self._left_bytes() >= left - limit_bytes,
+        )
+        if exact is None:
+            self._unanswered += 1
+            return self._unanswered >= _UNANSWERED
+        self._unanswered = 0
+        now = time.monotonic()
+        self._holds_until, self._holds_above = now + _HOLDS * (now - began), left - allowed + exact
+        return exact > allowed
 
     def _rough_sum(self, pids: list[str]) -> int:
         """What forks share counts in each of them."""
@@ -58,18 +88,23 @@ class HeldMemory:
         shared = max(sum(pages for _, pages in rough), self._open_bytes(pids))
         return sum(own for own, _ in rough) + shared
 
-    def _exact_sum(self, pids: list[str]) -> int | None:
-        """None if the kernel does not show it of one of them. The least of two: while one
-        process after the other is read, others end, and what they shared counts again."""
-        sums = []
-        for _ in range(2):
-            exact = [self._exact(pid) for pid in pids]
-            known = [sizes for sizes in exact if sizes is not None]
-            if len(known) < len(exact):
-                return None
-            shared = max(sum(pages for _, pages in known), self._open_bytes(pids))
-            sums.append(sum(own for own, _ in known) + shared)
-        return min(sums)
+    def _exact_sum(self, pids: list[str], allowed: int) -> int | None:
+        """None if the kernel does not show it of one of them. If it is more than ``allowed``, the
+        least of two: while one process after the other is read, others end, and what they shared
+        counts again."""
+        first = self._exact_pass(pids)
+        if first is None or first <= allowed:
+            return first
+        second = self._exact_pass(pids)
+        return None if second is None else min(first, second)
+
+    def _exact_pass(self, pids: list[str]) -> int | None:
+        exact = [self._exact(pid) for pid in pids]
+        known = [sizes for sizes in exact if sizes is not None]
+        if len(known) < len(exact):
+            return None
+        shared = max(sum(pages for _, pages in known), self._open_bytes(pids))
+        return sum(own for own, _ in known) + shared
 
     def _descendants(self) -> Iterator[str]:
         """Whoever loses its parent becomes the warden's child."""
@@ -88,7 +123,8 @@ class HeldMemory:
     def _rough(self, pid: str) -> tuple[int, int]:
         """Bytes of its own, or shared with forks, swap included; and of shared memory."""
         sizes = _sizes(self._text(f"{pid}/status"))
-        return sizes.get("RssAnon", 0) + sizes.get("VmSwap", 0), sizes.get("RssShmem", 0)
+        pages = sizes.get("RssAnon", 0) + sizes.get("VmSwap", 0)
+        return pages + _beside_pages(sizes), sizes.get("RssShmem", 0)
 
     def _exact(self, pid: str) -> tuple[int, int] | None:
         """The same, but of what is shared its share; None where that is not shown of one that
@@ -96,7 +132,9 @@ class HeldMemory:
         sizes = _sizes(self._text(f"{pid}/smaps_rollup"))
         if "Pss_Anon" not in sizes:
             return None if any(self._rough(pid)) else (0, 0)
-        return sizes["Pss_Anon"] + sizes.get("SwapPss", 0), sizes.get("Pss_Shmem", 0)
+        pages = sizes["Pss_Anon"] + sizes.get("SwapPss", 0)
+        beside = _beside_pages(_sizes(self._text(f"{pid}/status")))
+        return pages + beside, sizes.get("Pss_Shmem", 0)
 
     def _open_bytes(self, pids: list[str]) -> int:
         """Of files in memory that these have open, each once. Who may not look sees none."""
@@ -110,6 +148,11 @@ class HeldMemory:
                 if status.st_dev == self._memory_files:
                     found[status.st_ino] = status.st_blocks * _BLOCK
         return sum(found.values())
+
+    def _left_bytes(self) -> int:
+        """That the machine could still give, to whomever."""
+        sizes = _sizes(self._text("meminfo"))
+        return sizes.get("MemAvailable", 0) + sizes.get("SwapFree", 0)
 
     def _listed(self, path: str) -> list[str]:
         try:
@@ -136,9 +179,12 @@ class HeldMemory:
             os.close(file)
 
 
-def _answered_by_fork(question: Callable[[], int | None]) -> int | None:
-    """The answer of a fork, if there is one in time: whoever maps memory without end can keep
-    the kernel from saying how much it has, and the warden must not stand still for that."""
+def _answered_by_fork(
+    question: Callable[[], int | None], *, within_s: float, meanwhile: Callable[[], bool]
+) -> int | None:
+    """The answer of a fork, if there is one in time, and as long as ``meanwhile`` is true: whoever
+    maps memory without end can keep the kernel from saying how much it has, and the warden must
+    not stand still for that."""
     read, write = os.pipe()
     try:
         pid = os.fork()
@@ -155,11 +201,21 @@ def _answered_by_fork(question: Callable[[], int | None]) -> int | None:
     os.close(write)
     poller = select.poll()
     poller.register(read, select.POLLIN)
-    told = os.read(read, 64) if poller.poll(_EXACT_S * 1000) else b""
+    deadline = time.monotonic() + within_s
+    while not (ready := poller.poll(LOOK_S * 1000)):
+        if time.monotonic() > deadline or not meanwhile():
+            break
+    told = os.read(read, 64) if ready else b""
     os.close(read)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     return int(told) if told else None
+
+
+def _beside_pages(sizes: dict[str, int]) -> int:
+    """Of a process's ``status``, bytes that are in none of its other sizes: tables of pages, and
+    huge pages, which count in each process that has them mapped."""
+    return sizes.get("VmPTE", 0) + sizes.get("HugetlbPages", 0)
 
 
 def _sizes(text: str) -> dict[str, int]:

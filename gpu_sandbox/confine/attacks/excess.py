@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 _MIB = 1 << 20
-_SEEN_S = 2.0
-"""Who watches looks again and again, not all the time."""
+_SEEN_S = 5.0
+"""Who watches looks again and again, not all the time, and waits twice for the exact account."""
 
 
 def tight_policy(home: str) -> Policy:
