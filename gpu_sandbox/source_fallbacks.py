@@ -10,7 +10,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpu_sandbox.source_names import Names, Visits, is_builder
+from gpu_sandbox.source_names import Names, is_builder
+from gpu_sandbox.source_visits import Visits
 
 __all__ = ["Fallbacks"]
 
@@ -112,10 +113,10 @@ class Fallbacks:
         """Without its parts."""
         if not isinstance(node, ast.expr):
             return _NOTHING
-        names, call = self._names, isinstance(node, ast.Call)
+        names = self._names
         return _Does(
-            call and names.launches(node),
-            call and is_builder(names, node),
+            isinstance(node, ast.Call) and names.launches(node),
+            is_builder(names, node),
             names.computed(node),
             _the_reference(node, self._references),
         )

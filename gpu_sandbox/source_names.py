@@ -11,11 +11,10 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from gpu_sandbox.source_visits import Visits
 from gpu_sandbox.torch_names import TENSOR_METHODS, computes, is_own_operation
 
-__all__ = [
-    "Names", "TooMuch", "Visits", "is_builder", "key_of", "names_builder", "stands_alone",
-]  # fmt: skip
+__all__ = ["Names", "is_builder", "key_of", "names_builder", "stands_alone"]
 
 _BUILDERS = frozenset({
     "load_inline", "_compile_kernel", "load_library", "CDLL", "PyDLL", "LoadLibrary", "RawKernel",
@@ -28,34 +27,7 @@ _HOLDERS = frozenset({"Parameter", "ParameterList", "ParameterDict", "Buffer", "
 _ROUNDS = 6
 _DEEPEST = 12
 """Names with dots between, followed at most: a source may be written to take for ever."""
-_MOST_VISITS = 1_000_000
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-class TooMuch(Exception):
-    """Reading a source would take too long."""
-
-
-class Visits:
-    """How often a node was looked at, and how often at most: a count and no time, so that a
-    source has the same labels on every machine."""
-
-    def __init__(self, most: int = _MOST_VISITS) -> None:
-        self.most = most
-        self.made = 0
-
-    def spend(self, number: int) -> None:
-        """Raises ``TooMuch``."""
-        self.made += number
-        if self.made > self.most:
-            raise TooMuch
-
-    def walk(self, *parts: ast.AST) -> Iterator[ast.AST]:
-        """Each part, and all that is in it. Raises ``TooMuch``."""
-        for part in parts:
-            for node in ast.walk(part):
-                self.spend(1)
-                yield node
 
 
 class _Defined(NamedTuple):
@@ -93,7 +65,7 @@ class Names:
             self.definitions.setdefault(name, []).append(node)
         functions = [self._defined(key, f) for key, f in _functions(self.nodes)]
         classes = [self._defined(n.name, n) for n in self.nodes if isinstance(n, ast.ClassDef)]
-        self.kernels = {f.key for f in functions if self._compiled(f.node)}
+        self.kernels = {key for key, f in _functions(self.nodes) if self._compiled(f)}
         self.giving: set[str] = set()
         self.launching: set[str] = set()
         self.modules: set[str] = set()
@@ -197,17 +169,18 @@ class Names:
 
     def _assigned(self, classes: set[str]) -> Iterator[_Assigned]:
         """Takes note of what holds a module of torch's, too."""
-        last, called = None, list[ast.expr]()
+        last, made, module = None, frozenset[str](), False
         for target, value in _assignments(self.nodes):
+            self._visits.spend(1)
             if value is not last:  # one value may have many targets
-                walked = self._visits.walk(value)
-                last, called = value, [n.func for n in walked if isinstance(n, ast.Call)]
-            self._visits.spend(1 + len(called))
+                last = value
+                called = [n.func for n in self._visits.walk(value) if isinstance(n, ast.Call)]
+                made = frozenset(each.id for each in called if isinstance(each, ast.Name)) & classes
+                module = any(_is_module(self.path(each)) for each in called)
             key = key_of(target.value if isinstance(target, ast.Subscript) else target)
             if key:
-                used = {each.id for each in called if isinstance(each, ast.Name)}
-                yield _Assigned(key, value, frozenset(used & classes))
-                if any(_is_module(self.path(each)) for each in called):
+                yield _Assigned(key, value, made)
+                if module:
                     self.modules.add(key)
 
     def _follow(

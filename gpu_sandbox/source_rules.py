@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from events.outcomes import Label
 from gpu_sandbox.source_fallbacks import Fallbacks
-from gpu_sandbox.source_names import Names, TooMuch, Visits, key_of, names_builder, stands_alone
+from gpu_sandbox.source_names import Names, key_of, names_builder, stands_alone
+from gpu_sandbox.source_visits import TooMuch, Visits
 
 __all__ = ["SOURCE_LABELS", "source_labels"]
 
@@ -177,6 +178,8 @@ def _torch_only(names: Names, task: Names) -> str | None:
     if {path.split(".")[0] for path in names.imports.values()} - _KNOWN - theirs:
         return None
     expressions = [node for node in names.nodes if isinstance(node, ast.expr)]
+    if any(path.endswith(".*") for path in names.imports.values()):
+        return None
     if names.kernels or names.launching or _UNREADABLE & {key_of(node) for node in expressions}:
         return None
     # Wherever a builder is named: it may be called by another name, or out of a dict.
