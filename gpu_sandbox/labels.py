@@ -12,9 +12,12 @@ import msgspec
 
 from events.outcomes import LABELS, Correct, Label, Outcome, Refused
 from gpu_sandbox.port import EvaluationRequest, Verdict
-from gpu_sandbox.source_rules import source_labels
+from gpu_sandbox.source_rules import SOURCE_LABELS, source_labels
 
-__all__ = ["accepted", "labelled", "read"]
+__all__ = ["TIMED_LABELS", "accepted", "labelled", "read", "shown"]
+
+TIMED_LABELS = frozenset(LABELS) - SOURCE_LABELS
+"""Those that only an evaluation finds."""
 
 
 def labelled(outcome: Correct, found: Mapping[Label, str]) -> tuple[Correct, list[str]]:
@@ -28,11 +31,13 @@ async def read(verdict: Verdict, request: EvaluationRequest) -> Verdict:
     """With the labels of what its source shows it to be, if it is right."""
     if not isinstance(verdict.outcome, Correct):
         return verdict
-    found = await anyio.to_thread.run_sync(
-        source_labels, request.candidate_source, request.task_source
-    )
-    outcome, notes = labelled(verdict.outcome, found)
+    outcome, notes = await shown(verdict.outcome, request.candidate_source, request.task_source)
     return msgspec.structs.replace(verdict, outcome=outcome, notes=[*verdict.notes, *notes])
+
+
+async def shown(outcome: Correct, source: str, task_source: str) -> tuple[Correct, list[str]]:
+    """With the labels of what ``source`` shows itself to be, and the notes that say why."""
+    return labelled(outcome, await anyio.to_thread.run_sync(source_labels, source, task_source))
 
 
 def accepted(outcome: Outcome, notes: Sequence[str], refuse: Collection[Label]) -> Outcome:

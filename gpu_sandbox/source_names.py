@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from gpu_sandbox.source_visits import Visits
 from gpu_sandbox.torch_names import TENSOR_METHODS, computes, is_own_operation
 
-__all__ = ["Names", "is_builder", "key_of", "stands_alone"]
+__all__ = ["Names", "is_builder", "key_of", "names_builder", "stands_alone"]
 
 _BUILDERS = frozenset({
     "load_inline", "_compile_kernel", "load_library", "CDLL", "PyDLL", "LoadLibrary", "RawKernel",
@@ -28,6 +30,23 @@ _DEEPEST = 12
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+class _Defined(NamedTuple):
+    """A function or a class, and what is called and returned in its body."""
+
+    key: str
+    node: Function | ast.ClassDef
+    calls: list[ast.Call]
+    returned: list[ast.expr]
+
+
+class _Assigned(NamedTuple):
+    """``classes``: those of the file's that are called in the value."""
+
+    key: str
+    value: ast.expr
+    classes: frozenset[str]
+
+
 class Names:
     """Of one parsed file.
 
@@ -37,31 +56,30 @@ class Names:
     later; ``computing`` use torch's operations and launch nothing; ``modules`` hold torch's.
     """
 
-    def __init__(self, tree: ast.Module) -> None:
-        self.nodes = [node for part in _without_main(tree.body) for node in ast.walk(part)]
+    def __init__(self, tree: ast.Module, visits: Visits) -> None:
+        self._visits = visits
+        self.nodes = list(visits.walk(*stands_alone(tree)))
         self.imports = dict(_imports(self.nodes))
         self.definitions: dict[str, list[ast.stmt]] = {}
         for name, node in _definitions(tree.body):
             self.definitions.setdefault(name, []).append(node)
-        functions = list(_functions(self.nodes))
-        self.kernels = {key for key, f in functions if self._compiled(f)}
+        functions = [self._defined(key, f) for key, f in _functions(self.nodes)]
+        classes = [self._defined(n.name, n) for n in self.nodes if isinstance(n, ast.ClassDef)]
+        self.kernels = {key for key, f in _functions(self.nodes) if self._compiled(f)}
         self.giving: set[str] = set()
         self.launching: set[str] = set()
         self.modules: set[str] = set()
+        assigned = list(self._assigned({name for name, d in self.definitions.items() if any(
+            isinstance(each, ast.ClassDef) for each in d)}))  # fmt: skip
         for _ in range(_ROUNDS):
             before = self._size()
-            self._follow(functions)
+            self._follow(assigned, functions, classes)
             if self._size() == before:
                 break
-        self.computing: set[str] = set()
-        for _ in range(_ROUNDS):
-            fresh = {k for k, f in functions if k not in self.launching and self.computation([f])}
-            if fresh <= self.computing:
-                break
-            self.computing |= fresh
+        self.computing = self._computing([f for f in functions if f.key not in self.launching])
 
     def _size(self) -> int:
-        return sum(map(len, (self.kernels, self.giving, self.launching, self.modules)))
+        return sum(map(len, (self.kernels, self.giving, self.launching)))
 
     def path(self, expression: ast.expr) -> str:
         """``torch.nn.functional.relu`` for ``F.relu``; empty for what was not imported."""
@@ -72,31 +90,11 @@ class Names:
         root = self.imports.get(expression.id, "") if isinstance(expression, ast.Name) else ""
         return root and ".".join([root, *reversed(names)])
 
-    # --- what is asked of parts of the file
+    # --- what is asked of parts of the file, without the parts of those
 
-    def builds(self, parts: Iterable[ast.AST]) -> bool:
-        return any(
-            isinstance(node, ast.Call) and is_builder(self, node)
-            for part in parts for node in ast.walk(part)
-        )  # fmt: skip
-
-    def launches(self, parts: Iterable[ast.AST]) -> bool:
-        """Whether a kernel of the file's own is called in them."""
-        return any(
-            isinstance(node, ast.Call) and self._launches(node)
-            for part in parts for node in ast.walk(part)
-        )  # fmt: skip
-
-    def computation(self, parts: Iterable[ast.AST]) -> str:
-        """The first of torch's operations, or of functions of the file that use some, that is
-        named in them; empty if there is none."""
-        for part in parts:
-            for node in ast.walk(part):
-                if found := self._computed(node):
-                    return found
-        return ""
-
-    def _computed(self, node: ast.AST) -> str:
+    def computed(self, node: ast.AST) -> str:
+        """Which of torch's operations, or of the file's functions that use some, it names;
+        empty if none."""
         match node:
             case ast.Name() | ast.Attribute() if computes(path := self.path(node)):
                 return path
@@ -116,7 +114,8 @@ class Names:
             case _:
                 return ""
 
-    def _launches(self, call: ast.Call) -> bool:
+    def launches(self, call: ast.Call) -> bool:
+        """Whether it calls a kernel of the file's own."""
         if is_builder(self, call) or _is_super(call.func):
             return False
         called = call.func
@@ -155,41 +154,77 @@ class Names:
             if isinstance(node, ast.expr)
         )  # fmt: skip
 
-    def _follow(self, functions: list[tuple[str, Function]]) -> None:
-        """One more step from what is known."""
-        for target, value in _assignments(self.nodes):
-            key = key_of(target.value if isinstance(target, ast.Subscript) else target)
-            if not key:
-                continue
-            if self.is_kernel(value):
-                self.kernels.add(key)
-            called = [node.func for node in ast.walk(value) if isinstance(node, ast.Call)]
-            paths = [self.path(each) for each in called]
-            if any(
-                isinstance(each, ast.Name) and self._is_launching_class(each) for each in called
-            ):
-                self.launching.add(key)
-            if any(p.startswith("torch.nn.") and p.split(".")[-1][0].isupper()
-                   and p.split(".")[-1] not in _HOLDERS for p in paths):  # fmt: skip
-                self.modules.add(key)
-        for key, function in functions:
-            if key in self.kernels:
-                continue
-            if self.launches(function.body):
-                self.launching.add(key)
-            returned = (n.value for n in ast.walk(function) if isinstance(n, ast.Return))
-            if any(value is not None and self.is_kernel(value) for value in returned):
-                self.giving.add(key)
-        for node in self.nodes:
-            match node:
-                case ast.ClassDef(name=name) if name != "ModelNew" and self.launches(node.body):
-                    self.launching.add(name)
+    def _defined(self, key: str, node: Function | ast.ClassDef) -> _Defined:
+        calls: list[ast.Call] = []
+        returned: list[ast.expr] = []
+        for part in self._visits.walk(*node.body):
+            match part:
+                case ast.Call():
+                    calls.append(part)
+                case ast.Return(value=ast.expr() as value):
+                    returned.append(value)
                 case _:
                     pass
+        return _Defined(key, node, calls, returned)
 
-    def _is_launching_class(self, name: ast.Name) -> bool:
-        defined = self.definitions.get(name.id, [])
-        return name.id in self.launching and any(isinstance(d, ast.ClassDef) for d in defined)
+    def _assigned(self, classes: set[str]) -> Iterator[_Assigned]:
+        """Takes note of what holds a module of torch's, too."""
+        last, made, module = None, frozenset[str](), False
+        for target, value in _assignments(self.nodes):
+            self._visits.spend(1)
+            if value is not last:  # one value may have many targets
+                last = value
+                called = [n.func for n in self._visits.walk(value) if isinstance(n, ast.Call)]
+                made = frozenset(each.id for each in called if isinstance(each, ast.Name)) & classes
+                module = any(_is_module(self.path(each)) for each in called)
+            key = key_of(target.value if isinstance(target, ast.Subscript) else target)
+            if key:
+                yield _Assigned(key, value, made)
+                if module:
+                    self.modules.add(key)
+
+    def _follow(
+        self, assigned: list[_Assigned], functions: list[_Defined], classes: list[_Defined]
+    ) -> None:
+        """One more step from what is known."""
+        for key, value, made in assigned:
+            self._visits.spend(1)
+            if self.is_kernel(value):
+                self.kernels.add(key)
+            if made & self.launching:
+                self.launching.add(key)
+        for function in functions:
+            if function.key in self.kernels:
+                continue
+            if self._launch(function):
+                self.launching.add(function.key)
+            if any(self.is_kernel(value) for value in function.returned):
+                self.giving.add(function.key)
+        for each in classes:
+            if each.key != "ModelNew" and self._launch(each):
+                self.launching.add(each.key)
+
+    def _launch(self, defined: _Defined) -> bool:
+        self._visits.spend(len(defined.calls) + len(defined.returned))
+        return any(self.launches(call) for call in defined.calls)
+
+    def _computing(self, functions: list[_Defined]) -> set[str]:
+        """Those that use torch's operations, or call one that does."""
+        self.computing = set()
+        found, calls = set[str](), list[tuple[str, set[str]]]()
+        for function in functions:
+            nodes = list(self._visits.walk(function.node))
+            if any(self.computed(node) for node in nodes):
+                found.add(function.key)
+            else:
+                called = {key_of(node.func) for node in nodes if isinstance(node, ast.Call)}
+                calls.append((function.key, called - {""}))
+        for _ in range(_ROUNDS):
+            fresh = {key for key, called in calls if called & found} - found
+            if not fresh:
+                break
+            found |= fresh
+        return found
 
 
 def key_of(expression: ast.expr) -> str:
@@ -205,10 +240,18 @@ def key_of(expression: ast.expr) -> str:
 
 def is_builder(names: Names, expression: ast.expr) -> bool:
     """Whether it is a call that compiles a kernel, or loads a compiled one."""
-    if not isinstance(expression, ast.Call):
-        return False
-    path = names.path(expression.func) or key_of(expression.func)
+    return isinstance(expression, ast.Call) and names_builder(names, expression.func)
+
+
+def names_builder(names: Names, expression: ast.expr) -> bool:
+    """Whether it is the name of what compiles a kernel, or loads a compiled one."""
+    path = names.path(expression) or key_of(expression)
     return path.split(".")[-1] in _BUILDERS or path.endswith("cpp_extension.load")
+
+
+def _is_module(path: str) -> bool:
+    name = path.split(".")[-1]
+    return path.startswith("torch.nn.") and name[:1].isupper() and name not in _HOLDERS
 
 
 def stands_alone(tree: ast.Module) -> list[ast.stmt]:

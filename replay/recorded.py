@@ -102,7 +102,14 @@ class RecordedVerdicts:
     """What ``parent`` found of a source and ``fork`` did not, both from their first event."""
 
     def __init__(self, parent: Iterable[Event], fork: Iterable[Event]) -> None:
+        parent = list(parent)
         self._left = _left(_verdicts(parent), _verdicts(fork))
+        self.labelled = any(
+            isinstance(event.body, RunStarted) and "refuse" in event.body.config.get("sandbox", {})
+            for event in parent
+        )
+        """Whether verdicts have labels: logs that were begun before there were any, and before
+        the setting that refuses them, have none."""
 
     def __call__(self, source_sha256: str) -> EvaluationFinished | None:
         """The next recorded verdict on this source; the time it took was the parent's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -20,8 +20,8 @@ from events.bodies import (
 )
 from events.envelope import Blob
 from events.errors import BodyInvalid
-from events.outcomes import BaselineKind, Refused
-from gpu_sandbox.labels import accepted
+from events.outcomes import BaselineKind, Correct, Refused
+from gpu_sandbox.labels import TIMED_LABELS, accepted, shown
 from gpu_sandbox.port import (
     Baseline,
     BaselineRequest,
@@ -37,8 +37,15 @@ from gpu_sandbox.port import (
 __all__ = ["Evaluations", "Recorded"]
 
 
-Recorded = Callable[[str], EvaluationFinished | None]
-"""An earlier verdict on the source with this sha256, if there is one to be taken."""
+class Recorded(Protocol):
+    """Earlier verdicts, to be taken instead of new ones."""
+
+    @property
+    def labelled(self) -> bool:
+        """Whether whoever gave them knew of labels."""
+
+    def __call__(self, source_sha256: str) -> EvaluationFinished | None:
+        """The next one on this source, if there is one."""
 
 
 class Evaluations:
@@ -82,7 +89,7 @@ class Evaluations:
 
     async def evaluate(self, requested: EvaluationRequested) -> None:
         state, started = self._feed.state, self._feed.state.started
-        recorded = self._known(requested)
+        recorded = await self._known(requested)
         if recorded is not None:
             self._repeat(requested.attempt, recorded)
             return
@@ -113,7 +120,7 @@ class Evaluations:
                 unloggable = SandboxFault(f"the verdict can't be logged: {error}")
                 self._faulted(requested.attempt, requested.try_, unloggable)
 
-    def _known(self, requested: EvaluationRequested) -> EvaluationFinished | None:
+    async def _known(self, requested: EvaluationRequested) -> EvaluationFinished | None:
         """The verdict to take, where there is one and no time has to be spent."""
         if requested.same_as is not None:
             return self._feed.state.verdicts[requested.same_as].taken(same_as=requested.same_as)
@@ -122,11 +129,30 @@ class Evaluations:
         match found:
             case EvaluationFinished(outcome=Refused(label=str() as label)) if label not in refuse:
                 return None  # this run would not have refused it
+            case EvaluationFinished(outcome=Correct(labels=[])) if refuse:
+                return await self._held(found, requested.source_sha256)
             case EvaluationFinished(outcome=outcome, notes=notes):
                 outcome = accepted(outcome, notes, refuse)
                 return msgspec.structs.replace(found, outcome=outcome)
             case _:
                 return None
+
+    async def _held(
+        self, found: EvaluationFinished, source_sha256: str
+    ) -> EvaluationFinished | None:
+        """Without a label, perhaps because there were none yet: its source can be read now; what
+        only timing shows has to be timed anew, and then it is no verdict to take."""
+        state, outcome = self._feed.state, found.outcome
+        refuse = state.config.sandbox.refuse
+        assert isinstance(outcome, Correct)
+        assert state.started
+        assert self._recorded
+        if TIMED_LABELS & {*refuse} and not self._recorded.labelled:
+            return None
+        source, task = self._texts.get(source_sha256), self._texts.get(state.started.task_sha256)
+        outcome, notes = await shown(outcome, source, task)
+        outcome = accepted(outcome, notes, refuse)
+        return msgspec.structs.replace(found, outcome=outcome, notes=[*found.notes, *notes])
 
     def _repeat(self, attempt: int, recorded: EvaluationFinished) -> None:
         logs = {"compile_log": recorded.compile_log_sha256, "run_log": recorded.run_log_sha256}

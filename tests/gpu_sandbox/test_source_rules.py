@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.source_rules import source_labels
+from gpu_sandbox.source_rules import SOURCE_LABELS, source_labels
+from gpu_sandbox.source_visits import Visits
 from tests.attacks.files import attack_source, honest_source, task_source, twin_source
 from tests.attacks.honest_table import HONEST
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, candidate, inline
@@ -134,6 +136,60 @@ def test_a_kernel_that_is_always_used_is_none(forward: str) -> None:
     assert labels(forward) == set()
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        # Padding does not go on in what is defined below it.
+        "def _pad(a):\n    if a.shape[0] % 4:\n        return F.pad(a, (0, 4))\n    a = a + 0\n"
+        "def forward(a, b):\n    return EXT.run(_pad(a), b)\n",
+        "class Part(nn.Module):\n    def pad(self, a):\n        if a.dim() == 1:\n"
+        "            return F.pad(a, (0, 4))\n        a = a + 0\n"
+        "    def forward(self, a, b):\n        return EXT.run(self.pad(a), b)\n",
+    ],
+)
+def test_what_is_defined_below_a_function_does_not_follow_it(before: str) -> None:
+    assert labels("return EXT.run(a, b)", f"{BUILD}\n{before}") == set()
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "for kind, layer in self.layers:\n    if kind == 'ours':\n        a = EXT.run(a, b)\n"
+        "    else:\n        a = torch.relu(a)\nreturn a",
+        "for layer in self.layers:\n    with torch.no_grad():\n"
+        "        a = EXT.run(a, b) if layer.ours else torch.relu(a)\nreturn a",
+        "return [EXT.run(a, b) if i % 2 else torch.relu(a) for i in range(4)]",
+    ],
+)
+def test_layers_of_different_kinds_have_a_way_each(forward: str) -> None:
+    assert labels(forward) == set()
+
+
+def test_a_loop_that_the_branch_does_not_ask_after_hides_no_fallback() -> None:
+    forward = (
+        "for layer in self.layers:\n    if a.is_cuda:\n        a = EXT.run(a, b)\n"
+        "    else:\n        a = torch.relu(a)\nreturn a"
+    )
+    assert labels(forward) == {"fallback"}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "_load = load_inline\next = _load(name='k', cpp_sources='')",
+        "from functools import partial\next = partial(load_inline, name='k')(cpp_sources='')",
+        "ext = {'inline': load_inline}['inline'](name='k', cpp_sources='')",
+        "from torch.utils import cpp_extension\n_load = cpp_extension.load\next = _load('k', [])",
+        "from torch.utils.cpp_extension import load as _l\next = [_l][0]('k', [])",
+        "from torch.utils.cpp_extension import *\next = load('k', [])",
+    ],
+)
+def test_a_builder_by_any_name_builds(before: str) -> None:
+    imported = "from torch.utils.cpp_extension import load_inline\n"
+    assert labels("return ext.run(a, b)", imported + before) == set()
+    assert labels("return torch.relu(a + b)", imported) == {"torch-only"}
+
+
 def test_a_build_that_waits_for_the_first_call_is_none() -> None:
     forward = "if self.ext is None:\n    self.ext = build()\nreturn self.ext.run(a, b)"
     assert labels(forward, init="self.ext = None") == set()
@@ -236,6 +292,53 @@ def test_a_source_that_is_made_to_take_for_ever_does_not(piece: str) -> None:
     indented = "".join(f"    {line}\n" for line in piece.splitlines())
     source = f"{BUILD}\nclass Model: pass\ndef f(a):\n{indented * (40_000 // len(indented))}"
     assert source_labels(source, ADD_RELU).keys() <= {"fallback", "torch-only"}
+
+
+def _branches(number: int, body: str) -> str:
+    return "if a == 0:\n    k(1)\n" + "".join(
+        f"elif a == {i}:\n    {body}\n" for i in range(number)
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "per_node"),
+    [
+        (_branches(300, "f(g(1, 2), h(3, 4))"), 4),
+        (_branches(100, "f(g(1, 2), h(3, 4))\n    x = g(h(5), a.b.c(6))"), 4),
+        ("def f(): k(1)\n" + "f = f()\n" * 2000, 4),
+        ("".join(" " * i + f"if a{i}:\n" for i in range(90)) + " " * 90 + "k(1)\n", 4),
+        ("x = " + "k(a) if a else " * 300 + "a\n", 4),
+        ("a = " * 1000 + "[" + "k(1), " * 1000 + "]\n", 4),
+    ],
+    ids=["elifs", "wide", "rebound", "deep", "choices", "targets"],
+)
+def test_every_part_is_looked_at_a_few_times(source: str, per_node: int) -> None:
+    """However deep it is, and whatever stands beside it."""
+    visits = Visits(most=10**9)
+    source_labels(source, "", visits)
+    assert 0 < visits.made < per_node * len(list(ast.walk(ast.parse(source))))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(): k(1)\n" + "f=f()\n" * 20_000,
+        "".join(" " * i + f"def f{i}():\n" for i in range(90)) + (" " * 90 + "k(1)\n") * 600,
+    ],
+    ids=["long", "nested"],
+)
+def test_what_would_take_too_long_has_no_label(source: str) -> None:
+    visits = Visits()
+    assert source_labels(source, ADD_RELU, visits) == {}
+    assert visits.most < visits.made < 2 * visits.most
+
+
+def test_labels_are_those_that_reading_gives() -> None:
+    found = labels(
+        "try:\n    return EXT.run(a, b)\nexcept Exception:\n    return Model()(a, b)",
+        f"{BUILD}{REFERENCE}",
+    )
+    assert found < SOURCE_LABELS
 
 
 PIECES = st.sampled_from([

@@ -1,0 +1,37 @@
+"""How much of a source is looked at before nothing is said of it. Pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+__all__ = ["TooMuch", "Visits"]
+
+_MOST_VISITS = 100_000
+"""A source of 15 KB costs some 20 000."""
+
+
+class TooMuch(Exception):
+    """Reading a source would take too long."""
+
+
+class Visits:
+    """How often a node was looked at, and how often at most: a count and no time, so that a
+    source has the same labels on every machine."""
+
+    def __init__(self, most: int = _MOST_VISITS) -> None:
+        self.most = most
+        self.made = 0
+
+    def spend(self, number: int) -> None:
+        """Raises ``TooMuch``."""
+        self.made += number
+        if self.made > self.most:
+            raise TooMuch
+
+    def walk(self, *parts: ast.AST) -> Iterator[ast.AST]:
+        """Each part, and all that is in it. Raises ``TooMuch``."""
+        for part in parts:
+            for node in ast.walk(part):
+                self.spend(1)
+                yield node
