@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import anyio
 
-__all__ = ["Held", "at_rest", "holders", "left_since", "look_at"]
+__all__ = ["Held", "at_rest", "holders", "left_since", "look_at", "node_of"]
 
 _KEPT_SHARE = 1 / 64
 _MODULES_MB = 512
@@ -25,7 +25,6 @@ _MODULES_MB = 512
 (``gpu_sandbox/child/verifier.py``), and what its and the next worker's contexts load grows with the
 tasks that they have seen: libraries, kernels, workspaces of cuBLAS. A process that was left
 behind has a context of about as much, and shows by itself."""
-_NODE = r"/dev/nvidia\d+"
 _PAUSE_S = 0.3
 _MOST_S = 15.0
 """A driver takes seconds to clear up after a process that held most of the memory."""
@@ -40,13 +39,26 @@ class Held(NamedTuple):
 
 
 def look_at(device: str) -> Held:
-    """Now, of ``cuda:N`` as the driver numbers it, by its tool: torch would take a context."""
-    number = device.partition(":")[2] or "0"
-    query = "--query-gpu=memory.used,memory.total"
-    command = ["nvidia-smi", query, "--format=csv,noheader,nounits", f"--id={number}"]
+    """Now, of ``cuda:N`` as this process numbers it, by the driver's tool: torch would take a
+    context."""
+    number = int(device.partition(":")[2] or "0")
+    listed = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    query = "--query-gpu=uuid,memory.used,memory.total"
+    named = f"--id={listed[number] if listed else number}"
+    command = ["nvidia-smi", query, "--format=csv,noheader,nounits", named]
     told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    used, total = (int(word) for word in told.split(","))
-    return Held(used, total, holders(_NODE))
+    uuid, used, total = (word.strip() for word in told.split(","))
+    return Held(int(used), int(total), holders(node_of(uuid)))
+
+
+def node_of(uuid: str, driver: Path = Path("/proc/driver/nvidia/gpus")) -> str:
+    """What matches the device node of that GPU; of any, where the driver does not tell."""
+    for told in driver.glob("*/information"):
+        text = told.read_text()
+        minor = re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)
+        if uuid in text and minor:
+            return f"/dev/nvidia{minor[1]}"
+    return r"/dev/nvidia\d+"
 
 
 def holders(node: str) -> frozenset[int]:

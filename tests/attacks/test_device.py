@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks import device
-from tests.attacks.device import Held, at_rest, holders, left_since
+from tests.attacks.device import Held, at_rest, holders, left_since, node_of
 
 pytestmark = pytest.mark.anyio
 
@@ -74,3 +74,12 @@ async def test_holders_are_those_that_have_the_node_open(tmp_path: Path) -> None
         holder.kill()
     with node.open():
         assert holders(str(node)) == {os.getpid()}
+
+
+def test_only_the_gpu_that_was_asked_about_is_looked_at(tmp_path: Path) -> None:
+    for minor, uuid in ((0, "GPU-a1"), (1, "GPU-b2")):
+        told = tmp_path / f"0000:0{minor}:00.0" / "information"
+        told.parent.mkdir()
+        told.write_text(f"Model: \t NVIDIA H200\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n")
+    assert node_of("GPU-b2", tmp_path) == "/dev/nvidia1"
+    assert node_of("GPU-c3", tmp_path) == r"/dev/nvidia\d+"

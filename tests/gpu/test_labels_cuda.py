@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no CUDA device"),
 ]
 
-SHORT = ADD_RELU.replace("torch.relu(a + b)", "torch.relu(a)")
+WAITS = ADD_RELU.replace("torch.relu(a + b)", "torch.relu(a) + 0 * a[0, 0].item()")
 LARGE = ADD_RELU.replace("(64, 128)", "(8192, 8192)")
 UNREAD = LARGE.replace("torch.relu(a + b)", "torch.relu(a)[:64] + (0 * b).sum()")
 """Two inputs of 268 MB, of which the answer needs two megabytes."""
@@ -78,8 +78,8 @@ async def judge(
     return verdict.outcome, verdict
 
 
-async def test_what_is_too_short_for_a_gate_says_so(sandbox: LocalSandbox) -> None:
-    outcome, verdict = await judge(sandbox, SHORT, candidate("return a.clamp(min=0)"))
+async def test_what_no_gate_can_check_says_so(sandbox: LocalSandbox) -> None:
+    outcome, verdict = await judge(sandbox, WAITS, candidate("return a.clamp(min=0)"))
     assert "not-gated" in outcome.labels, verdict.notes
     assert "below-floor" not in outcome.labels
     assert any(note.startswith("not-gated: no gate has checked") for note in verdict.notes)

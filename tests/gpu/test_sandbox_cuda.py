@@ -206,7 +206,7 @@ async def test_a_baseline(sandbox: LocalSandbox, task: str) -> None:
     )
     print(f"\n{found}")
     assert found.runtime_ms > 0
-    assert found.spread < 0.5
+    assert found.spread < (2.0 if task is MATMUL else 0.5)  # five launches: the host's, too
 
 
 @pytest.mark.parametrize("protocol", ["strict", "kernelbench", "paper"])
