@@ -21,13 +21,14 @@ from events.observations import Observations
 from gpu_sandbox.child.audit import audit
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
+from gpu_sandbox.child.cases import Broken, Case, Seeds
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.foreign import Foreign, our_processes
 from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
-from gpu_sandbox.child.reference import Broken, Case, Seeds, Task
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.repeats import Repeats, told
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.frames import Channel

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import torch
 
+from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.trials import trial_cases
 from gpu_sandbox.protocols import Protocol
 

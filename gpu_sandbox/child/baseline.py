@@ -9,9 +9,10 @@ from functools import partial
 
 import torch
 
+from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.peer import Peer
-from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import FEW_CALLS, MANY_CALLS, Batch, Released, Settings
 from gpu_sandbox.jobs import Job, Measured
 from gpu_sandbox.messages import Done, Warm

@@ -27,11 +27,12 @@ import torch
 from events.outcomes import Label
 from gpu_sandbox.child import sifting
 from gpu_sandbox.child.baseline import Baseline, warm
+from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed, unbelieved
 from gpu_sandbox.child.passages import Judgement, Passages
 from gpu_sandbox.child.peer import Peer
-from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.telling import RESOLUTION_NS, timing_labels
 from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.jobs import Agreed, Job

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 
 from gpu_sandbox.child.arena import Arena, lay_out, reach_of
+from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.peer import Peer
-from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
 from gpu_sandbox.child.turns import TURNS_BYTES, Turns
 from gpu_sandbox.jobs import Forged, WorkerSilent

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.compare import Expected, compare
 from gpu_sandbox.child.peer import Ended
-from gpu_sandbox.child.reference import Case
 from gpu_sandbox.child.values import same_shape
 from gpu_sandbox.jobs import Differs
 from gpu_sandbox.messages import Leaf, Ran

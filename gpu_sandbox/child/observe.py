@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 
 from events.observations import Observations, Profile, SectionName, Work
+from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.peer import Ended, Peer
-from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.work import count_work
 from gpu_sandbox.jobs import Agreed, Finding, Forged, Job, WorkerDied, WorkerFailed, WorkerSilent
 from gpu_sandbox.messages import ProfileCalls, Profiled

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 import torch
 
+from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks, Reading, Side, slower_side
 from gpu_sandbox.child.compare import Expected
 from gpu_sandbox.child.gates import Gated
 from gpu_sandbox.child.judge import check_shape, check_values
 from gpu_sandbox.child.peer import Ended, Peer
-from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
 from gpu_sandbox.jobs import Differs
 from gpu_sandbox.paired import Estimate, estimate_bound, estimate_mean, estimate_median

@@ -18,10 +18,11 @@ import time
 import msgspec
 import torch
 
+from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.gates import Chain, Gated, GatedBatch
 from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
-from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.jobs import WorkerFailed
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile

@@ -10,7 +10,8 @@ from typing import TypeVar
 import torch
 
 from gpu_sandbox.child.arena import Arena, Layout, place
-from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent
 from gpu_sandbox.jobs import Finding, Forged, WorkerDied, WorkerFailed, WorkerSilent

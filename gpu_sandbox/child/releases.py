@@ -16,8 +16,9 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.arena import lay_out
+from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.peer import Peer
-from gpu_sandbox.child.reference import Altered, Broken, Case, Task
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.surprises import Surprises
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Ran, Time, Timed

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import secrets
 
-from gpu_sandbox.child.reference import Altered, Task
+from gpu_sandbox.child.cases import Altered
+from gpu_sandbox.child.reference import Task
 
 __all__ = ["Surprises"]
 

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 import torch
 
 from gpu_sandbox.child.arena import lay_out
+from gpu_sandbox.child.cases import Altered, Broken, Case, Change
 from gpu_sandbox.child.judge import check_shape, check_values
 from gpu_sandbox.child.peer import Ended, Peer
-from gpu_sandbox.child.reference import Altered, Broken, Case, Change, Task
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.jobs import Differs, Job
 from gpu_sandbox.messages import Ran, Run
 from gpu_sandbox.protocols import Protocol

@@ -11,7 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from events.observations import Work
-from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.reference import Task
 
 __all__ = ["count_work", "moved_bytes"]
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from events.observations import Ceilings
 from events.outcomes import Correct, Refused
-from gpu_sandbox.child.reference import Case, Task
+from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.telling import RESOLUTION_NS, timing_labels
 from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.cores import cpu_cache_bytes

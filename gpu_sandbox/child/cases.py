@@ -1,0 +1,78 @@
+"""A task's input sets with what their outputs should be, and the seeds they are drawn under."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+
+from gpu_sandbox.child.compare import Expected, Margin
+from gpu_sandbox.messages import Tree
+
+__all__ = ["Altered", "Broken", "Case", "Change", "Seeds"]
+
+Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Broken(Exception):
+    """The task can't be evaluated."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class Seeds:
+    """Independent streams of one job, under a secret that no worker ever sees: knowing one
+    seed (the weights' is in every worker's generator) says nothing of another. A seed that
+    could be guessed would let a candidate draw its inputs before they are given."""
+
+    def __init__(self, seed: int) -> None:
+        self._key = os.urandom(32) + seed.to_bytes(16, signed=True)
+
+    def derived(self, purpose: str, index: int = 0) -> int:
+        digest = hashlib.sha256(self._key + f"/{purpose}/{index}".encode()).digest()
+        return int.from_bytes(digest[:7])
+
+
+class Case:
+    """One input set and its truth. ``arguments`` are the verifier's own, never shared."""
+
+    def __init__(
+        self, arguments: Any, tree: Tree, tensors: list[torch.Tensor], forward_seed: int
+    ) -> None:
+        self.arguments = arguments
+        self.tree = tree
+        self.tensors = tensors
+        self.forward_seed = forward_seed
+        self.output_tree: Tree | None = None
+        self.expected: list[Expected] = []
+        self.aliasing: list[bool] = []
+        self.overlapping: list[bool] = []
+        self.altered: Altered | None = None
+
+    @property
+    def changed(self) -> str:
+        """How, if at all."""
+        return "" if self.altered is None else self.altered.told
+
+    @property
+    def margins(self) -> list[Margin]:
+        """Of each output, for calls that are not made in float64."""
+        return [e.margin for e in self.expected]
+
+    def forget_exact(self) -> None:
+        """Keep the tolerances, not the float64 values: they are large."""
+        self.expected = [Expected.within(e.native, e.margin) for e in self.expected]
+
+
+class Altered(NamedTuple):
+    """A way in which a task's inputs are changed, and what its outputs' margins are then."""
+
+    told: str
+    change: Change
+    margins: list[Margin]
