@@ -255,32 +255,28 @@ class LocalSandbox:
             looks, broke = judged.looks.concluded, judged.looks.breakdowns
             timings.update(seconds_of(looks), lease=judged.lease_s)
             outcome, run_log, notes = ended_as(looks, broke, request.root_ms)
-            observations = observed_in(looks)
             began = time.monotonic()
             found = await examined(
                 self._open, limits, candidate, built.files, judged, outcome, to_beat
             )
             if found is not None:
                 timings["autopsy"] = time.monotonic() - began
+            observations = observed_in(looks)
             if observations is not None and isinstance(outcome, Correct):
+                wanted = request.observe
                 observations = await completed(
-                    self._open,
-                    limits,
-                    candidate,
-                    built.files,
-                    judged,
-                    observations,
-                    wanted=request.observe,
+                    self._open, limits, candidate, built.files, judged, observations, wanted=wanted
                 )
         finally:
             built.files.close()
         if isinstance(outcome, Correct):
-            notes = [*notes, *pool.sharing(judged.device)]
+            notes += pool.sharing(judged.device)
             notes += [f"not sound: {' '.join(found[:2])}"] if found else []
-            on_gpu, precision = judged.device.is_cuda, job.protocol.precision
-            load = load_of(looks, observations, precision, on_gpu=on_gpu)
+            load = load_of(
+                looks, observations, job.protocol.precision, on_gpu=judged.device.is_cuda
+            )
             outcome, told = weighed(outcome, load, self._open.reach(judged.device, facts[0]))
-            notes = [*notes, *told]
+            notes += told
         return verdict(
             outcome,
             device=judged.device,

@@ -266,7 +266,7 @@ class Bench:
         if self._device.type == "cpu":
             return {}
         undecided = self._passages.undecided if self._passages is not None else ""
-        return timing_labels(found, each_ns, self._job.protocol.half_width, undecided)
+        return timing_labels(found, each_ns, undecided)
 
     def _baseline_ns(self, pairs: list[Pair]) -> float:
         """Of one call."""

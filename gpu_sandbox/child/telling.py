@@ -13,18 +13,15 @@ _WORTH_SAYING = 0.01
 """What a figure is read to: an interval that is narrower misleads nobody."""
 
 
-def timing_labels(
-    found: Estimate, each_ns: float, half_width: float, undecided: str
-) -> dict[Label, str]:
-    """Label → reason. ``each_ns`` is what a call of the faster side takes, ``half_width`` what
-    the protocol waits for; ``undecided`` says why no gate decided, if none did and one was needed.
+def timing_labels(found: Estimate, each_ns: float, undecided: str) -> dict[Label, str]:
+    """Label → reason. ``each_ns`` is what a call of the faster side takes; ``undecided`` says why
+    no gate decided, if none did and one was needed.
 
     The resolution is to blame for a wide interval where that is, in time, narrower than what
     the clock tells apart; a wider one is noise, which more patience may have made narrower.
     """
     labels: dict[Label, str] = {}
-    wanted = max(half_width, _WORTH_SAYING)
-    if found.half_width >= wanted and found.half_width * each_ns < RESOLUTION_NS:
+    if found.half_width >= _WORTH_SAYING and found.half_width * each_ns < RESOLUTION_NS:
         labels["below-resolution"] = (
             f"of calls of {each_ns / 1e3:.3g} us, readings tell the ratio to within"
             f" {found.half_width:.1%} only"

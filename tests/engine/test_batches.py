@@ -134,6 +134,12 @@ async def test_what_has_no_message_is_a_new_try(
     assert tries == [("plan", 1), ("plan", 2), ("code", 1)]
 
 
+def without_temperature(params: dict[str, Any]) -> dict[str, Any]:
+    if "temperature" in params:
+        return errored("invalid_request_error", "temperature is not supported here")
+    return good(params)
+
+
 async def test_a_refused_parameter_is_learned(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
 
@@ -142,7 +148,7 @@ async def test_a_refused_parameter_is_learned(tmp_path: Path) -> None:
             return errored("invalid_request_error", "temperature is not supported here")
         return good(params)
 
-    async with running(BatchServer(result)) as server:
+    async with running(BatchServer(without_temperature)) as server:
         server.ended = True
         await go(path, server, attempts=1)
     learned = [body for body in bodies_of(path) if isinstance(body, CapabilityLearned)]
@@ -159,7 +165,7 @@ async def test_a_lesson_is_for_all_of_a_batch_whichever_process_reads_it(tmp_pat
             return errored("invalid_request_error", "temperature is not supported here")
         return good(params)
 
-    async with running(BatchServer(result)) as server:
+    async with running(BatchServer(without_temperature)) as server:
         assert (await go(path, server, workers=2, attempts=2)).paused == "waiting for 2 replies"
         server.ended = True
         await dies(go(path, server, writer=DyingAtTheSecondFailure))
