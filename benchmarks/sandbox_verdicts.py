@@ -24,10 +24,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import platform
 import re
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -111,6 +111,12 @@ import torch
 exec(SOURCE)
 inputs = get_inputs()
 assert torch.equal(Model()(*inputs), Model()(*inputs))
+"""
+_BURN = """
+import os
+os.sched_setaffinity(0, [0])
+while True:
+    sum(range(10_000))
 """
 _MEANS = """
 import json, sys, time, torch
@@ -300,21 +306,13 @@ def _spread(values: list[float]) -> str:
 
 @contextmanager
 def busy_core() -> Iterator[None]:
-    """The first core, which compiles, burns meanwhile."""
-    other = multiprocessing.Process(target=_burn, args=(0,), daemon=True)
-    other.start()
-    try:
-        yield
-    finally:
-        other.kill()
-
-
-def _burn(core: int) -> None:
-    import os
-
-    os.sched_setaffinity(0, [core])
-    while True:
-        sum(range(10_000))
+    """The first core, which compiles, burns meanwhile. No fork of this process, which would
+    hold its lock on the device for as long as it burns."""
+    with subprocess.Popen([sys.executable, "-c", _BURN]) as other:
+        try:
+            yield
+        finally:
+            other.kill()
 
 
 async def main() -> None:

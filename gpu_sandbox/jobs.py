@@ -65,9 +65,10 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unkno
 class Job(_Message, frozen=True):
     """What to judge. The seed never reaches the worker.
 
-    With ``evaluate`` the worker's socket comes with the frame, and after it the files of
-    ``libraries``; ``worker_pid`` is its process. Times are in seconds. ``observe``: what to look at
-    besides, if it is right; that takes at most ``observe_share`` of the time until then.
+    With ``reference_pid`` comes the socket of that process, a fresh worker: it holds the reference
+    from now on. With ``evaluate`` the socket of the candidate's worker comes next, and after it the
+    files of ``libraries``; ``worker_pid`` is its process. Times are in seconds. ``observe``: what
+    to look at besides, if it is right; that takes at most ``observe_share`` of the time until then.
     """
 
     mode: Literal["baseline", "evaluate"]
@@ -81,6 +82,7 @@ class Job(_Message, frozen=True):
     load_s: float
     call_s: float
     bench_s: float
+    reference_pid: int | None = None
     worker_pid: int = 0
     observe: list[SectionName] = []
     observe_share: float = 0.0

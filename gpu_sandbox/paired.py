@@ -3,6 +3,10 @@
 The estimate is the median of the log-ratios of pairs, its interval runs between order
 statistics whose ranks follow from the binomial distribution: no assumption about the
 noise but that pairs are independent.
+
+Who comes first in a pair finds the machine in another state than who comes second, so ratios
+gather around two values. A median of all of them falls anywhere between the two, as chance
+draws more of the one or the other order. So it is taken of each order, and the mean of both.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ __all__ = [
 
 
 _FEW_PAIRS_DOUBT = math.log(1.25)
+_ENOUGH_OF_AN_ORDER = 6
+"""For an interval of 95 %."""
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -69,29 +75,48 @@ def relative_spread(values: Sequence[float]) -> float:
     return (quantile(values, 0.95) - quantile(values, 0.05)) / middle if middle else 0.0
 
 
-def estimate_median(candidate: Sequence[float], baseline: Sequence[float]) -> Estimate:
-    """Median of paired log-ratios with its order-statistic interval.
+def estimate_median(
+    candidate: Sequence[float], baseline: Sequence[float], first: Sequence[bool] = ()
+) -> Estimate:
+    """Median of paired log-ratios with its order-statistic interval. ``first``: in which pairs
+    the candidate came first, where that is known.
 
     Fewer than six pairs (of very slow models) can't give 95 %: their range, widened by
     a quarter on both sides, at least admits that.
     """
-    logs = sorted(math.log(c / b) for c, b in zip(candidate, baseline, strict=True))
-    rank = _rank(len(logs))
-    doubt = _FEW_PAIRS_DOUBT if len(logs) < 6 else 0.0
-    return Estimate(
-        math.exp(quantile(logs, 0.5)),
-        math.exp(logs[rank - 1] - doubt),
-        math.exp(logs[-rank] + doubt),
-    )
+    logs = [math.log(c / b) for c, b in zip(candidate, baseline, strict=True)]
+    low, middle, high = _median_of_orders(logs, first)
+    doubt = _FEW_PAIRS_DOUBT if len(logs) < _ENOUGH_OF_AN_ORDER else 0.0
+    return Estimate(math.exp(middle), math.exp(low - doubt), math.exp(high + doubt))
 
 
-def estimate_bound(bounds: Sequence[float], baseline: Sequence[float]) -> Estimate:
+def estimate_bound(
+    bounds: Sequence[float], baseline: Sequence[float], first: Sequence[bool] = ()
+) -> Estimate:
     """Median of ratios whose numerators are differences of noisy readings, so that single
     ones may be negative; clipping them would push the median up. At least a thousandth."""
-    ratios = sorted(c / b for c, b in zip(bounds, baseline, strict=True))
-    rank = _rank(len(ratios))
-    low, middle, high = ratios[rank - 1], quantile(ratios, 0.5), ratios[-rank]
+    ratios = [c / b for c, b in zip(bounds, baseline, strict=True)]
+    low, middle, high = _median_of_orders(ratios, first)
     return Estimate(max(middle, 1e-3), max(low, 1e-3), max(high, 1e-3))
+
+
+def _median_of_orders(values: list[float], first: Sequence[bool]) -> tuple[float, float, float]:
+    """Low, median, high: the mean of both orders', whose errors are independent; of all
+    together, where there are too few of an order."""
+    told = list(zip(values, first, strict=True)) if first else []
+    orders = [[v for v, was_first in told if was_first is order] for order in (True, False)]
+    if min(len(order) for order in orders) < _ENOUGH_OF_AN_ORDER:
+        return _median(values)
+    (low_a, a, high_a), (low_b, b, high_b) = (_median(order) for order in orders)
+    middle = (a + b) / 2
+    below, above = math.hypot(a - low_a, b - low_b) / 2, math.hypot(high_a - a, high_b - b) / 2
+    return middle - below, middle, middle + above
+
+
+def _median(values: list[float]) -> tuple[float, float, float]:
+    ordered = sorted(values)
+    rank = _rank(len(ordered))
+    return ordered[rank - 1], quantile(ordered, 0.5), ordered[-rank]
 
 
 def estimate_mean(candidate: Sequence[float], baseline: Sequence[float]) -> Estimate:

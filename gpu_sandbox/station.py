@@ -1,7 +1,8 @@
 """A device's station: its verifier and its workers, under the device's lease.
 
-One job at a time. The verifier lives on between jobs, a worker is used once. The next one
-is made while a candidate is loaded and tried: nothing is timed meanwhile (``workers.py``).
+One job at a time. The verifier lives on between jobs, a candidate's worker is used once. The
+next one is made while a candidate is loaded and tried: nothing is timed meanwhile
+(``workers.py``).
 
 A station finds out when its device is of no more use: processes that the kernel does not
 let go of, or fresh ones that can't use it, again and again.
@@ -85,20 +86,19 @@ class Station:
         worker = None
         try:
             if job.mode == "evaluate":
-                worker = await self._workers.take()
+                worker = await self._workers.take("worker")
             report = await self._reported(verifier, worker, job, libraries, limit_s)
         except BaseException:  # in the middle of a job it is of no further use
             await self._drop(verifier)
             if worker is not None:
                 await self._end(worker)
             raise
-        if worker is None:
-            return Concluded(report=report)
-        if isinstance(report.finding, Agreed):
-            self._end_meanwhile(worker)
-        else:  # how it ended may say why
+        agreed = isinstance(report.finding, Agreed)
+        if worker is not None and not agreed:  # how it ended may say why
             await self._end(worker)
-        return _concluded(report, worker)
+        reference = verifier.release() if self._workers.renews_reference else None
+        self._end_meanwhile([w for w in (worker if agreed else None, reference) if w is not None])
+        return Concluded(report=report) if worker is None else _concluded(report, worker)
 
     async def close(self) -> None:
         """Nothing is left of it."""
@@ -120,7 +120,7 @@ class Station:
             if stage in ("reference", "baseline", "bench"):
                 await self.clear.wait()
             if stage == "load":
-                self._workers.prepare_spare()
+                self._workers.prepare_spares()
             if stage == "alone" and worker is not None:
                 await worker.ward.end()
             if stage in ("bench", "alone"):
@@ -147,9 +147,7 @@ class Station:
             else:
                 await self._drop(self._verifier)
         try:
-            verifier = await start_verifier(
-                self.device, self._zygote, self._run, self._workers, self._cores
-            )
+            verifier = await start_verifier(self.device, self._zygote, self._run, self._cores)
         except DeviceNotReady as failure:
             self._count_failure(failure)
             raise
@@ -157,12 +155,15 @@ class Station:
         return await self._probed(verifier)
 
     async def _probed(self, verifier: Verifier) -> Verifier:
-        """Drops one that can't use its device."""
+        """With a worker for its reference. Drops one that can't use its device."""
         try:
             await verifier.ready(self._limits.start_s)
-        except DeviceNotReady as failure:
+            if verifier.reference is None:
+                verifier.hold(await self._workers.take("reference"))
+        except BaseException as failure:  # it waits for a job now
             await self._drop(verifier)
-            self._count_failure(failure)
+            if isinstance(failure, DeviceNotReady):
+                self._count_failure(failure)
             raise
         self._failed_probes = 0
         return verifier
@@ -172,14 +173,17 @@ class Station:
         await verifier.end()
         self._judge_end(stuck=verifier.stuck)
 
-    def _end_meanwhile(self, worker: Worker) -> None:
+    def _end_meanwhile(self, workers: list[Worker]) -> None:
         """In the background: a GPU's driver takes a while to clear up after a process. The
         next job's verifier waits for it before it measures, or before it takes memory."""
+        if not workers:
+            return
         self.clear = clear = anyio.Event()
 
         async def end() -> None:
             try:
-                await self._end(worker)
+                for worker in workers:
+                    await self._end(worker)
             finally:
                 clear.set()
 

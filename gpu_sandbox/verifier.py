@@ -1,6 +1,6 @@
 """The engine's side of a verifier: asks it, hears what it finds, and ends it.
 
-With it lives the worker that holds the reference, for as long as it does.
+With it lives the worker that holds the reference, until it is released (``workers.py``).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 import anyio
+import msgspec
 
 from gpu_sandbox.devices import Device
 from gpu_sandbox.frames import BadFrame, Line, PeerGone
@@ -16,7 +17,7 @@ from gpu_sandbox.jobs import FromVerifier, Go, Job, Ready, Report, Stage
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory
-from gpu_sandbox.workers import DeviceNotReady, Worker, Workers, child_variables
+from gpu_sandbox.workers import DeviceNotReady, Worker, child_variables
 from gpu_sandbox.zygote import Ward, Zygote
 
 __all__ = ["Verifier", "VerifierDied", "VerifierSilent", "start_verifier"]
@@ -44,13 +45,21 @@ class VerifierSilent(Exception):
 class Verifier:
     """A running one. It does one job at a time; after a failure it is of no further use."""
 
-    def __init__(
-        self, device: Device, ward: Ward, line: Line[FromVerifier], reference: Worker
-    ) -> None:
+    def __init__(self, device: Device, ward: Ward, line: Line[FromVerifier]) -> None:
         self._device = device
         self._line = line
+        self._introduced = False
         self.ward = ward
-        self.reference = reference
+        self.reference: Worker | None = None
+
+    def hold(self, reference: Worker) -> None:
+        """From the next job on, until it is released."""
+        self.reference, self._introduced = reference, False
+
+    def release(self) -> Worker | None:
+        """Of the reference, if it has one: it is the caller's to end."""
+        released, self.reference = self.reference, None
+        return released
 
     async def ready(self, within_s: float) -> None:
         """Returns when it has said that its device works. Raises ``DeviceNotReady``."""
@@ -64,11 +73,18 @@ class Verifier:
             raise DeviceNotReady("the verifier is out of step")
 
     async def give(self, job: Job, *fds: int) -> None:
-        """Raises ``VerifierDied``."""
+        """With ``hold`` before it, once. Raises ``VerifierDied``."""
+        assert self.reference is not None
+        if not self._introduced:
+            job = msgspec.structs.replace(job, reference_pid=self.reference.ward.pid)
+            fds = (self.reference.peer.fileno(), *fds)
         try:
             await self._line.send(job, *fds)
         except PeerGone:
             raise VerifierDied("start", None, self.ward.output()) from None
+        if not self._introduced:
+            self.reference.peer.close()
+            self._introduced = True
 
     async def report(self, limit_s: float, reached: Callable[[str], Awaitable[None]]) -> Report:
         """What it finds. ``reached`` is awaited at every stage; where the verifier waits, it
@@ -102,24 +118,20 @@ class Verifier:
     @property
     def stuck(self) -> bool:
         """Something of it was killed, and the kernel does not let go of it."""
-        return self.ward.stuck or self.reference.ward.stuck
+        return self.ward.stuck or (self.reference is not None and self.reference.ward.stuck)
 
     async def end(self) -> None:
         with anyio.CancelScope(shield=True):
             self._line.close()
             await self.ward.end()
-            await self.reference.end()
+            if self.reference is not None:
+                await self.reference.end()
 
 
 async def start_verifier(
-    device: Device,
-    zygote: Zygote,
-    run: RunDirectory,
-    workers: Workers,
-    cores: tuple[int, ...],
+    device: Device, zygote: Zygote, run: RunDirectory, cores: tuple[int, ...]
 ) -> Verifier:
     """One that has yet to say that it is ready. Raises ``SandboxFault``."""
-    reference = await workers.new("reference")
     ours, theirs = socket.socketpair()
     home = run.home(f"verifier-{device.name}")
     line: Line[FromVerifier] = Line(ours, FromVerifier)
@@ -127,15 +139,13 @@ async def start_verifier(
         with theirs:
             ward = await zygote.spawn(
                 "verifier",
-                {"device": device.inside, "cores": list(cores), "pid": reference.ward.pid},
-                {"control": theirs, "reference": reference.peer},
+                {"device": device.inside, "cores": list(cores)},
+                {"control": theirs},
                 environment=child_environment(home, **child_variables(device)),
                 directory=home,
                 policy=None,
             )
     except BaseException:
         line.close()
-        await reference.end()
         raise
-    reference.peer.close()
-    return Verifier(device, ward, line, reference)
+    return Verifier(device, ward, line)

@@ -53,6 +53,8 @@ makes the baseline's grow further hides nothing in it."""
 _COARSEST = 0.1
 _BLUR = 0.05
 """Of a GPU release's wall: by so much the same one was seen to differ between processes."""
+_REST_BLUR = 0.02
+"""The same on the CPU, of what a release takes besides its calls."""
 _ATTEMPTS = 3
 
 
@@ -233,9 +235,12 @@ class Bench:
 
     def _blur(self, pairs: list[Pair]) -> float:
         """What the outer clock may be off by, as a ratio. On a GPU a release lasts many times
-        as long as its calls, and the same one differs by some percent between processes."""
+        as long as its calls, and the same one differs by some percent between processes; on the
+        CPU what it takes besides its calls does."""
         if self._device.type == "cpu":
-            return 0.0
+            return _REST_BLUR * quantile(
+                [p.baseline.rest_ns / p.baseline.claim_ns for p in pairs], 0.5
+            )
         return _BLUR * quantile([p.baseline.wall_ns / p.baseline.claim_ns for p in pairs], 0.5)
 
     def _agreed(self, pairs: list[Pair], judgement: Judgement, worst: float) -> Agreed:

@@ -27,12 +27,14 @@ __all__ = ["Pair", "Pairing", "bounded", "claimed", "unbelieved"]
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """One release of each side, on the same inputs. ``counts``: these are the task's own.
+    """One release of each side, on the same inputs. ``first``: the candidate's came first.
+    ``counts``: these are the task's own.
     ``readings``: of the clock, as the candidate's release ended, and as the baseline's did;
     ``slowed``: the side that the device did at a lower one, by these."""
 
     candidate: Released
     baseline: Released
+    first: bool
     counts: bool = True
     readings: tuple[Reading | None, Reading | None] = (None, None)
     slowed: Side | None = None
@@ -76,7 +78,7 @@ class Pairing:
         self._check(releases, pair, chosen)
         candidate, baseline = pair.candidate.bare(), pair.baseline.bare()
         counts, slowed = not releases.unusual, slower_side(*pair.readings)
-        return Pair(candidate, baseline, counts, pair.readings, slowed)
+        return Pair(candidate, baseline, pair.first, counts, pair.readings, slowed)
 
     def _reading(self) -> Reading | None:
         """Of the clock, where that decides what counts."""
@@ -94,13 +96,14 @@ class Pairing:
         def one(peer: Peer) -> tuple[Released, Reading | None]:
             return releases.release(peer, settings, seed, chosen), reading()
 
-        if secrets.randbits(1):
+        first = bool(secrets.randbits(1))
+        if first:
             candidate = one(self._peer)
             baseline = one(self._reference)
         else:
             baseline = one(self._reference)
             candidate = one(self._peer)
-        return Pair(candidate[0], baseline[0], readings=(candidate[1], baseline[1]))
+        return Pair(candidate[0], baseline[0], first, readings=(candidate[1], baseline[1]))
 
     def gated_wall_ns(self, gated: Gated, index: int) -> int:
         """What a release behind a gate takes the candidate, by our clock. Raises ``Ended``
@@ -128,21 +131,31 @@ class Pairing:
 
 def claimed(pairs: Sequence[Pair], *, mean: bool) -> Estimate:
     """Candidate / baseline, as both say."""
-    estimate = estimate_mean if mean else estimate_median
-    return estimate([p.candidate.claim_ns for p in pairs], [p.baseline.claim_ns for p in pairs])
+    candidate, baseline = [float(p.candidate.claim_ns) for p in pairs], _baseline_ns(pairs)
+    if mean:
+        return estimate_mean(candidate, baseline)
+    return estimate_median(candidate, baseline, _orders(pairs))
 
 
 def unbelieved(pairs: Sequence[Pair]) -> Estimate:
     """All that the candidate's worker took, whatever for, against what the baseline says."""
     walls = [float(p.candidate.wall_ns - p.candidate.own_ns) for p in pairs]
-    return estimate_bound(walls, [float(p.baseline.claim_ns) for p in pairs])
+    return estimate_bound(walls, _baseline_ns(pairs), _orders(pairs))
 
 
 def bounded(pairs: Sequence[Pair], device: torch.device, most_rest_ns: float) -> Estimate:
     """By the verifier's clock, or on one core by the kernel's account, if that is more."""
-    baseline = [float(p.baseline.claim_ns) for p in pairs]
-    wall = estimate_bound([p.wall_bound_ns(most_rest_ns) for p in pairs], baseline)
+    baseline, orders = _baseline_ns(pairs), _orders(pairs)
+    wall = estimate_bound([p.wall_bound_ns(most_rest_ns) for p in pairs], baseline, orders)
     if device.type != "cpu" or torch.get_num_threads() > 1:
         return wall
-    cpu = estimate_bound([p.cpu_bound_ns() for p in pairs], baseline)
+    cpu = estimate_bound([p.cpu_bound_ns() for p in pairs], baseline, orders)
     return max(wall, cpu, key=lambda estimate: estimate.ratio)
+
+
+def _baseline_ns(pairs: Sequence[Pair]) -> list[float]:
+    return [float(p.baseline.claim_ns) for p in pairs]
+
+
+def _orders(pairs: Sequence[Pair]) -> list[bool]:
+    return [p.first for p in pairs]

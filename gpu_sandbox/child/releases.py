@@ -16,6 +16,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.arena import lay_out
+from gpu_sandbox.child.caches import Eviction
 from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
@@ -163,6 +164,7 @@ class Batch(Releases):
     def __init__(self, task: Task, first: Case, device: torch.device, calls: int) -> None:
         super().__init__(task, first, device, calls)
         self.layout = lay_out(first.tensors, [e.native for e in first.expected], calls)
+        self._eviction = Eviction(torch.get_num_threads()) if device.type == "cpu" else None
 
     def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
         """How many calls make a release long enough to time from outside, ``most`` at most.
@@ -188,6 +190,8 @@ class Batch(Releases):
             cover_us=settings.cover_us,
         )
         peer.lay(self.layout, self.cases)
+        if self._eviction is not None:
+            self._eviction.evict()
         used_ns = peer.cpu_ns()
         began = time.perf_counter_ns()
         peer.put(self.layout, self.cases)

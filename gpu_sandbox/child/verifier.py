@@ -28,25 +28,30 @@ _KEPT_SHARE = 1 / 64
 """Of the device's memory, between jobs."""
 
 
-def _serve(
-    engine: Channel[ToVerifier], sock: socket.socket, pid: int, device: torch.device
-) -> None:
+def _serve(engine: Channel[ToVerifier], device: torch.device) -> None:
+    sock, pid = None, 0
     while True:
         _prove(device)
         engine.send(Ready())
         job = engine.receive()
         if not isinstance(job, Job):
             raise RuntimeError("leave to go on without a job")
+        fds = engine.take_fds()
+        if job.reference_pid is not None:
+            if sock is not None:
+                sock.close()
+            sock, pid = socket.socket(fileno=fds.pop(0)), job.reference_pid
+        if sock is None:
+            raise RuntimeError("a job, and nobody who holds its reference")
         reference = Peer(sock, pid, device, job.call_s, reference=True)
         try:
-            _do(job, engine, reference)
+            _do(job, engine, reference, fds)
         finally:
             reference.close()
 
 
-def _do(job: Job, engine: Channel[ToVerifier], reference: Peer) -> None:
+def _do(job: Job, engine: Channel[ToVerifier], reference: Peer, fds: list[int]) -> None:
     """Reports first, and clears up while the engine ends the worker."""
-    fds = engine.take_fds()
     settle(job.threads, job.protocol.precision)
     descriptor, path = tempfile.mkstemp(prefix="task-", suffix=".py")
     try:
@@ -90,10 +95,9 @@ def _prove(device: torch.device) -> None:
             raise RuntimeError("the device can't add one to nothing")
 
 
-def main(*, control: int, reference: int, pid: int, device: str, cores: list[int]) -> None:
-    """``pid`` is the process of the reference's worker."""
+def main(*, control: int, device: str, cores: list[int]) -> None:
     os.sched_setaffinity(0, cores)
-    with socket.socket(fileno=control) as sock, socket.socket(fileno=reference) as worker:
+    with socket.socket(fileno=control) as sock:
         engine: Channel[ToVerifier] = Channel(sock, ToVerifier, fds=MAX_FDS)
         with suppress(PeerGone):
-            _serve(engine, worker, pid, torch.device(device))
+            _serve(engine, torch.device(device))

@@ -62,7 +62,8 @@ class Twins:
 
 class Rests:
     """A GPU before and after an attack. A sandbox has its processes on it once it has judged
-    something, so it judges something honest first, and again when an attack cost it one."""
+    something, so it judges something honest first, and again when an attack cost it one. So does
+    the twin's, which is asked when an attack has come out correct."""
 
     def __init__(self, sandboxes: Sandboxes) -> None:
         self._sandboxes = sandboxes
@@ -71,16 +72,16 @@ class Rests:
     async def before(self, attack: Attack, device: str) -> Held | None:
         if device == "cpu" or _SHARED:
             return None
-        if attack.limits not in self._settled:
-            sandbox = self._sandboxes[device, attack.limits]
+        for limits in {attack.limits, TWIN} - self._settled:
+            sandbox = self._sandboxes[device, limits]
             await evaluate(sandbox, attack.task, twin_source(attack.task), device)
-            self._settled.add(attack.limits)
+            self._settled.add(limits)
         return await at_rest(partial(look_at, device))
 
     async def left(self, attack: Attack, device: str, before: Held) -> list[str]:
         found = await left_since(before, partial(look_at, device))
         if len(look_at(device).pids) < len(before.pids):
-            self._settled.discard(attack.limits)
+            self._settled -= {attack.limits, TWIN}
         return found
 
 

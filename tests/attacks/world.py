@@ -26,6 +26,7 @@ import anyio
 
 import gpu_sandbox
 from gpu_sandbox.port import Verdict
+from tests.homes import of_candidates
 from tests.processes import processes_with
 
 __all__ = ["World"]
@@ -176,13 +177,7 @@ class World:
         return found
 
     def _homes(self) -> list[Path]:
-        """But for those on a GPU: the next candidate's worker waits in one already."""
-        homes = Path(self.facts["runs"]).glob("*/*")
-        return [
-            home
-            for home in homes
-            if home.name.startswith(("worker", "compile")) and "cuda" not in home.name
-        ]
+        return of_candidates(Path(self.facts["runs"]).glob("*"), waiting=True)
 
     def _leftovers(self) -> list[Path]:
         noted = (Path(p) for p in ("/tmp", "/var/tmp", "/dev/shm", Path.home()))

@@ -12,6 +12,7 @@ from gpu_sandbox.port import BaselineRequest, EvaluationRequest
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.conftest import own_temp
 from tests.gpu_sandbox.nvml import FakeDriver, built_into
+from tests.homes import of_candidates
 
 QUICK = Limits(bench_s=0.15, call_s=20.0, autopsy_s=0.0)
 
@@ -67,10 +68,7 @@ def driver(fake_library: Path) -> FakeDriver:
     return FakeDriver(fake_library)
 
 
-def left_behind(tmp_path: Path) -> list[Path]:
-    """Directories of candidates that were not removed, and of sandboxes that are over."""
-    runs = [p for p in tmp_path.glob("gpu-sandbox-runs-*/*") if p.is_dir()]
-    return [home for run in runs for home in run.iterdir() if home.name.startswith(_THEIRS)]
-
-
-_THEIRS = ("worker", "compile", "autopsy")
+def left_behind(tmp_path: Path, *, waiting: bool = False) -> list[Path]:
+    """Directories of candidates that were not removed, and of sandboxes that are over.
+    ``waiting``: one that judged something lives still, and has the next worker."""
+    return of_candidates(tmp_path.glob("gpu-sandbox-runs-*/*"), waiting=waiting)

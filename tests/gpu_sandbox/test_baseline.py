@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,13 +135,10 @@ async def test_a_reference_that_fails_where_it_is_confined_is_unusable(
 async def test_a_death_of_the_references_worker_is_no_crash_of_the_candidate(
     shared_sandbox: LocalSandbox,
 ) -> None:
-    """It lives, and uses up processor time, from one verdict to the next."""
-    task = "import sys\nsys.loads = getattr(sys, 'loads', 0) + 1\n" + confined(
-        "sys.loads == 3 and os._exit(0)"
+    ends = time.time() + 2
+    task = f"import time\nleft = {ends} - time.time()\n" + confined(
+        "left > 0 and (time.sleep(left), os._exit(0))"
     )
-    for _ in range(3):  # or fewer, where one had to be looked at twice
-        verdict = await shared_sandbox.evaluate(evaluation(task, HONEST))
-        assert isinstance(verdict.outcome, Correct), verdict
-        if "judged anew" in str(verdict.notes):
-            break
+    verdict = await shared_sandbox.evaluate(evaluation(task, HONEST))
+    assert isinstance(verdict.outcome, Correct), verdict
     assert "judged anew after the verifier broke down" in str(verdict.notes), verdict

@@ -108,7 +108,7 @@ def pair(slowed: Side | None = None, claim_ns: int = 1000) -> Pair:
     low, full = Reading(LOW, THERMAL), Reading(FULL)
     readings = {"candidate": (low, full), "baseline": (full, low), None: (full, full)}[slowed]
     assert slower_side(*readings) == slowed
-    return Pair(released, released, readings=readings, slowed=slowed)
+    return Pair(released, released, first=True, readings=readings, slowed=slowed)
 
 
 SIDES: st.SearchStrategy[Side | None] = st.sampled_from([None, "candidate", "baseline"])

@@ -30,8 +30,9 @@ async def test_cancelling_kills_and_cleans_and_frees_the_device(
         with anyio.move_on_after(2.0) as scope:
             await sandbox.evaluate(evaluation(ADD_RELU, candidate("while True: pass")))
         assert scope.cancelled_caught
-        assert len(processes_with(str(tmp_path))) <= 1, "the zygote alone"
-        assert left_behind(tmp_path) == []
+        most = 1 + 2 * 2
+        assert len(processes_with(str(tmp_path))) <= most, "the zygote, two spares, their wardens"
+        assert left_behind(tmp_path, waiting=True) == []
         with anyio.fail_after(10):
             async with anyio.create_task_group() as group, Leases(group).hold("cpu"):
                 pass

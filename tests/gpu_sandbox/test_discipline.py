@@ -60,7 +60,7 @@ raise SystemExit("done")
     assert "LEADER True" in said
     assert "CORE 0" in said
     assert "ARGV []" in said
-    assert left_behind(tmp_path) == []
+    assert left_behind(tmp_path, waiting=True) == []
 
 
 async def test_a_flood_does_not_block_and_is_cut(sandbox: LocalSandbox) -> None:
@@ -87,7 +87,7 @@ subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "{mark}"
     )
     assert isinstance(verdict.outcome, Correct)
     with anyio.fail_after(10):  # the verdict does not wait for it
-        while processes_with(mark) or left_behind(tmp_path):  # noqa: ASYNC110 (others do it)
+        while processes_with(mark) or left_behind(tmp_path, waiting=True):  # noqa: ASYNC110 (others do it)
             await anyio.sleep(0.01)
 
 

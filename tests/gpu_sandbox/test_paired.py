@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.paired import estimate_mean, estimate_median, quantile
+from gpu_sandbox.paired import estimate_bound, estimate_mean, estimate_median, quantile
 
 TIMES = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=300)
 
@@ -43,6 +43,35 @@ def test_the_interval_covers_the_true_ratio_about_95_times_in_100() -> None:
         found = estimate_median(noise, [1.0] * 25)
         covered += found.low <= 0.8 <= found.high
     assert 0.92 <= covered / 400 <= 0.99
+
+
+def two_modes(rng: random.Random, pairs: int) -> tuple[list[float], list[bool]]:
+    """Ratios of equals, of whom the second in a pair finds warm caches."""
+    orders = [rng.random() < 0.5 for _ in range(pairs)]
+    return [(1.2 if first else 1 / 1.2) * rng.lognormvariate(0, 0.01) for first in orders], orders
+
+
+def test_who_came_first_does_not_move_the_median() -> None:
+    rng = random.Random(2)
+    apart, together = [], []
+    for _ in range(200):
+        ratios, orders = two_modes(rng, 40)
+        ones = [1.0] * len(ratios)
+        for estimate in (estimate_median, estimate_bound):
+            found = estimate(ratios, ones, orders)
+            middle = 1.0 if estimate is estimate_median else (1.2 + 1 / 1.2) / 2
+            apart.append(found.ratio == pytest.approx(middle, abs=0.01))
+            apart.append(found.low <= middle <= found.high)
+        together.append(estimate_median(ratios, ones).ratio == pytest.approx(1.0, abs=0.01))
+    assert sum(apart) / len(apart) > 0.95
+    assert sum(together) / len(together) < 0.5, "what a median of all makes of it"
+
+
+def test_with_few_of_one_order_all_are_taken_together() -> None:
+    ratios = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6]
+    ones = [1.0] * len(ratios)
+    found = estimate_median(ratios, ones, [True] * 5 + [False] * 2)
+    assert found == estimate_median(ratios, ones)
 
 
 def test_few_pairs_admit_their_doubt() -> None:
