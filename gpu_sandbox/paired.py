@@ -22,6 +22,8 @@ __all__ = [
     "estimate_bound",
     "estimate_mean",
     "estimate_median",
+    "has_both_orders",
+    "middle_of_orders",
     "quantile",
     "relative_spread",
 ]
@@ -100,20 +102,31 @@ def estimate_bound(
     return Estimate(max(middle, 1e-3), max(low, 1e-3), max(high, 1e-3))
 
 
-def _median_of_orders(values: list[float], first: Sequence[bool]) -> tuple[float, float, float]:
+def has_both_orders(first: Sequence[bool]) -> bool:
+    """Whether there are enough of each for medians of their own. Without, an interval is that of
+    whichever came more often: narrow, and beside the truth."""
+    return min(sum(first), len(first) - sum(first)) >= _ENOUGH_OF_AN_ORDER
+
+
+def middle_of_orders(values: Sequence[float], first: Sequence[bool]) -> float:
+    """The median as the estimates take it: who disturbs one order only moves it as much."""
+    return _median_of_orders(values, first)[1]
+
+
+def _median_of_orders(values: Sequence[float], first: Sequence[bool]) -> tuple[float, float, float]:
     """Low, median, high: the mean of both orders', whose errors are independent; of all
     together, where there are too few of an order."""
-    told = list(zip(values, first, strict=True)) if first else []
-    orders = [[v for v, was_first in told if was_first is order] for order in (True, False)]
-    if min(len(order) for order in orders) < _ENOUGH_OF_AN_ORDER:
+    if not has_both_orders(first):
         return _median(values)
+    told = list(zip(values, first, strict=True))
+    orders = [[v for v, was_first in told if was_first is order] for order in (True, False)]
     (low_a, a, high_a), (low_b, b, high_b) = (_median(order) for order in orders)
     middle = (a + b) / 2
     below, above = math.hypot(a - low_a, b - low_b) / 2, math.hypot(high_a - a, high_b - b) / 2
     return middle - below, middle, middle + above
 
 
-def _median(values: list[float]) -> tuple[float, float, float]:
+def _median(values: Sequence[float]) -> tuple[float, float, float]:
     ordered = sorted(values)
     rank = _rank(len(ordered))
     return ordered[rank - 1], quantile(ordered, 0.5), ordered[-rank]

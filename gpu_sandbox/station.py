@@ -23,11 +23,10 @@ from gpu_sandbox.limits import Limits
 from gpu_sandbox.verifier import Verifier, start_verifier
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.workers import DeviceNotReady, Worker, Workers
-from gpu_sandbox.zygote import Zygote
+from gpu_sandbox.zygote import DEATH_S, Zygote
 
 __all__ = ["STUCK", "Concluded", "Station"]
 
-_DEATH_S = 2.0
 _PROBES = 2
 """Failed ones in a row, and the device is unfit."""
 STUCK = "a process on it was killed, and the kernel does not let go of it"
@@ -62,6 +61,8 @@ class Station:
         self._zygote = zygote
         self._run = run
         self._limits = limits
+        if not device.is_cuda and limits.threads:  # as many as compute, which are emptied of data
+            cores = cores[: limits.threads]
         self._cores = cores
         self._workers = Workers(device, zygote, run, group, limits, cores)
         self._verifier: Verifier | None = None
@@ -134,7 +135,7 @@ class Station:
         worker.peer.close()
         report = await verifier.report(limit_s, reached)
         if isinstance(report.finding, WorkerDied):
-            await worker.ward.ended_within(_DEATH_S)  # its signal is worth a moment
+            await worker.ward.ended_within(DEATH_S)  # its signal is worth a moment
             worker.died = worker.ward.ended.is_set()
         return report
 

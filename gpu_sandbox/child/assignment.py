@@ -185,13 +185,24 @@ class Assignment:
             self._notes.append("no float64 reference: compared with its own dtype")
         ahead = partial(bench.work_ahead, peer)
         self._stage("bench", waits=True, meanwhile=ahead, spent_on="bench")
+        look = partial(self._observe, task, first, peer)
+
+        def end_candidate(candidate_ms: float) -> None:
+            look(candidate_ms)  # or never
+            self._stage("alone", waits=True)
+
         with self._spent.on("bench"), self._watched():
-            agreed = bench.run(peer, worst, alone=lambda: self._stage("alone", waits=True))
-        if job.observe:
-            spent_s = sum(self._spent.timings.values()) - self._spent.timings["handover"]
-            with self._spent.on("observe"):
-                self._observations = observe(task, first, peer, job, agreed, spent_s)
+            agreed = bench.run(peer, worst, end_candidate=end_candidate)
+        if self._observations is None:
+            look(agreed.candidate_ms)
         return agreed
+
+    def _observe(self, task: Task, first: Case, peer: Peer, candidate_ms: float) -> None:
+        if not self._job.observe:
+            return
+        with self._spent.on("observe"):
+            spent_s = sum(self._spent.timings.values()) - self._spent.timings["handover"]
+            self._observations = observe(task, first, peer, self._job, candidate_ms, spent_s)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

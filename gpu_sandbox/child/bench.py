@@ -26,6 +26,7 @@ import torch
 
 from events.outcomes import Label
 from gpu_sandbox.child import sifting
+from gpu_sandbox.child.alone import DISTURBED, Alone
 from gpu_sandbox.child.baseline import Baseline, warm
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
@@ -33,29 +34,24 @@ from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed, unbelieved
 from gpu_sandbox.child.passages import Judgement, Passages
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.telling import RESOLUTION_NS, timing_labels
+from gpu_sandbox.child.telling import RESOLUTION_NS, labels_on_cpu, timing_labels
 from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.messages import Done
-from gpu_sandbox.paired import Estimate, quantile, relative_spread
+from gpu_sandbox.paired import Estimate, has_both_orders, quantile, relative_spread
 
 __all__ = ["Bench"]
 
 _PATIENCE = 3
-_ALONE_RELEASES = 5
 _BELIEVED_EXCESS = 1.05
 _BELIEVED_DOUBT = 1.25
 _ENOUGH = 2
-_DISTURBED = 1.15
-_REST_GROWS = 2.0
-"""What a release takes besides its calls may grow so much while a candidate is there: who
-makes the baseline's grow further hides nothing in it."""
 _COARSEST = 0.1
 _BLUR = 0.05
 """Of a GPU release's wall: by so much the same one was seen to differ between processes."""
 _REST_BLUR = 0.02
 """The same on the CPU, of what a release takes besides its calls."""
-_ATTEMPTS = 3
+_ATTEMPTS = 2
 
 
 class Bench:
@@ -83,18 +79,18 @@ class Bench:
         self._baseline = baseline
         baseline.get_ready()
         self._releases = baseline.releases
-        self._alone_ns, rest_ns = self._measured_alone("alone")
-        self._most_rest_ns = _REST_GROWS * rest_ns
+        self._alone = Alone(baseline)
         self._warm = False
         self._passages: Passages | None = None
         if device.type == "cuda" and not baseline.slow:
-            each_ns, calls = self._alone_ns / self._releases.calls, baseline.gated_calls
+            each_ns, calls = self._alone.claim_ns / self._releases.calls, baseline.gated_calls
             self._passages = Passages(task, reference, peer, device, first, calls, each_ns)
 
-    def run(self, peer: Peer, worst: float, *, alone: Callable[[], None]) -> Agreed:
+    def run(self, peer: Peer, worst: float, *, end_candidate: Callable[[float], None]) -> Agreed:
         """Pairs until the interval is narrow, or the time is up. Raises ``Ended``.
 
-        ``alone`` has the candidate's process ended, to see what the baseline does without.
+        ``end_candidate``, given how many ms a call of it takes, has its process ended, to see
+        what the baseline does without.
         """
         pairing = Pairing(
             self._task, self._reference, peer, self._job.protocol, self._first, self._clocks
@@ -103,37 +99,30 @@ class Bench:
         for attempt in range(1, _ATTEMPTS + 1):
             taken = self._taken(pairing, attempt)
             pairs = self._counted(taken)
-            if self._disturbance(pairs) < _DISTURBED:
+            if self._alone.disturbance(pairs) < DISTURBED:
                 break
         self._notes += sifting.notes(taken, pairs, self._clocks)
         passages = self._passages
         if passages is None:  # the candidate's process is needed no more
-            self._measure_again(pairs, alone)
+            self._measure_again(pairs, end_candidate)
         judgement = Judgement(self._believed(pairs), unbelieved(pairs).ratio)
         if passages is not None:
             judgement = passages.judge(pairing, peer, judgement, self._job.bench_s)
             self._notes += [judgement.note] if judgement.note else []
-            self._measure_again(pairs, alone)
+            self._measure_again(pairs, end_candidate)
         self._note_load()
         return self._agreed(pairs, judgement, worst)
 
-    def _measured_alone(self, purpose: str) -> tuple[float, float]:
-        """Median claim of a release, and of what it takes besides, while no candidate is
-        there. Slow models: one."""
-        seen = self._baseline.alone(1 if self._baseline.slow else _ALONE_RELEASES, purpose)
-        claims, rests = [float(r.claim_ns) for r in seen], [float(r.rest_ns) for r in seen]
-        return quantile(claims, 0.5), quantile(rests, 0.5)
+    def _measure_again(self, pairs: list[Pair], end_candidate: Callable[[float], None]) -> None:
+        """What the baseline does without the candidate, where it did worse beside it."""
 
-    def _measure_again(self, pairs: list[Pair], alone: Callable[[], None]) -> None:
-        """What the baseline does without the candidate, where it did worse beside it: what is
-        slow when that is gone, too, is the machine."""
-        grew = self._rest_grew(pairs) and not self._borne_out(pairs)
-        if not grew and self._disturbance(pairs) < _DISTURBED:
-            return
-        alone()
-        claim_ns, rest_ns = self._measured_alone("after")
-        self._alone_ns = max(self._alone_ns, claim_ns)
-        self._most_rest_ns = max(self._most_rest_ns, _REST_GROWS * rest_ns)
+        def suspect() -> bool:
+            grew = self._alone.rest_grew(pairs) and not self._borne_out(pairs)
+            return grew or self._alone.disturbance(pairs) >= DISTURBED
+
+        if suspect():
+            end_candidate(self._candidate_ms(pairs))
+            self._alone.measure_again(suspect, self._job.bench_s)
 
     # --- pairs
 
@@ -194,6 +183,8 @@ class Bench:
     def _settled(self, pairs: list[Pair]) -> bool:
         """The claim's interval is narrow, and the outer clock bears it out, or can't: it
         has a resolution, and waiting does not give it a better one for long."""
+        if not has_both_orders([p.first for p in pairs]):
+            return False
         claim = self._claimed(pairs)
         each_ns = self._baseline_ns(pairs) * min(claim.ratio, 1.0)
         on_cpu = self._device.type == "cpu"
@@ -208,14 +199,10 @@ class Bench:
     # --- what the pairs say
 
     def _bounded(self, pairs: list[Pair]) -> Estimate:
-        return bounded(pairs, self._device, self._most_rest_ns)
+        return bounded(pairs, self._device, self._alone.most_rest_ns)
 
     def _claimed(self, pairs: list[Pair]) -> Estimate:
         return claimed(pairs, mean=self._job.protocol.mean)
-
-    def _rest_grew(self, pairs: list[Pair]) -> bool:
-        """Further than a candidate is to gain by: by its doing, or the machine is busier now."""
-        return quantile([float(p.baseline.rest_ns) for p in pairs], 0.5) > self._most_rest_ns
 
     def _borne_out(self, pairs: list[Pair]) -> bool:
         claim, bound, blur = self._claimed(pairs), self._bounded(pairs), self._blur(pairs)
@@ -236,19 +223,20 @@ class Bench:
     def _blur(self, pairs: list[Pair]) -> float:
         """What the outer clock may be off by, as a ratio. On a GPU a release lasts many times
         as long as its calls, and the same one differs by some percent between processes; on the
-        CPU what it takes besides its calls does."""
+        CPU what it takes besides its calls does. Held against what that is without a candidate,
+        which could stretch it."""
+        claim_ns = quantile([float(p.baseline.claim_ns) for p in pairs], 0.5)
+        rest_ns = quantile([float(p.baseline.rest_ns) for p in pairs], 0.5)
         if self._device.type == "cpu":
-            return _REST_BLUR * quantile(
-                [p.baseline.rest_ns / p.baseline.claim_ns for p in pairs], 0.5
-            )
-        return _BLUR * quantile([p.baseline.wall_ns / p.baseline.claim_ns for p in pairs], 0.5)
+            return _REST_BLUR * min(rest_ns, self._alone.rest_ns) / claim_ns
+        return _BLUR * (claim_ns + min(rest_ns, self._alone.most_rest_ns)) / claim_ns
 
     def _agreed(self, pairs: list[Pair], judgement: Judgement, worst: float) -> Agreed:
-        calls, allowance = self._releases.calls, self._allowance(pairs)
+        allowance = self._allowance(pairs)
         baseline_ms = self._baseline_ns(pairs) / 1e6
         found = judgement.found
         input_bytes, output_bytes = moved_bytes(self._task, self._first)
-        labels = self._labels(found, 1e6 * baseline_ms * min(found.ratio, 1.0))
+        labels = self._labels(pairs, found, 1e6 * baseline_ms * min(found.ratio, 1.0))
         self._notes += [f"{label}: {why}" for label, why in labels.items()]
         return Agreed(
             ratio=found.ratio * allowance,
@@ -256,7 +244,7 @@ class Bench:
             ratio_high=found.high * allowance,
             bounded_ratio=max(judgement.at_most, found.ratio) * allowance,
             pairs=len(pairs),
-            candidate_ms=self._typical([p.candidate.claim_ns for p in pairs]) / calls / 1e6,
+            candidate_ms=self._candidate_ms(pairs),
             candidate_spread=relative_spread([float(p.candidate.claim_ns) for p in pairs]),
             baseline_ms=baseline_ms,
             max_abs_error=worst,
@@ -266,12 +254,16 @@ class Bench:
             labels=list(labels),
         )
 
-    def _labels(self, found: Estimate, each_ns: float) -> dict[Label, str]:
+    def _labels(self, pairs: list[Pair], found: Estimate, each_ns: float) -> dict[Label, str]:
         """Slow calls need no gate: flushes and covers are as nothing beside them."""
         if self._device.type == "cpu":
-            return {}
+            return labels_on_cpu(self._blur(pairs))
         undecided = self._passages.undecided if self._passages is not None else ""
         return timing_labels(found, each_ns, undecided)
+
+    def _candidate_ms(self, pairs: list[Pair]) -> float:
+        """Of one call, as it says."""
+        return self._typical([p.candidate.claim_ns for p in pairs]) / self._releases.calls / 1e6
 
     def _baseline_ns(self, pairs: list[Pair]) -> float:
         """Of one call."""
@@ -282,19 +274,14 @@ class Bench:
             return sum(values) / len(values)
         return quantile([float(v) for v in values], 0.5)
 
-    def _disturbance(self, pairs: list[Pair]) -> float:
-        """How many times as long the baseline takes beside the candidate as without it."""
-        beside = quantile([float(p.baseline.claim_ns) for p in pairs], 0.5)
-        return beside / self._alone_ns
-
     def _allowance(self, pairs: list[Pair]) -> float:
         """What a ratio must be multiplied with, so that slowing the baseline buys nothing.
 
         Asked when the candidate is gone, if it was seen several times: what is slow then,
         too, is the machine.
         """
-        times = self._disturbance(pairs)
-        if times < _DISTURBED:
+        times = self._alone.disturbance(pairs)
+        if times < DISTURBED:
             return 1.0
         told = f"the baseline takes {times:.2f} times as long while the candidate's process lives"
         self._notes.append(f"{told}: scored against its time without")

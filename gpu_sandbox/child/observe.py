@@ -13,7 +13,7 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.peer import Ended, Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.work import count_work
-from gpu_sandbox.jobs import Agreed, Finding, Forged, Job, WorkerDied, WorkerFailed, WorkerSilent
+from gpu_sandbox.jobs import Finding, Forged, Job, WorkerDied, WorkerFailed, WorkerSilent
 from gpu_sandbox.messages import ProfileCalls, Profiled
 
 __all__ = ["observe"]
@@ -26,14 +26,15 @@ _works: dict[str, Work | str] = {}
 
 
 def observe(
-    task: Task, first: Case, peer: Peer, job: Job, agreed: Agreed, spent_s: float
+    task: Task, first: Case, peer: Peer, job: Job, candidate_ms: float, spent_s: float
 ) -> Observations:
-    """``spent_s``: what judging took. Never raises what a candidate, or a task, can cause."""
+    """``candidate_ms``: of a call; ``spent_s``: what judging took. Never raises what a candidate,
+    or a task, can cause."""
     until = time.monotonic() + job.observe_share * spent_s
     missing: dict[SectionName, str] = {}
     work = profile = None
     if "profile" in job.observe or "counters" in job.observe:
-        found = _profiled(peer, agreed, until - time.monotonic())
+        found = _profiled(peer, candidate_ms / 1e3, until - time.monotonic())
         if isinstance(found, str):
             missing["profile"] = found
         else:
@@ -47,9 +48,9 @@ def observe(
     return Observations(work=work, profile=profile, missing=missing)
 
 
-def _profiled(peer: Peer, agreed: Agreed, limit_s: float) -> Profile | str:
+def _profiled(peer: Peer, each_s: float, limit_s: float) -> Profile | str:
     """Or why not."""
-    each_s = max(agreed.candidate_ms / 1e3, 1e-6)
+    each_s = max(each_s, 1e-6)
     calls = min(_MOST_CALLS, int(_FOR_CALLS * limit_s / each_s))
     if calls < 1:
         return f"a call takes {each_s:.2g} s, too long for the {limit_s:.2g} s there are for it"
@@ -66,7 +67,7 @@ def _told(finding: Finding) -> str:
         case WorkerSilent(limit_s=limit_s):
             return f"it was not done in {limit_s:.2g} s, the share of the time there is for it"
         case WorkerDied():
-            return "its process had ended: by itself, or to time the baseline without it"
+            return "its process had ended"
         case WorkerFailed(message=message):
             return f"it raised under the profiler: {message}"
         case Forged():

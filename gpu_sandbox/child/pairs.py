@@ -117,9 +117,8 @@ class Pairing:
     def _check(self, releases: Releases, pair: Pair, chosen: list[int]) -> None:
         """What the candidate made of some inputs against what the baseline did."""
         check_shape(self._first, pair.candidate.last, None)
-        for number in chosen:
-            if not self._task.mutates and not releases.intact(self._peer, number):
-                raise Ended(Differs(reason="it changed its inputs"))
+        if not self._task.mutates and not self._intact(releases, pair.first, chosen):
+            raise Ended(Differs(reason="it changed its inputs"))
         outputs = zip(chosen, pair.candidate.outputs, pair.baseline.outputs, strict=True)
         for number, got, truth in outputs:
             case = releases.cases[number]
@@ -127,6 +126,16 @@ class Pairing:
             expected = [Expected.within(t, m) for t, m in zip(truth, margins, strict=True)]
             self._task.allow(expected)
             check_values(expected, got, self._protocol, None, case.changed)
+
+    def _intact(self, releases: Releases, first: bool, chosen: list[int]) -> bool:
+        """Whether the candidate's inputs are what they were. On the CPU the baseline's are looked
+        at as well, in the order in which both ran: whose memory is looked at more is faster in
+        its next release, by 1.5 % in a product of two 256 KB matrices."""
+        sides = [self._peer]
+        if releases.device.type == "cpu":
+            sides = [self._peer, self._reference] if first else [self._reference, self._peer]
+        found = {side: [releases.intact(side, number) for number in chosen] for side in sides}
+        return all(found[self._peer])
 
 
 def claimed(pairs: Sequence[Pair], *, mean: bool) -> Estimate:

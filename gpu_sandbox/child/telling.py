@@ -1,11 +1,11 @@
-"""What the way that it was timed tells a reader of a GPU's figure. Pure."""
+"""What the way that it was timed tells a figure's reader. Pure."""
 
 from __future__ import annotations
 
 from events.outcomes import Label
 from gpu_sandbox.paired import Estimate
 
-__all__ = ["RESOLUTION_NS", "timing_labels"]
+__all__ = ["RESOLUTION_NS", "labels_on_cpu", "timing_labels"]
 
 RESOLUTION_NS = 300.0
 """Of CUDA events: waiting longer does not tell kernels of a few microseconds apart."""
@@ -13,9 +13,21 @@ _WORTH_SAYING = 0.01
 """What a figure is read to: an interval that is narrower misleads nobody."""
 
 
+_UNCHECKED = 0.05
+
+
+def labels_on_cpu(blur: float) -> dict[Label, str]:
+    """``blur``: what the outer clock may be off by, as a share of the baseline's call. No claim is
+    held against it more closely."""
+    if blur < _UNCHECKED:
+        return {}
+    why = "its calls are short beside what is around them: no claim is checked closer than"
+    return {"below-resolution": f"{why} {blur:.0%}"}
+
+
 def timing_labels(found: Estimate, each_ns: float, undecided: str) -> dict[Label, str]:
-    """Label → reason. ``each_ns`` is what a call of the faster side takes; ``undecided`` says why
-    no gate decided, if none did and one was needed.
+    """Label → reason, on a GPU. ``each_ns`` is what a call of the faster side takes;
+    ``undecided`` says why no gate decided, if none did and one was needed.
 
     The resolution is to blame for a wide interval where that is, in time, narrower than what
     the clock tells apart; a wider one is noise, which more patience may have made narrower.

@@ -301,7 +301,7 @@ def test_eval_judges_each_candidate() -> None:
     assert fused["speedup"] == pytest.approx(fused["baseline_ms"] / fused["runtime_ms"], rel=0.5)
     assert {"compile", "check", "bench"} & fused["timings_s"].keys()
     assert fused["observations"]["work"]["input_bytes"] > 0
-    assert fused["labels"] == ["torch-only"]
+    assert "torch-only" in fused["labels"]
     none = run_engine(
         "eval", SMALL / "task.py", SMALL / "wrong.py", SMALL / "fused.py", "--device", "cpu",
         "--refuse", "torch-only,fallback",

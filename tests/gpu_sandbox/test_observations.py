@@ -44,20 +44,11 @@ async def sandbox(
             yield entered
 
 
-ENDED = "its process had ended: "
-"""Also said of an honest one where the machine was so busy that the baseline had to be timed
-once more without it."""
+ENDED = "its process had ended"
 
 
-async def observed(
-    sandbox: LocalSandbox, task: str, source: str, *, tries: int = 4, alive: bool = True
-) -> Verdict:
-    verdict = await sandbox.evaluate(evaluation(task, source, observe=MEASURED))
-    seen = verdict.observations
-    ended = seen is not None and seen.missing.get("profile", "").startswith(ENDED)
-    if ended and alive and tries > 1:
-        return await observed(sandbox, task, source, tries=tries - 1)
-    return verdict
+async def observed(sandbox: LocalSandbox, task: str, source: str) -> Verdict:
+    return await sandbox.evaluate(evaluation(task, source, observe=MEASURED))
 
 
 async def test_work_ceilings_and_operators_of_a_correct_candidate(
@@ -118,7 +109,7 @@ async def test_who_saves_what_the_reference_computes_has_a_label_that_says_so(
     before = ceilings._known.get(CPU.name)
     ceilings._known[CPU.name] = given
     try:
-        verdict = await observed(sandbox, MATMUL_ROW, candidate("return a[:1] @ b"), alive=False)
+        verdict = await observed(sandbox, MATMUL_ROW, candidate("return a[:1] @ b"))
     finally:
         del ceilings._known[CPU.name]
         if before is not None:
@@ -182,7 +173,7 @@ worker.profile = lie
 async def test_who_fails_under_the_profiler_keeps_its_verdict(
     sandbox: LocalSandbox, source: str, why: str
 ) -> None:
-    verdict = await observed(sandbox, ADD_RELU, source, alive=why != ENDED)
+    verdict = await observed(sandbox, ADD_RELU, source)
     assert isinstance(verdict.outcome, Correct), verdict.outcome
     assert verdict.observations is not None
     assert verdict.observations.profile is None

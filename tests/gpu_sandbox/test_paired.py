@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.paired import estimate_bound, estimate_mean, estimate_median, quantile
+from gpu_sandbox.paired import (
+    estimate_bound,
+    estimate_mean,
+    estimate_median,
+    has_both_orders,
+    quantile,
+)
 
 TIMES = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=300)
 
@@ -72,6 +78,18 @@ def test_with_few_of_one_order_all_are_taken_together() -> None:
     ones = [1.0] * len(ratios)
     found = estimate_median(ratios, ones, [True] * 5 + [False] * 2)
     assert found == estimate_median(ratios, ones)
+
+
+def test_with_few_of_one_order_the_interval_is_not_to_be_trusted() -> None:
+    rng, beside = random.Random(3), {True: 0, False: 0}
+    for _ in range(3000):
+        ratios, orders = two_modes(rng, 20)
+        found = estimate_median(ratios, [1.0] * 20, orders)
+        beside[has_both_orders(orders)] += (
+            found.half_width < 0.01 and not found.low <= 1 <= found.high
+        )
+    assert beside[False] > 30, "narrow and wrong, of some 130: nobody is to stop at that"
+    assert beside[True] < 0.02 * 3000
 
 
 def test_few_pairs_admit_their_doubt() -> None:

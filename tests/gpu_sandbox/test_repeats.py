@@ -247,5 +247,6 @@ async def test_a_verifier_looks_once_how_far_the_reference_is_from_itself(
     for _ in range(2):
         verdict = await shared_sandbox.evaluate(evaluation(task, HONEST))
         assert isinstance(verdict.outcome, Correct), verdict
-    often = [n for n in Counter(seen.read_text().splitlines()).values() if n >= 4]
-    assert len(often) == 1
+    drawn = [line for line in seen.read_text().splitlines() if "nan" not in line]
+    often = [inputs for inputs, times in Counter(drawn).items() if times >= 4]
+    assert len(often) == 1, "NaNs look alike in each verdict, and one in doubt is judged again"

@@ -52,7 +52,7 @@ async def test_the_reference_itself_is_correct(shared_sandbox: LocalSandbox, tas
 async def test_a_slower_candidate_is_correct_and_slower(shared_sandbox: LocalSandbox) -> None:
     outcome = await judge(shared_sandbox, SLOWER)
     assert isinstance(outcome, Correct)
-    assert outcome.ratio > 1.5
+    assert outcome.ratio > 1.2
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ async def test_a_verdict_has_them_and_a_request_may_refuse_them(
 ) -> None:
     verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, HONEST))
     assert isinstance(verdict.outcome, Correct)
-    assert verdict.outcome.labels == ["torch-only"]
+    assert "torch-only" in verdict.outcome.labels
     assert verdict.notes[-1].startswith("torch-only: no kernel of its own")
     refuse = {"refuse": ("torch-only", "fallback")}
     verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, FALLS_BACK, **refuse))

@@ -1,0 +1,79 @@
+"""What the baseline does without the candidate: a candidate must not gain by slowing it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from gpu_sandbox.child.baseline import Baseline
+from gpu_sandbox.child.pairs import Pair
+from gpu_sandbox.paired import middle_of_orders, quantile
+
+__all__ = ["DISTURBED", "Alone"]
+
+DISTURBED = 1.15
+"""As many times as long a release takes beside a candidate that is charged with it."""
+_REST_GROWS = 2.0
+"""What a release takes besides its calls may grow so much while a candidate is there: who
+makes the baseline's grow further hides nothing in it."""
+_REST_LATER = 1.25
+_RELEASES, _RELEASES_AGAIN = 5, 15
+"""Of which a median is taken. Slow models: one."""
+_LOOKS = 4
+"""At least, before a candidate is cleared early."""
+
+
+class Alone:
+    """Made, and so measured, before there is a candidate."""
+
+    def __init__(self, baseline: Baseline) -> None:
+        self._baseline = baseline
+        self.claim_ns, self.rest_ns = self._measured("alone", _RELEASES)
+        """Of a release: what its calls take, and what it takes besides."""
+
+    @property
+    def most_rest_ns(self) -> float:
+        """That is believed of a release beside a candidate."""
+        return _REST_GROWS * self.rest_ns
+
+    def measure_again(self, suspect: Callable[[], bool], within_s: float) -> None:
+        """When the candidate is gone. What is slow then, too, is the machine, which is by turns,
+        for seconds: so it is looked at again and again. Until half of the looks leave nothing to
+        ``suspect``, or time is up; then a quarter of them will do, not a single one: of many looks
+        at a busy machine one is always slow."""
+        deadline = time.monotonic() + within_s
+        affordable = _RELEASES_AGAIN * self.claim_ns < within_s * 1e9
+        releases = _RELEASES_AGAIN if affordable else _RELEASES
+        before, looks = (self.claim_ns, self.rest_ns), list[tuple[float, float]]()
+        while True:
+            looks.append(self._measured(f"after/{len(looks)}", releases))
+            over = time.monotonic() > deadline
+            if over or len(looks) >= _LOOKS:
+                self._take(before, looks, 0.75 if over else 0.5)
+                if over or not suspect():
+                    return
+
+    def _take(
+        self, before: tuple[float, float], looks: list[tuple[float, float]], share: float
+    ) -> None:
+        """What is besides the calls may not grow much by it: a claim hides there."""
+        claim_ns, rest_ns = (quantile(each, share) for each in zip(*looks, strict=True))
+        self.claim_ns = max(before[0], claim_ns)
+        self.rest_ns = max(before[1], min(rest_ns, before[1] * _REST_LATER))
+
+    def disturbance(self, pairs: Sequence[Pair]) -> float:
+        """How many times as long the baseline takes beside the candidate as without it. As the
+        ratio is estimated: of each order of the pairs, or who slows it in one would go unseen."""
+        slower = [math.log(p.baseline.claim_ns / self.claim_ns) for p in pairs]
+        return math.exp(middle_of_orders(slower, [p.first for p in pairs]))
+
+    def rest_grew(self, pairs: Sequence[Pair]) -> bool:
+        """Further than a candidate is to gain by: by its doing, or the machine is busier now."""
+        return quantile([float(p.baseline.rest_ns) for p in pairs], 0.5) > self.most_rest_ns
+
+    def _measured(self, purpose: str, releases: int) -> tuple[float, float]:
+        """Medians of what a release claims, and of what it takes besides, in nanoseconds."""
+        seen = self._baseline.alone(1 if self._baseline.slow else releases, purpose)
+        claims, rests = [float(r.claim_ns) for r in seen], [float(r.rest_ns) for r in seen]
+        return quantile(claims, 0.5), quantile(rests, 0.5)
