@@ -81,8 +81,9 @@ class KnownCeilings:
             try:
                 with anyio.fail_after(self._limits.call_s):
                     answer = await line.receive()
-            except (PeerGone, BadFrame, TimeoutError) as error:
-                raise SandboxFault(f"the probe did not answer: {error!r}") from None
+            except (PeerGone, BadFrame, TimeoutError):
+                why = await ward.last_words()
+                raise SandboxFault(f"the probe did not answer ({why})") from None
             finally:
                 await ward.end()
         finally:

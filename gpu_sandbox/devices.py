@@ -139,11 +139,8 @@ class DeviceFacts:
             with anyio.fail_after(self._limits.start_s):
                 answer = await line.receive()
         except (PeerGone, BadFrame, TimeoutError):
-            await ward.end()
-            said = ward.output()[-500:]
-            raise SandboxFault(
-                f"{device.name}: the child that reads its facts died: {said}"
-            ) from None
+            why = await ward.last_words()
+            raise SandboxFault(f"{device.name}: its facts can't be read ({why})") from None
         finally:
             line.close()
             await ward.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from gpu_sandbox.autopsy import address_runtime, compute_sanitizer
 from gpu_sandbox.check import Check
 from gpu_sandbox.prerequisites import ninja
-from gpu_sandbox.process import tool_environment
+from gpu_sandbox.process import child_environment
 
 __all__ = ["OPTIONAL"]
 
@@ -58,12 +59,8 @@ def _triton() -> Check:
         return _found("triton", None, f"not installed: {lost}", fix)
     if not _DRIVER.exists():
         return _found("triton", "installed; untried, for there is no NVIDIA driver here", lost, fix)
-    command = [sys.executable, "-c", _TRITON]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_TRITON_S,
-            env=tool_environment(),
-        )  # fmt: skip
+        done = _tried(_TRITON, _TRITON_S)
     except subprocess.TimeoutExpired:
         return _found("triton", None, f"it does not import within {_TRITON_S} s: {lost}", fix)
     said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
@@ -73,6 +70,18 @@ def _triton() -> Check:
     return _found(
         "triton", None, f"{why}: {lost}", f"install the triton that torch asks for: {fix}"
     )
+
+
+def _tried(script: str, within_s: float) -> subprocess.CompletedProcess[str]:
+    """With what we import, and a home that can be written to, as a candidate has it. Raises
+    ``subprocess.TimeoutExpired``."""
+    ours = os.pathsep.join(filter(None, sys.path))
+    with tempfile.TemporaryDirectory() as home:
+        (Path(home) / "tmp").mkdir()
+        return subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False,
+            timeout=within_s, env=child_environment(Path(home), PYTHONPATH=ours),
+        )  # fmt: skip
 
 
 def _found(name: str, what: str | None, lost: str, fix: str) -> Check:

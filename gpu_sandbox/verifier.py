@@ -18,11 +18,10 @@ from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.workers import DeviceNotReady, Worker, child_variables
-from gpu_sandbox.zygote import Ward, Zygote
+from gpu_sandbox.zygote import DEATH_S, Ward, Zygote
 
 __all__ = ["Verifier", "VerifierDied", "VerifierSilent", "start_verifier"]
 
-_DEATH_S = 2.0
 _SAID_LINES = 5
 
 
@@ -66,9 +65,9 @@ class Verifier:
         try:
             with anyio.fail_after(within_s):
                 frame = await self._line.receive()
-        except (PeerGone, BadFrame, TimeoutError) as error:
-            said = self.ward.output()[-2000:]
-            raise DeviceNotReady(f"{self._device.name} is not ready: {error!r}\n{said}") from None
+        except (PeerGone, BadFrame, TimeoutError):
+            why = await self.ward.last_words()
+            raise DeviceNotReady(f"{self._device.name} is not ready ({why})") from None
         if not isinstance(frame, Ready):
             raise DeviceNotReady("the verifier is out of step")
 
@@ -109,7 +108,7 @@ class Verifier:
         except BadFrame as error:
             raise SandboxFault(f"the verifier sent a malformed frame: {error}") from None
         except PeerGone:
-            await self.ward.ended_within(_DEATH_S)
+            await self.ward.ended_within(DEATH_S)
             await self.ward.end()
             raise VerifierDied(stage, self.ward.signal, self.ward.output()) from None
         except TimeoutError:

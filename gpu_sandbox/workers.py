@@ -104,11 +104,25 @@ class Workers:
 
     async def _new(self, side: Side) -> Worker:
         """On a GPU its context is made. Raises ``SandboxFault``."""
+        try:
+            worker = await self._begun(side)
+        except OSError as error:  # candidates fill disks, and use up descriptors
+            raise SandboxFault(f"no {side} can be started: {error}") from error
+        try:
+            if self._device.is_cuda:
+                await self._context_made(worker)
+        except BaseException:
+            await worker.end()
+            raise
+        return worker
+
+    async def _begun(self, side: Side) -> Worker:
         self._homes += 1
-        home = self._run.home(f"{side}-{self._device.name}-{self._homes}")
+        name = f"{side}-{self._device.name}-{self._homes}"
         ours, theirs = socket.socketpair()
         try:
             with theirs:
+                home = self._run.home(name)
                 ward = await self._zygote.spawn(
                     "worker",
                     {"device": self._device.inside},
@@ -119,16 +133,9 @@ class Workers:
                 )
         except BaseException:
             ours.close()
-            await _removed(home)
+            await _removed(self._run.path / name)
             raise
-        worker = Worker(ward, ours, home)
-        try:
-            if self._device.is_cuda:
-                await self._context_made(worker)
-        except BaseException:
-            await worker.end()
-            raise
-        return worker
+        return Worker(ward, ours, home)
 
     async def close(self) -> None:
         while self._spares:
@@ -150,9 +157,9 @@ class Workers:
         try:
             with anyio.fail_after(self._limits.start_s):
                 await line.receive()
-        except (PeerGone, BadFrame, TimeoutError) as error:
-            said = worker.ward.output()[-2000:]
-            raise DeviceNotReady(f"a worker found no device: {error!r}\n{said}") from None
+        except (PeerGone, BadFrame, TimeoutError):
+            why = await worker.ward.last_words()
+            raise DeviceNotReady(f"a worker can't use {self._device.name} ({why})") from None
         worker.peer.setblocking(True)
 
     def _policy(self, home: Path) -> Policy:

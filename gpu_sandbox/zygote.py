@@ -26,12 +26,14 @@ from gpu_sandbox.process import Child, Output, Spec, child, child_environment
 from gpu_sandbox.spawns import Alive, Ended, FromZygote, Kill, Refused, Role, Spawn, Spawned
 from gpu_sandbox.workdir import RunDirectory
 
-__all__ = ["Ward", "Zygote"]
+__all__ = ["DEATH_S", "Ward", "Zygote"]
 
 _END_S = 15.0
 _KILLED_S = 45.0
 """The zygote itself says after 10 s that something is stuck; others wait for it meanwhile."""
 _DRAIN_S = 0.2
+DEATH_S = 2.0
+"""For one that has hung up to have ended."""
 
 
 class Ward:
@@ -67,6 +69,16 @@ class Ward:
                     self.stuck = True
             await self._output.drained_within(_DRAIN_S)
             self._zygote.forget(self._number)
+
+    async def last_words(self) -> str:
+        """Of one that hung up, or is silent: how it ended, and its last line. Ends it."""
+        by_itself = await self.ended_within(DEATH_S)
+        await self.end()
+        how = f"signal {self.signal}" if self.signal else f"exit code {self.code}"
+        how = "out of memory" if self.out_of_memory else how if by_itself else "no answer"
+        said = self.output().split("\n")
+        last = next((line.strip() for line in reversed(said) if line.strip()), "")
+        return f"{how}: {last[-1000:]}" if last else how
 
     def gone(self, code: int | None, signal: int | None, *, stuck: bool = False) -> None:
         self.code, self.signal, self.stuck = code, signal, stuck

@@ -8,20 +8,26 @@ from pathlib import Path
 
 __all__ = ["of_candidates"]
 
-_WORKER = re.compile(r"(worker-.*)-(\d+)")
+_WORKER = re.compile(r"((?:worker|reference)-.*)-(\d+)")
+_ROLES = ("worker", "reference", "compile", "autopsy")
 
 
 def of_candidates(runs: Iterable[Path], *, waiting: bool) -> list[Path]:
-    """Those that are there still, in sandboxes' directories. With ``waiting`` but for the newest
-    of each device: the next candidate's worker waits in it."""
+    """Those that are there still, in sandboxes' directories. With ``waiting`` but for those of the
+    processes that live on, the newest of each device: the next candidate's worker, its reference's,
+    and the reference's that timed last."""
     return [home for run in runs if run.is_dir() for home in _of(run, waiting)]
 
 
 def _of(run: Path, waiting: bool) -> list[Path]:
-    theirs = [p for p in run.iterdir() if p.name.startswith(("worker", "compile", "autopsy"))]
-    newest: dict[str, tuple[int, Path]] = {}
+    theirs = [home for home in run.iterdir() if home.name.startswith(_ROLES)]
+    numbered: dict[str, list[tuple[int, Path]]] = {}
     for home in theirs:
         if waiting and (found := _WORKER.fullmatch(home.name)):
-            numbered = (int(found[2]), home)
-            newest[found[1]] = max(newest.get(found[1], numbered), numbered)
-    return [home for home in theirs if home not in {home for _, home in newest.values()}]
+            numbered.setdefault(found[1], []).append((int(found[2]), home))
+    living = {
+        home
+        for name, homes in numbered.items()
+        for _, home in sorted(homes)[-2 if name.startswith("reference") else -1 :]
+    }
+    return [home for home in theirs if home not in living]

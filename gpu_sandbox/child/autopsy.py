@@ -19,6 +19,7 @@ import torch
 from torch.utils import _pytree
 
 from gpu_sandbox.child import extensions
+from gpu_sandbox.child.context import make_context
 from gpu_sandbox.child.loading import construct, import_file, settle
 from gpu_sandbox.frames import MAX_FDS, Channel
 from gpu_sandbox.jobs import Examine
@@ -57,6 +58,8 @@ def examine(device: str) -> None:
     settle(torch.get_num_threads())
     extensions.install()
     where = torch.device(device)
+    if where.type == "cuda":
+        make_context(where)
     task: Any = import_file("task", str(Path("task.py").resolve()))
     init: Any = getattr(task, "get_init_inputs", list)()
     inputs = _pytree.tree_map_only(torch.Tensor, lambda t: t.to(where), task.get_inputs())

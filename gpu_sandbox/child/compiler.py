@@ -27,6 +27,9 @@ from gpu_sandbox.jobs import Built, Compile
 
 __all__ = ["main"]
 
+_MOST_FILES = MAX_FDS - 2
+"""They go to the verifier with its two workers' sockets."""
+
 _MAX_KERNELS = 100
 _BLAMELESS = (ImportError, SyntaxError, NameError, AttributeError, TypeError, BuildFailed)
 """With a device pretended, only these are surely the candidate's own fault."""
@@ -69,8 +72,8 @@ def _send(channel: Channel[Compile], built: Built, root: Path) -> None:
         return
     paths = [p for p in (root / "manifest.json", *sorted(root.glob("*/*.so"))) if p.is_file()]
     with ExitStack() as stack:
-        files = [stack.enter_context(open(p, "rb")) for p in paths[:MAX_FDS]]
-        names = [str(p.relative_to(root)) for p in paths[:MAX_FDS]]
+        files = [stack.enter_context(open(p, "rb")) for p in paths[:_MOST_FILES]]
+        names = [str(p.relative_to(root)) for p in paths[:_MOST_FILES]]
         channel.send(msgspec.structs.replace(built, files=names), *(f.fileno() for f in files))
 
 

@@ -19,6 +19,7 @@ from gpu_sandbox.child import extensions
 from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.blame import failed
 from gpu_sandbox.child.clock import Clocked, Slot
+from gpu_sandbox.child.context import make_context
 from gpu_sandbox.child.loading import construct, import_file, settle
 from gpu_sandbox.child.profile import profile
 from gpu_sandbox.child.values import unpack
@@ -160,6 +161,7 @@ def main(*, peer: int, device: str) -> None:
         where = torch.device(device)
         with contextlib.suppress(PeerGone):
             if where.type == "cuda":
-                torch.zeros(1, device=where)
+                make_context(where)
+                torch.zeros(1, device=where)  # a kernel, too
                 channel.send(Done())
             Worker(channel, where).serve()

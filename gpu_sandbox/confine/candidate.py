@@ -27,6 +27,7 @@ from gpu_sandbox.confine.policy import (
     LAYERS,
     MOUNT,
     NO_NEW_PRIVS,
+    PID,
     RLIMITS,
     SECCOMP,
     UID,
@@ -74,7 +75,11 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
     filter_ = b""
     if SECCOMP in layers:
         filter_ = seccomp.program(
-            own_ipc=IPC in layers, own_files=MOUNT in layers, pinned=bool(policy.affinity)
+            own_ipc=IPC in layers,
+            own_files=MOUNT in layers,
+            own_pids=PID in layers or UID in layers,
+            pinned=bool(policy.affinity),
+            driver=bool(policy.devices),
         )
     _default_signals()
     os.setsid()

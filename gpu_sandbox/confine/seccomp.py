@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import socket
 import struct
 
 from gpu_sandbox.confine.syscalls import MACHINE, NUMBERS, call
 
-__all__ = ["apply", "program", "supported"]
+__all__ = ["apply", "give_up_driver_sockets", "program", "supported"]
 
 _REFUSED = (
     # other processes' memory, descriptors and scheduling
@@ -87,6 +88,11 @@ _REFUSED = (
     "_sysctl",
 )
 _SHARED_IPC = ("shmget", "msgget", "semget", "mq_open")
+_MEETING = ("connect", "accept", "accept4")
+_BEING_NAMED = ("bind", "listen")
+_BY_PID = ("prlimit64", "sched_setattr", "sched_setparam", "sched_setscheduler")
+_BY_KIND = {"setpriority": 0, "ioprio_set": 1}
+"""With the kind of name that a process has."""
 _NEWEST = 462  # mseal, Linux 6.10; the tables of both machines are one above 424
 
 _ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}.get(MACHINE)
@@ -94,7 +100,9 @@ _X32 = 0x40000000
 _NEW_NAMESPACES = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _AF_UNIX = 1
-_SOCK_DGRAM = 2
+_SOCK_STREAM = 1
+_SOCK_SEQPACKET = 5
+_SOCK_KIND = 0xF
 _PERSONALITY_QUERY = 0xFFFFFFFF
 
 _LOAD, _EQUAL, _GREATER, _AT_LEAST, _ANY_BIT, _AND, _RETURN = (
@@ -110,7 +118,7 @@ _NUMBER, _ARCHITECTURE = 0, 4
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
 _PR_SET_SECCOMP_FILTER = 1
-_SPEC_ALLOW = 1 << 2
+_TSYNC, _SPEC_ALLOW = 1 << 0, 1 << 2
 
 Step = tuple[int, int, int, int]
 
@@ -119,13 +127,40 @@ def supported() -> bool:
     return _ARCH is not None
 
 
-def program(*, own_ipc: bool, own_files: bool, pinned: bool) -> bytes:
-    """The filter. ``own_ipc``, ``own_files``: the namespace holds; ``pinned``: cores are fixed.
+def program(
+    *, own_ipc: bool, own_files: bool, own_pids: bool, pinned: bool, driver: bool = False
+) -> bytes:
+    """The filter. ``own_ipc``, ``own_files``: the namespace holds; ``own_pids``: that, or an own
+    user; ``pinned``: cores are fixed.
 
+    Without processes or a user of its own a ward is the equal of the next one's, and of the engine:
+    it changes its own limits and priority only, by the name that means itself (0).
     Without an IPC namespace SysV and POSIX queues would reach, and outlive, everyone.
     Without a mount namespace any server's socket file could be connected to, which Landlock
-    does not prevent: then there are no sockets but connected pairs.
+    does not prevent: then there are no sockets but connected pairs. ``driver``: and of the kind
+    that CUDA's driver is said to need, until ``give_up_driver_sockets``. It has one for each
+    process, by an abstract name, where its other processes could ask for a descriptor. Nobody
+    connects or answers there.
     """
+    steps = _head()
+    steps += [(_GREATER, 0, 1, _NEWEST), _refuse(errno.ENOSYS)]
+    own_only = [] if own_pids else [(name, _own_only(name)) for name in (*_BY_PID, *_BY_KIND)]
+    for name, body in [*_conditional(own_files, driver), *own_only]:
+        steps += [(_EQUAL, 0, len(body), NUMBERS[name]), *body]
+    steps += [(_EQUAL, 0, 1, NUMBERS["clone3"]), _refuse(errno.ENOSYS)]
+    refused = [*_REFUSED]
+    refused += [] if own_ipc else _SHARED_IPC
+    refused += [] if own_files else _MEETING
+    refused += [] if own_files or driver else _BEING_NAMED
+    refused += ["sched_setaffinity"] if pinned else []
+    for name in refused:
+        if name in NUMBERS:
+            steps += [(_EQUAL, 0, 1, NUMBERS[name]), _refuse(errno.EPERM)]
+    return _packed(steps)
+
+
+def _head() -> list[Step]:
+    """Kills what calls by another convention; then the call's number is loaded."""
     assert _ARCH is not None
     steps: list[Step] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -135,21 +170,14 @@ def program(*, own_ipc: bool, own_files: bool, pinned: bool) -> bytes:
     ]
     if MACHINE == "x86_64":
         steps += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _KILL)]
-    steps += [(_GREATER, 0, 1, _NEWEST), _refuse(errno.ENOSYS)]
-    for name, body in _conditional(own_files):
-        steps += [(_EQUAL, 0, len(body), NUMBERS[name]), *body]
-    steps += [(_EQUAL, 0, 1, NUMBERS["clone3"]), _refuse(errno.ENOSYS)]
-    refused = [*_REFUSED]
-    refused += [] if own_ipc else _SHARED_IPC
-    refused += ["sched_setaffinity"] if pinned else []
-    for name in refused:
-        if name in NUMBERS:
-            steps += [(_EQUAL, 0, 1, NUMBERS[name]), _refuse(errno.EPERM)]
-    steps.append((_RETURN, 0, 0, _ALLOW))
-    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+    return steps
 
 
-def _conditional(own_files: bool) -> list[tuple[str, list[Step]]]:
+def _packed(steps: list[Step]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *step) for step in (*steps, (_RETURN, 0, 0, _ALLOW)))
+
+
+def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
     """Calls that depend on an argument; each body ends in a return.
 
     Low words only: the kernel takes these arguments as 32 bits (or ignores what is above).
@@ -158,27 +186,47 @@ def _conditional(own_files: bool) -> list[tuple[str, list[Step]]]:
     no = _refuse(errno.EPERM)
     no_family = _refuse(errno.EAFNOSUPPORT)
     unix_only: list[Step] = [_argument(0), (_EQUAL, 0, 1, _AF_UNIX), allow, no_family]
-    pairs_only: list[Step] = [
-        _argument(1),
-        (_AND, 0, 0, 0xF),
-        (_EQUAL, 0, 1, _SOCK_DGRAM),  # a datagram pair can still be sent elsewhere
-        no,
+    kind: list[Step] = [_argument(1), (_AND, 0, 0, _SOCK_KIND)]
+    drivers_only: list[Step] = [
+        _argument(0),
+        (_EQUAL, 1, 0, _AF_UNIX),
+        no_family,
+        *kind,
+        (_EQUAL, 0, 1, _SOCK_SEQPACKET),  # which can't be sent to unless it is connected
         allow,
+        no_family,
     ]
+    connected: list[Step] = [  # a datagram one, which "raw" is, too, can still send elsewhere
+        *kind,
+        (_EQUAL, 1, 0, _SOCK_STREAM),
+        (_EQUAL, 0, 1, _SOCK_SEQPACKET),
+        allow,
+        no,
+    ]
+    sockets = unix_only if own_files else drivers_only if driver else [no_family]
     return [
         (
             "ioctl",
             [_argument(1), (_EQUAL, 1, 0, _TIOCSTI), (_EQUAL, 0, 1, _TIOCLINUX), no, allow],
         ),
         ("clone", [_argument(0), (_ANY_BIT, 0, 1, _NEW_NAMESPACES), no, allow]),
-        ("socket", unix_only if own_files else [no_family]),
-        ("socketpair", [allow] if own_files else pairs_only),
+        ("socket", sockets),
+        ("socketpair", [allow] if own_files else connected),
         (
             "personality",
             [_argument(0), (_EQUAL, 1, 0, 0), (_EQUAL, 0, 1, _PERSONALITY_QUERY), allow, no],
         ),
         ("move_pages", [_argument(0), (_EQUAL, 0, 1, 0), allow, no]),
     ]
+
+
+def _own_only(name: str) -> list[Step]:
+    """With 0 where a process is named, and the kind of name that a process has."""
+    allow, no = (_RETURN, 0, 0, _ALLOW), _refuse(errno.EPERM)
+    if name in _BY_PID:
+        return [_argument(0), (_EQUAL, 0, 1, 0), allow, no]
+    steps = [_argument(0), (_EQUAL, 1, 0, _BY_KIND[name]), no]
+    return [*steps, _argument(1), (_EQUAL, 0, 1, 0), allow, no]
 
 
 def _argument(index: int) -> Step:
@@ -189,9 +237,10 @@ def _refuse(number: int) -> Step:
     return (_RETURN, 0, 0, _ERRNO | number)
 
 
-def apply(code: bytes) -> None:
-    """Filter this process and all that it starts, for good. Needs no_new_privs.
+def apply(code: bytes, *, all_threads: bool = False) -> None:
+    """Filter this thread and all that it starts, for good. Needs no_new_privs.
 
+    ``all_threads``: of this process; raises ``OSError`` if one has a filter of its own.
     Speculation stays as it is: the mitigation that a filter used to switch on protects a
     process from its own code, and would slow down what is being timed.
     """
@@ -199,9 +248,26 @@ def apply(code: bytes) -> None:
     header = ctypes.create_string_buffer(
         struct.pack("=HxxxxxxQ", len(code) // 8, ctypes.addressof(block)), 16
     )
+    flags = _TSYNC if all_threads else 0
     try:
-        call("seccomp", _PR_SET_SECCOMP_FILTER, _SPEC_ALLOW, header)
+        odd = call("seccomp", _PR_SET_SECCOMP_FILTER, flags | _SPEC_ALLOW, header)
     except OSError as error:
         if error.errno != errno.EINVAL:  # before Linux 4.17
             raise
-        call("seccomp", _PR_SET_SECCOMP_FILTER, 0, header)
+        odd = call("seccomp", _PR_SET_SECCOMP_FILTER, flags, header)
+    if odd:
+        raise OSError(errno.EBUSY, f"thread {odd} has a system call filter of its own")
+
+
+def give_up_driver_sockets() -> None:
+    """Once the driver has what it needs, and before there is a candidate: no thread of this
+    process makes or names a socket any more. A name that is taken would keep the driver of the
+    next process from coming up. Nothing happens where other sockets can be made, too."""
+    try:
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close()
+    except OSError:
+        steps = _head()
+        steps += [(_EQUAL, 0, 1, NUMBERS["socket"]), _refuse(errno.EAFNOSUPPORT)]
+        for name in _BEING_NAMED:
+            steps += [(_EQUAL, 0, 1, NUMBERS[name]), _refuse(errno.EPERM)]
+        apply(_packed(steps), all_threads=True)

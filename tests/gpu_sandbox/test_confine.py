@@ -15,6 +15,7 @@ import importlib.util
 import inspect
 import mmap
 import os
+import resource
 import select
 import shutil
 import signal
@@ -505,6 +506,100 @@ def test_nothing_of_the_host_is_in_sight() -> None:
 
     status, text = run(main)
     assert status.code == 0, text
+
+
+@in_zygote
+def test_without_files_of_its_own_a_ward_meets_nobody_over_sockets() -> None:
+    """With a device it makes those of a driver, named as a driver's are, until it gives them up:
+    in threads that are there already, too."""
+    need("seccomp")
+    name = f"\0test-{os.getpid()}"
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server.bind(f"{name}-server")
+    server.listen()
+    mailbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    mailbox.bind(f"{name}-mailbox")
+
+    def able(what: Callable[[], object]) -> bool:
+        try:
+            what()
+        except BlockingIOError:  # it would wait
+            return True
+        except OSError:
+            return False
+        return True
+
+    def attempts(told: str) -> None:
+        pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        done, own = [], pair[0]
+        for kind in ("SOCK_STREAM", "SOCK_SEQPACKET"):
+            with contextlib.suppress(OSError):
+                made = socket.socket(socket.AF_UNIX, getattr(socket, kind))
+                own.close()
+                done, own = [*done, kind], made
+        own.setblocking(False)
+        if done:  # else it is one of the pair, which may talk to the other
+            done += ["send"] if able(lambda: own.sendto(b"hello", f"{name}-server")) else []
+        done += ["connect"] if able(lambda: own.connect(f"{name}-server")) else []
+        done += ["bind"] if able(lambda: own.bind(f"{name}-{told}")) else []
+        done += [word for word in ("listen", "accept") if able(getattr(own, word))]
+        for kind in ("SOCK_DGRAM", "SOCK_RAW"):  # which the kernel takes for the same
+            with contextlib.suppress(OSError):
+                one, other = socket.socketpair(socket.AF_UNIX, getattr(socket, kind))
+                done.append(f"pair of {kind}")
+                if able(lambda one=one: one.sendto(b"hello", f"{name}-mailbox")):
+                    done.append("mail")
+                one.close()
+                other.close()
+        print(f"{told}: {' '.join(done)}", flush=True)
+        for each in (own, *pair):
+            each.close()
+
+    def main() -> None:
+        attempts("before")
+        turn = threading.Event()
+        other = threading.Thread(target=lambda: (turn.wait(), attempts("a thread")))
+        other.start()
+        seccomp.give_up_driver_sockets()
+        attempts("after")
+        turn.set()
+        other.join()
+
+    bare = survey(without=_NAMESPACES)
+    with_device = a_policy(devices=("/dev/full",))
+    _, text = run(main, with_device, bare)
+    assert text == "before: SOCK_SEQPACKET bind listen\nafter: \na thread: \n"
+    _, text = run(main, a_policy(), bare)
+    assert text == "before: \nafter: \na thread: \n"
+    if {"namespaces:mount", "namespaces:net"} <= set(found().layers):
+        _, text = run(main, with_device)
+        pairs = "pair of SOCK_DGRAM pair of SOCK_RAW"
+        kept = f"SOCK_STREAM SOCK_SEQPACKET bind listen accept {pairs}\n"
+        assert text == f"before: {kept}after: {kept}a thread: {kept}", text
+
+
+@in_zygote
+def test_without_a_user_of_its_own_a_ward_changes_nobody_elses_limits() -> None:
+    def main() -> None:
+        warden = os.getppid()
+        batch = (os.SCHED_BATCH, os.sched_param(0))
+        for change in (
+            lambda: os.setpriority(os.PRIO_PROCESS, warden, 5),
+            lambda: os.setpriority(os.PRIO_USER, 0, 5),
+            lambda: os.sched_setscheduler(warden, *batch),
+            lambda: os.sched_setparam(warden, os.sched_param(0)),
+            lambda: resource.prlimit(warden, resource.RLIMIT_NOFILE),
+        ):
+            with pytest.raises(PermissionError):
+                change()
+        os.nice(1)
+        os.sched_setscheduler(0, *batch)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+        print("itself it may")
+
+    status, text = run(main, survey_=survey(without=(*_NAMESPACES, "uid")))
+    assert status.code == 0, text
+    assert text == "itself it may\n"
 
 
 @in_zygote
@@ -1081,14 +1176,27 @@ def test_torch_and_compilers_work_inside() -> None:
 @pytest.mark.gpu
 @in_zygote
 def test_cuda_works_inside() -> None:
+    _use_cuda(found())
+
+
+@pytest.mark.gpu
+@in_zygote
+def test_cuda_works_without_namespaces() -> None:
+    _use_cuda(survey(without=_NAMESPACES))
+
+
+def _use_cuda(result: Survey) -> None:
     """A context, a kernel, pinned memory, an event, and Triton's own compiles."""
     devices = tuple(path for path in glob.glob("/dev/nvidia*") if not os.path.isdir(path))
     if not devices:
         skip("no NVIDIA device")
     import torch
 
+    from gpu_sandbox.child.context import make_context
+
     def main() -> None:
         began = time.monotonic()
+        make_context(torch.device("cuda"))
         a = torch.rand(512, 512, device="cuda")
         torch.cuda.synchronize()
         print(f"context in {time.monotonic() - began:.2f} s")
@@ -1107,7 +1215,7 @@ def test_cuda_works_inside() -> None:
     kept = {n: os.environ[n] for n in ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME") if n in os.environ}
     caches = {n: f"{policy.home}/{n}" for n in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")}
     environment = {**kept, **caches, "HOME": policy.home, "TMPDIR": policy.home}
-    status, text = run(main, policy, environment=environment)
+    status, text = run(main, policy, result, environment=environment)
     assert status.code == 0, text
 
 

@@ -84,6 +84,31 @@ def test_what_is_there_is_named_with_its_place() -> None:
     assert all("\n" not in check.detail for check in checks.values())
 
 
+def test_triton_is_tried_with_a_home_that_can_be_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It builds its link to the driver there: who has no home of its own can judge candidates."""
+    package = tmp_path / "triton" / "runtime"
+    package.mkdir(parents=True)
+    (tmp_path / "triton" / "__init__.py").write_text("__version__ = '9.9'\n")
+    (package / "__init__.py").write_text("from triton.runtime import driver\n")
+    (package / "driver.py").write_text(
+        "import os, pathlib, tempfile\n"
+        "class active:\n"
+        "    def get_current_target():\n"
+        "        with tempfile.TemporaryFile(): pathlib.Path.home().joinpath('built').touch()\n"
+        "        return 'a device'\n"
+    )
+    (tmp_path / "driver").touch()
+    monkeypatch.setattr(optional, "_DRIVER", tmp_path / "driver")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    monkeypatch.setenv("HOME", "/nonexistent")
+    (check,) = [check for look in optional.OPTIONAL if (check := look()).name == "triton"]
+    assert check.ok, check
+    assert check.detail == "9.9 on a device"
+
+
 @pytest.mark.parametrize(
     ("mounts", "groups", "wrong", "advice"),
     [
