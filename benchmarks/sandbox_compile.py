@@ -215,6 +215,7 @@ def peer(kind: str, numbers: Numbers, capability: str) -> float:
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "TORCH_EXTENSIONS_DIR": scratch,
+            "TORCH_NO_COMPILER_WRAPPER": "1",  # with ccache, where it is, it would be slower
             "TORCH_CUDA_ARCH_LIST": f"{capability}a",
             **({"CUDA_HOME": str(cuda_home())} if cuda_home() else {}),
         }
