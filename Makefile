@@ -33,7 +33,7 @@ faults: $(VENV)/.installed-dev
 	STARK_FAULTS_LONG=1 $(BIN)/python -m pytest tests/faults
 
 test-gpu: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest tests/gpu tests/attacks tests/gpu_sandbox/test_confine.py -m gpu
+	$(BIN)/python -m pytest tests/gpu tests/attacks tests/confine -m gpu
 
 # Under three minutes on two idle cores; BENCH=--long takes ten.
 bench-sandbox: $(VENV)/.installed-dev

@@ -36,6 +36,6 @@ has elsewhere && for how in "" --no-namespaces; do
     -m "gpu and elsewhere" -p no:cacheprovider 2>&1 | tail -30
 done
 has confined && "$python" -m benchmarks.cuda_confined
-has tests && "$python" -m pytest tests/gpu tests/gpu_sandbox/test_confine.py -q -m gpu \
+has tests && "$python" -m pytest tests/gpu tests/confine -q -m gpu \
   -p no:cacheprovider 2>&1 | tail -40
 "$python" -m benchmarks.gpu_summary "$out"

@@ -1,0 +1,134 @@
+"""The ordinary life of a ward."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from gpu_sandbox.confine import (
+    syscalls,
+)
+from tests.confine.wards import (
+    ENDS,
+    ENVIRONMENT,
+    a_policy,
+    found,
+    in_zygote,
+    need,
+    run,
+    running,
+)
+
+
+@in_zygote
+def test_a_ward_starts_clean(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    leaked = os.open(secret, os.O_RDONLY)
+    os.set_inheritable(leaked, True)
+    kept_read, kept_write = os.pipe()
+    policy = a_policy()
+    outer = os.getpid()
+
+    def main() -> None:
+        assert os.environ == ENVIRONMENT
+        assert os.getcwd() == policy.home
+        assert [fd for fd in range(256) if _is_open(fd)] == [0, 1, 2, kept_write]
+        assert sys.stdin.read() == ""
+        assert os.getsid(0) == os.getpid() != outer
+        assert syscalls.prctl(3) == 0  # not dumpable
+        assert syscalls.held_capabilities() == 0
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        if "uid" in found().layers:
+            assert os.getresuid()[0] > 10000
+            assert os.getgroups() in ([], [os.getgid()])
+        Path("made").write_text("here")
+        os.write(kept_write, b"kept")
+        print("printed")
+        os.write(2, b"to error\n")
+
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    print("zygote's own line")  # in Python's buffer when it forks
+    with running(main, policy, keep_fds=(kept_write,)) as it:
+        assert it.ward.layers == found().layers
+        assert it.ward.pid > 0
+        text = it.text()
+        assert text.splitlines() == ["printed", "to error"], text
+        assert it.ward.end() == it.ward.status
+        assert (it.ward.code, it.ward.signal, it.ward.stuck) == (0, None, False)
+    assert os.read(kept_read, 9) == b"kept"
+    if "namespaces:mount" in found().layers:
+        assert os.listdir(policy.home) == []
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+@in_zygote
+def test_the_exact_end_is_reported() -> None:
+    for name, (main, code, number) in ENDS.items():
+        status, text = run(main)
+        assert (status.code, status.signal) == (code, number), (name, status, text)
+        assert not status.out_of_memory
+    assert "as told" in run(ENDS["raises"][0])[1]
+
+
+@in_zygote
+def test_c_output_survives() -> None:
+    def main() -> None:
+        ctypes.CDLL(None).puts(b"from C")
+
+    assert run(main)[1] == "from C\n"
+
+
+@in_zygote
+def test_cores_and_niceness_stick() -> None:
+    core, here = min(os.sched_getaffinity(0)), os.nice(0)
+
+    def main() -> None:
+        assert os.sched_getaffinity(0) == {core}
+        assert os.nice(0) == min(here + 5, 19)
+        with contextlib.suppress(PermissionError):
+            os.sched_setaffinity(0, range(64))
+        assert os.sched_getaffinity(0) == {core}
+
+    need("seccomp")
+    status, text = run(main, a_policy(affinity=(core,), niceness=5))
+    assert status.code == 0, text
+
+
+@in_zygote
+def test_wards_do_not_meet() -> None:
+    """Two at once, with the same home: other files, other users, other processes."""
+    need("namespaces:mount", "namespaces:pid")
+    policy = a_policy()
+    read, write = os.pipe()
+
+    def first() -> None:
+        Path("mine").write_text("x")
+        os.write(write, b"x")
+        time.sleep(60)
+
+    def second() -> None:
+        assert os.listdir(policy.home) == []
+        assert not any(os.path.exists(f"/proc/{n}") for n in range(3, 40))
+
+    with running(first, policy, keep_fds=(write,)) as one:
+        os.read(read, 1)
+        status, text = run(second, policy)
+        assert status.code == 0, text
+        outer = Path(f"/proc/{one.ward.pid}/status").read_text()
+        if "uid" in found().layers:
+            assert f"Uid:\t{2_000_000}"[:6] in outer
+            assert os.stat(f"/proc/{one.ward.warden}").st_uid == 0
