@@ -19,6 +19,7 @@ from agents.anchors import has_anchors
 from agents.clients.port import AnswerForm, Part, Tool
 from agents.reply_text import closed
 from agents.templates import SYSTEM_VARIANTS, Templates, fill
+from agents.tools import answer_tool
 from projections.sections import Section, visible
 
 __all__ = ["LOG_CHARS", "ROLES", "SELECTED_LOG_CHARS", "NodeView", "Prompt", "clip", "render"]
@@ -127,7 +128,7 @@ def render(
         parts.append(_part(templates, f"answer_{answer}", _fields(templates, tool), name="answer"))
     if reask:
         parts.append(_part(templates, "reask", {"reason": reask}))
-    return Prompt(parts=tuple(parts), tool=_tool(templates, tool))
+    return Prompt(parts=tuple(parts), tool=answer_tool(templates, tool))
 
 
 def _fields(templates: Templates, tool: str) -> dict[str, str]:
@@ -293,26 +294,3 @@ def clip(log: str, chars: int) -> str:
     head, tail = chars * 2 // 3, chars - chars * 2 // 3
     left_out = len(log) - head - tail
     return f"{log[:head]}\n[… {left_out} characters left out …]\n{log[-tail:]}"
-
-
-def _tool(templates: Templates, name: str) -> Tool:
-    description, fields = templates.tool(name)
-    return Tool(name=name, description=description, schema=_object(fields))
-
-
-def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of an object in which every field is required."""
-    return {
-        "type": "object",
-        "properties": {field: _field(told) for field, told in fields.items()},
-        "required": list(fields),
-        "additionalProperties": False,
-    }
-
-
-def _field(told: str | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(told, str):
-        return {"type": "string", "description": told}
-    each = told["each"]
-    items = _field(each) if isinstance(each, str) else _object(each)
-    return {"type": "array", "description": told["description"], "items": items}

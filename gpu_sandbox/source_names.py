@@ -8,13 +8,21 @@ verdict.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpu_sandbox.source_statements import (
+    Function,
+    assignments,
+    definitions,
+    functions,
+    imports,
+    stands_alone,
+)
 from gpu_sandbox.source_visits import Visits
 from gpu_sandbox.torch_names import TENSOR_METHODS, computes, is_own_operation
 
-__all__ = ["Names", "is_builder", "key_of", "names_builder", "stands_alone"]
+__all__ = ["Names", "is_builder", "key_of", "names_builder"]
 
 _BUILDERS = frozenset({
     "load_inline", "_compile_kernel", "load_library", "CDLL", "PyDLL", "LoadLibrary", "RawKernel",
@@ -27,7 +35,6 @@ _HOLDERS = frozenset({"Parameter", "ParameterList", "ParameterDict", "Buffer", "
 _ROUNDS = 6
 _DEEPEST = 12
 """Names with dots between, followed at most: a source may be written to take for ever."""
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class _Defined(NamedTuple):
@@ -59,13 +66,13 @@ class Names:
     def __init__(self, tree: ast.Module, visits: Visits) -> None:
         self._visits = visits
         self.nodes = list(visits.walk(*stands_alone(tree)))
-        self.imports = dict(_imports(self.nodes))
+        self.imports = dict(imports(self.nodes))
         self.definitions: dict[str, list[ast.stmt]] = {}
-        for name, node in _definitions(tree.body):
+        for name, node in definitions(tree.body):
             self.definitions.setdefault(name, []).append(node)
-        functions = [self._defined(key, f) for key, f in _functions(self.nodes)]
+        defined = [self._defined(key, f) for key, f in functions(self.nodes)]
         classes = [self._defined(n.name, n) for n in self.nodes if isinstance(n, ast.ClassDef)]
-        self.kernels = {key for key, f in _functions(self.nodes) if self._compiled(f)}
+        self.kernels = {key for key, f in functions(self.nodes) if self._compiled(f)}
         self.giving: set[str] = set()
         self.launching: set[str] = set()
         self.modules: set[str] = set()
@@ -73,10 +80,10 @@ class Names:
             isinstance(each, ast.ClassDef) for each in d)}))  # fmt: skip
         for _ in range(_ROUNDS):
             before = self._size()
-            self._follow(assigned, functions, classes)
+            self._follow(assigned, defined, classes)
             if self._size() == before:
                 break
-        self.computing = self._computing([f for f in functions if f.key not in self.launching])
+        self.computing = self._computing([f for f in defined if f.key not in self.launching])
 
     def _size(self) -> int:
         return sum(map(len, (self.kernels, self.giving, self.launching)))
@@ -170,7 +177,7 @@ class Names:
     def _assigned(self, classes: set[str]) -> Iterator[_Assigned]:
         """Takes note of what holds a module of torch's, too."""
         last, made, module = None, frozenset[str](), False
-        for target, value in _assignments(self.nodes):
+        for target, value in assignments(self.nodes):
             self._visits.spend(1)
             if value is not last:  # one value may have many targets
                 last = value
@@ -254,80 +261,9 @@ def _is_module(path: str) -> bool:
     return path.startswith("torch.nn.") and name[:1].isupper() and name not in _HOLDERS
 
 
-def stands_alone(tree: ast.Module) -> list[ast.stmt]:
-    """A file's statements without what only runs when it is a program."""
-    return list(_without_main(tree.body))
-
-
 def _is_super(called: ast.expr) -> bool:
     return (
         isinstance(called, ast.Attribute)
         and isinstance(called.value, ast.Call)
         and key_of(called.value.func) == "super"
     )
-
-
-def _without_main(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    for node in body:
-        names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)} if isinstance(
-            node, ast.If) else set()  # fmt: skip
-        if "__name__" not in names:
-            yield node
-
-
-def _imports(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
-    for node in nodes:
-        match node:
-            case ast.Import(names=aliases):
-                for alias in aliases:
-                    root = alias.name.split(".")[0]
-                    yield (alias.asname, alias.name) if alias.asname else (root, root)
-            case ast.ImportFrom(module=module, names=aliases):
-                for alias in aliases:
-                    yield alias.asname or alias.name, f"{module or ''}.{alias.name}"
-            case _:
-                pass
-
-
-def _definitions(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
-    """At module level, also where it is in a branch or a ``try``."""
-    for node in _without_main(list(body)):
-        match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                yield name, node
-            case ast.Assign() | ast.AnnAssign():
-                for target, _ in _assignments([node]):
-                    if isinstance(target, ast.Name):
-                        yield target.id, node
-            case ast.If(body=one, orelse=other):
-                yield from _definitions([*one, *other])
-            case ast.With(body=one):
-                yield from _definitions(one)
-            case ast.Try(body=one, handlers=handlers, orelse=other, finalbody=last):
-                yield from _definitions([*one, *other, *last])
-                yield from _definitions(s for handler in handlers for s in handler.body)
-            case _:
-                pass
-
-
-def _functions(nodes: list[ast.AST]) -> Iterator[tuple[str, Function]]:
-    """Each by its key; methods as attributes."""
-    methods = {
-        id(member) for node in nodes if isinstance(node, ast.ClassDef) for member in node.body
-    }
-    for node in nodes:
-        if isinstance(node, Function):
-            yield (f".{node.name}" if id(node) in methods else node.name), node
-
-
-def _assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
-    for node in nodes:
-        match node:
-            case ast.Assign(targets=targets, value=value):
-                yield from ((target, value) for target in targets)
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                yield target, value
-            case ast.NamedExpr(target=target, value=value):
-                yield target, value
-            case _:
-                pass

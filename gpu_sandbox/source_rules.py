@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from events.outcomes import Label
 from gpu_sandbox.source_fallbacks import Fallbacks
-from gpu_sandbox.source_names import Names, key_of, names_builder, stands_alone
+from gpu_sandbox.source_names import Names, key_of, names_builder
+from gpu_sandbox.source_statements import stands_alone
 from gpu_sandbox.source_visits import TooMuch, Visits
 
 __all__ = ["SOURCE_LABELS", "source_labels"]

@@ -20,6 +20,7 @@ from engine.cli.address import log_errors
 from engine.cli.clients import check_mailboxes, open_clients
 from engine.cli.draw import resume_line
 from engine.cli.exits import Exit, Failure
+from engine.cli.late_reader import LateReader
 from engine.cli.progress import open_display
 from engine.cli.resumable import check_goes_on, check_resumable
 from engine.config import Config
@@ -107,7 +108,7 @@ async def search(start: Start, turns: Turns) -> Done:
         log = await stack.enter_async_context(LogWriter(start.log))
         uid = secrets.token_hex(8)
         run_id = log.create_run(uid)
-        reader = stack.enter_context(_LateReader(start.log))
+        reader = stack.enter_context(LateReader(start.log))
         texts = Texts(reader.text)
         first, blobs = run_started(
             config=config, task_name=start.task.name, task_source=start.task_source,
@@ -298,23 +299,3 @@ async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, di
         sandbox=msgspec.structs.replace(config.sandbox, device=name),
         prompts=msgspec.structs.replace(config.prompts, language=language),
     ), facts
-
-
-class _LateReader:
-    """Reads the log that this process is writing; opened when first needed, if ever."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._reader: LogReader | None = None
-
-    def __enter__(self) -> _LateReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._reader is not None:
-            self._reader.connection.close()
-
-    def text(self, sha256: str) -> str:
-        if self._reader is None:
-            self._reader = LogReader(self._path)
-        return self._reader.text(sha256)
