@@ -98,7 +98,7 @@ async def _measure(
     config: Config, task: Path, source: str, kinds: tuple[BaselineKind, ...], fresh: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    from engine.cli.session import open_sandbox, resolve_device
+    from engine.cli.machine import open_sandbox, resolve_device
 
     async with AsyncExitStack() as stack:
         sandbox = await open_sandbox(stack, config)

@@ -112,7 +112,7 @@ async def _evaluate(
     config: Config, task: Path, task_source: str, sources: dict[Path, str],
     as_json: bool,
 ) -> list[Row]:  # fmt: skip
-    from engine.cli.session import open_sandbox, resolve_device
+    from engine.cli.machine import open_sandbox, resolve_device
     from engine.loop.methods import observed_for
 
     rows: list[Row] = []

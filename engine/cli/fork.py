@@ -81,8 +81,9 @@ def fork(
 
 async def _fork(told: _Told, turns: Turns) -> Any:
     from agents.templates import Templates
-    from engine.cli import session
     from engine.cli.clients import open_clients
+    from engine.cli.machine import open_sandbox, resolve_device
+    from engine.cli.session import Done, drive
     from engine.loop.forecast import forecast_rest
     from engine.loop.run import RunLoop
     from engine.loop.start import forked, recover
@@ -108,9 +109,6 @@ async def _fork(told: _Told, turns: Turns) -> Any:
             " before there were any for that; start a new run"
         )
     async with AsyncExitStack() as stack:
-        sandbox = await session.open_sandbox(stack, config)
-        config, device = await session.resolve_device(sandbox, config)
-        _check_device(state, device)
         expected = forecast_rest(
             state, config, Templates(texts=recovered.templates), task_source,
             attempts=config.budget.attempts,
@@ -118,6 +116,9 @@ async def _fork(told: _Told, turns: Turns) -> Any:
         clients = await open_clients(
             stack, config, state.attempts.values(), asked=expected.attempts > 0
         )
+        sandbox = await open_sandbox(stack, config)
+        config, device = await resolve_device(sandbox, config)
+        _check_device(state, device)
         canned = any(client.canned for client in clients.values())
         confirm(config, canned, expected, yes=told.yes)
         log = await stack.enter_async_context(LogWriter(path))
@@ -139,8 +140,8 @@ async def _fork(told: _Told, turns: Turns) -> Any:
             templates=Templates(texts=recovered.templates), clients=clients, evaluator=sandbox,
         )  # fmt: skip
         name = f"{path}#{run_id}"
-        begun = session.Done(overview=overview, state=state, name=name, uid=uid)
-        return await session.drive(loop, first, [], begun, told.display, sandbox)
+        begun = Done(overview=overview, state=state, name=name, uid=uid)
+        return await drive(loop, first, [], begun, told.display, sandbox)
 
 
 def _configured(state: State, told: _Told) -> tuple[Config, dict[str, Any]]:

@@ -8,7 +8,6 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import anyio
 import click
@@ -21,6 +20,7 @@ from engine.cli.clients import check_mailboxes, open_clients
 from engine.cli.draw import resume_line
 from engine.cli.exits import Exit, Failure
 from engine.cli.late_reader import LateReader
+from engine.cli.machine import check_language, open_sandbox, prerequisites, resolve_device
 from engine.cli.progress import open_display
 from engine.cli.resumable import check_goes_on, check_resumable
 from engine.config import Config
@@ -37,17 +37,12 @@ from events.errors import LogError, WriterFailed
 from events.reader import LogReader
 from events.writer import LogWriter
 from gpu_sandbox.hub import require_models
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import Evaluator, PrerequisiteMissing
+from gpu_sandbox.port import Evaluator
 from gpu_sandbox.prerequisites import require_compiler
-from gpu_sandbox.sandbox import LocalSandbox
 from projections.overview import Overview, overview_of
 from replay.recorded import out_of_log
 
-__all__ = [
-    "Done", "Start", "at_work", "drive", "go_on", "open_sandbox", "resolve_device", "search",
-]  # fmt: skip
-
+__all__ = ["Done", "Start", "at_work", "drive", "go_on", "search"]
 
 Confirm = Callable[[Config, bool, Forecast], None]
 """Told the configuration, whether replies are canned, and what may be used; may refuse."""
@@ -93,16 +88,22 @@ def at_work(work: Callable[[Turns], Awaitable[Done]], backend: str) -> Done:
 
 async def search(start: Start, turns: Turns) -> Done:
     """Run a new search. Raises ``Failure`` and ``LogError``."""
+    attempts = start.config.budget.attempts - (start.given is not None)
     async with AsyncExitStack() as stack:
+        # First what is known at once: the sandbox takes seconds to say what it finds.
+        clients = await open_clients(stack, start.config, asked=attempts > 0)
+        check_language(start.config)
+        with prerequisites():
+            require_models(start.task_source)
         sandbox = await open_sandbox(stack, start.config)
         config, device = await resolve_device(sandbox, start.config)
-        _check_prerequisites(start.task_source, config)
+        check_language(config)
+        with prerequisites():
+            require_compiler(cuda=config.sandbox.device != "cpu")
         expected = forecast(
             config, load(), task_source=start.task_source, device=device,
-            prices=prices_today(config),
-            attempts=config.budget.attempts - (start.given is not None),
+            prices=prices_today(config), attempts=attempts,
         )  # fmt: skip
-        clients = await open_clients(stack, config, asked=expected.attempts > 0)
         canned = any(client.canned for client in clients.values())
         start.confirm(config, canned, expected)
         log = await stack.enter_async_context(LogWriter(start.log))
@@ -158,8 +159,6 @@ async def go_on(
             raise Failure(f"{path}: another process wrote it just now; try again")
         if require_isolation is not None:
             config = _isolated(config, require_isolation)
-        sandbox = await open_sandbox(stack, config)
-        _, device = await resolve_device(sandbox, config)
         assert state.started is not None
         templates = Templates(texts=recovered.templates)
         expected = forecast_rest(
@@ -170,6 +169,8 @@ async def go_on(
             stack, config, state.attempts.values(), asked=expected.attempts > 0, mailbox=mailbox,
             so_far=lambda: (event.body for event in reader.events(row.run_id)),
         )  # fmt: skip
+        sandbox = await open_sandbox(stack, config)
+        _, device = await resolve_device(sandbox, config)
         confirm(config, any(client.canned for client in clients.values()), expected)
         verdicts = None
         if overview.fork is not None:
@@ -197,21 +198,6 @@ async def go_on(
 def _isolated(config: Config, require: str) -> Config:
     sandbox = msgspec.structs.replace(config.sandbox, require_isolation=require)
     return msgspec.structs.replace(config, sandbox=sandbox)
-
-
-def _check_prerequisites(task_source: str, config: Config) -> None:
-    """What would fail at the first evaluation is better said before anything is paid."""
-    language = config.prompts.language
-    if config.sandbox.device == "cpu" and language != "cpp":
-        raise Failure(
-            f"prompts.language is {language}, and no such kernel runs on the CPU: give"
-            " --language cpp, or another device with --device"
-        )
-    try:
-        require_models(task_source)
-        require_compiler(cuda=config.sandbox.device != "cpu")
-    except PrerequisiteMissing as missing:
-        raise Failure(str(missing), Exit.MISSING) from missing
 
 
 async def drive(
@@ -254,48 +240,3 @@ async def _stop_on_signals(loop: RunLoop, begun: Done) -> None:
                 click.echo(f"interrupted. Go on with: {begun.resume_line}", err=True)
                 os._exit(Exit.INTERRUPTED)
             loop.request_stop(signal.Signals(number).name)
-
-
-async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
-    """This machine's sandbox with the configured limits."""
-    name = config.sandbox.device
-    sandbox = LocalSandbox(
-        devices=("cuda:0", "cpu") if name == "auto" else (name,),
-        limits=Limits(
-            compile_s=config.sandbox.compile_timeout_s,
-            call_s=config.sandbox.run_timeout_s,
-            autopsy_s=config.sandbox.autopsy_timeout_s,
-            sanitize=config.sandbox.sanitize,
-            observe_share=config.sandbox.observe_share,
-            counters_s=config.sandbox.counters_timeout_s,
-            memory_bytes=config.sandbox.memory_gb << 30,
-        ),
-        cache_bytes=round(config.sandbox.cache_gb * 2**30),
-        compile_jobs=config.sandbox.compile_jobs,
-        require_isolation=config.sandbox.require_isolation,
-    )
-    return await stack.enter_async_context(sandbox)
-
-
-async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, dict[str, Any]]:
-    """Fill in what ``auto`` means here, and the language that goes with the device."""
-    name = config.sandbox.device
-    try:
-        if name == "auto":
-            try:
-                name, facts = "cuda:0", await sandbox.fingerprint("cuda:0")
-            except PrerequisiteMissing:
-                name, facts = "cpu", await sandbox.fingerprint("cpu")
-                click.echo("no CUDA device found: using --device cpu", err=True)
-        else:
-            facts = await sandbox.fingerprint(name)
-    except PrerequisiteMissing as missing:
-        raise Failure(str(missing), Exit.MISSING) from missing
-    language = config.prompts.language
-    if language == "auto":
-        language = "cpp" if name == "cpu" else "cuda"
-    return msgspec.structs.replace(
-        config,
-        sandbox=msgspec.structs.replace(config.sandbox, device=name),
-        prompts=msgspec.structs.replace(config.prompts, language=language),
-    ), facts
