@@ -247,8 +247,9 @@ class DevicePool:
             raise SandboxFault(f"{station.device.name}: {station.unfit}")
 
     async def _prove(self, station: Station, job: Job) -> None:
-        """The reference as its own candidate. If it fails, the task is to blame; if the
-        verifier dies of it as well, the station is unfit."""
+        """The reference as its own candidate. If it fails, the task is to blame, and also if the
+        verifier makes a mistake of its own with it, which another device would not help; if it
+        dies of it otherwise, the station is unfit."""
         job = msgspec.structs.replace(
             job,
             candidate_source=job.task_source + _ITSELF,
@@ -260,6 +261,8 @@ class DevicePool:
         except ReferenceFailed as failure:
             raise SandboxFault(f"the task itself failed: {failure}") from None
         except (VerifierDied, VerifierSilent, SandboxFault) as fault:
+            if isinstance(fault, VerifierDied) and fault.mistake:
+                raise SandboxFault(f"the task can't be judged: {fault.mistake}") from None
             said = str(fault).splitlines()[0]
             station.find_unfit(f"the reference can't be judged on it: {said}")
             raise

@@ -5,6 +5,7 @@ With it lives the worker that holds the reference, until it is released (``worke
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -23,6 +24,9 @@ from gpu_sandbox.zygote import DEATH_S, Ward, Zygote
 __all__ = ["Verifier", "VerifierDied", "VerifierSilent", "start_verifier"]
 
 _SAID_LINES = 5
+_SAID_CHARS = 300
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b")
+_OF_DEVICE = re.compile(r"cuda|cudnn|cublas|nvrtc|accelerator|memory", re.IGNORECASE)
 
 
 class VerifierDied(Exception):
@@ -35,6 +39,14 @@ class VerifierDied(Exception):
         self.stage = stage
         self.signal = signal
         self.output = output
+
+    @property
+    def mistake(self) -> str:
+        """What it exited of by itself, in a line; empty if that says something of its device."""
+        last = (self.output.strip().splitlines() or [""])[-1]
+        if self.signal is not None or self.stage == "start" or _OF_DEVICE.search(last):
+            return ""
+        return last[:_SAID_CHARS] if _EXCEPTION.match(last) else "the verifier exited"
 
 
 class VerifierSilent(Exception):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
-from gpu_sandbox.child.compare import Expected, Margin
+from gpu_sandbox.child.expected import Expected, Margin
 from gpu_sandbox.messages import Tree
 
 __all__ = ["Altered", "Broken", "Case", "Change", "Seeds"]

@@ -4,8 +4,9 @@ The strict rule: with r the reference in float64 on the same inputs and n the re
 in its own dtype, the problem's own error is E = |n − r| / |r| (L2 norms). A candidate c
 passes iff |c − r| / |r| ≤ max(k·E, floor) and no element is further off than
 max(8·max|n − r|, 50 tolerances of its row's RMS plus its own size, 8 of the RMS of a row
-that nine in ten do not exceed). Without a float64
-reference, r is n and a fixed tolerance applies. NaN never passes; infinities must agree.
+that nine in ten do not exceed). Of outputs of few elements, no norm counts for less than it
+usually is (``child/typical.py``). Without a float64 reference, r is n and a fixed tolerance
+applies. NaN never passes; infinities must agree.
 Where less precision than float32 was declared, E is also that of r on rounded inputs and
 weights (``child/precision.py``), whichever is larger, with that precision's numbers.
 """
@@ -13,47 +14,19 @@ weights (``child/precision.py``), whichever is larger, with that precision's num
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 import torch
 
+from gpu_sandbox.child.expected import Expected, distance, pieces, row_rms
 from gpu_sandbox.child.pattern import Differences
-from gpu_sandbox.protocols import Precision, Protocol
+from gpu_sandbox.protocols import Protocol
 
-__all__ = [
-    "DECLARED",
-    "ELEMENT",
-    "RULES",
-    "Difference",
-    "Expected",
-    "Margin",
-    "Rule",
-    "compare",
-    "distance",
-    "expect",
-]
+__all__ = ["ELEMENT", "Difference", "compare"]
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """Of one dtype: multiple of E, least tolerance, tolerance without a float64
-    reference, and the E beyond which a float64 run can't be the same computation."""
-
-    k: float
-    floor: float
-    blind: float
-    sane: float
-
-
-RULES = {
-    torch.float64: Rule(8, 1e-10, 1e-9, 1e-6),
-    torch.float32: Rule(8, 2e-5, 1e-4, 1e-3),
-    torch.float16: Rule(4, 2e-3, 1e-2, 5e-2),
-    torch.bfloat16: Rule(4, 1e-2, 3e-2, 1e-1),
-}
-DECLARED = {"tf32": Rule(4, 1e-3, 1e-2, 5e-2), "bf16": Rule(4, 1e-2, 3e-2, 1e-1)}
-"""Of float32 outputs, where the user declared that this precision will do."""
 _WIDE = (torch.float32, torch.float64)
 _HALF = (torch.float16, torch.bfloat16)
 ELEMENT = 50.0
@@ -63,8 +36,6 @@ _SPREAD = 8.0
 its RMS somewhere: maybe where the row is next to nothing, as behind a clamp."""
 _LARGE_ROW = 0.9
 """Not the tensor's RMS: a few rows that are much larger would excuse errors in all others."""
-_PIECE = 1 << 26
-"""Elements compared at a time: half a gigabyte in float64."""
 
 Wrong: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -77,91 +48,6 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     detail: str = ""
-
-
-class Margin(msgspec.Struct, frozen=True):
-    """What may lie between an acceptable output and the reference's own, ``Expected.native``:
-    as relative L2 norm, and for an element."""
-
-    tolerance: float
-    slack: float
-
-    def times(self, factor: float) -> Margin:
-        return Margin(self.tolerance * factor, self.slack * factor)
-
-
-class Expected:
-    """One output tensor's truth and tolerance, worked out once per input set."""
-
-    def __init__(
-        self,
-        native: torch.Tensor,
-        exact: torch.Tensor | None,
-        rough: torch.Tensor | None = None,
-        precision: Precision = "float32",
-    ) -> None:
-        self.native = native
-        self.truth = native
-        self.rule = RULES.get(native.dtype)
-        if native.dtype == torch.float32:
-            self.rule = DECLARED.get(precision, self.rule)
-        self.tolerance = 0.0
-        self.slack = 0.0
-        self._own = self._worst = 0.0
-        self._varied = Margin(0.0, 0.0)
-        if self.rule is None or native.numel() == 0:
-            return
-        self.tolerance = self.rule.blind
-        if exact is None or exact.shape != native.shape or not exact.is_floating_point():
-            return
-        own, worst = distance(native, exact)
-        if rough is not None and rough.shape == exact.shape:
-            own, worst = map(max, (own, worst), distance(rough, exact))
-        if math.isfinite(own) and own <= self.rule.sane:
-            self.truth = exact
-            self.tolerance = max(self.rule.k * own, self.rule.floor)
-            self.slack = 8 * worst
-            self._own, self._worst = own, worst
-
-    @property
-    def margin(self) -> Margin:
-        """For another call of the same task, whose truth is known in its own dtype only:
-        this one's tolerance and own error, without what it was let vary by."""
-        if self.truth is self.native:
-            return Margin(self.tolerance, self.slack)
-        return Margin(self.tolerance + self._own, self.slack + self._worst)
-
-    @property
-    def allowed(self) -> Margin:
-        """What may lie between an output and ``truth``."""
-        by = self._varied if self.truth is self.native else Margin(0.0, 0.0)
-        return Margin(self.tolerance + by.tolerance, self.slack + by.slack)
-
-    def vary(self, by: Margin) -> None:
-        """Let so much more lie between an output and the reference's own, whose runs differ.
-        The float64 run has nothing to do with that."""
-        self._varied = by
-
-    @staticmethod
-    def within(native: torch.Tensor, margin: Margin) -> Expected:
-        """The truth of a call that was not made in float64."""
-        expected = Expected(native, None)
-        expected.tolerance, expected.slack = margin.tolerance, margin.slack
-        return expected
-
-
-def expect(
-    native: list[torch.Tensor],
-    exact: list[Any] | None,
-    rough: list[Any] | None = None,
-    precision: Precision = "float32",
-) -> list[Expected]:
-    """``exact`` holds the float64 run's tensors in the same order, if there was one, and
-    ``rough`` those of one on what was rounded to ``precision``."""
-    none = [None] * len(native)
-    exact = exact if exact is not None and len(exact) == len(native) else none
-    rough = rough if rough is not None and len(rough) == len(native) else none
-    return [Expected(n, e, r, precision) for n, e, r in zip(native, exact, rough, strict=True)]
 
 
 def compare(expected: Expected, got: torch.Tensor, protocol: Protocol) -> Difference:
@@ -200,14 +86,17 @@ def _plainly_close(expected: Expected, got: torch.Tensor) -> bool:
 
 
 def _strict(expected: Expected, got: torch.Tensor) -> Difference:
-    relative, worst = distance(got, expected.truth)
+    relative, worst = distance(got, expected.truth, expected.least)
+    typical = expected.typical
     most = expected.allowed
 
     def off(_: torch.Tensor, truth: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
         """Elements beyond ``times`` the tolerance of their row (the last dimension)."""
         finite = truth.double().nan_to_num(0.0, 0.0, 0.0)
         error = (got.double() - truth.double()).nan_to_num(0.0, 0.0, 0.0).abs()
-        rms = finite.square().mean(dim=-1, keepdim=True).sqrt()
+        rms = row_rms(truth)
+        if typical is not None:  # of so few elements that they are one piece
+            rms = torch.maximum(rms, typical.reshape(rms.shape))
         bound = times * most.tolerance * (rms + finite.abs())
         anywhere = max(most.slack, _SPREAD * most.tolerance * _large(rms))
         return error > bound.clamp(min=anywhere * times / ELEMENT)
@@ -229,31 +118,6 @@ def _large(rms: torch.Tensor) -> float:
     return float(rows.kthvalue(max(1, int(_LARGE_ROW * rows.numel()))).values)
 
 
-def distance(got: torch.Tensor, truth: torch.Tensor) -> tuple[float, float]:
-    """Relative L2 distance and largest absolute one, of what is finite; in float64."""
-    off = norm = worst = 0.0
-    for piece_got, piece_truth in _pieces(got, truth):
-        wide = piece_truth.double()
-        error = (piece_got.double() - wide).nan_to_num(0.0, 0.0, 0.0)
-        off += float(error.square().sum())
-        norm += float(wide.nan_to_num(0.0, 0.0, 0.0).square().sum())
-        worst = max(worst, float(error.abs().max()))
-    if off == 0.0:
-        return 0.0, 0.0
-    return (math.sqrt(off / norm) if norm > 0 else math.inf), worst
-
-
-def _pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """The same rows of each, few enough that float64 copies of them fit anywhere."""
-    last = tensors[0].shape[-1] if tensors[0].dim() else 1
-    if last > _PIECE:
-        last = _PIECE if tensors[0].numel() % _PIECE == 0 else tensors[0].numel()
-    flat = [t.reshape(-1, last) for t in tensors]
-    rows = max(1, _PIECE // last)
-    for start in range(0, flat[0].shape[0], rows):
-        yield tuple(t[start : start + rows] for t in flat)
-
-
 def _non_finite_unlike(native: torch.Tensor, _: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
     """Where ``got`` is NaN, or infinite unlike the reference, or finite where that is not."""
     infinite = torch.isinf(native) | torch.isinf(got)
@@ -269,7 +133,7 @@ def _verdict(expected: Expected, got: torch.Tensor, wrong: Wrong, reason: str) -
     """Apply ``wrong(native, truth, got)`` piece by piece; say how many, how far, and where."""
     count, worst, relative, before = 0, 0.0, 0.0, 0
     shown = Differences(got)
-    for native, truth, mine in _pieces(expected.native, expected.truth, got):
+    for native, truth, mine in pieces(expected.native, expected.truth, got):
         bad = wrong(native, truth, mine)
         here = int(bad.sum())
         error, scaled = _errors(truth, mine)

@@ -13,7 +13,7 @@ import torch
 
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks, Reading, Side, slower_side
-from gpu_sandbox.child.compare import Expected
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.gates import Gated
 from gpu_sandbox.child.judge import check_shape, check_values
 from gpu_sandbox.child.peer import Ended, Peer

@@ -6,6 +6,7 @@ import copy
 import random
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,11 +14,13 @@ import torch
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.clock import overlapping
-from gpu_sandbox.child.compare import Expected, expect
+from gpu_sandbox.child.expected import RULES, Expected, expect
 from gpu_sandbox.child.loading import construct, import_file, seed_torch
 from gpu_sandbox.child.precision import rounded
 from gpu_sandbox.child.repeats import Repeats, apart
-from gpu_sandbox.child.values import NotPlain, pack
+from gpu_sandbox.child.typical import Typical
+from gpu_sandbox.child.values import NotPlain, mapped, odd, pack
+from gpu_sandbox.messages import Tree
 from gpu_sandbox.protocols import Precision
 
 __all__ = ["Task"]
@@ -52,6 +55,7 @@ class Task:
         self.forward_s = 0.0
         self.altered: list[Altered] = []
         """What the candidate got right in the trials, and may meet again while it is timed."""
+        self.typical = Typical()
         self.repeats: list[Repeats] = []
         """Of each output: what is allowed for in all that are compared. Empty until it is set."""
         self.weight_seed = seeds.derived("weights")
@@ -73,7 +77,9 @@ class Task:
     def _init_inputs(self) -> Any:
         make = getattr(self._module, "get_init_inputs", list)
         torch.manual_seed(self.weight_seed)
-        return self._guarded("get_init_inputs()", make)
+        init = self._guarded("get_init_inputs()", make)
+        self._packed("get_init_inputs() gives", init, [])
+        return init
 
     def draw(self, purpose: str, index: int = 0, altered: Altered | None = None) -> Case:
         """A fresh input set. Drawn on the device where that works: it is 100 × faster.
@@ -83,11 +89,19 @@ class Task:
         seed = self._seeds.derived(purpose, index)
         inputs = self._guarded("get_inputs()", self._drawn, seed)
         arguments = self._moved(list(inputs) if isinstance(inputs, list | tuple) else [inputs])
+        tensors: list[torch.Tensor] = []
+        tree = self._packed("get_inputs() gives", arguments, tensors)
+        for number, tensor in enumerate(tensors):
+            if unlike := odd(tensor):
+                raise Broken(f"input {number} is {unlike}: inputs must be dense")
         if altered is not None:
             change = altered.change
-            arguments = _mapped(arguments, lambda t: change(t) if t.is_floating_point() else t)
-        tensors: list[torch.Tensor] = []
-        tree = pack(arguments, tensors, pickling=True)
+            arguments = self._guarded(
+                f"changing inputs ({altered.told})",
+                lambda: mapped(arguments, lambda t: change(t) if t.is_floating_point() else t),
+            )
+            tensors = []
+            tree = pack(arguments, tensors, pickling=True)
         case = Case(arguments, tree, tensors, self._seeds.derived(purpose + "/rng", index))
         case.altered = altered
         return case
@@ -108,18 +122,11 @@ class Task:
     def solve(self, case: Case, *, exact: bool) -> None:
         """Run the reference: expected structure, values and tolerances of ``case``."""
         began = time.perf_counter()
-        output = self.forward(case)
+        output, given = self._forward(case)
         self.forward_s = time.perf_counter() - began
         native: list[torch.Tensor] = []
-        try:
-            case.output_tree = pack(output, native, pickling=False)
-        except NotPlain as error:
-            raise Broken(f"the reference returns {error}") from None
-        for number, tensor in enumerate(native):
-            if tensor.layout != torch.strided:
-                layout = str(tensor.layout).removeprefix("torch.")
-                raise Broken(f"the reference's output {number} is laid out as {layout}")
-        case.aliasing = [_aliases(t, case.tensors) for t in native]
+        case.output_tree = self.tree(output, native)
+        case.aliasing = [_aliases(t, given) for t in native]
         case.overlapping = [overlapping(t) for t in native]
         native = [
             t.detach().clone() if aliasing else t.detach()
@@ -128,25 +135,51 @@ class Task:
         truth = self._exact(case) if exact and self.forward_s < _EXACT_SLOWEST_S else None
         self.exact_used = self.exact_used or truth is not None
         rough = self._rough(case) if truth is not None and self.precision != "float32" else None
-        case.expected = expect(native, truth, rough, self.precision)
+        another = partial(self._another, case.altered)
+        typical = self.typical.of(case.changed, native, another) if exact else ()
+        case.expected = expect(native, truth, rough, self.precision, typical)
         self.allow(case.expected)
 
     def forward(self, case: Case) -> Any:
         """One eager forward. ``case`` keeps its inputs as drawn, even if this changes them."""
-        if self.mutates:
-            return self._guarded(
-                "the reference", self._call, self.model, _copied(case.arguments), case.forward_seed
-            )
-        kept = None if self._probed else _copied(case.arguments)
-        versions = [t._version for t in case.tensors]
+        return self._forward(case)[0]
+
+    def _forward(self, case: Case) -> tuple[Any, list[torch.Tensor]]:
+        """With the tensors that it was given, which are a copy of the case's if it changes them."""
         seed = case.forward_seed
+        if self.mutates:
+            arguments = _copied(case.arguments)
+            output = self._guarded("the reference", self._call, self.model, arguments, seed)
+            given: list[torch.Tensor] = []
+            pack(arguments, given, pickling=True)
+            return output, given
+        kept = None if self._probed else _copied(case.arguments)
+        given = case.tensors
+        versions = [t._version for t in given]
         output = self._guarded("the reference", self._call, self.model, case.arguments, seed)
         self._probed = True
-        if kept is not None and versions != [t._version for t in case.tensors]:
+        if kept is not None and versions != [t._version for t in given]:
             self.mutates = True
             case.arguments, case.tensors = kept, []
             case.tree = pack(kept, case.tensors, pickling=True)
-        return output
+        return output, given
+
+    def tree(self, output: Any, tensors: list[torch.Tensor]) -> Tree:
+        """Of what the reference returned."""
+        tree = self._packed("the reference returns", output, tensors, pickling=False)
+        for number, tensor in enumerate(tensors):
+            if unlike := odd(tensor):
+                raise Broken(f"the reference's output {number} is {unlike}")
+            if tensor.is_floating_point() and tensor.dtype not in RULES:
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                raise Broken(f"the reference's output {number} is {dtype}: nothing compares that")
+        return tree
+
+    def _another(self, altered: Altered | None, number: int) -> list[torch.Tensor]:
+        """Outputs of one more draw."""
+        found: list[torch.Tensor] = []
+        self.tree(self.forward(self.draw("typical", number, altered)), found)
+        return found
 
     def repeat(self, case: Case) -> list[Repeats]:
         """Run ``case`` again, to see by how much each output differs from itself."""
@@ -187,7 +220,7 @@ class Task:
                 self._exact_model = self._widened_model(case)
             if self._exact_model is None:
                 return None
-            return self._results(self._exact_model, _mapped(case.arguments, _doubled), case)
+            return self._results(self._exact_model, mapped(case.arguments, _doubled), case)
         except Exception:  # it names its dtypes: then its own precision must do
             self._exact_model = None
             return None
@@ -198,7 +231,7 @@ class Task:
             self._rough_model = copy.deepcopy(self._exact_model)
             for tensor, kept in zip(_held(self.model), _held(self._rough_model), strict=True):
                 kept.data.copy_(rounded(tensor.data, self.precision))
-        arguments = _mapped(case.arguments, lambda t: rounded(t.clone(), self.precision))
+        arguments = mapped(case.arguments, lambda t: rounded(t.clone(), self.precision))
         return self._results(self._rough_model, arguments, case)
 
     def _results(self, model: Any, arguments: Any, case: Case) -> list[Any]:
@@ -218,12 +251,20 @@ class Task:
         return _EXACT_BYTES_CPU
 
     def _moved(self, value: Any) -> Any:
-        return _mapped(value, lambda t: t.to(self._device))
+        return mapped(value, lambda t: t.to(self._device))
+
+    def _packed(
+        self, what: str, value: Any, tensors: list[torch.Tensor], *, pickling: bool = True
+    ) -> Tree:
+        try:
+            return pack(value, tensors, pickling=pickling)
+        except NotPlain as error:
+            raise Broken(f"{what} {error}") from None
 
     def _guarded(self, what: str, function: Any, *arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             detail = own_traceback(error, self._path)
             raise Broken(f"{what} failed: {detail.splitlines()[-1][:300]}", detail) from None
 
@@ -242,23 +283,12 @@ def _held(model: Any) -> list[torch.Tensor]:
     return [*model.parameters(), *model.buffers()]
 
 
-def _mapped(value: Any, function: Any) -> Any:
-    """``value`` with every tensor replaced by ``function(tensor)``."""
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if type(value) in (list, tuple):
-        return type(value)(_mapped(item, function) for item in value)
-    if type(value) is dict:
-        return {key: _mapped(item, function) for key, item in value.items()}
-    return value
-
-
 def _doubled(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor.clone()
 
 
 def _copied(value: Any) -> Any:
-    return _mapped(value, torch.Tensor.clone)
+    return mapped(value, torch.Tensor.clone)
 
 
 def _aliases(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:

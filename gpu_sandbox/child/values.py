@@ -23,7 +23,7 @@ from gpu_sandbox.messages import (
     Tree,
 )
 
-__all__ = ["NotPlain", "pack", "same_shape", "unpack"]
+__all__ = ["NotPlain", "mapped", "odd", "pack", "same_shape", "unpack"]
 
 _PLAIN = (type(None), bool, int, float, str)
 _MAX_DEPTH = 50
@@ -56,9 +56,37 @@ def pack(value: Any, tensors: list[torch.Tensor], *, pickling: bool, depth: int 
     if type(value) in (list, tuple) or (isinstance(value, list | tuple) and not pickling):
         kind = "list" if isinstance(value, list) else "tuple"
         return Sequence(kind=kind, items=[inner(item) for item in value])  # type: ignore[arg-type]
-    if pickling:
+    named = f"a value of type {type(value).__module__}.{type(value).__qualname__}"
+    if not pickling:
+        raise NotPlain(named)
+    if "task" in (type(value).__module__, getattr(value, "__module__", "")):
+        raise NotPlain(f"{named}, which the task file defines: candidates don't have that")
+    try:
         return Pickled(data=pickle.dumps(value))
-    raise NotPlain(f"a value of type {type(value).__module__}.{type(value).__qualname__}")
+    except Exception as error:
+        raise NotPlain(f"{named}, which can't be handed on: {error}") from None
+
+
+def mapped(value: Any, function: Any) -> Any:
+    """``value`` with every tensor replaced by ``function(tensor)``."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if type(value) in (list, tuple):
+        return type(value)(mapped(item, function) for item in value)
+    if type(value) is dict:
+        return {key: mapped(item, function) for key, item in value.items()}
+    return value
+
+
+def odd(tensor: torch.Tensor) -> str:
+    """How it is unlike the dense tensors that are drawn, copied and compared; empty if not."""
+    if tensor.is_nested:
+        return "nested"
+    if tensor.layout != torch.strided:
+        return "laid out as " + str(tensor.layout).removeprefix("torch.")
+    if tensor.is_quantized:
+        return "quantized"
+    return "on the meta device" if tensor.is_meta else ""
 
 
 def unpack(tree: Tree, tensors: list[torch.Tensor], *, unpickling: bool) -> Any:

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.compare import compare, expect
+from gpu_sandbox.child.compare import compare
+from gpu_sandbox.child.expected import expect
 from gpu_sandbox.protocols import protocol_named
 
 STRICT = protocol_named("strict")

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.child.compare import RULES, compare, expect
+from gpu_sandbox.child.compare import compare
+from gpu_sandbox.child.expected import RULES, expect
 from gpu_sandbox.child.repeats import Repeats, apart
 from gpu_sandbox.port import SandboxFault, TaskUnusable
 from gpu_sandbox.protocols import PROTOCOLS, Precision

@@ -1,0 +1,185 @@
+"""What an output should be, and how far a candidate's may lie from it (``compare.py`` holds the
+rule): the truth, the problem's own error, and for outputs of few elements their usual size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import torch
+
+from gpu_sandbox.protocols import Precision
+
+__all__ = [
+    "DECLARED",
+    "RULES",
+    "Expected",
+    "Margin",
+    "Rule",
+    "distance",
+    "expect",
+    "pieces",
+    "row_rms",
+]
+
+_PIECE = 1 << 26
+"""Elements compared at a time: half a gigabyte in float64."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Of one dtype: multiple of E, least tolerance, tolerance without a float64
+    reference, and the E beyond which a float64 run can't be the same computation."""
+
+    k: float
+    floor: float
+    blind: float
+    sane: float
+
+
+RULES = {
+    torch.float64: Rule(8, 1e-10, 1e-9, 1e-6),
+    torch.float32: Rule(8, 2e-5, 1e-4, 1e-3),
+    torch.float16: Rule(4, 2e-3, 1e-2, 5e-2),
+    torch.bfloat16: Rule(4, 1e-2, 3e-2, 1e-1),
+}
+DECLARED = {"tf32": Rule(4, 1e-3, 1e-2, 5e-2), "bf16": Rule(4, 1e-2, 3e-2, 1e-1)}
+"""Of float32 outputs, where the user declared that this precision will do."""
+
+
+class Margin(msgspec.Struct, frozen=True):
+    """What may lie between an acceptable output and the reference's own, ``Expected.native``:
+    as relative L2 norm, and for an element."""
+
+    tolerance: float
+    slack: float
+    typical: torch.Tensor | None = None
+    """See ``Expected``."""
+
+    def times(self, factor: float) -> Margin:
+        return Margin(self.tolerance * factor, self.slack * factor, self.typical)
+
+
+class Expected:
+    """One output tensor's truth and tolerance, worked out once per input set.
+
+    ``typical``: what the RMS of each of its rows usually is (``child/typical.py``), where it has
+    few elements: a sum that comes out next to nothing is not to be as exact as it is small.
+    """
+
+    def __init__(
+        self,
+        native: torch.Tensor,
+        exact: torch.Tensor | None,
+        rough: torch.Tensor | None = None,
+        precision: Precision = "float32",
+        typical: torch.Tensor | None = None,
+    ) -> None:
+        self.native = native
+        self.truth = native
+        self.typical = typical
+        self.rule = RULES.get(native.dtype)
+        if native.dtype == torch.float32:
+            self.rule = DECLARED.get(precision, self.rule)
+        self.tolerance = 0.0
+        self.slack = 0.0
+        self._own = self._worst = 0.0
+        self._varied = Margin(0.0, 0.0)
+        if self.rule is None or native.numel() == 0:
+            return
+        self.tolerance = self.rule.blind
+        if exact is None or exact.shape != native.shape or not exact.is_floating_point():
+            return
+        own, worst = distance(native, exact, self.least)
+        if rough is not None and rough.shape == exact.shape:
+            own, worst = map(max, (own, worst), distance(rough, exact, self.least))
+        if math.isfinite(own) and own <= self.rule.sane:
+            self.truth = exact
+            self.tolerance = max(self.rule.k * own, self.rule.floor)
+            self.slack = 8 * worst
+            self._own, self._worst = own, worst
+
+    @property
+    def least(self) -> float:
+        """The L2 norm that errors are relative to, where the truth's own is smaller."""
+        if self.typical is None:
+            return 0.0
+        each = self.native.numel() // self.typical.numel()
+        return math.sqrt(each * float(self.typical.square().sum()))
+
+    @property
+    def margin(self) -> Margin:
+        """For another call of the same task, whose truth is known in its own dtype only:
+        this one's tolerance and own error, without what it was let vary by."""
+        if self.truth is self.native:
+            return Margin(self.tolerance, self.slack, self.typical)
+        return Margin(self.tolerance + self._own, self.slack + self._worst, self.typical)
+
+    @property
+    def allowed(self) -> Margin:
+        """What may lie between an output and ``truth``."""
+        by = self._varied if self.truth is self.native else Margin(0.0, 0.0)
+        return Margin(self.tolerance + by.tolerance, self.slack + by.slack)
+
+    def vary(self, by: Margin) -> None:
+        """Let so much more lie between an output and the reference's own, whose runs differ.
+        The float64 run has nothing to do with that."""
+        self._varied = by
+
+    @staticmethod
+    def within(native: torch.Tensor, margin: Margin) -> Expected:
+        """The truth of a call that was not made in float64."""
+        expected = Expected(native, None, typical=margin.typical)
+        expected.tolerance, expected.slack = margin.tolerance, margin.slack
+        return expected
+
+
+def expect(
+    native: list[torch.Tensor],
+    exact: list[Any] | None,
+    rough: list[Any] | None = None,
+    precision: Precision = "float32",
+    typical: Sequence[torch.Tensor | None] = (),
+) -> list[Expected]:
+    """``exact`` holds the float64 run's tensors in the same order, if there was one, and
+    ``rough`` those of one on what was rounded to ``precision``."""
+    none = [None] * len(native)
+    exact = exact if exact is not None and len(exact) == len(native) else none
+    rough = rough if rough is not None and len(rough) == len(native) else none
+    return [
+        Expected(n, e, r, precision, t)
+        for n, e, r, t in zip(native, exact, rough, typical or none, strict=True)
+    ]
+
+
+def distance(got: torch.Tensor, truth: torch.Tensor, least: float = 0.0) -> tuple[float, float]:
+    """Relative L2 distance and largest absolute one, of what is finite; in float64. ``least``:
+    what it is relative to at least."""
+    off = norm = worst = 0.0
+    for piece_got, piece_truth in pieces(got, truth):
+        wide = piece_truth.double()
+        error = (piece_got.double() - wide).nan_to_num(0.0, 0.0, 0.0)
+        off += float(error.square().sum())
+        norm += float(wide.nan_to_num(0.0, 0.0, 0.0).square().sum())
+        worst = max(worst, float(error.abs().max()))
+    if off == 0.0:
+        return 0.0, 0.0
+    norm = max(norm, least * least)
+    return (math.sqrt(off / norm) if norm > 0 else math.inf), worst
+
+
+def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """The same rows of each, few enough that float64 copies of them fit anywhere."""
+    last = tensors[0].shape[-1] if tensors[0].dim() else 1
+    if last > _PIECE:
+        last = _PIECE if tensors[0].numel() % _PIECE == 0 else tensors[0].numel()
+    flat = [t.reshape(-1, last) for t in tensors]
+    rows = max(1, _PIECE // last)
+    for start in range(0, flat[0].shape[0], rows):
+        yield tuple(t[start : start + rows] for t in flat)
+
+
+def row_rms(tensor: torch.Tensor) -> torch.Tensor:
+    """Of each row (the last dimension), which is kept with length one, in float64."""
+    return tensor.double().nan_to_num(0.0, 0.0, 0.0).square().mean(dim=-1, keepdim=True).sqrt()

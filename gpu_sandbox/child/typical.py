@@ -1,0 +1,76 @@
+"""How large is an output of few elements, usually?
+
+The dot product of two random vectors may come out a thousand times smaller than it mostly does,
+and no sum is exact in proportion. What is held against its size is held against its usual size,
+if that is larger; outputs of many elements have one in every draw.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from gpu_sandbox.child.expected import row_rms
+
+__all__ = ["Typical"]
+
+_FEW = 64
+"""Elements: with twice as many, a tenth less than usual is rare."""
+_DRAWS = 8
+_ENOUGH_S = 0.25
+
+
+class Typical:
+    """Of a task's outputs, by how its inputs were changed; drawn once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[torch.Tensor | None]] = {}
+
+    def of(
+        self,
+        changed: str,
+        outputs: Sequence[torch.Tensor],
+        another: Callable[[int], Sequence[torch.Tensor]],
+    ) -> list[torch.Tensor | None]:
+        """The RMS of each row in the mean of some draws, of which ``outputs`` are one and
+        ``another`` gives more by number; None for what is not a few floating point numbers."""
+        if not any(map(_few, outputs)):
+            return [None] * len(outputs)
+        known = self._known.get(changed)
+        if known is None or not _fit(known, outputs):
+            known = self._known[changed] = _mean(outputs, another)
+        return known
+
+
+def _few(output: torch.Tensor) -> bool:
+    return output.is_floating_point() and 0 < output.numel() <= _FEW
+
+
+def _rows(output: torch.Tensor) -> torch.Tensor | None:
+    return row_rms(output.reshape(-1, output.shape[-1] if output.dim() else 1)) if _few(
+        output) else None  # fmt: skip
+
+
+def _fit(known: Sequence[torch.Tensor | None], outputs: Sequence[torch.Tensor]) -> bool:
+    shapes = [None if rows is None else rows.shape for rows in map(_rows, outputs)]
+    return shapes == [None if rows is None else rows.shape for rows in known]
+
+
+def _mean(
+    outputs: Sequence[torch.Tensor], another: Callable[[int], Sequence[torch.Tensor]]
+) -> list[torch.Tensor | None]:
+    squares = [None if rows is None else rows.square() for rows in map(_rows, outputs)]
+    began, count = time.perf_counter(), 1
+    for number in range(_DRAWS):
+        more = another(number)
+        if not _fit(squares, more):
+            continue
+        count += 1
+        for square, rows in zip(squares, map(_rows, more), strict=True):
+            if square is not None and rows is not None:
+                square += rows.square()
+        if time.perf_counter() - began > _ENOUGH_S:
+            break
+    return [None if square is None else (square / count).sqrt() for square in squares]

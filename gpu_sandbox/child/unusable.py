@@ -1,0 +1,56 @@
+"""Why a task is none: what no candidate's outputs could be held against."""
+
+from __future__ import annotations
+
+import torch
+
+from gpu_sandbox.child.cases import Broken, Case
+from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.values import same_shape
+
+__all__ = ["check_repeats", "check_shapes", "check_values"]
+
+_DRAWS = 4
+
+
+def check_values(case: Case) -> None:
+    """There are outputs, and numbers in them. Raises ``Broken``."""
+    if not case.expected:
+        raise Broken("the reference returns no tensor")
+    for number, expected in enumerate(case.expected):
+        native = expected.native
+        if native.is_floating_point() and bool(torch.isnan(native).any()):
+            raise Broken(f"the reference's output {number} holds NaN")
+
+
+def check_shapes(task: Task, first: Case) -> None:
+    """Other inputs of the same shapes make outputs of the same. If not, those of timed calls,
+    which all have one place, could not be compared. Raises ``Broken``."""
+    case = _like(task, first)
+    if case is None or first.output_tree is None:
+        return
+    found: list[torch.Tensor] = []
+    unlike = same_shape(first.output_tree, task.tree(task.forward(case), found))
+    if unlike:
+        raise Broken(f"what the reference returns depends on its inputs' values: {unlike}")
+    for number, (one, other) in enumerate(zip(first.expected, found, strict=True)):
+        if one.native.shape != other.shape:
+            raise Broken(
+                f"the shape of the reference's output {number} depends on its inputs' values:"
+                f" {list(one.native.shape)}, then {list(other.shape)}"
+            )
+
+
+def check_repeats(task: Task) -> None:
+    """Runs on the same inputs are not further apart than can be allowed for. Raises ``Broken``."""
+    for number, repeats in enumerate(task.repeats):
+        if why := repeats.unlike or repeats.far:
+            raise Broken(f"the reference is not deterministic: output {number} of two runs: {why}")
+
+
+def _like(task: Task, first: Case) -> Case | None:
+    for number in range(_DRAWS):
+        case = task.draw("shapes", number)
+        if [t.shape for t in case.tensors] == [t.shape for t in first.tensors]:
+            return case
+    return None

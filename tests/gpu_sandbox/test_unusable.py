@@ -1,0 +1,109 @@
+"""Tasks that nothing can be held against: refused with the reason, wherever they show up first,
+and never taken for a device that fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from events.outcomes import Correct
+from gpu_sandbox.port import SandboxFault, TaskUnusable
+from gpu_sandbox.sandbox import LocalSandbox
+from tests.gpu_sandbox.conftest import baseline, evaluation
+from tests.gpu_sandbox.sources import ADD_RELU, HONEST, as_candidate
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def returning(expression: str) -> str:
+    return ADD_RELU.replace("return torch.relu(a + b)", f"return {expression}")
+
+
+def given(inputs: str, expression: str = "a + b") -> str:
+    before = "[torch.randn(64, 128), torch.randn(64, 128)]"
+    return returning(expression).replace(before, f"[{inputs}]")
+
+
+CONFIG = ADD_RELU.replace("return []", "return [Config()]").replace(
+    "class Model", "class Config:\n    size = 3\n\n\nclass Model"
+)
+ACCOUNT = ADD_RELU.replace(
+    "    def forward(self, a, b):\n",
+    "    seen = 0\n\n    def forward(self, a, b):\n        Model.seen += 1\n",
+).replace("torch.relu(a + b)", "torch.relu(a + b) + Model.seen")
+
+TASKS = {
+    "returns-float8": (returning("a.to(torch.float8_e4m3fn)"), "output 0 is float8_e4m3fn"),
+    "returns-nested": (
+        returning("torch.nested.nested_tensor([a, b], layout=torch.jagged)"),
+        "output 0 is nested",
+    ),
+    "returns-nothing-real": (returning("a.to('meta')"), "output 0 is on the meta device"),
+    "takes-sparse": (given("torch.eye(64).to_sparse(), torch.eye(64)"), "input 0 is laid out as"),
+    "takes-a-generator": (
+        given("torch.eye(3), (i for i in 'ab')", "a"),
+        "get_inputs() gives a value of type builtins.generator, which can't be handed on",
+    ),
+    "takes-its-own-type": (CONFIG, "task.Config, which the task file defines"),
+    "shape-by-value": (
+        returning("a[a > b]"),
+        "the shape of the reference's output 0 depends on its inputs' values",
+    ),
+    "number-by-value": (
+        returning("(a + b, a.sum().item())"),
+        "what the reference returns depends on its inputs' values",
+    ),
+    "leaves": (returning("__import__('sys').exit(3)"), "the reference failed: SystemExit: 3"),
+    "holds-nan": (returning("(a + b) * float('nan')"), "holds NaN"),
+    "returns-none": (returning("None"), "returns no tensor"),
+    "remembers": (ACCOUNT, "not deterministic"),
+}
+
+
+@pytest.mark.parametrize(("task", "reason"), TASKS.values(), ids=TASKS)
+async def test_it_is_refused_when_a_candidate_is_the_first_to_meet_it(
+    shared_sandbox: LocalSandbox, task: str, reason: str
+) -> None:
+    with pytest.raises(SandboxFault) as fault:
+        await shared_sandbox.evaluate(evaluation(task, as_candidate(task)))
+    assert f"the task itself failed: {reason}" in str(fault.value) or reason in str(fault.value)
+    assert shared_sandbox.load().quarantined == {}
+
+
+@pytest.mark.parametrize("name", ["takes-sparse", "shape-by-value", "takes-its-own-type"])
+async def test_and_when_it_is_measured(shared_sandbox: LocalSandbox, name: str) -> None:
+    task, reason = TASKS[name]
+    with pytest.raises(TaskUnusable) as refused:
+        await shared_sandbox.baseline(baseline(task))
+    assert reason in refused.value.reason
+
+
+async def test_one_that_leaves_with_its_judge_costs_no_device(
+    shared_sandbox: LocalSandbox,
+) -> None:
+    task = returning("__import__('os')._exit(3)")
+    with pytest.raises(SandboxFault, match="the task can't be judged: the verifier exited"):
+        await shared_sandbox.evaluate(evaluation(task, HONEST))
+    assert shared_sandbox.load().quarantined == {}
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, HONEST))
+    assert isinstance(verdict.outcome, Correct)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        given("*[torch.randn(64, 64).to(torch.float8_e4m3fn) for _ in 'ab']", "a.float() + 1"),
+        returning("a.add_(b)"),
+        returning("a.add_(b).t()"),
+        returning("torch.dot(a.flatten(), b.flatten())"),
+    ],
+    ids=["takes-float8", "returns-its-input", "returns-a-view-of-it", "one-element"],
+)
+async def test_what_is_unusual_and_sound_is_judged(shared_sandbox: LocalSandbox, task: str) -> None:
+    verdict = await shared_sandbox.evaluate(evaluation(task, as_candidate(task)))
+    assert isinstance(verdict.outcome, Correct), verdict
+    assert not any("degenerate" in note for note in verdict.notes)
