@@ -12,16 +12,18 @@ from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.peer import Ended
 from gpu_sandbox.child.values import same_shape
 from gpu_sandbox.jobs import Differs
-from gpu_sandbox.messages import Leaf, Ran
+from gpu_sandbox.messages import Leaf, Ran, Tree
 from gpu_sandbox.protocols import Protocol
 
 __all__ = ["check_shape", "check_values"]
 
 
-def check_shape(case: Case, ran: Ran, trial: int | None) -> None:
-    """Structure, shapes, dtypes, aliasing as claimed; raises ``Ended`` on a difference."""
-    assert case.output_tree is not None
-    unlike = same_shape(case.output_tree, ran.tree)
+def check_shape(case: Case, ran: Ran, trial: int | None, tree: Tree | None = None) -> None:
+    """Structure, shapes, dtypes, aliasing as claimed; raises ``Ended`` on a difference. ``tree``:
+    what the reference made of the very inputs, if they were not the case's."""
+    tree = tree or case.output_tree
+    assert tree is not None
+    unlike = same_shape(tree, ran.tree)
     if unlike or len(ran.leaves) != len(case.expected):
         raise Ended(Differs(reason=f"the output's structure differs: {unlike}", trial=trial))
     for number, (leaf, expected) in enumerate(zip(ran.leaves, case.expected, strict=True)):

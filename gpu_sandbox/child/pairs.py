@@ -116,7 +116,7 @@ class Pairing:
 
     def _check(self, releases: Releases, pair: Pair, chosen: list[int]) -> None:
         """What the candidate made of some inputs against what the baseline did."""
-        check_shape(self._first, pair.candidate.last, None)
+        check_shape(self._first, pair.candidate.last, None, pair.baseline.last.tree)
         if not self._task.mutates and not self._intact(releases, pair.first, chosen):
             raise Ended(Differs(reason="it changed its inputs"))
         outputs = zip(chosen, pair.candidate.outputs, pair.baseline.outputs, strict=True)

@@ -7,6 +7,7 @@ Pickle exists in one direction only: the trusted side may hand the worker an obj
 
 from __future__ import annotations
 
+import math
 import pickle
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = ["NotPlain", "mapped", "odd", "pack", "same_shape", "unpack"]
 _PLAIN = (type(None), bool, int, float, str)
 _MAX_DEPTH = 50
 _SHOWN_CHARS = 200
+_RELATIVE, _LEAST = 1e-4, 1e-7
 
 
 class NotPlain(Exception):
@@ -108,8 +110,8 @@ def unpack(tree: Tree, tensors: list[torch.Tensor], *, unpickling: bool) -> Any:
     raise NotPlain("a pickled value from the untrusted side")
 
 
-def same_shape(expected: Tree, got: Tree) -> str | None:
-    """Why two trees differ in structure or plain values, or None.
+def same_shape(expected: Tree, got: Tree, *, values: bool = True) -> str | None:
+    """Why two trees differ in structure or, with ``values``, in plain values, or None.
 
     A list and a tuple of the same items count as equal: references return either, and
     which one means nothing to a caller that unpacks them.
@@ -118,24 +120,28 @@ def same_shape(expected: Tree, got: Tree) -> str | None:
         case TensorAt(index=a), TensorAt(index=b):
             return None if a == b else "tensors in another order"
         case Plain(value=a), Plain(value=b):
-            return None if _plain_equal(a, b) else f"expected {_shown(a)}, got {_shown(b)}"
+            same = _plain_equal(a, b) if values else type(a) is type(b)
+            return None if same else f"expected {_shown(a)}, got {_shown(b)}"
         case Sequence(items=a), Sequence(items=b):
-            return _same_items(a, b, "items")
+            return _same_items(a, b, "items", values)
         case Mapping(keys=ka, values=va), Mapping(keys=kb, values=vb):
-            return _same_items(ka, kb, "keys") or _same_items(va, vb, "values")
+            return _same_items(ka, kb, "keys", True) or _same_items(va, vb, "values", values)
     return f"expected {_name(expected)}, got {_name(got)}"
 
 
-def _same_items(expected: list[Tree], got: list[Tree], what: str) -> str | None:
+def _same_items(expected: list[Tree], got: list[Tree], what: str, values: bool) -> str | None:
     if len(expected) != len(got):
         return f"expected {len(expected)} {what}, got {len(got)}"
-    differences = (same_shape(a, b) for a, b in zip(expected, got, strict=True))
+    pairs = zip(expected, got, strict=True)
+    differences = (same_shape(a, b, values=values) for a, b in pairs)
     return next((found for found in differences if found), None)
 
 
 def _plain_equal(a: Any, b: Any) -> bool:
+    """Numbers may have been computed, in float32 and in another order."""
     if isinstance(a, float) and isinstance(b, float):
-        return a == b or abs(a - b) <= 1e-5 * max(abs(a), abs(b))
+        both_nan = math.isnan(a) and math.isnan(b)
+        return a == b or both_nan or abs(a - b) <= _LEAST + _RELATIVE * max(abs(a), abs(b))
     return type(a) is type(b) and a == b
 
 

@@ -51,8 +51,8 @@ def get_inputs():
 def get_init_inputs():
     return []
 '''
-APART = ANY_ORDER.replace("600", "1000")
-"""By 1e-4: as much as is ever allowed for."""
+APART = ANY_ORDER.replace("600", "750")
+"""By nearly 1e-4: as much as is ever allowed for."""
 FAR_APART = ANY_ORDER.replace("600", "3000")
 AGAIN = ADD_RELU.replace(
     "return torch.relu(a + b)",
@@ -173,10 +173,9 @@ async def test_sums_in_any_order_are_compared_by_how_far_they_are_apart(
         (ANY_ORDER, "return torch.zeros(256)"),
         (ANY_ORDER, "return 1.02 * x.sum(0)"),
         (APART, "return 1.0003 * x.double().sum(0).float()"),
-        (ONCE_ONLY, "return torch.relu(a + b), 0 * torch.sum(a)"),
         (AT_RANDOM, "return torch.relu(a + b + 0.5)"),
     ],
-    ids=["nothing", "by-two-percent", "like-tf32", "second-output", "expected-value"],
+    ids=["nothing", "by-two-percent", "like-tf32", "expected-value"],
 )
 async def test_who_is_careless_while_it_is_timed_is_wrong(
     shared_sandbox: LocalSandbox, task: str, wrong: str
@@ -201,12 +200,8 @@ async def test_whose_runs_are_too_far_apart_is_refused_with_the_figures(
     for task in FAR_APART, ONCE_ONLY:
         with pytest.raises(TaskUnusable, match=r"output \d of two runs: relative L2 error \d"):
             await shared_sandbox.baseline(baseline(task))
-    honest = HONEST.replace(
-        "return (a + b).clamp_(min=0)", "return torch.relu(a + b), torch.sum(a)"
-    )
-    verdict = await shared_sandbox.evaluate(evaluation(ONCE_ONLY, honest))
-    assert isinstance(verdict.outcome, Correct), verdict
-    assert "those two would not pass: relative L2 error" in str(verdict.notes)
+        with pytest.raises(SandboxFault, match=r"output \d of two runs: relative L2 error \d"):
+            await shared_sandbox.evaluate(evaluation(task, as_candidate(task)))
 
 
 @pytest.mark.parametrize(

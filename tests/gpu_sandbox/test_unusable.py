@@ -53,9 +53,9 @@ TASKS = {
         returning("a[a > b]"),
         "the shape of the reference's output 0 depends on its inputs' values",
     ),
-    "number-by-value": (
-        returning("(a + b, a.sum().item())"),
-        "what the reference returns depends on its inputs' values",
+    "structure-by-value": (
+        returning("[a + b] * int(1 + a.abs().sum() % 7)"),
+        "what the reference returns depends on its inputs' values: expected",
     ),
     "leaves": (returning("__import__('sys').exit(3)"), "the reference failed: SystemExit: 3"),
     "holds-nan": (returning("(a + b) * float('nan')"), "holds NaN"),
@@ -100,8 +100,17 @@ async def test_one_that_leaves_with_its_judge_costs_no_device(
         returning("a.add_(b)"),
         returning("a.add_(b).t()"),
         returning("torch.dot(a.flatten(), b.flatten())"),
+        returning("(a + b, a.mean().item())"),
+        returning("(a + b, torch.relu(a + b).mean().item())"),
     ],
-    ids=["takes-float8", "returns-its-input", "returns-a-view-of-it", "one-element"],
+    ids=[
+        "takes-float8",
+        "returns-its-input",
+        "returns-a-view-of-it",
+        "one-element",
+        "a-number",
+        "a-number-that-may-be-nan",
+    ],
 )
 async def test_what_is_unusual_and_sound_is_judged(shared_sandbox: LocalSandbox, task: str) -> None:
     verdict = await shared_sandbox.evaluate(evaluation(task, as_candidate(task)))
