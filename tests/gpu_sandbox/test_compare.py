@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.expected import expect
+from gpu_sandbox.child.expected import Expected, expect
+from gpu_sandbox.child.typical import Typical
 from gpu_sandbox.protocols import protocol_named
 
 STRICT = protocol_named("strict")
@@ -59,3 +60,36 @@ def test_small_rows_are_not_left_out_beside_large_ones() -> None:
     got = native.clone()
     got[7] *= 1.005
     assert not compare(expected, got, STRICT).ok
+
+
+def dot(number: int, size: int = 20_000) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A product in float32, in float64, and by other sums."""
+    draw = torch.Generator().manual_seed(number)
+    a, b = (torch.randn(size, generator=draw) for _ in "ab")
+    return torch.dot(a, b), torch.dot(a.double(), b.double()), (a * b).view(100, -1).sum(1).sum()
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=40, deadline=None)
+def test_a_number_that_comes_out_small_is_as_exact_as_it_usually_is(seed: int) -> None:
+    known = Typical()
+    first, truth, _ = dot(seed)
+    typical = known.of("", [first], lambda number: [dot(seed + 1 + number)[0]])
+    (expected,) = expect([first], [truth], typical=typical)
+    for number in range(20, 40):
+        native, truth, other = dot(seed + number)
+        trial = Expected(native, truth, typical=typical[0])
+        timed = Expected.within(native, expected.margin)
+        for one in (trial, timed):
+            assert compare(one, other, STRICT).ok
+            assert not compare(one, other + 1e-3 * expected.least, STRICT).ok
+
+
+def test_what_has_many_elements_has_its_own_size() -> None:
+    outputs = [torch.rand(65), torch.arange(4), torch.rand(4, 16), torch.rand(0), torch.tensor(2.0)]
+    found = Typical().of("", outputs, lambda _: [t + 1 for t in outputs])
+    assert [None if one is None else list(one.shape) for one in found] == [
+        None, None, [4, 1], None, [1, 1],
+    ]  # fmt: skip
+    assert found[4] is not None
+    assert float(found[4]) == pytest.approx(((4 + 8 * 9) / 9) ** 0.5)
