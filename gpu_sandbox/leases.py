@@ -4,32 +4,27 @@ A device that is not clear yet of what was done there is kept from other process
 the next one in this process may have it meanwhile.
 
 Within this process those who would take the same devices queue up; between processes a
-``flock`` on a file named after the device decides, and the kernel drops it when its holder
-dies. Nothing is written to the file: a lease that was left behind can't exist.
+``flock`` on a file named after the device decides (``lock_files.py``), and the kernel drops it
+when its holder dies. Nothing is written to the file: a lease that was left behind can't exist.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import re
-import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 from anyio.abc import TaskGroup
 
+from gpu_sandbox.lock_files import lock_directory, lock_file, opened
+
 __all__ = ["Lease", "Leases"]
 
 _POLL_S = 0.005
-
-
-def lock_directory() -> Path:
-    """Host-wide, so not under any run's own cache: other users measure here too."""
-    return Path(tempfile.gettempdir()) / "gpu-sandbox-leases"
 
 
 class Lease:
@@ -70,7 +65,10 @@ class Leases:
 
     @asynccontextmanager
     async def hold(self, *identities: str) -> AsyncIterator[Lease]:
-        """One of these devices: whichever is free first, served in order of arrival."""
+        """One of these devices: whichever is free first, served in order of arrival.
+
+        Raises ``PrerequisiteMissing`` where a device's lock can't be opened.
+        """
         self.waiting += 1
         try:
             async with self._turns.setdefault(identities, anyio.Lock()):
@@ -108,7 +106,7 @@ class Leases:
                 if identity in self._left:
                     return self._taken_over(self._left.pop(identity))
                 if identity not in self._taken:
-                    descriptor = self._open(identity)
+                    descriptor = opened(lock_file(self._directory, identity))
                     try:
                         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     except BlockingIOError:
@@ -123,17 +121,3 @@ class Leases:
         lease = Lease(left.identity, left.descriptor)
         lease.clear = left.clear
         return lease
-
-    def _open(self, identity: str) -> int:
-        self._directory.mkdir(exist_ok=True)
-        _widen(self._directory, 0o1777)
-        path = self._directory / (re.sub(r"[^A-Za-z0-9_.-]", "_", identity) + ".lock")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        _widen(path, 0o666)
-        return descriptor
-
-
-def _widen(path: Path, mode: int) -> None:
-    """Let other users in too, whatever the umask was; only the owner can."""
-    with suppress(PermissionError):
-        os.chmod(path, mode)

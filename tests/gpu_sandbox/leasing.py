@@ -1,0 +1,88 @@
+"""An engine as far as leases go: ``python -m tests.gpu_sandbox.leasing DEVICE [IN_FLIGHT HOLD_S]``
+
+Says ``held`` once it has the device, and keeps it until its input ends. With two more words it
+does so many things at once, again and again, each of which holds the device for so long and
+leaves it not clear for as long again, and says each time when it began.
+
+``--apart`` goes before: what it makes is for its own user only, by umask, and files of others in
+a sticky directory are refused as by a kernel with ``fs.protected_regular``, which this one's
+setting may leave out.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from gpu_sandbox.leases import Leases
+from gpu_sandbox.port import PrerequisiteMissing
+
+__all__ = ["protecting"]
+
+
+def protecting(opened: Callable[..., int]) -> Callable[..., int]:
+    """``os.open`` on a kernel with that setting: what is to be made where it is absent, and is
+    there, has to be one's own or the directory's owner's."""
+
+    def open_(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        if flags & os.O_CREAT and not flags & os.O_EXCL:
+            with suppress(FileNotFoundError):
+                found, above = os.lstat(path), os.stat(os.path.dirname(path))
+                open_to_all = above.st_mode & stat.S_ISVTX and above.st_mode & stat.S_IWOTH
+                if open_to_all and found.st_uid not in (os.geteuid(), above.st_uid):
+                    raise PermissionError(errno.EACCES, "Permission denied", path)
+        return opened(path, flags, *arguments, **options)
+
+    return open_
+
+
+async def keep(device: str) -> None:
+    async with anyio.create_task_group() as group, Leases(group).hold(device):
+        print("held", flush=True)
+        await anyio.to_thread.run_sync(sys.stdin.read)
+
+
+async def work(device: str, in_flight: int, hold_s: float) -> None:
+    async with anyio.create_task_group() as group:
+        leases = Leases(group)
+
+        async def one() -> None:
+            while True:
+                async with leases.hold(device) as lease:
+                    print(time.monotonic(), flush=True)
+                    await anyio.sleep(hold_s)
+                    lease.clear = anyio.Event()
+                group.start_soon(later, lease.clear)
+
+        async def later(clear: anyio.Event) -> None:
+            await anyio.sleep(hold_s)
+            clear.set()
+
+        for _ in range(in_flight):
+            group.start_soon(one)
+
+
+def main(words: list[str]) -> None:
+    if words[0] == "--apart":
+        os.umask(0o077)
+        os.open = protecting(os.open)
+        words = words[1:]
+    try:
+        if len(words) == 1:
+            anyio.run(keep, words[0])
+        else:
+            anyio.run(work, words[0], int(words[1]), float(words[2]))
+    except* PrerequisiteMissing as missing:
+        print(*missing.exceptions, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
