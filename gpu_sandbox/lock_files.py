@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gpu_sandbox.port import PrerequisiteMissing
 
-__all__ = ["VARIABLE", "lock_directory", "lock_file", "opened"]
+__all__ = ["VARIABLE", "lock_directory", "lock_file", "opened", "refusal"]
 
 VARIABLE = "GPU_SANDBOX_LEASES"
 _EVERYBODYS = (Path("/run/lock"), Path("/tmp"))
@@ -56,11 +56,11 @@ def opened(path: Path) -> int:
             _make(path)
             descriptor = _open(path)
     except OSError as error:
-        raise _refusal(path, error.strerror or str(error)) from None
+        raise refusal(path, error.strerror or str(error)) from None
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise _refusal(path, "not a plain file")
+    raise refusal(path, "not a plain file")
 
 
 def _open(path: Path) -> int:
@@ -84,7 +84,8 @@ def _make(path: Path) -> None:
         os.unlink(name)
 
 
-def _refusal(path: Path, why: str) -> PrerequisiteMissing:
+def refusal(path: Path, why: str) -> PrerequisiteMissing:
+    """With what to do about it."""
     return PrerequisiteMissing(
         f"the lock of a device, {path}: {why}. Its owner can let others in (chmod 666), root can"
         f" remove it; or set {VARIABLE} to a directory that all engines of this machine can"

@@ -13,19 +13,73 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
+import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from gpu_sandbox.leases import Leases
 from gpu_sandbox.port import PrerequisiteMissing
+from tests.gpu_sandbox.users import UNABLE
 
-__all__ = ["protecting"]
+__all__ = ["Another", "another", "is_free", "protecting"]
+
+ROOT = Path(__file__).parents[2]
+
+
+class Another:
+    """Another engine, seen from a test."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def says(self) -> str:
+        """Its next line. Skips the test where another user can't be had."""
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline().strip()
+        if (not said and self._process.wait() == UNABLE) or said.startswith("needs a mount"):
+            pytest.skip(said)
+        return said
+
+    def kill(self) -> str:
+        """What it said until then."""
+        self._process.kill()
+        return self._process.communicate()[0]
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+
+@contextmanager
+def another(*words: str, through: tuple[str, ...] = (), **environment: str) -> Iterator[Another]:
+    """``through`` goes before its own words, after the interpreter."""
+    with subprocess.Popen(
+        [sys.executable, *through, "-m", "tests.gpu_sandbox.leasing", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        text=True,
+    ) as process:
+        try:
+            yield Another(process)
+        finally:
+            process.kill()
+
+
+async def is_free(leases: Leases, *devices: str, within_s: float = 0.2) -> bool:
+    with anyio.move_on_after(within_s):
+        async with leases.hold(*devices):
+            return True
+    return False
 
 
 def protecting(opened: Callable[..., int]) -> Callable[..., int]:

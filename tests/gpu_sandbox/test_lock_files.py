@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -19,12 +17,10 @@ from gpu_sandbox.leases import Leases
 from gpu_sandbox.lock_files import lock_directory, lock_file, opened
 from gpu_sandbox.port import PrerequisiteMissing
 from tests.conftest import MACHINE_TEMP
-from tests.gpu_sandbox.leasing import protecting
-from tests.gpu_sandbox.users import UNABLE
+from tests.gpu_sandbox.leasing import another, is_free, protecting
 
 pytestmark = pytest.mark.anyio
 
-ROOT = Path(__file__).parents[2]
 AS_NOBODY = ("-m", "tests.gpu_sandbox.users", sys.executable)
 
 
@@ -37,34 +33,6 @@ def everybody_s() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
-@contextmanager
-def another(*words: str, **environment: str) -> Iterator[str]:
-    """Another engine, and what it says first: that it holds the device, or why it can't."""
-    with subprocess.Popen(
-        [sys.executable, *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        text=True,
-    ) as engine:
-        assert engine.stdout is not None
-        said = engine.stdout.readline().strip()
-        if engine.poll() == UNABLE or said.startswith("needs a mount namespace"):
-            pytest.skip(said)
-        try:
-            yield said
-        finally:
-            engine.kill()
-
-
-async def is_free(leases: Leases, device: str, within_s: float = 0.2) -> bool:
-    with anyio.move_on_after(within_s):
-        async with leases.hold(device):
-            return True
-    return False
-
-
 async def test_engines_with_temp_directories_of_their_own_see_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,8 +40,8 @@ async def test_engines_with_temp_directories_of_their_own_see_each_other(
     monkeypatch.delenv(lock_files.VARIABLE)
     device = f"none-{os.getpid()}"
     try:
-        with another("-m", "tests.gpu_sandbox.leasing", device, TMPDIR=str(MACHINE_TEMP)) as said:
-            assert said == "held"
+        with another(device, TMPDIR=str(MACHINE_TEMP)) as other:
+            assert other.says() == "held"
             async with anyio.create_task_group() as group:
                 assert not await is_free(Leases(group), device)
         async with anyio.create_task_group() as group:
@@ -106,11 +74,10 @@ async def test_who_made_the_file_keeps_no_other_user_out(
     """Nor does a kernel with ``fs.protected_regular``: here its rule is in ``os.open``."""
     monkeypatch.setenv(lock_files.VARIABLE, str(everybody_s))
     monkeypatch.setattr(os, "open", protecting(os.open))
-    engine = ("-m", "tests.gpu_sandbox.leasing", "--apart")
     async with anyio.create_task_group() as group:
         leases = Leases(group)
-        with another(*AS_NOBODY, *engine, "theirs") as said:
-            assert said == "held"
+        with another("--apart", "theirs", through=AS_NOBODY) as other:
+            assert other.says() == "held"
             assert lock_file(everybody_s, "theirs").stat().st_uid != 0
             assert not await is_free(leases, "theirs")
         assert await is_free(leases, "theirs", within_s=20)
@@ -119,8 +86,8 @@ async def test_who_made_the_file_keeps_no_other_user_out(
             assert await is_free(leases, "ours")
         finally:
             os.umask(before)
-        with another(*AS_NOBODY, *engine, "ours") as said:
-            assert said == "held"
+        with another("--apart", "ours", through=AS_NOBODY) as other:
+            assert other.says() == "held"
             assert not await is_free(leases, "ours")
     assert sorted(os.listdir(everybody_s)) == ["gpu-sandbox-ours.lock", "gpu-sandbox-theirs.lock"]
 
@@ -129,8 +96,9 @@ async def test_who_made_the_file_keeps_no_other_user_out(
 def test_whom_a_file_keeps_out_is_told_which_and_what_to_do(everybody_s: Path) -> None:
     path = lock_file(everybody_s, "ours")
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    engine = ("-m", "tests.gpu_sandbox.leasing", "ours")
-    with another(*AS_NOBODY, *engine, **{lock_files.VARIABLE: str(everybody_s)}) as said:
+    place = {lock_files.VARIABLE: str(everybody_s)}
+    with another("ours", through=AS_NOBODY, **place) as other:
+        said = other.says()
         assert f"{path}: Permission denied" in said
         assert "chmod 666" in said
         assert lock_files.VARIABLE in said
