@@ -17,6 +17,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -60,7 +61,7 @@ class Another:
 
 @contextmanager
 def another(*words: str, through: tuple[str, ...] = (), **environment: str) -> Iterator[Another]:
-    """``through`` goes before its own words, after the interpreter."""
+    """For a minute at most. ``through`` goes before its own words, after the interpreter."""
     with subprocess.Popen(
         [sys.executable, *through, "-m", "tests.gpu_sandbox.leasing", *words],
         stdin=subprocess.PIPE,
@@ -69,9 +70,12 @@ def another(*words: str, through: tuple[str, ...] = (), **environment: str) -> I
         env={**os.environ, **environment},
         text=True,
     ) as process:
+        starved = threading.Timer(60, process.kill)  # a test that waits for it fails, then
+        starved.start()
         try:
             yield Another(process)
         finally:
+            starved.cancel()
             process.kill()
 
 

@@ -48,7 +48,7 @@ def test_engines_take_turns() -> None:
         names = "abc"
         engines = {name: stack.enter_context(another("gpu", "2", "0.02")) for name in names}
         for engine in engines.values():
-            engine.says()
+            assert engine.says(), "it never had its turn"
         time.sleep(2)
         begun = [(float(at), name) for name in names for at in engines[name].kill().split()]
     turns = "".join(name for _, name in sorted(begun))
