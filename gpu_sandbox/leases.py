@@ -1,44 +1,40 @@
-"""The exclusive lease of a device: first come first served here, one holder per host.
+"""The exclusive lease of a device: first come first served here, in turn between engines.
 
-A device that is not clear yet of what was done there is kept from other processes until it is;
-the next one in this process may have it meanwhile.
+Those of this engine who would take the same devices queue up, and the first of them stands in
+the devices' queues, where those of other engines are (``places.py``). So an engine with
+many to serve gets as many turns as one with few.
 
-Within this process those who would take the same devices queue up; between processes a
-``flock`` on a file named after the device decides, and the kernel drops it when its holder
-dies. Nothing is written to the file: a lease that was left behind can't exist.
+A device that is not clear yet of what was done there is kept from other engines until it is;
+the next one in this engine may have it meanwhile, if it is next at all.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import re
-import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 from anyio.abc import TaskGroup
 
+from gpu_sandbox.lock_files import lock_directory, lock_file
+from gpu_sandbox.places import Place
+
 __all__ = ["Lease", "Leases"]
 
 _POLL_S = 0.005
-
-
-def lock_directory() -> Path:
-    """Host-wide, so not under any run's own cache: other users measure here too."""
-    return Path(tempfile.gettempdir()) / "gpu-sandbox-leases"
+_POLL_BEHIND_S = 0.05
+"""Of who is not next: a device is had for longer than that."""
 
 
 class Lease:
     """Exclusive use of the device of that ``identity`` (``cpu`` or a GPU's UUID).
     ``clear`` is set when nothing of its holder's is left on it."""
 
-    def __init__(self, identity: str, descriptor: int) -> None:
+    def __init__(self, identity: str, place: Place) -> None:
         self.identity = identity
-        self.descriptor = descriptor
+        self.place = place
         self.clear = anyio.Event()
         self.clear.set()
 
@@ -54,6 +50,8 @@ class Leases:
         self._taken: set[str] = set()
         self._left: dict[str, Lease] = {}
         """Given back here, and not clear yet."""
+        self._given_back = anyio.Event()
+        """A device of ours was; then there is another event, for the next time."""
         self._turns: dict[tuple[str, ...], anyio.Lock] = {}
         self._since: dict[str, float] = {}
         self._held_s = 0.0
@@ -70,7 +68,10 @@ class Leases:
 
     @asynccontextmanager
     async def hold(self, *identities: str) -> AsyncIterator[Lease]:
-        """One of these devices: whichever is free first, served in order of arrival."""
+        """One of these devices: whichever is free first, served in order of arrival.
+
+        Raises ``PrerequisiteMissing`` where a device's lock can't be opened.
+        """
         self.waiting += 1
         try:
             async with self._turns.setdefault(identities, anyio.Lock()):
@@ -86,10 +87,11 @@ class Leases:
             self._taken.discard(identity)
             self._held_s += time.monotonic() - self._since.pop(identity)
             if lease.clear.is_set():
-                os.close(lease.descriptor)
+                lease.place.close()
             else:
                 self._left[lease.identity] = lease
                 self._group.start_soon(self._let_go, lease)
+            self._tell()
 
     async def _let_go(self, lease: Lease) -> None:
         """When the device is clear, unless somebody here has taken it over."""
@@ -98,42 +100,42 @@ class Leases:
         finally:
             if self._left.get(lease.identity) is lease:
                 del self._left[lease.identity]
-                os.close(lease.descriptor)
+                lease.place.close()
 
     async def _first_free(self, identities: Sequence[str]) -> Lease:
-        """Polling, because a thread that blocks in ``flock`` can't be cancelled, and
-        because nobody tells us when another process lets go."""
-        while True:
+        places: dict[str, Place] = {}
+        try:
             for identity in identities:
-                if identity in self._left:
-                    return self._taken_over(self._left.pop(identity))
-                if identity not in self._taken:
-                    descriptor = self._open(identity)
-                    try:
-                        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    except BlockingIOError:
-                        os.close(descriptor)
-                    else:
-                        return Lease(identity, descriptor)
-            await anyio.sleep(_POLL_S)
+                places[identity] = Place(lock_file(self._directory, identity))
+            while True:
+                for identity, place in places.items():
+                    if identity in self._left and place.is_first:
+                        return self._taken_over(self._left.pop(identity))
+                    if place.take():
+                        return Lease(identity, places.pop(identity))
+                await self._change(places)
+        finally:
+            for place in places.values():
+                place.close()
+
+    async def _change(self, places: dict[str, Place]) -> None:
+        """We know when a device is given back here. Nobody tells us when another engine does so,
+        and a thread that blocks in the kernel until then can't be cancelled."""
+        given_back = self._given_back
+        if self._taken.issuperset(places):
+            await given_back.wait()
+        else:
+            first = any(place.is_first for place in places.values())
+            with anyio.move_on_after(_POLL_S if first else _POLL_BEHIND_S):
+                await given_back.wait()
+
+    def _tell(self) -> None:
+        self._given_back.set()
+        self._given_back = anyio.Event()
 
     @staticmethod
     def _taken_over(left: Lease) -> Lease:
         """A lease of its own, of a device that may not be clear yet."""
-        lease = Lease(left.identity, left.descriptor)
+        lease = Lease(left.identity, left.place)
         lease.clear = left.clear
         return lease
-
-    def _open(self, identity: str) -> int:
-        self._directory.mkdir(exist_ok=True)
-        _widen(self._directory, 0o1777)
-        path = self._directory / (re.sub(r"[^A-Za-z0-9_.-]", "_", identity) + ".lock")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        _widen(path, 0o666)
-        return descriptor
-
-
-def _widen(path: Path, mode: int) -> None:
-    """Let other users in too, whatever the umask was; only the owner can."""
-    with suppress(PermissionError):
-        os.chmod(path, mode)

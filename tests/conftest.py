@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gpu_sandbox import lock_files
+
 
 def pytest_configure() -> None:
     """Those that share the machine have cores of their own: sandboxes of two of them would
@@ -53,8 +55,9 @@ def sandbox_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def own_temp(directory: Path) -> Iterator[Path]:
-    """A temp directory, and so leases, of our own: other engines share the real one."""
+    """A temp directory, and leases, of our own: other engines share the real ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(directory))
+        patch.setenv(lock_files.VARIABLE, str(directory))
         patch.setattr(tempfile, "tempdir", None)
         yield directory

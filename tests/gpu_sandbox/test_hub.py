@@ -16,6 +16,7 @@ import anyio
 import pytest
 
 from events.outcomes import Correct
+from gpu_sandbox import lock_files
 from gpu_sandbox.hub import hub_cache, hub_variables
 from gpu_sandbox.port import PrerequisiteMissing
 from gpu_sandbox.sandbox import LocalSandbox
@@ -138,7 +139,9 @@ def test_so_they_are_for_an_ordinary_user(namespaces: bool, anybody_s: Path) -> 
         harness.append("--no-namespaces")
     engine = [sys.executable, "-m", "engine.cli.main", "eval", "task.py", "same.py", "attack.py"]
     kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    homes = {"HOME": str(anybody_s), "TMPDIR": str(anybody_s / "tmp"), "PYTHONPATH": str(ROOT)}
+    temp = str(anybody_s / "tmp")
+    homes = {"HOME": str(anybody_s), "PYTHONPATH": str(ROOT)}
+    homes |= {"TMPDIR": temp, lock_files.VARIABLE: temp}
     done = subprocess.run(
         [*harness, *engine, "--device", "cpu", "--json"],
         cwd=anybody_s, env={**kept, **homes}, capture_output=True, text=True, timeout=300,

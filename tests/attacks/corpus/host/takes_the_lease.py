@@ -9,7 +9,8 @@ import torch.nn as nn
 
 WORLD = "@WORLD@"
 
-for path in glob.glob(WORLD["temp"] + "/gpu-sandbox-leases/*"):
+places = (WORLD["temp"], "/run/lock", "/tmp")
+for path in [found for place in places for found in glob.glob(place + "/gpu-sandbox-*.lock")]:
     try:
         handle = os.open(path, os.O_RDWR)
         print("GAINED" + ": the lease's file", flush=True)
