@@ -18,10 +18,10 @@ _REST_GROWS = 2.0
 """What a release takes besides its calls may grow so much while a candidate is there: who
 makes the baseline's grow further hides nothing in it."""
 _REST_LATER = 1.25
-_RELEASES, _RELEASES_AGAIN = 5, 15
+_RELEASES, _RELEASES_AGAIN, _FEWEST = 5, 15, 3
 """Of which a median is taken. Slow models: one."""
 _LOOKS = 4
-"""At least, before a candidate is cleared early."""
+"""At least, before a candidate is cleared."""
 
 
 class Alone:
@@ -41,18 +41,22 @@ class Alone:
         """When the candidate is gone. What is slow then, too, is the machine, which is by turns,
         for seconds: so it is looked at again and again. Until half of the looks leave nothing to
         ``suspect``, or time is up; then a quarter of them will do, not a single one: of many looks
-        at a busy machine one is always slow."""
-        deadline = time.monotonic() + within_s
-        affordable = _RELEASES_AGAIN * self.claim_ns < within_s * 1e9
-        releases = _RELEASES_AGAIN if affordable else _RELEASES
+        at a busy machine one is always slow. Never by fewer than some, however long they take."""
+        began = time.monotonic()
+        affordable = int(within_s * 1e9 / (_LOOKS * self.claim_ns))
+        releases = max(_FEWEST, min(_RELEASES_AGAIN, affordable))
         before, looks = (self.claim_ns, self.rest_ns), list[tuple[float, float]]()
         while True:
             looks.append(self._measured(f"after/{len(looks)}", releases))
-            over = time.monotonic() > deadline
-            if over or len(looks) >= _LOOKS:
-                self._take(before, looks, 0.75 if over else 0.5)
-                if over or not suspect():
-                    return
+            spent_s = time.monotonic() - began
+            if len(looks) < _LOOKS:
+                if spent_s * _LOOKS > within_s * len(looks):  # to draw inputs takes time, too
+                    releases = max(_FEWEST, releases // 2)
+                continue
+            over = spent_s > within_s
+            self._take(before, looks, 0.75 if over else 0.5)
+            if over or not suspect():
+                return
 
     def _take(
         self, before: tuple[float, float], looks: list[tuple[float, float]], share: float
