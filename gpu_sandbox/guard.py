@@ -81,9 +81,13 @@ def _binds_model_new(tree: ast.Module) -> bool:
 def _calls_builder_inside(tree: ast.Module) -> bool:
     """Whether a call that looks like a build sits inside a function or method."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    for outer in ast.walk(tree):
-        if isinstance(outer, functions) and any(_is_build(node) for node in ast.walk(outer)):
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, inside = waiting.pop()
+        if inside and _is_build(node):
             return True
+        inside = inside or isinstance(node, functions)
+        waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
     return False
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from events.outcomes import CompileFailed, NoCandidate
@@ -42,3 +44,16 @@ def test_only_what_builds_needs_the_compile_stage() -> None:
     assert on_import.builds
     assert not on_import.builds_late
     assert inspect_candidate(inline(CPP, late=True)).builds_late
+
+
+def test_nested_functions_are_read_once() -> None:
+    head = "import ctypes\nclass ModelNew: pass\n"
+    body = "x();" * 8_000 + "\n"
+
+    def seconds(source: str) -> float:
+        began = time.process_time()
+        assert not inspect_candidate(source).builds_late
+        return time.process_time() - began
+
+    nested = "".join(f"{' ' * n}def f{n}():\n" for n in range(90)) + " " * 90 + body
+    assert seconds(head + nested) < 10 * seconds(head + body)
