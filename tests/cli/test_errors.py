@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import subprocess
@@ -228,6 +229,23 @@ def test_a_resume_that_is_refused_leaves_the_log_as_it_is(
     assert why in str(refused)
     assert [path.name for path in tmp_path.iterdir()] == ["log.db"], "no lock, no -wal"
     assert log.read_bytes() == before
+
+
+def test_what_one_candidate_lacks_is_not_the_others_end(tmp_path: Path) -> None:
+    needs = tmp_path / "needs_compiler.py"
+    needs.write_text((SMALL / "fused.py").read_text() + "\n# may load_inline something\n")
+    judged = ("eval", SMALL / "task.py", needs, SMALL / "fused.py", "--device", "cpu")
+    for extra in ((), ("--json",)):
+        done = run_engine(*judged, *extra, CXX="/nonexistent")
+        assert done.returncode == 3, done.stderr
+        assert "apt install g++" in done.stderr
+        lines = sorted(done.stdout.splitlines())
+        assert len(lines) == 2
+        if extra:
+            assert {json.loads(line)["outcome"] for line in lines} == {"correct", "not_judged"}
+        else:
+            assert "fused.py: correct" in lines[0] + lines[1]
+            assert f"{needs}: not judged: no C++ compiler" in lines[0] + lines[1]
 
 
 def test_a_cache_that_is_a_file(tmp_path: Path) -> None:
