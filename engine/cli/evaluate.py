@@ -16,7 +16,7 @@ from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options, refuse_option
 from engine.cli.settings import SettingsError, resolve
-from engine.cli.sources import read_task
+from engine.cli.sources import read_candidate, read_task
 from engine.config import Config
 from events.observations import Observations
 from events.outcomes import Correct, KernelResources
@@ -94,20 +94,13 @@ def eval_(
     except SettingsError as error:
         raise Failure(str(error)) from error
     source = read_task(task)
-    sources = {path: _read(path) for path in candidates}
+    sources = {path: read_candidate(path) for path in candidates}
 
     async def work() -> list[Row]:
         return await _evaluate(config, task, source, sources, as_json)
 
     rows = anyio.run(work, backend=backend)
     return Exit.DONE if any(row.outcome == "correct" for row in rows) else Exit.NOT_FASTER
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 async def _evaluate(

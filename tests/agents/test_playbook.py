@@ -185,3 +185,12 @@ def test_its_facts(tmp_path: Path) -> None:
     assert client.task_path == tmp_path / "task.py"
     assert "book.toml" in repr(client)
     assert msgspec.json.encode(client.title)
+
+
+@pytest.mark.anyio
+async def test_byte_order_marks_are_no_part_of_its_files(tmp_path: Path) -> None:
+    path = book(tmp_path)
+    (tmp_path / "task.py").write_text(TASK, encoding="utf-8-sig")
+    plan = await answer(PlaybookClient(path), request("plan"))
+    assert plan.annotated is not None
+    assert "\ufeff" not in plan.annotated

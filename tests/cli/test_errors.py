@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from agents.clients.known import PREFIXES
 from engine.cli.exits import Failure
 from engine.cli.main import cli
+from engine.cli.sources import read_task
 from tests.cli.conftest import SEARCH, SMALL, engine_command, environment, run_engine
 
 TASK = (SMALL / "task.py").read_text()
@@ -246,6 +247,16 @@ def test_what_one_candidate_lacks_is_not_the_others_end(tmp_path: Path) -> None:
         else:
             assert "fused.py: correct" in lines[0] + lines[1]
             assert f"{needs}: not judged: no C++ compiler" in lines[0] + lines[1]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    for name in ("task", "fused"):
+        text = (SMALL / f"{name}.py").read_text()
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8-sig")
+    task = tmp_path / "task.py"
+    done = run_engine("eval", task, tmp_path / "fused.py", "--device", "cpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert read_task(task) == (SMALL / "task.py").read_text()
 
 
 def test_a_cache_that_is_a_file(tmp_path: Path) -> None:
