@@ -134,7 +134,8 @@ class CompilePool:
         require_compiler(cuda=candidate.device.is_cuda)
         async with self.place():
             queued = time.monotonic() - began
-            prebuilt = await self._prebuilt.for_flags(self._run, flag_sets(candidate.source))
+            flags = await anyio.to_thread.run_sync(flag_sets, candidate.source)
+            prebuilt = await self._prebuilt.for_flags(self._run, flags)
             compiled = await self._compile(candidate, key, prebuilt)
             if prebuilt is None:
                 notes = [*compiled.notes, "the slim binding can't be built here"]

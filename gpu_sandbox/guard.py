@@ -14,7 +14,12 @@ from events.outcomes import CompileFailed, NoCandidate
 
 __all__ = ["MAX_SOURCE_BYTES", "Inspected", "inspect_candidate"]
 
-MAX_SOURCE_BYTES = 2 << 20
+MAX_SOURCE_BYTES = 256 << 10
+"""Several times any kernel's. Of the densest code so much takes two seconds and 250 MB to read."""
+_TOO_LARGE = (
+    f"the source is larger than {MAX_SOURCE_BYTES >> 10} KiB, the most that is judged:"
+    " write it shorter"
+)
 _MAX_SHOWN = 200
 
 _BUILDERS = frozenset({"load_inline", "load", "CppExtension", "CUDAExtension"})
@@ -37,7 +42,7 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True):
 
 def inspect_candidate(source: str) -> Inspected:
     if len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
-        return Inspected(outcome=CompileFailed(reason="the source is larger than 2 MiB"))
+        return Inspected(outcome=CompileFailed(reason=_TOO_LARGE))
     try:
         tree = ast.parse(source)
     except SyntaxError as error:

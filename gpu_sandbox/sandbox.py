@@ -238,7 +238,7 @@ class LocalSandbox:
         devices = pool.of(request.device)
         job = job_for(request, devices[0], limits)
         began = time.monotonic()
-        inspected = inspect_candidate(request.candidate_source)
+        inspected = await anyio.to_thread.run_sync(inspect_candidate, request.candidate_source)
         timings = {"guard": time.monotonic() - began}
         isolation = await self._open.isolation()
 

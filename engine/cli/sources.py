@@ -65,7 +65,7 @@ def read_kernel(path: Path) -> str:
             data = file.read(MAX_SOURCE_BYTES + 1)  # so much is enough to be refused
         if len(data) > MAX_SOURCE_BYTES:
             raise Failure(
-                f"{path}: larger than {MAX_SOURCE_BYTES >> 20} MiB, the most for a kernel"
+                f"{path}: larger than {MAX_SOURCE_BYTES >> 10} KiB, the most for a kernel"
             )
         text = data.decode("utf-8-sig")
     except OSError as error:

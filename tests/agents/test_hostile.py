@@ -57,6 +57,16 @@ def test_a_refusal_says_what_to_do_instead() -> None:
     assert "at most 64" in refused.reason
 
 
+def test_a_source_that_would_not_be_judged_is_asked_for_anew() -> None:
+    for length, refused in ((2**18 - 100, False), (2**18, True)):
+        source = "class ModelNew: pass\n#" + "x" * length
+        reply = Reply(
+            text="", tool_input={"source": source, "explanation": ""}, usage=Usage(),
+            stop_reason="end_turn", served_by="m", sent={},
+        )  # fmt: skip
+        assert isinstance(parse("code", reply, "a = 1\n"), Rejected) == refused
+
+
 def test_answers_nested_like_traps_are_none() -> None:
     for levels in (40, 700, 100_000):
         nested = f'{{"advice": {"[" * levels}{"]" * levels}}}'

@@ -188,9 +188,7 @@ def test_its_facts(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_byte_order_marks_are_no_part_of_its_files(tmp_path: Path) -> None:
+async def test_a_byte_order_mark_is_no_part_of_a_kernel(tmp_path: Path) -> None:
     path = book(tmp_path)
-    (tmp_path / "task.py").write_text(TASK, encoding="utf-8-sig")
-    plan = await answer(PlaybookClient(path), request("plan"))
-    assert plan.annotated is not None
-    assert "\ufeff" not in plan.annotated
+    (tmp_path / "kernels/naive.py").write_text(KERNEL, encoding="utf-8-sig")
+    assert (await answer(PlaybookClient(path), request("code"))).source == KERNEL

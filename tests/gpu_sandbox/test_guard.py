@@ -46,6 +46,18 @@ def test_only_what_builds_needs_the_compile_stage() -> None:
     assert inspect_candidate(inline(CPP, late=True)).builds_late
 
 
+def test_only_so_much_is_read() -> None:
+    model = "class ModelNew: pass\n#"
+    most = model + "x" * (256 * 1024 - len(model))
+    assert inspect_candidate(most).outcome is None
+    outcome = inspect_candidate(most + "x").outcome
+    assert isinstance(outcome, CompileFailed)
+    assert outcome.reason == (
+        "the source is larger than 256 KiB, the most that is judged: write it shorter"
+    )
+    assert inspect_candidate(model + "é" * 2**17).outcome == outcome
+
+
 def test_nested_functions_are_read_once() -> None:
     head = "import ctypes\nclass ModelNew: pass\n"
     body = "x();" * 8_000 + "\n"
