@@ -13,15 +13,23 @@ import msgspec
 from agents.anchors import Item
 from agents.python_source import rows_in_strings
 
-__all__ = ["Alignment", "Mismatch", "Original", "Step", "align", "comment"]
+__all__ = ["Alignment", "Mismatch", "Original", "Step", "TooManyReadings", "align", "comment"]
+
+_MOST_READINGS = 300_000
+"""Of one reply: an honest one takes a few thousand, and 100 000 take a third of a second."""
 
 _DIRECTIVE = re.compile(
     r"#\s*(define|undef|include|if|ifdef|ifndef|elif|else|endif|pragma|error|warning|line)\b"
 )
 
 
+class TooManyReadings(Exception):
+    """Lines that repeat themselves can be aligned in more ways than there is time for."""
+
+
 class Original:
-    """The selected node's source: its lines that count, and where they stand."""
+    """The selected node's source: its lines that count, and where they stand. Counts how often
+    it was looked at, too."""
 
     def __init__(self, source: str) -> None:
         text = source.replace("\r\n", "\n").replace("\r", "\n")
@@ -30,6 +38,13 @@ class Original:
         self.rows = [row for row, _ in rows] + [len(self.raw)]
         self.lines = [line for _, line in rows]
         self._in_string = rows_in_strings(text)
+        self._readings = 0
+
+    def count_reading(self) -> None:
+        """Raises ``TooManyReadings``."""
+        self._readings += 1
+        if self._readings > _MOST_READINGS:
+            raise TooManyReadings
 
     def in_string(self, index: int) -> bool | None:
         """Whether the gap before line ``index`` is in a string; None if that is unknown."""
@@ -71,7 +86,8 @@ def align(
     """Read the items as the original's lines from ``start`` on, tags, and added comments.
 
     All readings are followed at once (an added comment may equal a line of the original),
-    which stays linear because almost every item has one reading.
+    which stays linear because almost every item has one reading. Raises ``TooManyReadings``
+    where it does not.
     """
     layers: list[dict[_State, Step]] = []
     states = {_State(start): Step(_State(start), False)}
@@ -79,6 +95,7 @@ def align(
     for number, item in enumerate(items):
         layer: dict[_State, Step] = {}
         for state in states:
+            original.count_reading()
             for after, matched in _readings(item, state, original, inside=inside):
                 layer.setdefault(after, Step(state, matched))
         if not layer:

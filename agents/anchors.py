@@ -22,7 +22,7 @@ END = "<<<IMPROVE END>>>"
 _TAG = re.compile(r"<<<\s*IMPROVE[ \t_]+(BEGIN|END)S?\s*>>>", re.IGNORECASE)
 # A closed C comment around nothing but a tag, and what a one-line comment leaves behind.
 _C_COMMENT = re.compile(r"/\*[\s*=-]*" + _TAG.pattern + r"[\s*=-]*\*/", re.IGNORECASE)
-_EMPTY_TAIL = re.compile(r"\s*(?:#|//)[\s#/*=-]*$")
+_OPENER = re.compile(r"#|//")
 _OPENERS = frozenset("#/*=- \t")
 
 
@@ -98,8 +98,18 @@ def _without_tags(line: str) -> str:
     """The line without its tags, and without comments that held nothing else."""
     indent = line[: len(line) - len(line.lstrip())]
     text = _TAG.sub("", _C_COMMENT.sub("", line))
-    text = _EMPTY_TAIL.sub("", text).strip()
+    text = _without_empty_tail(text).strip()
     return "" if text in ("", "*") else indent + text
+
+
+def _without_empty_tail(text: str) -> str:
+    """Without a one-line comment that says nothing. No regular expression: on a long line
+    it would begin anew at every character."""
+    end = len(text)
+    while end and (text[end - 1] in "#/*=-" or text[end - 1].isspace()):
+        end -= 1
+    opened = _OPENER.search(text, end)
+    return text[: opened.start()] if opened else text
 
 
 def balance(items: Iterable[Item]) -> str | None:

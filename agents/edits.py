@@ -10,18 +10,28 @@ from __future__ import annotations
 import ast
 import difflib
 import re
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 from agents.anchors import Span, anchored_spans, has_anchors, source_lines
 from agents.python_source import tree_of
 from projections.instructions import Edits
 from projections.tree import Tree
 
-__all__ = ["Edits", "edits_inside", "edits_of"]
+__all__ = ["Edits", "Incomparable", "edits_inside", "edits_of"]
 
 _MODEL_NEW = re.compile(r"\bModelNew\b")
 _IMPORT = re.compile(r"\s*(import\s|from\s+\S+\s+import\b)")
 _HARNESS = ("get_inputs", "get_init_inputs")
+_MOST_LINES = 5_000
+_MOST_PAIRS = 200_000
+"""Of equal lines, one of each source. Sources of 700 lines have about 5 000; what comparing
+them takes grows with their product with the number of lines."""
+
+
+class Incomparable(Exception):
+    """Two sources so long, or so full of the same lines, that comparing them would take minutes."""
 
 
 class _Text:
@@ -57,9 +67,11 @@ def _docstrings(tree: ast.Module | None) -> frozenset[int]:
 
 
 def edits_inside(annotated: str, new_source: str) -> Edits:
-    """Compare an implementation with the annotated source that it was to follow."""
+    """Compare an implementation with the annotated source that it was to follow. Raises
+    ``Incomparable``."""
     spans = anchored_spans(annotated)
     old, new = _Text(annotated), _Text(new_source)
+    _require_comparable(old, new)
     droppable = _droppable(old)
     addable = _addable(new, old)
     inside = allowed = outside = 0
@@ -88,15 +100,24 @@ def edits_inside(annotated: str, new_source: str) -> Edits:
 
 def edits_of(tree: Tree, text: Callable[[str], str | None]) -> dict[int, Edits]:
     """The edits of every node that has a plan and a source; ``text`` is None where it can't be
-    read. A repair is compared with the plan that it inherits."""
+    read. What is ``Incomparable`` is left out. A repair is compared with the plan that it
+    inherits."""
     found: dict[int, Edits] = {}
     for node in tree.nodes.values():
         if node.annotated_sha256 is None or node.source_sha256 is None:
             continue
         annotated, source = text(node.annotated_sha256), text(node.source_sha256)
         if annotated is not None and source is not None:
-            found[node.id] = edits_inside(annotated, source)
+            with suppress(Incomparable):
+                found[node.id] = edits_inside(annotated, source)
     return found
+
+
+def _require_comparable(old: _Text, new: _Text) -> None:
+    ours, theirs = Counter(old.lines), Counter(new.lines)
+    pairs = sum(count * theirs[line] for line, count in ours.items())
+    if pairs > _MOST_PAIRS or max(len(old.lines), len(new.lines)) > _MOST_LINES:
+        raise Incomparable
 
 
 def _within(number: int, spans: tuple[Span, ...]) -> bool:
@@ -177,4 +198,7 @@ def _defined(node: ast.stmt) -> list[str]:
         targets = [node.target]
     else:
         return []
-    return [ast.unparse(target) for target in targets]
+    try:
+        return [ast.unparse(target) for target in targets]
+    except RecursionError:
+        return []

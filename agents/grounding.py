@@ -11,7 +11,15 @@ from __future__ import annotations
 
 import msgspec
 
-from agents.alignment import Alignment, Mismatch, Original, Step, align, comment
+from agents.alignment import (
+    Alignment,
+    Mismatch,
+    Original,
+    Step,
+    TooManyReadings,
+    align,
+    comment,
+)
 from agents.anchors import (
     BEGIN,
     END,
@@ -53,7 +61,16 @@ def ground(annotated: str, node_source: str, *, splice: bool = True) -> Grounded
     problem = balance(items)
     if problem is not None:
         return Rejected(reason=problem)
-    original = Original(node_source)
+    try:
+        return _aligned(items, Original(node_source), splice=splice)
+    except TooManyReadings:
+        return Rejected(
+            reason="The returned source can't be told from the selected attempt's in reasonable"
+            " time: return it complete, with fewer added comments and nothing repeated."
+        )
+
+
+def _aligned(items: list[Item], original: Original, *, splice: bool) -> Grounded | Rejected:
     whole = align(items, original, start=0, to_end=True)
     if isinstance(whole, Alignment):
         return _accept(items, original, whole, spliced=False)

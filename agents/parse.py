@@ -26,10 +26,11 @@ from agents.splicing import block_count, spliced
 __all__ = ["Parsed", "Rejected", "parse"]
 
 _LONGEST = 2**20
-"""Characters of a candidate, and of a text that is searched for one: what no model's output
-limit reaches, and no file of kernels needs, is not worth seconds in which all else waits."""
-
-_TOO_LONG = f"The reply is too long: answer in less than {_LONGEST} characters."
+"""Characters of a text that is searched for a candidate: what no model's output limit reaches is
+not worth seconds in which all else waits."""
+_LONGEST_SOURCE = 2**18
+"""Of a candidate: about what is judged (``gpu_sandbox.guard``)."""
+_TOO_LONG = f"The reply is too long: answer in less than {_LONGEST_SOURCE} characters."
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +66,8 @@ def parse(
     if role == "plan":
         return _plan(answer, node_source, splice=splice)
     assert answer.source is not None
+    if len(answer.source) > _LONGEST_SOURCE:
+        return Rejected(reason=_TOO_LONG)
     source = strip_anchors(answer.source)
     if not source.endswith("\n"):
         source += "\n"
@@ -80,7 +83,7 @@ def _spans(reply: Reply, marked: str) -> Parsed | Rejected:
     answer = read_spans(reply, block_count(marked))
     if isinstance(answer, Rejected):
         return answer
-    if answer.spans.chars > _LONGEST:
+    if answer.spans.chars > _LONGEST_SOURCE:
         return Rejected(reason=_TOO_LONG)
     source = spliced(marked, answer.spans)
     if isinstance(source, Rejected):

@@ -8,7 +8,7 @@ import msgspec
 
 __all__ = ["Fence", "answered", "clean", "closed", "code_block", "fences", "outside", "unfenced"]
 
-_OPEN = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`]*$")
+_OPEN = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[^`]*+$")
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 

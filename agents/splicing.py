@@ -20,6 +20,9 @@ from agents.python_source import MODEL_NEW, syntax_error, tree_of
 __all__ = ["Definition", "Spans", "block_count", "spliced"]
 
 
+_MOST_DEFINITIONS = 64
+
+
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """Code for outside the blocks. ``before``: the line that it goes before; empty: behind the
     imports at the top."""
@@ -53,6 +56,11 @@ def spliced(annotated: str, spans: Spans) -> str | Rejected:
         return Rejected(
             reason=f"The source has {_count(blocks, 'marked block')}, and the reply"
             f" {_count(len(spans.replacements), 'replacement')}: give one for each, in order."
+        )
+    if len(spans.definitions) > _MOST_DEFINITIONS:
+        return Rejected(
+            reason=f"The reply has {len(spans.definitions)} definitions: give what goes to the same"
+            f" place as one, and at most {_MOST_DEFINITIONS}."
         )
     rows = annotated.split("\n")
     outside = _outside(rows)

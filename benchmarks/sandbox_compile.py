@@ -33,6 +33,7 @@ from gpu_sandbox.compile_stage import Candidate, Compiled, CompilePool
 from gpu_sandbox.cores import split_cores
 from gpu_sandbox.devices import device_named
 from gpu_sandbox.guard import inspect_candidate
+from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.prerequisites import cuda_home
 from gpu_sandbox.workdir import run_directory
@@ -150,6 +151,7 @@ async def opened(root: Path, jobs: int, device: str, capability: str) -> AsyncIt
                 limits,
                 zygote,
                 run,
+                Keeping(root),
                 jobs=jobs,
                 cores=cores,
             ),

@@ -23,6 +23,7 @@ from gpu_sandbox.declared import as_declared
 from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.jobs import Measured, TaskBroken
+from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.kept import KeptFiles
 from gpu_sandbox.known_verdicts import harness_version
 from gpu_sandbox.port import (
@@ -145,8 +146,8 @@ class KnownBaselines:
     """Files by task, device, versions, harness, protocol and kind; not by seed, which draws other
     inputs only."""
 
-    def __init__(self, directory: Path) -> None:
-        self._files = KeptFiles(directory)
+    def __init__(self, directory: Path, keeping: Keeping | None = None) -> None:
+        self._files = KeptFiles(directory, keeping=keeping)
 
     def find(self, request: BaselineRequest, facts: dict[str, Any]) -> Baseline | None:
         data = self._files.find(_name(request, facts))

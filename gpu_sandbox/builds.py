@@ -24,6 +24,7 @@ from typing import BinaryIO
 import msgspec
 
 from events.outcomes import KernelResources
+from gpu_sandbox.keeping import Keeping
 
 __all__ = ["CACHE_BYTES", "BuildCache", "BuildFiles", "BuildRecord"]
 
@@ -48,11 +49,15 @@ class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):
 class BuildCache:
     """Directories ``root/KEY`` that hold libraries and the manifest that names them.
 
-    ``most_bytes`` bounds them all together; it is passed by at most a twentieth.
+    ``most_bytes`` bounds them all together; it is passed by at most a twentieth. What can't be
+    written is not kept.
     """
 
-    def __init__(self, root: Path, most_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self, root: Path, most_bytes: int = CACHE_BYTES, keeping: Keeping | None = None
+    ) -> None:
         self._root = root
+        self._keeping = keeping or Keeping(root)
         self._most_bytes = most_bytes
         self._stored_bytes = 0
 
@@ -90,29 +95,39 @@ class BuildCache:
         record: BuildRecord,
     ) -> BuildFiles | None:
         """Keep a build. The names and the files are the candidate's word: names that would
-        lead elsewhere, or more bytes than a build has, and nothing is kept: then None."""
+        lead elsewhere, or more bytes than a build has, and nothing is kept: then None. What the
+        disk has no place for is returned all the same, from memory."""
+        for name, fd in zip(names, fds, strict=True):
+            if not _NAME.fullmatch(name) or not stat.S_ISREG(os.fstat(fd).st_mode):
+                return None
+        with self._keeping:
+            if not self._stored(key, names, fds, record):
+                return None
+            files = self.fetch(key)
+            if self._stored_bytes > _FULL * self._most_bytes:
+                self.prune()
+            return files
+        return BuildFiles.in_memory(names, fds, record)
+
+    def _stored(self, key: str, names: list[str], fds: list[int], record: BuildRecord) -> bool:
+        """False if they are too large. Raises ``OSError``."""
         fresh = self._root / f".{key}.{os.getpid()}.{os.urandom(4).hex()}"
         fresh.mkdir(parents=True)
         try:
             left = _MAX_ENTRY_BYTES
             for name, fd in zip(names, fds, strict=True):
-                if not _NAME.fullmatch(name) or not stat.S_ISREG(os.fstat(fd).st_mode):
-                    return None
                 target = fresh / name
                 target.parent.mkdir(exist_ok=True)
                 left -= _copy(fd, target, left)
                 if left < 0:
-                    return None
+                    return False
             left -= _written(fresh / _RECORD, msgspec.json.encode(record))
             with suppress(OSError):
                 fresh.rename(self._root / key)
                 self._stored_bytes += _MAX_ENTRY_BYTES - left
+            return True
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-        files = self.fetch(key)
-        if self._stored_bytes > _FULL * self._most_bytes:
-            self.prune()
-        return files
 
     @property
     def grown(self) -> bool:
@@ -187,16 +202,36 @@ class BuildFiles:
             raise
         return files
 
+    @classmethod
+    def in_memory(cls, names: list[str], fds: list[int], record: BuildRecord) -> BuildFiles | None:
+        """Copies of ``fds`` that nothing on a disk holds; None if they are too large."""
+        files, left = cls([], [], record), _MAX_ENTRY_BYTES
+        try:
+            for name, fd in zip(names, fds, strict=True):
+                own = os.memfd_create("build", os.MFD_CLOEXEC)
+                try:
+                    left -= _copy(fd, own, left)
+                    files.fds.append(os.open(f"/proc/self/fd/{own}", os.O_RDONLY | os.O_CLOEXEC))
+                finally:
+                    os.close(own)
+                files.names.append(name)
+        except OSError:
+            left = -1
+        if left < 0:
+            files.close()
+            return None
+        return files
+
     def close(self) -> None:
         for fd in self.fds:
             os.close(fd)
         self.names, self.fds = [], []
 
 
-def _copy(fd: int, target: Path, most: int) -> int:
-    """Bytes copied; more than ``most`` when there was more."""
+def _copy(fd: int, target: Path | int, most: int) -> int:
+    """Bytes copied; more than ``most`` when there was more. A descriptor stays open."""
     copied = 0
-    with open(target, "wb") as writer:
+    with open(target, "wb", closefd=not isinstance(target, int)) as writer:
         while copied <= most and (chunk := os.pread(fd, 1 << 20, copied)):
             writer.write(chunk)
             copied += len(chunk)

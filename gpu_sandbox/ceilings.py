@@ -17,6 +17,7 @@ from events.observations import Ceilings
 from gpu_sandbox.devices import Device, host_digest
 from gpu_sandbox.frames import BadFrame, Line, PeerGone
 from gpu_sandbox.jobs import Probed
+from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.process import child_environment
@@ -29,8 +30,11 @@ __all__ = ["KnownCeilings"]
 class KnownCeilings:
     """``cache`` is shared between processes."""
 
-    def __init__(self, cache: Path, limits: Limits, zygote: Zygote, run: RunDirectory) -> None:
+    def __init__(
+        self, cache: Path, limits: Limits, zygote: Zygote, run: RunDirectory, keeping: Keeping
+    ) -> None:
         self._cache = cache
+        self._keeping = keeping
         self._limits = limits
         self._zygote = zygote
         self._run = run
@@ -57,7 +61,7 @@ class KnownCeilings:
             self._known[device.name] = found
             if isinstance(found, Ceilings):
                 path = self._path(device, cores)
-                await anyio.to_thread.run_sync(_keep, path, msgspec.json.encode(found))
+                await anyio.to_thread.run_sync(self._keeping.file, path, msgspec.json.encode(found))
         return found
 
     def _path(self, device: Device, cores: tuple[int, ...]) -> Path:
@@ -89,10 +93,3 @@ class KnownCeilings:
         finally:
             line.close()
         return answer.ceilings or answer.missing
-
-
-def _keep(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.fresh")
-    fresh.write_bytes(data)
-    fresh.replace(path)

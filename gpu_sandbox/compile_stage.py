@@ -28,6 +28,7 @@ from gpu_sandbox.frames import MAX_FDS, BadFrame, Line, PeerGone
 from gpu_sandbox.guard import Inspected
 from gpu_sandbox.hub import hub_readable, hub_variables
 from gpu_sandbox.jobs import Built, Compile
+from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.prebuilt import Prebuilt
 from gpu_sandbox.prerequisites import cuda_home, require_compiler
@@ -79,12 +80,13 @@ class CompilePool:
         limits: Limits,
         zygote: Zygote,
         run: RunDirectory,
+        keeping: Keeping,
         *,
         jobs: int,
         cores: tuple[int, ...],
     ) -> None:
         self._builds = builds
-        self._prebuilt = Prebuilt(prebuilt, limits, cores)
+        self._prebuilt = Prebuilt(prebuilt, limits, cores, keeping)
         self._limits = limits
         self._zygote = zygote
         self._run = run
@@ -132,7 +134,8 @@ class CompilePool:
         require_compiler(cuda=candidate.device.is_cuda)
         async with self.place():
             queued = time.monotonic() - began
-            prebuilt = await self._prebuilt.for_flags(self._run, flag_sets(candidate.source))
+            flags = await anyio.to_thread.run_sync(flag_sets, candidate.source)
+            prebuilt = await self._prebuilt.for_flags(self._run, flags)
             compiled = await self._compile(candidate, key, prebuilt)
             if prebuilt is None:
                 notes = [*compiled.notes, "the slim binding can't be built here"]

@@ -17,6 +17,7 @@ import msgspec
 
 from gpu_sandbox.frames import BadFrame, Line, PeerGone
 from gpu_sandbox.jobs import Facts
+from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import PrerequisiteMissing, SandboxFault
 from gpu_sandbox.process import child_environment
@@ -87,8 +88,9 @@ def torch_identity() -> str:
 class DeviceFacts:
     """Facts per device, asked once of a child and then kept in memory and on disk."""
 
-    def __init__(self, cache: Path, limits: Limits) -> None:
+    def __init__(self, cache: Path, limits: Limits, keeping: Keeping) -> None:
         self._cache = cache
+        self._keeping = keeping
         self._limits = limits
         self._known: dict[str, dict[str, Any]] = {}
         self._locks: dict[str, anyio.Lock] = {}
@@ -114,10 +116,7 @@ class DeviceFacts:
         except (OSError, ValueError):
             pass
         found = await self._ask(device, cores, zygote, run)
-        self._cache.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps(found))
-        fresh.replace(path)
+        self._keeping.file(path, json.dumps(found).encode())
         return found
 
     async def _ask(

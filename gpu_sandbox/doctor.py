@@ -64,6 +64,8 @@ async def examine(
         _cuda_toolkit,
         *OPTIONAL,
         _counters,
+        _temporary_files,
+        lambda: _cache_writable(place),
         lambda: _build_cache(place / "builds", cache_bytes),
         lambda: _kept_files("kept verdicts", place / "verdicts"),
         lambda: _kept_files("kept baselines", place / "baselines"),
@@ -78,8 +80,8 @@ async def _surveyed(cache: Path | None) -> list[Check]:
     try:
         async with LocalSandbox(("cpu",), cache=cache, require_isolation="C") as sandbox:
             return isolation_checks(await sandbox.survey())
-    except SandboxFault as fault:
-        line = str(fault).splitlines()[0]
+    except (PrerequisiteMissing, SandboxFault) as fault:
+        line = (str(fault).splitlines() or ["the sandbox failed"])[0]
         return [Check(name="isolation", ok=False, needed=True, detail=line)]
 
 
@@ -155,6 +157,35 @@ def _counters() -> Check:
     return Check(name=name, ok=False, needed=False, detail=told, fix=fix)
 
 
+def _temporary_files() -> Check:
+    name = "temporary files"
+    fix = "make room, or set TMPDIR to a directory that can be written to"
+    try:
+        place = tempfile.gettempdir()
+        _write_in(Path(place))
+    except OSError as error:
+        return Check(name=name, ok=False, needed=True, detail=str(error), fix=fix)
+    return Check(name=name, ok=True, needed=True, detail=f"can be written in {place}")
+
+
+def _cache_writable(place: Path) -> Check:
+    name = "cache"
+    fix = "make room, or set XDG_CACHE_HOME; without it all is built and looked up anew"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        _write_in(place)
+    except OSError as error:
+        return Check(name=name, ok=False, needed=False, detail=str(error), fix=fix)
+    return Check(name=name, ok=True, needed=False, detail=f"can be written in {place}")
+
+
+def _write_in(place: Path) -> None:
+    """So much that a full disk shows. Raises ``OSError``."""
+    with tempfile.TemporaryFile(dir=place) as file:
+        file.write(bytes(1 << 20))
+        file.flush()
+
+
 def _build_cache(root: Path, most_bytes: int) -> Check:
     builds, size = BuildCache(root).size()
     detail = f"{size / 2**30:.1f} of at most {most_bytes / 2**30:g} GB, {builds} builds in {root}"
@@ -171,13 +202,16 @@ def _kept_files(name: str, directory: Path) -> Check:
 def _compiles(name: str, command: list[str], source: str, fix: str) -> Check:
     if shutil.which(command[0]) is None:
         return Check(name=name, ok=False, needed=False, detail=f"no {command[0]}", fix=fix)
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "probe"
-        path.write_text(source)
-        words = [*command, "-c", str(path), "-o", f"{path}.o"]
-        run = subprocess.run(
-            words, capture_output=True, text=True, check=False, env=tool_environment()
-        )
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "probe"
+            path.write_text(source)
+            words = [*command, "-c", str(path), "-o", f"{path}.o"]
+            run = subprocess.run(
+                words, capture_output=True, text=True, check=False, env=tool_environment()
+            )
+    except OSError as error:
+        return Check(name=name, ok=False, needed=False, detail=str(error), fix="")
     if run.returncode:
         said = (run.stderr.splitlines() or ["it failed"])[0]
         return Check(name=name, ok=False, needed=False, detail=said, fix=fix)

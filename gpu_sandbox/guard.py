@@ -14,7 +14,12 @@ from events.outcomes import CompileFailed, NoCandidate
 
 __all__ = ["MAX_SOURCE_BYTES", "Inspected", "inspect_candidate"]
 
-MAX_SOURCE_BYTES = 2 << 20
+MAX_SOURCE_BYTES = 256 << 10
+"""Several times any kernel's. Of the densest code so much takes two seconds and 250 MB to read."""
+_TOO_LARGE = (
+    f"the source is larger than {MAX_SOURCE_BYTES >> 10} KiB, the most that is judged:"
+    " write it shorter"
+)
 _MAX_SHOWN = 200
 
 _BUILDERS = frozenset({"load_inline", "load", "CppExtension", "CUDAExtension"})
@@ -37,7 +42,7 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True):
 
 def inspect_candidate(source: str) -> Inspected:
     if len(source.encode("utf-8", "surrogatepass")) > MAX_SOURCE_BYTES:
-        return Inspected(outcome=CompileFailed(reason="the source is larger than 2 MiB"))
+        return Inspected(outcome=CompileFailed(reason=_TOO_LARGE))
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
@@ -81,9 +86,13 @@ def _binds_model_new(tree: ast.Module) -> bool:
 def _calls_builder_inside(tree: ast.Module) -> bool:
     """Whether a call that looks like a build sits inside a function or method."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    for outer in ast.walk(tree):
-        if isinstance(outer, functions) and any(_is_build(node) for node in ast.walk(outer)):
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, inside = waiting.pop()
+        if inside and _is_build(node):
             return True
+        inside = inside or isinstance(node, functions)
+        waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
     return False
 
 

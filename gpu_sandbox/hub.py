@@ -47,7 +47,11 @@ def hub_cache() -> Path:
 def hub_readable() -> tuple[str, ...]:
     """What confined children may read of the cache."""
     cache = hub_cache()
-    return tuple(str(path) for pattern in _MODELS for path in cache.glob(pattern) if path.is_dir())
+    try:
+        found = [path for pattern in _MODELS for path in cache.glob(pattern) if path.is_dir()]
+    except PermissionError:  # somebody else's home: nothing of it can be read then
+        return ()
+    return tuple(map(str, found))
 
 
 def hub_variables() -> dict[str, str]:

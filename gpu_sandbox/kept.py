@@ -11,6 +11,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from gpu_sandbox.keeping import Keeping
+
 __all__ = ["KeptFiles"]
 
 _SHELVES = 256
@@ -22,8 +24,9 @@ class KeptFiles:
     """``directory/SHELF/NAME``; a name begins with two hexadecimal digits. A file appears whole,
     the last one stays. What can't be written is not kept: that costs work, not the run."""
 
-    def __init__(self, directory: Path, most: int = 65_536) -> None:
+    def __init__(self, directory: Path, most: int = 65_536, keeping: Keeping | None = None) -> None:
         self._directory = directory
+        self._keeping = keeping or Keeping(directory)
         self._shelf_holds = max(1, most // _SHELVES)
 
     @property
@@ -45,13 +48,10 @@ class KeptFiles:
     def keep(self, name: str, data: bytes) -> None:
         """Keep ``data`` in place of what had its name."""
         shelf = self._directory / name[:2]
-        with suppress(OSError):
-            shelf.mkdir(parents=True, exist_ok=True)
-            fresh = shelf / f".{name}.{os.urandom(4).hex()}"
-            fresh.write_bytes(data)
-            fresh.replace(shelf / name)
-            if len(os.listdir(shelf)) > self._shelf_holds:
-                self._clear(shelf)
+        if self._keeping.file(shelf / name, data):
+            with suppress(OSError):
+                if len(os.listdir(shelf)) > self._shelf_holds:
+                    self._clear(shelf)
 
     def size(self) -> tuple[int, int]:
         """Files, and their bytes together. Looks at all of them."""

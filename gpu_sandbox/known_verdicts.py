@@ -18,6 +18,7 @@ import msgspec
 
 from events.outcomes import Correct, TimedOut
 from gpu_sandbox.devices import torch_identity
+from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.kept import KeptFiles
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, Verdict
@@ -41,8 +42,8 @@ class KnownVerdicts:
     """Files by candidate, task, device, versions, protocol, limits, isolation and what is
     observed; not by seed, which draws other inputs only."""
 
-    def __init__(self, directory: Path) -> None:
-        self._files = KeptFiles(directory)
+    def __init__(self, directory: Path, keeping: Keeping | None = None) -> None:
+        self._files = KeptFiles(directory, keeping=keeping)
 
     def find(
         self, request: EvaluationRequest, limits: Limits, facts: dict[str, Any], layers: list[str]

@@ -23,6 +23,7 @@ from gpu_sandbox.device_stage import DevicePool
 from gpu_sandbox.devices import Device, DeviceFacts
 from gpu_sandbox.extra_run import ExtraRun
 from gpu_sandbox.floor import Reach
+from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import DeviceLoad
 from gpu_sandbox.workdir import RunDirectory
@@ -46,23 +47,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Opened:
     """Made when a sandbox is entered; processes start when they are first needed."""
 
-    def __init__(self, settings: Settings, run: RunDirectory, group: TaskGroup) -> None:
+    def __init__(
+        self, settings: Settings, run: RunDirectory, group: TaskGroup, keeping: Keeping
+    ) -> None:
         self._settings = settings
+        self._keeping = keeping
         self._since = time.monotonic()
         self._run = run
-        self._builds = BuildCache(settings.cache / "builds", settings.cache_bytes)
+        self._builds = BuildCache(settings.cache / "builds", settings.cache_bytes, keeping)
         self._compilers: dict[bool, CompilePool] = {}
         self.zygote = Zygote(group, run, settings.limits, settings.without_layers)
         self.devices = DevicePool(
             settings.devices,
-            DeviceFacts(settings.cache / "facts", settings.limits),
+            DeviceFacts(settings.cache / "facts", settings.limits, keeping),
             settings.limits,
             self.zygote,
             run,
             group,
         )
         self.ceilings = KnownCeilings(
-            settings.cache / "ceilings", settings.limits, self.zygote, run
+            settings.cache / "ceilings", settings.limits, self.zygote, run, keeping
         )
         self.extra_run = ExtraRun(self.zygote, run, settings.limits)
 
@@ -85,6 +89,7 @@ class Opened:
                 self._settings.limits,
                 self.zygote,
                 self._run,
+                self._keeping,
                 jobs=self._settings.compile_jobs or len(cores),
                 cores=cores,
             )

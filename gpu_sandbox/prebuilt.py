@@ -21,6 +21,7 @@ import anyio
 from gpu_sandbox.builds import BuildCache
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.flags import header_name
+from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.process import Spec, child, child_environment
 from gpu_sandbox.toolchain import toolchain
@@ -36,8 +37,11 @@ _LIMIT_S = 180.0
 class Prebuilt:
     """Safe for concurrent calls of one loop: each thing is built by one of them."""
 
-    def __init__(self, root: Path, limits: Limits, cores: tuple[int, ...]) -> None:
+    def __init__(
+        self, root: Path, limits: Limits, cores: tuple[int, ...], keeping: Keeping
+    ) -> None:
         self._root = root
+        self._keeping = keeping
         self._limits = limits
         self._cores = cores
         self._locks: dict[Path, anyio.Lock] = {}
@@ -75,7 +79,9 @@ class Prebuilt:
         async with self._locks.setdefault(wanted, anyio.Lock()):
             if _present(wanted):
                 return True
-            built = await self._build(wanted, flags, run)
+            built = False
+            with self._keeping:
+                built = await self._build(wanted, flags, run)
         if not built:  # builds work without, only slower
             self._impossible.add(wanted)
         return built

@@ -37,6 +37,7 @@ from gpu_sandbox.floor import weighed
 from gpu_sandbox.guard import inspect_candidate
 from gpu_sandbox.hub import require_models
 from gpu_sandbox.inquest import examined
+from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.known_verdicts import KnownVerdicts
 from gpu_sandbox.labels import accepted, read
 from gpu_sandbox.limits import Limits
@@ -48,6 +49,7 @@ from gpu_sandbox.port import (
     BaselineRequest,
     DeviceLoad,
     EvaluationRequest,
+    PrerequisiteMissing,
     TaskUnusable,
     Verdict,
 )
@@ -66,8 +68,15 @@ __all__ = ["LocalSandbox", "default_cache"]
 
 
 def default_cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    base = os.environ.get("XDG_CACHE_HOME") or f"{_home()}/.cache"
     return Path(base) / "stark-engine" / "sandbox"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a user without one, as in a container
+        return Path("/nonexistent")
 
 
 class LocalSandbox:
@@ -102,19 +111,27 @@ class LocalSandbox:
             require_isolation=require_isolation,
             without_layers=without_layers,
         )
-        self._baselines = KnownBaselines(self._settings.cache / "baselines")
-        self._verdicts = KnownVerdicts(self._settings.cache / "verdicts")
+        self._keeping = Keeping(self._settings.cache)
+        self._baselines = KnownBaselines(self._settings.cache / "baselines", self._keeping)
+        self._verdicts = KnownVerdicts(self._settings.cache / "verdicts", self._keeping)
         self._stack = AsyncExitStack()
         self._group: anyio.abc.TaskGroup | None = None
         self._opened: Opened | None = None
 
     async def __aenter__(self) -> LocalSandbox:
-        """Also sweeps up what killed engines left behind."""
-        runs = Path(tempfile.gettempdir()) / f"gpu-sandbox-runs-{os.getuid()}"
-        await anyio.to_thread.run_sync(remove_stale, runs)
-        run = await self._stack.enter_async_context(run_directory(runs))
+        """Also sweeps up what killed engines left behind. Raises ``PrerequisiteMissing`` where
+        there is no place for temporary files."""
+        try:
+            runs = Path(tempfile.gettempdir()) / f"gpu-sandbox-runs-{os.getuid()}"
+            await anyio.to_thread.run_sync(remove_stale, runs)
+            run = await self._stack.enter_async_context(run_directory(runs))
+        except OSError as error:
+            raise PrerequisiteMissing(
+                f"no temporary files can be made ({error}): make room, or set TMPDIR to a directory"
+                " that can be written to"
+            ) from error
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
-        self._opened = Opened(self._settings, run, self._group)
+        self._opened = Opened(self._settings, run, self._group, self._keeping)
         return self
 
     async def __aexit__(
@@ -161,14 +178,15 @@ class LocalSandbox:
         found = await work(request)
         if found.runtime_ms is not None:
             await anyio.to_thread.run_sync(self._baselines.keep, request, facts[0], found)
-        return found
+        return msgspec.structs.replace(found, notes=[*found.notes, *self._keeping.notes()])
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
         require_models(request.task_source)
         judge = self._known if request.reuse else self._judged
         verdict = await judge(request)
         outcome = accepted(verdict.outcome, verdict.notes, request.refuse)
-        return msgspec.structs.replace(verdict, outcome=cleaned(outcome))
+        notes = [*verdict.notes, *self._keeping.notes()]
+        return msgspec.structs.replace(verdict, outcome=cleaned(outcome), notes=notes)
 
     # --- steps
 
@@ -220,7 +238,7 @@ class LocalSandbox:
         devices = pool.of(request.device)
         job = job_for(request, devices[0], limits)
         began = time.monotonic()
-        inspected = inspect_candidate(request.candidate_source)
+        inspected = await anyio.to_thread.run_sync(inspect_candidate, request.candidate_source)
         timings = {"guard": time.monotonic() - began}
         isolation = await self._open.isolation()
 

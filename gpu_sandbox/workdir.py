@@ -18,6 +18,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.process import tool_environment
 
 __all__ = ["RunDirectory", "remove", "remove_stale", "run_directory"]
@@ -32,10 +33,15 @@ class RunDirectory(msgspec.Struct, frozen=True):
     token: str
 
     def home(self, name: str) -> Path:
-        """A private home with its temp and caches, made on demand."""
+        """A private home with its temp and caches, made on demand. Raises ``SandboxFault``."""
         home = self.path / name
-        for inner in ("tmp", "cache"):
-            (home / inner).mkdir(parents=True, exist_ok=True)
+        try:
+            for inner in ("tmp", "cache"):
+                (home / inner).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SandboxFault(
+                f"no private directory can be made ({error}): make room, or set TMPDIR elsewhere"
+            ) from error
         return home
 
     def write(self, name: str, source: str) -> Path:

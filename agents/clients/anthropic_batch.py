@@ -83,10 +83,13 @@ class AnthropicBatchClient(AnthropicClient):
         return ()
 
     def _told(self, error: Exception) -> CallFailed | CapabilityMissing | None:
-        if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
+        if isinstance(error, _SENSELESS):
             name = type(error).__name__
             return CallFailed("connection", f"the results make no sense: {name}", retryable=True)
         return as_failure(error, {}, self._secrets, self.hint)
+
+
+_SENSELESS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 async def _collect(

@@ -202,7 +202,7 @@ class PlaybookClient:
 
     def _source(self, name: str, what: str) -> str:
         try:
-            return (self._path.parent / name).read_text(encoding="utf-8")
+            return (self._path.parent / name).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise self._invalid(what, f"can't read {name!r}: {error}") from None
 

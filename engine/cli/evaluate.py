@@ -16,7 +16,7 @@ from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options, refuse_option
 from engine.cli.settings import SettingsError, resolve
-from engine.cli.sources import read_task
+from engine.cli.sources import read_candidate, read_task
 from engine.config import Config
 from events.observations import Observations
 from events.outcomes import Correct, KernelResources
@@ -35,25 +35,26 @@ __all__ = ["Row", "eval_"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``engine eval --json`` prints for each candidate."""
+    """What ``engine eval --json`` prints for each candidate. ``not_judged`` is the outcome of one
+    that needs what this machine lacks."""
 
     candidate: str
     outcome: str
     reason: str
-    runtime_ms: float | None
-    baseline_ms: float | None
-    speedup: float | None
-    bounded_speedup: float | None
-    labels: list[str]
-    isolation: list[str]
-    timings_s: dict[str, float]
+    runtime_ms: float | None = None
+    baseline_ms: float | None = None
+    speedup: float | None = None
+    bounded_speedup: float | None = None
+    labels: list[str] = []
+    isolation: list[str] = []
+    timings_s: dict[str, float] = {}
     protocol: str
     device: str
-    compile_log: str
-    run_log: str
-    notes: list[str]
-    resources: list[KernelResources]
-    observations: Observations | None
+    compile_log: str = ""
+    run_log: str = ""
+    notes: list[str] = []
+    resources: list[KernelResources] = []
+    observations: Observations | None = None
 
 
 @click.command(name="eval")
@@ -78,7 +79,8 @@ def eval_(
 ) -> int:  # fmt: skip
     """Judge each of CANDIDATES against the reference in TASK.
 
-    A candidate's file defines ModelNew. Exit code 4 when none of them is correct.
+    A candidate's file defines ModelNew. Exit code 4 when none of them is correct, 3 when one
+    could not be judged for want of something on this machine.
     """
     try:
         config = resolve(
@@ -92,20 +94,13 @@ def eval_(
     except SettingsError as error:
         raise Failure(str(error)) from error
     source = read_task(task)
-    sources = {path: _read(path) for path in candidates}
+    sources = {path: read_candidate(path) for path in candidates}
 
     async def work() -> list[Row]:
         return await _evaluate(config, task, source, sources, as_json)
 
     rows = anyio.run(work, backend=backend)
     return Exit.DONE if any(row.outcome == "correct" for row in rows) else Exit.NOT_FASTER
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 async def _evaluate(
@@ -116,6 +111,7 @@ async def _evaluate(
     from engine.loop.methods import observed_for
 
     rows: list[Row] = []
+    missing: list[PrerequisiteMissing] = []
     async with AsyncExitStack() as stack:
         sandbox = await open_sandbox(stack, config)
         config, _ = await resolve_device(sandbox, config)
@@ -126,7 +122,12 @@ async def _evaluate(
                 device=config.sandbox.device, protocol=config.sandbox.protocol, seed=0,
                 observe=observed_for(config), refuse=tuple(config.sandbox.refuse),
             )  # fmt: skip
-            verdict = await sandbox.evaluate(request)
+            try:
+                verdict = await sandbox.evaluate(request)
+            except PrerequisiteMissing as error:  # for this one: others may need less
+                missing.append(error)
+                _print_unjudged(path, config, str(error), as_json)
+                return
             row = _row(path, verdict)
             rows.append(row)
             if as_json:
@@ -140,7 +141,7 @@ async def _evaluate(
             async with anyio.create_task_group() as tasks:
                 for path, source in sources.items():
                     tasks.start_soon(one, path, source)
-        except* (PrerequisiteMissing, TaskUnusable, SandboxFault) as group:
+        except* (TaskUnusable, SandboxFault) as group:
             failure = group.exceptions[0]
             while isinstance(failure, ExceptionGroup):
                 failure = failure.exceptions[0]
@@ -158,7 +159,7 @@ async def _evaluate(
                 )
             except (PrerequisiteMissing, TaskUnusable, SandboxFault) as error:
                 failure = error
-        _raise(failure, task)
+        _raise(failure or next(iter(missing), None), task)
     return rows
 
 
@@ -195,6 +196,20 @@ def _row(path: Path, verdict: Verdict) -> Row:
         resources=verdict.resources,
         observations=verdict.observations,
     )
+
+
+def _print_unjudged(path: Path, config: Config, why: str, as_json: bool) -> None:
+    row = Row(
+        candidate=str(path),
+        outcome="not_judged",
+        reason=why,
+        protocol=config.sandbox.protocol,
+        device=config.sandbox.device,
+    )
+    if as_json:
+        emit(row)
+    else:
+        click.echo(f"{path}: not judged: {printable(why)}")
 
 
 def _print(row: Row, verdict: Verdict) -> None:

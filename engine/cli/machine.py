@@ -12,7 +12,7 @@ import msgspec
 from engine.cli.exits import Exit, Failure
 from engine.config import Config
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import Evaluator, PrerequisiteMissing
+from gpu_sandbox.port import Evaluator, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.sandbox import LocalSandbox
 
 __all__ = ["check_language", "open_sandbox", "prerequisites", "resolve_device"]
@@ -25,6 +25,8 @@ def prerequisites() -> Iterator[None]:
         yield
     except PrerequisiteMissing as missing:
         raise Failure(str(missing), Exit.MISSING) from missing
+    except SandboxFault as fault:
+        raise Failure(f"the sandbox failed: {fault}\nSee: engine doctor", Exit.INTERNAL) from fault
 
 
 def check_language(config: Config) -> None:
@@ -54,7 +56,8 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
         compile_jobs=config.sandbox.compile_jobs,
         require_isolation=config.sandbox.require_isolation,
     )
-    return await stack.enter_async_context(sandbox)
+    with prerequisites():
+        return await stack.enter_async_context(sandbox)
 
 
 async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.cli.exits import Failure
 
-__all__ = ["read_kernel", "read_task"]
+__all__ = ["read_candidate", "read_kernel", "read_task"]
 
 _INTERFACE = ("Model", "get_inputs", "get_init_inputs")
 
@@ -19,12 +19,7 @@ def read_task(task: Path) -> str:
 
     Raises ``Failure``: no such file, a syntax error, no ``Model``.
     """
-    try:
-        source = task.read_text()
-    except OSError as error:
-        raise Failure(f"{task}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise Failure(f"{task}: not a UTF-8 text file") from error
+    source = read_candidate(task)
     try:
         module = ast.parse(source)
     except (SyntaxError, ValueError) as error:
@@ -46,6 +41,17 @@ def read_task(task: Path) -> str:
     return source
 
 
+def read_candidate(path: Path) -> str:
+    """A Python file as it is: what is wrong with its code is for others to say. A byte-order mark
+    is no part of it. Raises ``Failure``: no such file, not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Failure(f"{path}: not a UTF-8 text file") from error
+
+
 def read_kernel(path: Path) -> str:
     """The source of a kernel to start from, of which the static guard finds nothing to refuse.
 
@@ -59,7 +65,7 @@ def read_kernel(path: Path) -> str:
             data = file.read(MAX_SOURCE_BYTES + 1)  # so much is enough to be refused
         if len(data) > MAX_SOURCE_BYTES:
             raise Failure(
-                f"{path}: larger than {MAX_SOURCE_BYTES >> 20} MiB, the most for a kernel"
+                f"{path}: larger than {MAX_SOURCE_BYTES >> 10} KiB, the most for a kernel"
             )
         text = data.decode("utf-8-sig")
     except OSError as error:

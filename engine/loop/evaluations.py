@@ -9,6 +9,7 @@ import msgspec
 from engine.loop.feed import Feed
 from engine.loop.methods import observed_for
 from engine.loop.texts import Texts, storable
+from engine.loop.unexpected import line_about
 from events.bodies import (
     BaselineMeasured,
     BaselineRequested,
@@ -82,7 +83,7 @@ class Evaluations:
                 self._feed(TaskRejected(reason=reason, detail=detail))
             else:
                 self._faulted(0, 1, unusable, kind)
-        except (SandboxFault, PrerequisiteMissing) as fault:
+        except Exception as fault:
             self._faulted(0, requested.try_, fault, kind)
         else:
             self._feed(_measured(kind, baseline))
@@ -110,7 +111,7 @@ class Evaluations:
         )
         try:
             verdict = await self._evaluator.evaluate(request)
-        except (SandboxFault, PrerequisiteMissing) as fault:
+        except Exception as fault:
             self._faulted(requested.attempt, requested.try_, fault)
         else:
             try:
@@ -162,12 +163,15 @@ class Evaluations:
     def _faulted(
         self, attempt: int, try_: int, fault: Exception, baseline: BaselineKind = "eager"
     ) -> None:
+        """What the sandbox raised. One fault that nobody foresaw must not end the run, nor be
+        told as less than it is."""
         self._note_quarantined()
+        foreseen = isinstance(fault, SandboxFault | PrerequisiteMissing | TaskUnusable)
         self._feed(
             EvaluationFaulted(
                 attempt=attempt,
                 try_=try_,
-                message=storable(str(fault)),
+                message=storable(str(fault) if foreseen else line_about(fault)),
                 retryable=not isinstance(fault, NoDeviceLeft | PrerequisiteMissing),
                 baseline=baseline,
             )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.edits import Incomparable
 from agents.grounding import Edits, edits_inside
 
 from .sources import KERNEL, TASK, mark
@@ -60,3 +62,18 @@ def test_a_candidate_that_is_no_python_is_measured_too() -> None:
 def test_no_source_breaks_it(new: str) -> None:
     edits_inside(MARKED, new)
     edits_inside(new, TASK)
+
+
+def test_sources_that_would_take_minutes_are_left_out() -> None:
+    for old, new in (
+        ("a()\nb()\n" * 1000, "a()\nc()\n" * 1000),
+        ("a()\n" * 9_000, "b()\n" * 9_000),
+    ):
+        with pytest.raises(Incomparable):
+            edits_inside(f"# <<<IMPROVE BEGIN>>>\n{old}# <<<IMPROVE END>>>\n", new)
+
+
+def test_a_deep_target_has_no_name() -> None:
+    deep = ".".join(["a"] * 900) + " = 1\n"
+    marked = f"# <<<IMPROVE BEGIN>>>\n{deep}# <<<IMPROVE END>>>\n"
+    assert edits_inside(marked, deep + "b = 2\n").inside == 1

@@ -185,3 +185,10 @@ def test_its_facts(tmp_path: Path) -> None:
     assert client.task_path == tmp_path / "task.py"
     assert "book.toml" in repr(client)
     assert msgspec.json.encode(client.title)
+
+
+@pytest.mark.anyio
+async def test_a_byte_order_mark_is_no_part_of_a_kernel(tmp_path: Path) -> None:
+    path = book(tmp_path)
+    (tmp_path / "kernels/naive.py").write_text(KERNEL, encoding="utf-8-sig")
+    assert (await answer(PlaybookClient(path), request("code"))).source == KERNEL

@@ -331,6 +331,8 @@ _HOST = (
     _host("unremovable_files", ANYTHING, "temporary_files"),
     _host("preloads_into_children", ANYTHING, "starts_a_process", after=True),
     _host("compiler_writes_outside", BUILDS, "cpp_openmp_avx", compiles=True),
+    _host("flags_that_double", ANYTHING, "cpp_openmp_avx", compiles=True),
+    _host("flags_in_a_deep_sum", ANYTHING, "cpp_openmp_avx", compiles=True),
     _host("compiler_plugin", BUILDS, "c_through_ctypes", compiles=True),
     _host(
         "compile_bomb_templates", BUILDS, "cpp_parallel_for", compiles=True, limits=COMPILE_HANGS

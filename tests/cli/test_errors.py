@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ from click.testing import CliRunner
 from agents.clients.known import PREFIXES
 from engine.cli.exits import Failure
 from engine.cli.main import cli
-from tests.cli.conftest import SEARCH, SMALL, run_engine
+from engine.cli.sources import read_task
+from tests.cli.conftest import SEARCH, SMALL, engine_command, environment, run_engine
 
 TASK = (SMALL / "task.py").read_text()
 
@@ -227,3 +230,57 @@ def test_a_resume_that_is_refused_leaves_the_log_as_it_is(
     assert why in str(refused)
     assert [path.name for path in tmp_path.iterdir()] == ["log.db"], "no lock, no -wal"
     assert log.read_bytes() == before
+
+
+def test_what_one_candidate_lacks_is_not_the_others_end(tmp_path: Path) -> None:
+    needs = tmp_path / "needs_compiler.py"
+    needs.write_text((SMALL / "fused.py").read_text() + "\n# may load_inline something\n")
+    judged = ("eval", SMALL / "task.py", needs, SMALL / "fused.py", "--device", "cpu")
+    for extra in ((), ("--json",)):
+        done = run_engine(*judged, *extra, CXX="/nonexistent")
+        assert done.returncode == 3, done.stderr
+        assert "apt install g++" in done.stderr
+        lines = sorted(done.stdout.splitlines())
+        assert len(lines) == 2
+        if extra:
+            assert {json.loads(line)["outcome"] for line in lines} == {"correct", "not_judged"}
+        else:
+            assert "fused.py: correct" in lines[0] + lines[1]
+            assert f"{needs}: not judged: no C++ compiler" in lines[0] + lines[1]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    for name in ("task", "fused"):
+        text = (SMALL / f"{name}.py").read_text()
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8-sig")
+    task = tmp_path / "task.py"
+    done = run_engine("eval", task, tmp_path / "fused.py", "--device", "cpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert read_task(task) == (SMALL / "task.py").read_text()
+
+
+def test_a_cache_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    judged = ("eval", SMALL / "task.py", SMALL / "fused.py", "--device", "cpu")
+    done = run_engine(*judged, XDG_CACHE_HOME=str(tmp_path / "file"))
+    assert done.returncode == 0, done.stderr
+    assert "fused.py: correct" in done.stdout
+    assert done.stderr.count("can't be kept in") == 1
+    assert "Not a directory" in done.stderr
+
+
+def test_a_sandbox_that_cannot_start(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+    for command in (
+        ("eval", SMALL / "task.py", SMALL / "fused.py", "--device", "cpu"),
+        (*SEARCH, "--log", log),
+    ):
+        done = subprocess.run(
+            ["bash", "-c", 'ulimit -v 600000; exec "$@"', "engine", *engine_command(*command)],
+            capture_output=True, text=True, timeout=120, env=environment(), check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "engine: the sandbox failed: the zygote did not start" in done.stderr
+        assert "engine doctor" in done.stderr
+        assert "engine/cli" not in done.stderr, "a traceback of ours"
+    assert not log.exists()

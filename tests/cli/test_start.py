@@ -33,7 +33,7 @@ def invoked(*args: object) -> Result:
         (b"def f(:\n", "line 1: syntax error"),
         (b"class ModelNew: pass\n\0", "null bytes"),
         (KERNEL.replace(b"ModelNew", b"Model"), "no class ModelNew"),
-        (KERNEL + b"#" * (2 << 20), "larger than 2 MiB"),
+        (KERNEL + b"#" * (256 << 10), "larger than 256 KiB"),
     ],
 )
 def test_what_is_no_kernel(

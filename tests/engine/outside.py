@@ -98,10 +98,12 @@ def _anchor(request: Request) -> str:
 
 
 class ScriptedEvaluator:
-    """Judges a candidate by the words in it; ``faults`` sandbox faults come first."""
+    """Judges a candidate by the words in it; ``faults`` sandbox faults come first, or so many
+    times the ``odd`` one."""
 
-    def __init__(self, *, faults: int = 0, lost: str = "") -> None:
+    def __init__(self, *, faults: int = 0, odd: Exception | None = None, lost: str = "") -> None:
         self.faults = faults
+        self.odd = odd
         self.lost = lost
         """Why its only device is quarantined, if it is."""
         self.judged: list[str] = []
@@ -131,7 +133,7 @@ class ScriptedEvaluator:
         self.busy -= 1
         if self.faults > 0:
             self.faults -= 1
-            raise SandboxFault("the device went away")
+            raise self.odd or SandboxFault("the device went away")
         if self.lost:
             raise NoDeviceLeft(f"no device is left: cpu: {self.lost}")
         self.judged.append(request.candidate_source)

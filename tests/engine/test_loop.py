@@ -40,7 +40,7 @@ from events.envelope import Blob, Event
 from events.outcomes import WrongResult
 from events.reader import LogReader
 from events.writer import LogWriter
-from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.port import Baseline, BaselineRequest, EvaluationRequest, Verdict
 from projections.overview import overview_of
 from tests.engine.outside import TASK, ScriptedClient, ScriptedEvaluator
 from tests.engine.world import config_of
@@ -272,6 +272,45 @@ async def test_sandbox_faults_are_retried_and_then_pause(tmp_path: Path) -> None
     state = await go_on(other, client, ScriptedEvaluator())
     assert state.attempts_ended == 2
     check(other)
+
+
+@pytest.mark.parametrize(
+    "odd", [RecursionError("too\ndeep"), ExceptionGroup("g", [OSError(28, "full")])]
+)
+async def test_what_nobody_foresaw_is_a_fault_that_says_what_and_where(
+    tmp_path: Path, odd: Exception
+) -> None:
+    path, client = tmp_path / "log.db", ScriptedClient()
+    state = await start(path, config_of(attempts=2), client, ScriptedEvaluator(faults=3, odd=odd))
+    assert state.paused == "the sandbox fails again and again"
+    told = [fault.message for fault in of_type(check(path), EvaluationFaulted)]
+    assert len(told) == 3
+    alone = isinstance(odd, RecursionError)
+    what = "RecursionError: too deep" if alone else "OSError: [Errno 28] full"
+    assert all(line.startswith(f"unexpected {what} (at ") for line in told)
+    assert all("engine/outside.py:" in line for line in told)
+    state = await go_on(path, client, ScriptedEvaluator(faults=1, odd=odd))
+    assert state.attempts_ended == 2
+    check(path)
+
+
+async def test_a_baseline_that_nobody_foresaw_failing_is_tried_again(tmp_path: Path) -> None:
+    class Odd(ScriptedEvaluator):
+        async def baseline(self, request: BaselineRequest) -> Baseline:
+            found = await super().baseline(request)
+            if len(self.baselines) <= self.faults:
+                raise KeyError("uuid")
+            return found
+
+    path, client = tmp_path / "log.db", ScriptedClient()
+    state = await start(path, config_of(attempts=1), client, Odd(faults=3))
+    assert state.paused
+    assert state.paused.startswith(
+        "the baseline can't be measured: unexpected KeyError: 'uuid' (at "
+    )
+    state = await go_on(path, client, ScriptedEvaluator())
+    assert state.attempts_ended == 1
+    check(path)
 
 
 async def test_without_a_device_the_run_pauses_at_once_and_says_why(tmp_path: Path) -> None:

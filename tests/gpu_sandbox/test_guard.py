@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from events.outcomes import CompileFailed, NoCandidate
@@ -42,3 +44,28 @@ def test_only_what_builds_needs_the_compile_stage() -> None:
     assert on_import.builds
     assert not on_import.builds_late
     assert inspect_candidate(inline(CPP, late=True)).builds_late
+
+
+def test_only_so_much_is_read() -> None:
+    model = "class ModelNew: pass\n#"
+    most = model + "x" * (256 * 1024 - len(model))
+    assert inspect_candidate(most).outcome is None
+    outcome = inspect_candidate(most + "x").outcome
+    assert isinstance(outcome, CompileFailed)
+    assert outcome.reason == (
+        "the source is larger than 256 KiB, the most that is judged: write it shorter"
+    )
+    assert inspect_candidate(model + "é" * 2**17).outcome == outcome
+
+
+def test_nested_functions_are_read_once() -> None:
+    head = "import ctypes\nclass ModelNew: pass\n"
+    body = "x();" * 8_000 + "\n"
+
+    def seconds(source: str) -> float:
+        began = time.process_time()
+        assert not inspect_candidate(source).builds_late
+        return time.process_time() - began
+
+    nested = "".join(f"{' ' * n}def f{n}():\n" for n in range(90)) + " " * 90 + body
+    assert seconds(head + nested) < 10 * seconds(head + body)

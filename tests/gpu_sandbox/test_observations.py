@@ -17,6 +17,7 @@ from gpu_sandbox.ceilings import KnownCeilings
 from gpu_sandbox.counters import count, plain_name, read_counters, refusal
 from gpu_sandbox.devices import Device
 from gpu_sandbox.extra_run import Body
+from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.port import Verdict
 from gpu_sandbox.sandbox import LocalSandbox
 from projections.sections import Attempt, sections_of
@@ -76,7 +77,9 @@ async def test_work_ceilings_and_operators_of_a_correct_candidate(
     assert first.run_log == ""
 
     opened = sandbox._open
-    fresh = KnownCeilings(sandbox_cache / "ceilings", PATIENT, opened.zygote, opened._run)
+    fresh = KnownCeilings(
+        sandbox_cache / "ceilings", PATIENT, opened.zygote, opened._run, Keeping(sandbox_cache)
+    )
     assert fresh.find(CPU, opened.devices.timing(CPU)) == seen.ceilings
 
 
