@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 from importlib import import_module
 
 import click
@@ -78,6 +79,8 @@ def cli() -> None:
 
 def main() -> None:
     """The console script."""
+    # Of the sources that it reads, which are models': from Python 3.12 on, odd escapes.
+    warnings.filterwarnings("ignore", category=SyntaxWarning)
     try:
         code = _unwrapped()
         sys.exit(code if isinstance(code, int) else Exit.DONE)
