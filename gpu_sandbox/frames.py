@@ -116,9 +116,9 @@ class Channel(_Reading[T]):
         """Whether the peer has sent something that was not received yet."""
         return self.readable() and not self._gone()
 
-    def readable(self) -> bool:
+    def readable(self, within_s: float = 0.0) -> bool:
         """Whether ``receive`` would find something at once, be it the end."""
-        return bool(select.select([self._sock], [], [], 0)[0])
+        return bool(select.select([self._sock], [], [], within_s)[0])
 
     def _gone(self) -> bool:
         try:

@@ -18,6 +18,8 @@ __all__ = [
     "MOST_REPLY_BYTES",
     "MOST_TENSORS",
     "ArenaShared",
+    "Claimed",
+    "Deliver",
     "Done",
     "Failed",
     "Gate",
@@ -154,7 +156,8 @@ Gate: TypeAlias = Literal["none", "once", "each"]
 
 
 class Time(_Message, frozen=True):
-    """One forward on each of the slots 0…``calls`` − 1, each output delivered.
+    """One forward on each of the slots 0…``calls`` − 1, each output delivered; on the CPU on
+    slot 0 alone, whose output is kept until ``Deliver`` says where it belongs.
 
     The first is seeded with ``seed``, the next with ``seed`` + 1, and so on. Before each,
     on CUDA, ``flush_bytes`` are written and the device is kept busy for ``cover_us``
@@ -173,13 +176,19 @@ class Time(_Message, frozen=True):
     empty: bool = False
 
 
+class Deliver(_Message, frozen=True):
+    """Where the outputs of the call that was timed belong: so many bytes behind slot 0's."""
+
+    shift: int
+
+
 class ProfileCalls(_Message, frozen=True):
     """So many forwards under torch's profiler, on the slots in turn."""
 
     calls: int
 
 
-Request: TypeAlias = ArenaShared | Load | Place | Run | Warm | Time | ProfileCalls
+Request: TypeAlias = ArenaShared | Load | Place | Run | Warm | Time | Deliver | ProfileCalls
 
 
 # --- worker → verifier
@@ -215,6 +224,12 @@ class Timed(_Message, frozen=True):
     last: Ran
 
 
+class Claimed(_Message, frozen=True):
+    """Claimed nanoseconds of the CPU's one call, whose output is still to be delivered."""
+
+    elapsed_ns: int
+
+
 class Profiled(_Message, frozen=True):
     profile: Profile
 
@@ -233,4 +248,4 @@ class Failed(_Message, frozen=True):
     traceback: str
 
 
-Reply: TypeAlias = Loaded | Ran | Timed | Profiled | Done | Failed
+Reply: TypeAlias = Loaded | Ran | Timed | Claimed | Profiled | Done | Failed

@@ -11,6 +11,7 @@ import torch
 
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
+from gpu_sandbox.child.one_call import OneCall
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import FEW_CALLS, MANY_CALLS, Batch, Released, Settings
@@ -35,7 +36,11 @@ class Baseline:
     ) -> None:
         self.slow = False
         self.settings = _settings(job, device)
-        self.releases = Batch(task, first, device, calls=1)
+        self.releases = (
+            OneCall(task, first, device)
+            if device.type == "cpu"
+            else Batch(task, first, device, calls=1)
+        )
         self.gated_calls = 1
         self._task = task
         self._first = first

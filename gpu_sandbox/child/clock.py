@@ -6,6 +6,7 @@ before each, one synchronize at the end.
 
 from __future__ import annotations
 
+import copy
 import secrets
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from gpu_sandbox.child.arena import Arena, reach_of
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.turns import TURNS_BYTES, Turns, stream_wait, stream_write
 from gpu_sandbox.child.values import pack
-from gpu_sandbox.messages import Leaf, Place, Ran, Time, Timed, Tree
+from gpu_sandbox.messages import Claimed, Leaf, Place, Ran, Time, Timed, Tree
 
 __all__ = ["Clocked", "Slot", "overlapping"]
 
@@ -55,6 +56,12 @@ class Slot:
         start, middle, _ = self._host_at
         self._bytes[0].copy_(host.stretch(start, middle), non_blocking=True)
 
+    def moved(self, shift: int) -> Slot:
+        """The same with its outputs' places so many bytes further on, within the arena."""
+        other = copy.copy(self)
+        other.outputs = [_moved(tensor, shift) for tensor in self.outputs]
+        return other
+
     def store_outputs(self, host: Arena) -> None:
         _, middle, end = self._host_at
         host.stretch(middle, end).copy_(self._bytes[1], non_blocking=True)
@@ -69,6 +76,7 @@ class Clocked:
         self._scratch: torch.Tensor | None = None
         self._spot: torch.Tensor | None = None
         self._blank: list[torch.Tensor] = []
+        self._owed: Any = None
         self.slots: dict[int, Slot] = {}
 
     def run(self, slot: int, seed: int, then: int | None = None) -> Ran:
@@ -83,40 +91,44 @@ class Clocked:
         return ran
 
     def warm(self, calls: int, seconds: float) -> None:
-        """At least so many calls, and at least so long."""
+        """At least so many calls, and at least so long. On the CPU on slot 0 alone: what is
+        delivered elsewhere each time may lie where the inputs of a trial's other slot did."""
         began = _now()
         done = 0
-        slots = list(self.slots.values())
+        slots = [self.slots[0]] if self._device.type == "cpu" else list(self.slots.values())
         with torch.no_grad():
             while done < calls or (_now() - began) < seconds * 1e9:
                 self._model(*slots[done % len(slots)].arguments)
                 self._synchronize()
                 done += 1
 
-    def time(self, asked: Time, host: Arena | None = None) -> Timed:
-        """As many forwards as asked, every output in its place by the end. ``host``: where
-        gates are, and what the inputs of a chain come through."""
+    def time(self, asked: Time, host: Arena | None = None) -> Timed | Claimed:
+        """As many forwards as asked, on CUDA with every output in its place by the end.
+        ``host``: where gates are, and what the inputs of a chain come through."""
         with torch.no_grad():
             if self._device.type == "cpu":
-                elapsed, last = self._time_cpu(asked.calls, asked.seed)
-            elif asked.gate != "none":
+                return self._time_cpu(asked.seed)
+            if asked.gate != "none":
                 assert host is not None
-                elapsed, last = [], self._pass_gates(asked, host)
+                elapsed: list[int] = []
+                last = self._pass_gates(asked, host)
             else:
                 elapsed, last = self._time_cuda(asked)
         return Timed(elapsed_ns=elapsed, last=last)
 
-    def _time_cpu(self, calls: int, seed: int) -> tuple[list[int], Ran]:
-        model = self._model
-        elapsed = []
-        for number in range(calls):
-            slot = self.slots[number]
-            seed_torch(seed + number, self._device)
-            began = _now()
-            output = model(*slot.arguments)
-            elapsed.append(_now() - began)
-            delivered = _deliver(output, slot)
-        return elapsed, _described(delivered, slot)
+    def _time_cpu(self, seed: int) -> Claimed:
+        model, arguments = self._model, self.slots[0].arguments
+        seed_torch(seed, self._device)
+        began = _now()
+        self._owed = model(*arguments)
+        return Claimed(elapsed_ns=_now() - began)
+
+    def deliver(self, shift: int) -> Ran:
+        """The output of the call that was timed."""
+        slot = self.slots[0].moved(shift)
+        output, self._owed = self._owed, None
+        with torch.no_grad():
+            return _described(_deliver(output, slot), slot)
 
     def _time_cuda(self, asked: Time) -> tuple[list[int], Ran]:
         events = []
@@ -230,6 +242,11 @@ def _copy(tensors: list[torch.Tensor], places: list[torch.Tensor]) -> None:
     for tensor, place in zip(tensors, places, strict=False):
         if _fits(tensor, place):
             place.copy_(tensor.detach())
+
+
+def _moved(tensor: torch.Tensor, shift: int) -> torch.Tensor:
+    offset = tensor.storage_offset() + shift // tensor.element_size()
+    return tensor.as_strided(tensor.shape, tensor.stride(), offset)
 
 
 def _fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:

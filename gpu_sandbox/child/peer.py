@@ -12,6 +12,7 @@ import torch
 from gpu_sandbox.child.arena import Arena, Layout, place
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.spoiling import Spoiling
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent
 from gpu_sandbox.jobs import Finding, Forged, WorkerDied, WorkerFailed, WorkerSilent
@@ -117,6 +118,11 @@ class Peer:
         """Whether there is something to take, be it that it is gone."""
         return self._channel.readable()
 
+    def wait(self, stage: str) -> None:
+        """Until there is something to take."""
+        if not self._channel.readable(self.call_s):
+            raise self.ended(WorkerSilent(stage=stage, limit_s=self.call_s))
+
     def take(self, expected: type[R], stage: str, limit_s: float | None = None) -> R:
         limit_s = limit_s or self.call_s
         try:
@@ -211,6 +217,13 @@ class Peer:
     def scramble(self, spots: list[Spot]) -> None:
         self._need().scramble(spots)
         self._synchronize()
+
+    def get_ready(self, spots: list[Spot]) -> None:
+        """To take what will lie there, which is then as fast the first time as later."""
+        self._views(spots)
+
+    def spoiling(self, spots: list[Spot]) -> Spoiling:
+        return Spoiling(self._need(), spots)
 
     def taken(self, spots: list[Spot]) -> list[torch.Tensor]:
         """Private copies: what is compared can't be changed while it is."""

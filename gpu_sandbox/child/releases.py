@@ -16,7 +16,6 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.arena import lay_out
-from gpu_sandbox.child.caches import Eviction
 from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
@@ -159,22 +158,22 @@ class Releases(ABC):
 
 
 class Batch(Releases):
-    """All calls at once, each with its own place for inputs and outputs."""
+    """All calls at once, each with its own place for inputs and outputs. On the CPU that is
+    one call, released in two steps (``one_call.py``)."""
+
+    _room = 0
 
     def __init__(self, task: Task, first: Case, device: torch.device, calls: int) -> None:
         super().__init__(task, first, device, calls)
-        self.layout = lay_out(first.tensors, [e.native for e in first.expected], calls)
-        self._eviction = Eviction(torch.get_num_threads()) if device.type == "cpu" else None
+        outputs = [e.native for e in first.expected]
+        self.layout = lay_out(first.tensors, outputs, calls, self._room)
 
     def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
         """How many calls make a release long enough to time from outside, ``most`` at most.
 
-        On the CPU one: who sees several inputs at once can do their work together. On a
-        GPU, where each release costs a change of context, more; but not more than memory
-        holds, or than would take too much of ``time_s`` to draw (``draw_s`` each).
+        Each release costs a change of context; but not more than memory holds, or than would
+        take too much of ``time_s`` to draw (``draw_s`` each).
         """
-        if self.device.type == "cpu":
-            return 1
         each = max(self.layout.total_bytes // self.calls, 1)
         affordable = int(time_s / _WANTED_RELEASES / max(draw_s, 1e-6))
         held = self._affordable_bytes() // each
@@ -190,8 +189,6 @@ class Batch(Releases):
             cover_us=settings.cover_us,
         )
         peer.lay(self.layout, self.cases)
-        if self._eviction is not None:
-            self._eviction.evict()
         used_ns = peer.cpu_ns()
         began = time.perf_counter_ns()
         peer.put(self.layout, self.cases)
@@ -202,16 +199,15 @@ class Batch(Releases):
         ended = time.perf_counter_ns()
         wall_ns, own_ns = ended - began, ended - answered + given - began
         cpu_ns = peer.cpu_ns() - used_ns
-        claim_ns = believable(peer, timed, self.calls, wall_ns)
+        claim_ns = believable(peer, timed.elapsed_ns, self.calls, wall_ns)
         return Released(claim_ns, wall_ns, cpu_ns, own_ns, outputs, timed.last)
 
     def intact(self, peer: Peer, number: int) -> bool:
         return peer.intact(self.layout.inputs[number], self.cases[number].tensors)
 
 
-def believable(peer: Peer, timed: Timed, calls: int, wall_ns: int) -> int:
+def believable(peer: Peer, claims: Sequence[int], calls: int, wall_ns: int) -> int:
     """Its claim in nanoseconds, if it is one that can be; else that is its end."""
-    claims = timed.elapsed_ns
     if len(claims) != calls or min(claims) < 0 or sum(claims) > wall_ns:
         raise peer.ended(Forged(reason="it claims a time that can't be"))
     return max(sum(claims), 1)

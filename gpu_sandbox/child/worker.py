@@ -26,6 +26,7 @@ from gpu_sandbox.child.values import unpack
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.messages import (
     ArenaShared,
+    Deliver,
     Done,
     Load,
     Loaded,
@@ -80,6 +81,8 @@ class Worker:
                 return Profiled(profile=profile(self._clocked, calls, self._device))
             case Time():
                 return self._clocked.time(request, self._host)
+            case Deliver(shift=shift):
+                return self._clocked.deliver(shift)
         return Done()
 
     def _open(self, shared: ArenaShared) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "BUILDS",
     "REJECTED",
     "USELESS",
+    "WRONG",
     "Attack",
     "Device",
     "Family",
@@ -30,6 +31,9 @@ Device: TypeAlias = Literal["cpu", "cuda", "both"]
 
 REJECTED = frozenset({"cheated", "wrong_result", "crashed", "refused"})
 """Its output is wrong, or its claim is: it must not pass."""
+
+WRONG = frozenset({"wrong_result"})
+"""The same where it would show that it attacks nothing if it got another outcome."""
 
 USELESS = REJECTED | {"correct"}
 """It may pass, because its outputs are right; then it must not be faster than its twin."""
@@ -103,8 +107,11 @@ _CLOCK = (
     _clock("patched_harness_clock", USELESS, "times_its_variants", device="both"),
     _clock("shaved_claims", USELESS, "plain_torch"),
     _clock("shaved_messages", USELESS, "plain_torch", device="both"),
-    _clock("batch_runs_only_the_last", USELESS, "cached_workspace", device="both"),
-    _clock("takes_over_the_worker", USELESS, "base_class_of_its_own", device="both"),
+    _clock("writes_into_place", WRONG, "plain_torch", task="softmax"),
+    _clock("computes_when_the_place_is_told", WRONG, "scratch_in_place", task="softmax"),
+    _clock("computes_in_between", USELESS, "threads_that_are_joined", task="softmax"),
+    _clock("batch_runs_only_the_last", REJECTED, "cached_workspace", device="cuda"),
+    _clock("takes_over_the_worker", REJECTED, "base_class_of_its_own", device="both"),
     _clock("replies_in_advance", USELESS, "talks_to_itself", device="both"),
     _clock("memo_by_pointer", USELESS, "weights_prepared_in_first_call", device="both"),
     _clock("memo_by_id", USELESS, "weights_prepared_in_first_call", device="both"),
@@ -116,7 +123,7 @@ _CLOCK = (
     _clock("lazy_subclass", USELESS, "graph_module", device="both"),
     _clock("late_thread", USELESS, "threads_that_are_joined", device="both"),
     _clock("late_thread_native", REJECTED, "cpp_parallel_for", compiles=True),
-    _clock("writes_the_arena_late", USELESS, "threads_that_are_joined"),
+    _clock("writes_the_arena_late", WRONG, "threads_that_are_joined"),
     _clock("works_before_the_release", USELESS, "threads_that_are_joined"),
     _clock("overlaps_calls", USELESS, "threads_that_are_joined"),
     _clock("slow_until_timed", USELESS, "weights_prepared_in_first_call", device="both"),

@@ -1,0 +1,80 @@
+"""The CPU's release: one call in two steps, so that nothing can be left out of it.
+
+A worker knows where its outputs are copied to before it is asked, and what that copy takes is
+in what the baseline spends outside its calls: who computes straight into the place would be
+credited with a copy that it left out. So first the worker calls its model and says how long
+that took. Then stretches of its inputs are overwritten (``spoiling.py``), and only then it
+learns where its outputs belong, somewhere else each time. Who still has to compute has not the
+inputs any more, and who kept them has paid for a copy.
+
+The clock goes on in between: a worker that works on meanwhile is not to do so for nothing. So
+what is done there is little, and done as soon as the worker says anything; whether the inputs
+are intact is looked at after the release, when they have been put back.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+
+import torch
+
+from gpu_sandbox.child.arena import ALIGN
+from gpu_sandbox.child.caches import Eviction
+from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.releases import Batch, Released, Settings, believable
+from gpu_sandbox.messages import Claimed, Deliver, Ran, Spot, Time
+
+__all__ = ["OneCall"]
+
+_PLACES = 64
+"""Where outputs may belong: who guesses has to be right in half of all pairs to gain by it."""
+
+
+class OneCall(Batch):
+    """Of one call, because who sees several inputs at once can do their work together."""
+
+    _room = (_PLACES - 1) * ALIGN
+
+    def __init__(self, task: Task, first: Case, device: torch.device) -> None:
+        super().__init__(task, first, device, calls=1)
+        self._eviction = Eviction(torch.get_num_threads())
+        # An output that is a view of an input would be overwritten with it.
+        self._spoils = not any(first.aliasing)
+
+    def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
+        return 1
+
+    def release(
+        self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
+    ) -> Released:
+        peer.lay(self.layout, self.cases)
+        shift = ALIGN * secrets.randbelow(_PLACES)
+        places = [_moved(spot, shift) for spot in self.layout.outputs[0]]
+        peer.get_ready(places)
+        spoiling = peer.spoiling(self.layout.inputs[0] if self._spoils else [])
+        self._eviction.evict()
+        used_ns = peer.cpu_ns()
+        began = time.perf_counter_ns()
+        peer.put(self.layout, self.cases)
+        given = time.perf_counter_ns()
+        peer.send(Time(calls=1, seed=seed, flush_bytes=0, cover_us=0), "bench")
+        peer.wait("bench")
+        spoiling.spoil()
+        claimed = peer.take(Claimed, "bench")
+        ran = peer.ask(Deliver(shift=shift), Ran, "bench")
+        answered = time.perf_counter_ns()
+        outputs = [peer.taken(places) for _ in chosen]
+        ended = time.perf_counter_ns()
+        cpu_ns = peer.cpu_ns() - used_ns
+        spoiling.undo()
+        wall_ns, own_ns = ended - began, ended - answered + given - began
+        claim_ns = believable(peer, [claimed.elapsed_ns], 1, wall_ns)
+        return Released(claim_ns, wall_ns, cpu_ns, own_ns, outputs, ran)
+
+
+def _moved(spot: Spot, shift: int) -> Spot:
+    return Spot(spot.offset + shift, spot.shape, spot.stride, spot.dtype)
