@@ -13,7 +13,8 @@ import errno
 import socket
 import struct
 
-from gpu_sandbox.confine.syscalls import MACHINE, NUMBERS, call
+from gpu_sandbox.confine.numbers import MACHINE, NUMBERS
+from gpu_sandbox.confine.syscalls import call
 
 __all__ = ["apply", "give_up_driver_sockets", "program", "supported"]
 
@@ -87,7 +88,7 @@ _REFUSED = (
     "ustat",
     "_sysctl",
 )
-_SHARED_IPC = ("shmget", "msgget", "semget", "mq_open")
+_SHARED_IPC = ("shmget", "shmat", "msgget", "semget", "mq_open")
 _MEETING = ("connect", "accept", "accept4")
 _BEING_NAMED = ("bind", "listen")
 _BY_PID = ("prlimit64", "sched_setattr", "sched_setparam", "sched_setscheduler")
