@@ -55,6 +55,7 @@ _FORBIDDEN: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("setns", (-1, 0)),
     ("personality", (0x0040000,)),
     ("clone3", (0, 0)),
+    ("prctl", (62, 0, 0, 0, 0)),
 )
 
 
