@@ -90,8 +90,8 @@ _REFUSED = (
     # SysV and POSIX queues. Without a namespace they reach, and outlive, everyone, and by its id
     # one is used that nobody asked for. With one they are freed by a thread of the kernel when the
     # ward is gone: gigabytes take it a second, beside what is timed then. Python, torch, Triton and
-    # OpenMP share memory, and have semaphores, by files in /dev/shm; CUDA's runtime names shmget
-    # and shmat, for what no part of torch asks of it.
+    # OpenMP share memory, and have semaphores, by files in /dev/shm. So does CUDA; its runtime and
+    # CUPTI can call shmget, too: where CUDA fails in a ward and not outside, look here.
     "shmget",
     "shmat",
     "shmctl",
@@ -109,15 +109,8 @@ _REFUSED = (
 _NOTES = tuple(
     f"{prefix}{what}xattr" for what in ("get", "set", "list", "remove") for prefix in ("", "l", "f")
 )
-_OTHERS_FILES = (
-    "inotify_init",
-    "inotify_init1",
-    "inotify_add_watch",
-    "chown",
-    "lchown",
-    "fchown",
-    "fchownat",
-)
+_WATCHING = ("inotify_init", "inotify_init1", "inotify_add_watch")
+_OWNING = ("chown", "lchown", "fchown", "fchownat")
 _MEETING = ("connect", "accept", "accept4")
 _BEING_NAMED = ("bind", "listen")
 _BY_PID = ("prlimit64", "sched_setattr", "sched_setparam", "sched_setscheduler")
@@ -179,7 +172,7 @@ def program(*, own_files: bool, own_pids: bool, pinned: bool, driver: bool = Fal
         steps += [(_EQUAL, 0, len(body), NUMBERS[name]), *body]
     steps += [(_EQUAL, 0, 1, NUMBERS["clone3"]), _refuse(errno.ENOSYS)]
     refused = [*_REFUSED]
-    refused += [] if own_files else (*_MEETING, *_OTHERS_FILES)
+    refused += [] if own_files else (*_MEETING, *_WATCHING, *_OWNING)
     refused += [] if own_files or driver else _BEING_NAMED
     refused += ["sched_setaffinity"] if pinned else []
     for name in refused:
