@@ -9,12 +9,13 @@ times next waits until no more memory is being freed.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 
 import anyio
 
-__all__ = ["held_bytes", "settled"]
+__all__ = ["settled"]
 
 _LOOK_S = 0.05
 _STILL = 5
@@ -30,7 +31,9 @@ async def settled(
 ) -> bool:
     """Wait until what is ``held``, by default by all of the machine, no longer falls. False if it
     did for all of ``within_s``, as others' memory may: then nobody waits any longer."""
-    held = held or held_bytes
+    held = held or _held_bytes
+    for sock in socket.socketpair():  # only when one is closed are those looked for that nobody has
+        sock.close()
     deadline = time.monotonic() + within_s
     before, still = held(), 0
     while still < _STILL:
@@ -43,7 +46,7 @@ async def settled(
     return True
 
 
-def held_bytes() -> int:
+def _held_bytes() -> int:
     """By processes and by the kernel for them. Raises ``OSError`` where there is no ``/proc``."""
     with open("/proc/meminfo", encoding="ascii") as file:
         rows = (line.split() for line in file)
