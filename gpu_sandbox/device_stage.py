@@ -25,7 +25,7 @@ from gpu_sandbox.leases import Leases
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import NoDeviceLeft, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.station import STUCK, Concluded, Station
-from gpu_sandbox.verdicts import beats, doubts, the_better
+from gpu_sandbox.verdicts import beats, doubts, the_deciding
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.zygote import Zygote
@@ -223,12 +223,12 @@ class DevicePool:
         self, station: Station, job: Job, libraries: list[int], limit_s: float
     ) -> Concluded:
         """A claim that is not borne out gets one more chance, with fresh processes: a machine
-        that slows down in the wrong moment looks like a lie, but does not do so twice."""
+        that slows down in the wrong moment looks like a lie, but seldom does so twice."""
         first = await self._concluded(station, job, libraries, limit_s)
         if not doubts(first):
             return first
         again = msgspec.structs.replace(job, observe=[])
-        return the_better(first, await self._concluded(station, again, libraries, limit_s))
+        return the_deciding(first, await self._concluded(station, again, libraries, limit_s))
 
     async def _concluded(
         self, station: Station, job: Job, libraries: list[int], limit_s: float

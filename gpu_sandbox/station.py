@@ -17,6 +17,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
+from gpu_sandbox.aftermath import settled
 from gpu_sandbox.devices import Device
 from gpu_sandbox.jobs import Agreed, Job, Report, WorkerDied
 from gpu_sandbox.limits import Limits
@@ -123,7 +124,8 @@ class Station:
             if stage == "load":
                 self._workers.prepare_spares()
             if stage == "alone" and worker is not None:
-                await worker.ward.end()
+                await worker.end()
+                await settled()
             if stage in ("bench", "alone"):
                 await self._workers.spare_ready.wait()
 

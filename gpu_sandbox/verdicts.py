@@ -42,7 +42,7 @@ __all__ = [
     "load_of",
     "observed_in",
     "seconds_of",
-    "the_better",
+    "the_deciding",
 ]
 
 _MAX_REASON = 500
@@ -70,14 +70,15 @@ def doubts(concluded: Concluded) -> bool:
     return isinstance(finding, Agreed) and finding.doubted
 
 
-def the_better(first: Concluded, again: Concluded) -> Concluded:
+def the_deciding(first: Concluded, again: Concluded) -> Concluded:
     """Of a look that doubted, and another by fresh processes: the one that counts, with the
-    seconds of both. What the clock says in a doubt is the least that is surely there, so the
-    higher speed is fair; who fails in the second look fails."""
+    seconds of both. The second, whatever it says: a machine that was slow in the wrong moment is
+    none twice. Unless it doubts as well: then the worse of both, or a doubt would be worth a
+    second draw to who is doubted for a reason. Who fails in the second look fails."""
     before, after = first.report.finding, again.report.finding
     counts, told = again, ""
     if isinstance(before, Agreed) and isinstance(after, Agreed):
-        counts = first if before.ratio < after.ratio else again
+        counts = first if after.doubted and before.ratio > after.ratio else again
         told = f"doubted at first: {1 / before.ratio:.2f}x, then {1 / after.ratio:.2f}x"
     report = msgspec.structs.replace(
         counts.report,

@@ -22,7 +22,6 @@ from gpu_sandbox.confine.identity import become
 from gpu_sandbox.confine.policy import (
     CGROUP,
     CGROUP_NAMESPACE,
-    IPC,
     LANDLOCK,
     LAYERS,
     MOUNT,
@@ -75,7 +74,6 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
     filter_ = b""
     if SECCOMP in layers:
         filter_ = seccomp.program(
-            own_ipc=IPC in layers,
             own_files=MOUNT in layers,
             own_pids=PID in layers or UID in layers,
             pinned=bool(policy.affinity),
@@ -102,7 +100,7 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
             prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if LANDLOCK in layers:
         with _as(LANDLOCK):
-            landlock.restrict(_rules(order, MOUNT in layers), order.machine.landlock_abi)
+            landlock.restrict(_rules(order, layers), order.machine.landlock_abi)
     if SECCOMP in layers:
         with _as(SECCOMP):
             seccomp.apply(filter_)
@@ -187,10 +185,10 @@ def _limit(order: Order, layers: frozenset[str]) -> None:
         resource.setrlimit(limit, (value, value))
 
 
-def _rules(order: Order, own_files: bool) -> list[landlock.Rule]:
+def _rules(order: Order, layers: frozenset[str]) -> list[landlock.Rule]:
     """The allow-list once more. In a root of our own all that is there may be read."""
     policy = order.policy
-    if own_files:
+    if MOUNT in layers:
         rules = [landlock.Rule("/", "read"), landlock.Rule("/dev", "device")]
         rules += [landlock.Rule(path, "own") for path in ("/dev/shm", "/tmp")]
     else:
@@ -198,7 +196,17 @@ def _rules(order: Order, own_files: bool) -> list[landlock.Rule]:
         rules = [landlock.Rule(path, "read") for path in (*read, "/sys")]
         nodes = (*(f"/dev/{name}" for name in _NODES), *policy.devices)
         rules += [landlock.Rule(path, "device") for path in nodes]
-    return [*rules, landlock.Rule("/proc", "proc"), landlock.Rule(policy.home, "own")]
+    return [*rules, *_proc_rules(layers), landlock.Rule(policy.home, "own")]
+
+
+def _proc_rules(layers: frozenset[str]) -> list[landlock.Rule]:
+    """Where others are there that are of the same user, all of ``/proc`` is for reading, but for
+    this process's own threads, whose names CUDA's driver must be able to write as it starts. A rule
+    is about the directory that the path means here and now: threads that are made later are below
+    it, and no process is, not even a fork of this one."""
+    if PID in layers or UID in layers:
+        return [landlock.Rule("/proc", "proc")]
+    return [landlock.Rule("/proc", "read"), landlock.Rule("/proc/self/task", "proc")]
 
 
 def _write(path: str, text: str) -> None:

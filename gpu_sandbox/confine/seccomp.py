@@ -13,7 +13,8 @@ import errno
 import socket
 import struct
 
-from gpu_sandbox.confine.syscalls import MACHINE, NUMBERS, call
+from gpu_sandbox.confine.numbers import MACHINE, NUMBERS
+from gpu_sandbox.confine.syscalls import call
 
 __all__ = ["apply", "give_up_driver_sockets", "program", "supported"]
 
@@ -86,19 +87,42 @@ _REFUSED = (
     "sysfs",
     "ustat",
     "_sysctl",
+    # SysV and POSIX queues. Without a namespace they reach, and outlive, everyone, and by its id
+    # one is used that nobody asked for. With one they are freed by a thread of the kernel when the
+    # ward is gone: gigabytes take it a second, beside what is timed then. Python, torch, Triton and
+    # OpenMP share memory, and have semaphores, by files in /dev/shm. So does CUDA; its runtime and
+    # CUPTI can call shmget, too: where CUDA fails in a ward and not outside, look here.
+    "shmget",
+    "shmat",
+    "shmctl",
+    "msgget",
+    "msgsnd",
+    "msgrcv",
+    "msgctl",
+    "semget",
+    "semop",
+    "semtimedop",
+    "semctl",
+    "mq_open",
+    "mq_unlink",
 )
-_SHARED_IPC = ("shmget", "msgget", "semget", "mq_open")
+_NOTES = tuple(
+    f"{prefix}{what}xattr" for what in ("get", "set", "list", "remove") for prefix in ("", "l", "f")
+)
+_WATCHING = ("inotify_init", "inotify_init1", "inotify_add_watch")
+_OWNING = ("chown", "lchown", "fchown", "fchownat")
 _MEETING = ("connect", "accept", "accept4")
 _BEING_NAMED = ("bind", "listen")
 _BY_PID = ("prlimit64", "sched_setattr", "sched_setparam", "sched_setscheduler")
 _BY_KIND = {"setpriority": 0, "ioprio_set": 1}
 """With the kind of name that a process has."""
-_NEWEST = 462  # mseal, Linux 6.10; the tables of both machines are one above 424
+_NEWEST = 462  # mseal, Linux 6.10, before setxattrat; both machines' tables are one above 424
 
 _ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}.get(MACHINE)
 _X32 = 0x40000000
 _NEW_NAMESPACES = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_PR_SCHED_CORE = 62
 _AF_UNIX = 1
 _SOCK_STREAM = 1
 _SOCK_SEQPACKET = 5
@@ -127,16 +151,15 @@ def supported() -> bool:
     return _ARCH is not None
 
 
-def program(
-    *, own_ipc: bool, own_files: bool, own_pids: bool, pinned: bool, driver: bool = False
-) -> bytes:
-    """The filter. ``own_ipc``, ``own_files``: the namespace holds; ``own_pids``: that, or an own
-    user; ``pinned``: cores are fixed.
+def program(*, own_files: bool, own_pids: bool, pinned: bool, driver: bool = False) -> bytes:
+    """The filter. ``own_files``: the namespace holds; ``own_pids``: that, or an own user;
+    ``pinned``: cores are fixed.
 
     Without processes or a user of its own a ward is the equal of the next one's, and of the engine:
     it changes its own limits and priority only, by the name that means itself (0).
-    Without an IPC namespace SysV and POSIX queues would reach, and outlive, everyone.
-    Without a mount namespace any server's socket file could be connected to, which Landlock
+    Without a mount namespace there are files of others, for some of which Landlock has no right:
+    attributes that a candidate could leave notes in for the next one, owners, and being told of
+    what is done to a file. And any server's socket file could be connected to, which it
     does not prevent: then there are no sockets but connected pairs. ``driver``: and of the kind
     that CUDA's driver is said to need, until ``give_up_driver_sockets``. It has one for each
     process, by an abstract name, where its other processes could ask for a descriptor. Nobody
@@ -149,13 +172,14 @@ def program(
         steps += [(_EQUAL, 0, len(body), NUMBERS[name]), *body]
     steps += [(_EQUAL, 0, 1, NUMBERS["clone3"]), _refuse(errno.ENOSYS)]
     refused = [*_REFUSED]
-    refused += [] if own_ipc else _SHARED_IPC
-    refused += [] if own_files else _MEETING
+    refused += [] if own_files else (*_MEETING, *_WATCHING, *_OWNING)
     refused += [] if own_files or driver else _BEING_NAMED
     refused += ["sched_setaffinity"] if pinned else []
     for name in refused:
         if name in NUMBERS:
             steps += [(_EQUAL, 0, 1, NUMBERS[name]), _refuse(errno.EPERM)]
+    for name in () if own_files else _NOTES:  # as where a file system has none: who copies goes on
+        steps += [(_EQUAL, 0, 1, NUMBERS[name]), _refuse(errno.ENOTSUP)]
     return _packed(steps)
 
 
@@ -217,6 +241,8 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
             [_argument(0), (_EQUAL, 1, 0, 0), (_EQUAL, 0, 1, _PERSONALITY_QUERY), allow, no],
         ),
         ("move_pages", [_argument(0), (_EQUAL, 0, 1, 0), allow, no]),
+        # whose cookie keeps strangers off the other half of its core, and makes that idle
+        ("prctl", [_argument(0), (_EQUAL, 0, 1, _PR_SCHED_CORE), no, allow]),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The Linux calls that Python has no name for, by number, on x86_64 and aarch64.
+"""The Linux calls that Python has no name for, by number (``numbers.py``).
 
 Invariant: a wrapper either did what its name says or raised ``OSError`` that names the call.
 The C library is entered with the GIL held (``PyDLL``), because ``clone`` returns twice: the
@@ -11,6 +11,8 @@ import ctypes
 import os
 import struct
 
+from gpu_sandbox.confine.numbers import MACHINE, NUMBERS
+
 __all__ = [
     "CLONE_NEWCGROUP",
     "CLONE_NEWIPC",
@@ -19,8 +21,6 @@ __all__ = [
     "CLONE_NEWPID",
     "CLONE_NEWUSER",
     "CLONE_NEWUTS",
-    "MACHINE",
-    "NUMBERS",
     "call",
     "clear_capabilities",
     "clone",
@@ -37,115 +37,6 @@ __all__ = [
     "unmount",
     "unshare",
 ]
-
-MACHINE = os.uname().machine
-
-# name: (x86_64, aarch64); None where the architecture has no such call
-_TABLE: dict[str, tuple[int | None, int | None]] = {
-    "_sysctl": (156, None),
-    "accept": (43, 202),
-    "accept4": (288, 242),
-    "acct": (163, 89),
-    "add_key": (248, 217),
-    "adjtimex": (159, 171),
-    "bind": (49, 200),
-    "bpf": (321, 280),
-    "capget": (125, 90),
-    "capset": (126, 91),
-    "chroot": (161, 51),
-    "clock_adjtime": (305, 266),
-    "clock_settime": (227, 112),
-    "clone": (56, 220),
-    "clone3": (435, 435),
-    "close_range": (436, 436),
-    "connect": (42, 203),
-    "delete_module": (176, 106),
-    "fanotify_init": (300, 262),
-    "fanotify_mark": (301, 263),
-    "finit_module": (313, 273),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fsopen": (430, 430),
-    "fspick": (433, 433),
-    "init_module": (175, 105),
-    "ioprio_set": (251, 30),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "io_uring_setup": (425, 425),
-    "ioctl": (16, 29),
-    "ioperm": (173, None),
-    "iopl": (172, None),
-    "kcmp": (312, 272),
-    "kexec_file_load": (320, 294),
-    "kexec_load": (246, 104),
-    "keyctl": (250, 219),
-    "landlock_add_rule": (445, 445),
-    "landlock_create_ruleset": (444, 444),
-    "landlock_restrict_self": (446, 446),
-    "listen": (50, 201),
-    "listmount": (458, 458),
-    "lookup_dcookie": (212, 18),
-    "memfd_secret": (447, 447),
-    "migrate_pages": (256, 238),
-    "modify_ldt": (154, None),
-    "mount": (165, 40),
-    "mount_setattr": (442, 442),
-    "move_mount": (429, 429),
-    "move_pages": (279, 239),
-    "mq_open": (240, 180),
-    "msgget": (68, 186),
-    "nfsservctl": (180, 42),
-    "open_by_handle_at": (304, 265),
-    "open_tree": (428, 428),
-    "perf_event_open": (298, 241),
-    "personality": (135, 92),
-    "pidfd_getfd": (438, 438),
-    "pivot_root": (155, 41),
-    "prctl": (157, 167),
-    "prlimit64": (302, 261),
-    "process_madvise": (440, 440),
-    "process_mrelease": (448, 448),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "ptrace": (101, 117),
-    "quotactl": (179, 60),
-    "quotactl_fd": (443, 443),
-    "reboot": (169, 142),
-    "request_key": (249, 218),
-    "sched_setaffinity": (203, 122),
-    "sched_setattr": (314, 274),
-    "sched_setparam": (142, 118),
-    "sched_setscheduler": (144, 119),
-    "seccomp": (317, 277),
-    "semget": (64, 190),
-    "setdomainname": (171, 162),
-    "sethostname": (170, 161),
-    "setpriority": (141, 140),
-    "setns": (308, 268),
-    "settimeofday": (164, 170),
-    "shmctl": (31, 195),
-    "shmget": (29, 194),
-    "socket": (41, 198),
-    "socketpair": (53, 199),
-    "statmount": (457, 457),
-    "swapoff": (168, 225),
-    "swapon": (167, 224),
-    "sysfs": (139, None),
-    "syslog": (103, 116),
-    "umount2": (166, 39),
-    "unshare": (272, 97),
-    "uselib": (134, None),
-    "userfaultfd": (323, 282),
-    "ustat": (136, None),
-    "vhangup": (153, 58),
-}
-_COLUMN = {"x86_64": 0, "aarch64": 1}.get(MACHINE)
-NUMBERS: dict[str, int] = (
-    {}
-    if _COLUMN is None
-    else {name: number for name, row in _TABLE.items() if (number := row[_COLUMN]) is not None}
-)
-"""This machine's numbers; empty on an architecture that nobody has looked at."""
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import os
 import resource
+import shutil
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from gpu_sandbox.confine import (
     seccomp,
     survey,
+    syscalls,
 )
-from tests.confine.wards import NAMESPACES, a_policy, found, in_zygote, need, run
+from tests.confine.wards import NAMESPACES, a_policy, found, in_zygote, need, run, skip
 
 
 @in_zygote
@@ -110,3 +115,107 @@ def test_without_a_user_of_its_own_a_ward_changes_nobody_elses_limits() -> None:
     status, text = run(main, survey_=survey(without=(*NAMESPACES, "uid")))
     assert status.code == 0, text
     assert text == "itself it may\n"
+
+
+@in_zygote
+def test_without_a_user_of_its_own_a_ward_writes_the_names_of_its_threads_only() -> None:
+    """As CUDA's driver does while it starts, in threads that came after the rule."""
+    need("landlock", "no-new-privs")
+    other = os.getpid()
+    kinds = ("oom_score_adj", "autogroup", "coredump_filter", "clear_refs", "comm")
+
+    def writes(path: str) -> bool:
+        try:
+            os.close(os.open(path, os.O_WRONLY))
+        except PermissionError:
+            return False
+        return True
+
+    def main() -> None:
+        others = [f"/proc/{pid}/{kind}" for kind in kinds for pid in (other, os.getpid())]
+        others += [f"/proc/{other}/task/{other}/{kind}" for kind in kinds]
+        assert [path for path in others if os.path.exists(path) and writes(path)] == []
+        turn, done = threading.Event(), threading.Event()
+        thread = threading.Thread(target=lambda: (done.set(), turn.wait()))
+        thread.start()
+        done.wait()
+        for tid in (os.getpid(), thread.native_id):
+            Path(f"/proc/self/task/{tid}/comm").write_text("named")
+            assert Path(f"/proc/self/task/{tid}/comm").read_text() == "named\n"
+        turn.set()
+        thread.join()
+        pid = os.fork()
+        if pid == 0:
+            os._exit(writes(f"/proc/self/task/{os.getpid()}/comm"))
+        assert os.waitpid(pid, 0)[1] == 0
+        print("its own threads")
+
+    status, text = run(main, survey_=survey(without=(*NAMESPACES, "uid")))
+    assert (status.code, text) == (0, "its own threads\n"), text
+
+
+@in_zygote
+def test_without_files_of_its_own_a_ward_leaves_no_notes(tmp_path: Path) -> None:
+    """In attributes, which no right of Landlock's is about. Who copies files does not mind."""
+    need("seccomp")
+    note = tmp_path / "note"
+    note.touch()
+    try:
+        os.setxattr(note, "user.note", b"from the zygote")
+    except OSError as error:
+        skip(f"{tmp_path}: {error}")
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def main() -> None:
+        for try_ in (
+            lambda: os.setxattr(note, "user.note", b"x"),
+            lambda: os.setxattr(note, "user.note", b"x", follow_symlinks=False),
+            lambda: os.setxattr(0, "user.note", b"x"),
+            lambda: os.getxattr(note, "user.note"),
+            lambda: os.listxattr(note),
+            lambda: os.removexattr(note, "user.note"),
+        ):
+            with pytest.raises(OSError, match="not supported") as refused:
+                try_()
+            assert refused.value.errno == errno.ENOTSUP
+        assert libc.inotify_init1(0) == -1
+        assert ctypes.get_errno() == errno.EPERM
+        Path("own").write_text("x")
+        with pytest.raises(PermissionError):
+            os.chown("own", -1, -1)
+        shutil.copy2("own", "copy")
+        assert os.spawnlp(os.P_WAIT, "cp", "cp", "-a", "own", "another") == 0
+        print("no notes")
+
+    status, text = run(main, survey_=survey(without=NAMESPACES))
+    assert (status.code, text) == (0, "no notes\n"), text
+    assert os.getxattr(note, "user.note") == b"from the zygote"
+
+
+@in_zygote
+def test_no_ward_has_memory_that_is_nobodys() -> None:
+    """It would be freed when the ward is gone, beside what is timed then; and by its id anybody's
+    is there."""
+    need("seccomp")
+    segment = syscalls.call("shmget", 0, 4096, 0o1600)
+
+    def main() -> None:
+        for name, arguments in (
+            ("shmget", (0, 4096, 0o1600)),
+            ("shmat", (segment, 0, 0o10000)),
+            ("shmctl", (segment, 0, 0)),
+            ("msgget", (0, 0o1600)),
+            ("semget", (0, 1, 0o1600)),
+            ("mq_open", (b"queue", os.O_CREAT | os.O_RDWR, 0o600, 0)),
+            ("prctl", (62, 1, 0, 0, 0)),  # nor the other half of its core
+        ):
+            with pytest.raises(PermissionError):
+                syscalls.call(name, *arguments)
+        print("none")
+
+    try:
+        for kept in (found(), survey(without=NAMESPACES)):
+            status, text = run(main, survey_=kept)
+            assert (status.code, text) == (0, "none\n"), text
+    finally:
+        syscalls.call("shmctl", segment, 0, 0)

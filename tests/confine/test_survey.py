@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -14,15 +15,18 @@ from gpu_sandbox.confine import (
     Survey,
     filesystem,
     landlock,
+    numbers,
     processes,
     seccomp,
     survey,
     syscalls,
 )
+from gpu_sandbox.confine.attacks import targets
 from gpu_sandbox.confine.policy import WATCH, tier_of
 from tests.confine.wards import (
     NAMESPACES,
     a_policy,
+    eventually,
     found,
     group_directories,
     in_zygote,
@@ -56,6 +60,23 @@ def test_a_survey_leaves_nothing_behind(tmp_path: Path) -> None:
     assert Path("/proc/self/mountinfo").read_text() == mounts
     assert list(tmp_path.iterdir()) == []
     assert group_directories() == []
+
+
+@in_zygote
+def test_a_survey_that_is_killed_leaves_no_memory_behind() -> None:
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with targets() as aims:
+            assert aims.segment >= 0
+            os.write(write, b"x")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.close(write)
+    assert os.read(read, 1) == b"x"
+    os.waitpid(pid, 0)
+    rows = [line.split() for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
+    assert eventually(lambda: os.read(read, 1) == b"")  # nor who is aimed at
+    assert [row for row in rows if int(row[4]) == pid] == []
 
 
 @in_zygote
@@ -105,7 +126,7 @@ def test_numbers_are_those_of_the_headers() -> None:
             words = line.replace("__NR3264_", "__NR_").split()
             if len(words) < 3 or words[0] != "#define" or not words[2].isdigit():
                 continue
-            row = syscalls._TABLE.get(words[1].removeprefix("__NR_"))
+            row = numbers.TABLE.get(words[1].removeprefix("__NR_"))
             if row is not None and words[1].startswith("__NR_"):
                 assert row[column] == int(words[2]), words[1]
                 checked += 1

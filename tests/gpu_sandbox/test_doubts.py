@@ -6,7 +6,7 @@ import pytest
 
 from gpu_sandbox.jobs import Agreed, Differs, Finding, Report
 from gpu_sandbox.station import Concluded
-from gpu_sandbox.verdicts import doubts, the_better
+from gpu_sandbox.verdicts import doubts, the_deciding
 
 
 def look(finding: Finding, *notes: str) -> Concluded:
@@ -29,27 +29,29 @@ def agreed(ratio: float, *, doubted: bool) -> Agreed:
     )
 
 
-def test_a_doubt_that_does_not_come_again_is_dropped() -> None:
-    first = look(agreed(3.0, doubted=True), "scored by the outer clock")
-    counts = the_better(first, look(agreed(1.0, doubted=False)))
+@pytest.mark.parametrize("doubted_at", [3.0, 0.5])
+def test_a_doubt_that_does_not_come_again_is_dropped(doubted_at: float) -> None:
+    """And what was seen then, for better or worse."""
+    first = look(agreed(doubted_at, doubted=True), "scored by the outer clock")
+    counts = the_deciding(first, look(agreed(1.0, doubted=False)))
     assert not doubts(counts)
     assert counts.report.finding == agreed(1.0, doubted=False)
-    assert counts.report.notes == ["doubted at first: 0.33x, then 1.00x"]
+    assert counts.report.notes == [f"doubted at first: {1 / doubted_at:.2f}x, then 1.00x"]
     assert counts.report.timings_s == {"check": 1.0, "bench": 2.0}
 
 
 @pytest.mark.parametrize("again", [2.5, 4.0])
-def test_of_two_doubts_the_higher_speed_counts(again: float) -> None:
-    counts = the_better(
+def test_of_two_doubts_the_lower_speed_counts(again: float) -> None:
+    counts = the_deciding(
         look(agreed(3.0, doubted=True), "first"), look(agreed(again, doubted=True), "second")
     )
     assert doubts(counts)
-    assert counts.report.finding == agreed(min(3.0, again), doubted=True)
-    assert counts.report.notes[0] == ("first" if again > 3.0 else "second")
+    assert counts.report.finding == agreed(max(3.0, again), doubted=True)
+    assert counts.report.notes[0] == ("second" if again > 3.0 else "first")
 
 
 def test_who_fails_in_the_second_look_fails() -> None:
     failed = Differs(reason="relative L2 error 1")
-    counts = the_better(look(agreed(3.0, doubted=True)), look(failed, "its own"))
+    counts = the_deciding(look(agreed(3.0, doubted=True)), look(failed, "its own"))
     assert counts.report.finding == failed
     assert counts.report.notes == ["its own"]

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpu_sandbox.confine import seccomp, syscalls
+from gpu_sandbox.confine import numbers, seccomp, syscalls
 
 __all__ = ["NOBODY", "UNABLE", "become_nobody", "blocked", "forbid_namespaces"]
 
@@ -59,7 +59,7 @@ def blocked(path: str) -> str | None:
 
 def forbid_namespaces() -> None:
     """As a container's profile: no new namespaces, and the rest as ever."""
-    number = syscalls.NUMBERS
+    number = numbers.NUMBERS
     refuse = (0x06, 0, 0, 0x00050000 | 1)
     absent = (0x06, 0, 0, 0x00050000 | 38)
     steps = [

@@ -25,6 +25,8 @@ __all__ = [
     "write_package",
 ]
 
+_SHM_RDONLY = 0o10000
+
 
 def read_canary(targets: Targets, _: Policy) -> tuple[bool, str]:
     return refused(lambda: _open(targets.canary), "read a foreign file")
@@ -75,7 +77,9 @@ def tcp(targets: Targets, _: Policy) -> tuple[bool, str]:
 
 
 def shared_memory(targets: Targets, _: Policy) -> tuple[bool, str]:
-    return refused(lambda: call("shmget", targets.shm_key, 0, 0), "found foreign shared memory")
+    return refused(
+        lambda: call("shmat", targets.segment, 0, _SHM_RDONLY), "found foreign shared memory"
+    )
 
 
 def signal_a_process(targets: Targets, _: Policy) -> tuple[bool, str]:

@@ -11,8 +11,9 @@ from contextlib import suppress
 
 from gpu_sandbox.confine.attacks.attack import refused
 from gpu_sandbox.confine.attacks.targets import NAMESPACE_FILES, Targets
+from gpu_sandbox.confine.numbers import MACHINE
 from gpu_sandbox.confine.policy import Policy
-from gpu_sandbox.confine.syscalls import MACHINE, call, clone, held_capabilities, prctl
+from gpu_sandbox.confine.syscalls import call, clone, held_capabilities, prctl
 
 __all__ = [
     "become_root",
@@ -54,6 +55,7 @@ _FORBIDDEN: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("setns", (-1, 0)),
     ("personality", (0x0040000,)),
     ("clone3", (0, 0)),
+    ("prctl", (62, 0, 0, 0, 0)),
 )
 
 

@@ -22,7 +22,7 @@ from gpu_sandbox.confine.policy import (
     USER,
     UTS,
 )
-from gpu_sandbox.confine.syscalls import NUMBERS, call
+from gpu_sandbox.confine.syscalls import call
 
 __all__ = ["NAMESPACE_FILES", "Targets", "scratch", "targets"]
 
@@ -36,7 +36,7 @@ NAMESPACE_FILES = {
     CGROUP_NAMESPACE: "cgroup",
 }
 
-_IPC_CREAT, _IPC_RMID = 0o1000, 0
+_IPC_PRIVATE, _IPC_CREAT, _IPC_RMID = 0, 0o1000, 0
 _LONGEST_SOCKET_PATH = 100
 
 
@@ -54,7 +54,8 @@ class Targets(msgspec.Struct, frozen=True, kw_only=True):
     """A listening TCP port of 127.0.0.1."""
     victim: int
     """A process of the zygote's user."""
-    shm_key: int
+    segment: int
+    """The id of shared memory, -1 where the kernel has none."""
     package: str
     namespaces: Mapping[str, str]
     """Layer to the zygote's own, as ``/proc/self/ns`` names it."""
@@ -83,7 +84,7 @@ def targets() -> Iterator[Targets]:
             unix_name=unix_name,
             port=tcp.getsockname()[1] if tcp is not None else 1,
             victim=stack.enter_context(_victim()),
-            shm_key=_share_memory(stack),
+            segment=_share_memory(stack),
             package=str(Path(__file__).resolve().parents[1]),
             namespaces={
                 layer: os.readlink(f"/proc/self/ns/{name}")
@@ -113,13 +114,17 @@ def _serve(family: int, address: object, stack: ExitStack) -> socket.socket | No
 
 
 def _share_memory(stack: ExitStack) -> int:
-    """The key of a segment, or of nothing where the kernel has no such memory."""
-    key = int.from_bytes(os.urandom(4), "big") & 0x7FFFFFFF | 1
-    if "shmget" in NUMBERS:
-        with suppress(OSError):
-            segment = call("shmget", key, 4096, _IPC_CREAT | 0o666)
-            stack.callback(call, "shmctl", segment, _IPC_RMID, 0)
-    return key
+    """A segment's id. Removed at once, it is there, for all who know its id, for as long as
+    somebody has it: it ends with us, whoever kills us."""
+    try:
+        segment = call("shmget", _IPC_PRIVATE, 4096, _IPC_CREAT | 0o666)
+    except OSError:
+        return -1
+    try:
+        stack.callback(call, "shmdt", call("shmat", segment, 0, 0))
+    finally:
+        call("shmctl", segment, _IPC_RMID, 0)
+    return segment
 
 
 @contextmanager
