@@ -90,11 +90,7 @@ _REFUSED = (
     # SysV and POSIX queues. Without a namespace they reach, and outlive, everyone, and by its id
     # one is used that nobody asked for. With one they are freed by a thread of the kernel when the
     # ward is gone: gigabytes take it a second, beside what is timed then. Python, torch, Triton and
-    # OpenMP share memory, and have semaphores, by files in /dev/shm. So does CUDA; its runtime and
-    # CUPTI can call shmget, too: where CUDA fails in a ward and not outside, look here.
-    "shmget",
-    "shmat",
-    "shmctl",
+    # OpenMP share memory, and have semaphores, by files in /dev/shm.
     "msgget",
     "msgsnd",
     "msgrcv",
@@ -106,6 +102,9 @@ _REFUSED = (
     "mq_open",
     "mq_unlink",
 )
+_SHARED_MEMORY = ("shmget", "shmat", "shmctl")
+"""Refused for the same reasons, but where CUDA is and the namespace holds: its runtime and CUPTI
+can call these, and nobody has seen yet what they do without."""
 _NOTES = tuple(
     f"{prefix}{what}xattr" for what in ("get", "set", "list", "remove") for prefix in ("", "l", "f")
 )
@@ -151,9 +150,11 @@ def supported() -> bool:
     return _ARCH is not None
 
 
-def program(*, own_files: bool, own_pids: bool, pinned: bool, driver: bool = False) -> bytes:
-    """The filter. ``own_files``: the namespace holds; ``own_pids``: that, or an own user;
-    ``pinned``: cores are fixed.
+def program(
+    *, own_ipc: bool, own_files: bool, own_pids: bool, pinned: bool, driver: bool = False
+) -> bytes:
+    """The filter. ``own_ipc``, ``own_files``: the namespace holds; ``own_pids``: that, or an own
+    user; ``pinned``: cores are fixed.
 
     Without processes or a user of its own a ward is the equal of the next one's, and of the engine:
     it changes its own limits and priority only, by the name that means itself (0).
@@ -171,7 +172,7 @@ def program(*, own_files: bool, own_pids: bool, pinned: bool, driver: bool = Fal
     for name, body in [*_conditional(own_files, driver), *own_only]:
         steps += [(_EQUAL, 0, len(body), NUMBERS[name]), *body]
     steps += [(_EQUAL, 0, 1, NUMBERS["clone3"]), _refuse(errno.ENOSYS)]
-    refused = [*_REFUSED]
+    refused = [*_REFUSED, *(() if own_ipc and driver else _SHARED_MEMORY)]
     refused += [] if own_files else (*_MEETING, *_WATCHING, *_OWNING)
     refused += [] if own_files or driver else _BEING_NAMED
     refused += ["sched_setaffinity"] if pinned else []
