@@ -99,8 +99,8 @@ def surveyed(tier: Tier) -> Survey:
 
 WEAK_MACHINE = """
 from functools import partial
-import engine.cli.session as session
-session.LocalSandbox = partial(session.LocalSandbox, without_layers=("seccomp",))
+import engine.cli.machine as machine
+machine.LocalSandbox = partial(machine.LocalSandbox, without_layers=("seccomp",))
 from engine.cli.main import main
 main()
 """
