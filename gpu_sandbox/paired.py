@@ -46,6 +46,9 @@ class Estimate(msgspec.Struct, frozen=True):
         """Of the interval of the log-ratio: about the relative half-width."""
         return math.log(self.high / self.low) / 2
 
+    def at_least(self, ratio: float) -> Estimate:
+        return Estimate(max(self.ratio, ratio), max(self.low, ratio), max(self.high, ratio))
+
 
 @lru_cache(maxsize=1024)
 def _rank(n: int) -> int:

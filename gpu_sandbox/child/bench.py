@@ -36,6 +36,7 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.telling import RESOLUTION_NS, labels_on_cpu, timing_labels
 from gpu_sandbox.child.work import moved_bytes
+from gpu_sandbox.child.writing import BELIEVED_SHARE, least_ns
 from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.messages import Done
 from gpu_sandbox.paired import Estimate, has_both_orders, quantile, relative_spread
@@ -77,6 +78,8 @@ class Bench:
         self._first = first
         self._notes = notes
         self._baseline = baseline
+        self._bytes = moved_bytes(task, first)
+        self._least_ns = least_ns(self._bytes[1]) if device.type == "cpu" else 0.0
         baseline.get_ready()
         self._releases = baseline.releases
         self._alone = Alone(baseline)
@@ -210,15 +213,20 @@ class Bench:
         return not surely and bound.ratio <= claim.ratio * _BELIEVED_DOUBT + blur
 
     def _believed(self, pairs: list[Pair]) -> Estimate:
-        """The claim, or the outer clock's bound where that does not bear it out."""
+        """The claim, or the outer clock's bound where that does not bear it out, or on the CPU
+        what writing outputs takes."""
         claim, bound = self._claimed(pairs), self._bounded(pairs)
+        least = min(1.0, self._least_ns / self._baseline_ns(pairs))
+        if claim.ratio < BELIEVED_SHARE * least:
+            return self._scored_by("what writing its outputs takes", claim.at_least(least), claim)
         if self._borne_out(pairs):
             return claim
-        self._notes.append(
-            f"scored by the outer clock: {1 / bound.ratio:.2f}x, not the "
-            f"{1 / claim.ratio:.2f}x that its own process claims"
-        )
-        return bound
+        return self._scored_by("the outer clock", bound, claim)
+
+    def _scored_by(self, what: str, found: Estimate, claim: Estimate) -> Estimate:
+        told = f"{1 / found.ratio:.2f}x, not the {1 / claim.ratio:.2f}x that its own process claims"
+        self._notes.append(f"scored by {what}: {told}")
+        return found
 
     def _blur(self, pairs: list[Pair]) -> float:
         """What the outer clock may be off by, as a ratio. On a GPU a release lasts many times
@@ -235,7 +243,6 @@ class Bench:
         allowance = self._allowance(pairs)
         baseline_ms = self._baseline_ns(pairs) / 1e6
         found = judgement.found
-        input_bytes, output_bytes = moved_bytes(self._task, self._first)
         labels = self._labels(pairs, found, 1e6 * baseline_ms * min(found.ratio, 1.0))
         self._notes += [f"{label}: {why}" for label, why in labels.items()]
         return Agreed(
@@ -249,8 +256,8 @@ class Bench:
             baseline_ms=baseline_ms,
             max_abs_error=worst,
             doubted=found.ratio * allowance > self._claimed(pairs).ratio,
-            input_bytes=input_bytes,
-            output_bytes=output_bytes,
+            input_bytes=self._bytes[0],
+            output_bytes=self._bytes[1],
             labels=list(labels),
         )
 

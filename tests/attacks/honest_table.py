@@ -40,6 +40,7 @@ _ALL = (
     Honest("empty_output", task="empty"),
     Honest("scalar_output", task="scalar"),
     Honest("dot_in_two_steps", task="zero_mean"),
+    Honest("outer_by_broadcasting", task="outer"),
     Honest("not_contiguous_output", task="transposed"),
     Honest("contiguous_where_the_reference_is_not", task="transposed"),
     Honest("channels_last", task="channels_last"),

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_sandbox.paired import (
+    Estimate,
     estimate_bound,
     estimate_mean,
     estimate_median,
@@ -100,3 +101,8 @@ def test_few_pairs_admit_their_doubt() -> None:
 def test_quantiles_interpolate() -> None:
     assert quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.5
     assert quantile([7.0], 0.95) == 7.0
+
+
+def test_what_is_raised_keeps_its_order() -> None:
+    found = Estimate(ratio=0.2, low=0.1, high=0.5).at_least(0.3)
+    assert (found.low, found.ratio, found.high) == (0.3, 0.3, 0.5)

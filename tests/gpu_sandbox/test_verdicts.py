@@ -258,3 +258,47 @@ async def test_a_verdict_has_them_and_a_request_may_refuse_them(
     assert verdict.outcome.label == "fallback"
     assert "candidate.py:10: what fails is done by torch.relu instead" in verdict.outcome.reason
     assert verdict.timings_s["bench"] > 0, "it was judged"
+
+
+OUTER = ADD_RELU.replace("torch.relu(a + b)", "torch.outer(a, b)").replace(
+    "torch.randn(64, 128), torch.randn(64, 128)", "torch.randn(1024), torch.randn(1024)"
+)
+CLAIMS = """
+import sys
+import torch
+import torch.nn as nn
+
+clock = sys.modules["gpu_sandbox.child.clock"]
+TREE = clock.pack(torch.empty(1), [], pickling=False)
+
+
+def owe(self, seed):
+    self.kept = [tensor.clone() for tensor in self.slots[0].inputs]
+    return clock.Claimed(elapsed_ns=20_000)
+
+
+def settle(self, shift):
+    slot = self.slots[0].moved(shift)
+    a, b = self.kept
+    with torch.no_grad():
+        torch.mul(a[:, None], b, out=slot.outputs[0])
+    return clock._described(clock._Delivered(TREE, [torch.empty_like(slot.outputs[0])]), slot)
+
+
+clock.Clocked._time_cpu = owe
+clock.Clocked.deliver = settle
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        return torch.outer(a, b)
+"""
+
+
+async def test_nothing_is_written_faster_than_memory_can_be_filled(
+    shared_sandbox: LocalSandbox,
+) -> None:
+    verdict = await shared_sandbox.evaluate(evaluation(OUTER, CLAIMS))
+    assert isinstance(verdict.outcome, Correct), verdict
+    assert "by what writing its outputs takes" in str(verdict.notes), verdict.notes
+    assert verdict.outcome.ratio * verdict.outcome.baseline_ms > 0.04, "4 MB in 40 us: 100 GB/s"
