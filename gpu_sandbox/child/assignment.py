@@ -55,6 +55,7 @@ _repeats: dict[tuple[str, str, str], list[Repeats]] = {}
 """By task, protocol and device, of this process's life: no verdict draws anew what it allows,
 and none but the first pays for it."""
 _LOOKS = 3
+"""At how a reference repeats itself that was within bounds before."""
 
 
 class Assignment:
