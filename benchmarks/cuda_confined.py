@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import tempfile
-from pathlib import Path
 
 from gpu_sandbox.confine import LAYERS, Policy, Survey, spawn, survey
 from gpu_sandbox.confine.policy import LANDLOCK, NO_NEW_PRIVS, RLIMITS, SECCOMP, UID
@@ -56,7 +56,7 @@ def _tried(found: Survey) -> str:
             ward.ended(60.0)
         output.seek(0)
         said = output.read().decode(errors="replace").strip().splitlines()
-    Path(home).rmdir()
+    shutil.rmtree(home, ignore_errors=True)  # the driver's cache of compiled kernels
     how = f"signal {ward.signal}" if ward.signal else f"exit code {ward.code}"
     return f"{said[-1] if said else 'nothing'} ({how})"
 

@@ -19,6 +19,7 @@ from events.outcomes import Correct
 from gpu_sandbox.builds import CACHE_BYTES, BuildCache
 from gpu_sandbox.check import Check
 from gpu_sandbox.confine import Survey
+from gpu_sandbox.confine.policy import MOUNT
 from gpu_sandbox.counters import refusal
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.kept import KeptFiles
@@ -46,6 +47,14 @@ def get_init_inputs():
 """
 _CPP = "#include <vector>\nint main() { return static_cast<int>(std::vector<int>().size()); }\n"
 _TOO_WEAK = "candidates are refused here: mend what is absent above, or give --allow-weak-isolation"
+_TOOLS_APART = Check(
+    name="NVIDIA's tools",
+    ok=False,
+    needed=False,
+    detail="compute-sanitizer and Nsight Compute don't work without a mount namespace: crashes of"
+    " CUDA candidates come without their place, and there are no counters",
+    fix="as for the mount namespace (CUDA candidates only)",
+)
 _CUDA = "__global__ void k(float* x) { x[0] = 1; }\n"
 
 
@@ -237,6 +246,8 @@ def isolation_checks(survey: Survey) -> list[Check]:
         told, _, fix = reason.partition("; ")  # what is wrong, and what can be done
         check = Check(name=f"isolation {layer}", ok=False, needed=False, detail=told, fix=fix)
         checks.append(check)
+    if MOUNT not in survey.layers:
+        checks.append(_TOOLS_APART)
     through = [finding for finding in survey.findings if not finding.held]
     told = "; ".join(f"{finding.attack}: {finding.detail}" for finding in through)
     count = f"{len(survey.findings) - len(through)} of {len(survey.findings)} attacks held"

@@ -15,6 +15,7 @@ import msgspec
 
 from events import outcomes
 from gpu_sandbox.builds import BuildFiles
+from gpu_sandbox.confine.policy import MOUNT
 from gpu_sandbox.confinement import policy_for
 from gpu_sandbox.devices import Device
 from gpu_sandbox.frames import Line, PeerGone
@@ -25,7 +26,12 @@ from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory, remove
 from gpu_sandbox.zygote import Zygote
 
-__all__ = ["Body", "ExtraRun", "StillThere", "ToolCommand"]
+__all__ = ["NO_MEETING", "Body", "ExtraRun", "StillThere", "ToolCommand"]
+
+NO_MEETING = (
+    "NVIDIA's tools meet the program that they look into at a socket, which no candidate may"
+    " connect to without a mount namespace: see engine doctor"
+)
 
 _EVENTS = str(Path(outcomes.__file__).parent)
 """A fresh interpreter imports it anew, where other children were forked with it."""
@@ -64,6 +70,10 @@ class ExtraRun:
         self._run = run
         self._limits = limits
         self._homes = 0
+
+    async def can_meet(self) -> bool:
+        """Whether a tool and the program that it looks into can connect to each other there."""
+        return MOUNT in (await self._zygote.survey()).layers
 
     async def output(self, body: Body, command: ToolCommand, limit_s: float) -> str:
         """What tool and candidate print within the limit. Raises ``StillThere``, and

@@ -27,7 +27,11 @@ _REGION = re.compile(
 )
 _SIDES = {"to the right of": "after", "to the left of": "before", "inside of": "inside"}
 _TOLD = re.compile(r"^========= ?(.*)$", re.MULTILINE)
-_IDLE = ("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY", "Target application", "LEAK")
+_IDLE = (
+    "COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY", "LEAK", "Target application",
+    "Error: Target application",
+)  # fmt: skip
+"""No findings: among them that the program could not be looked into."""
 _THREAD = re.compile(r"\s*by thread .*")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{5,}\b")
 

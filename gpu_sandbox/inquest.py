@@ -47,6 +47,8 @@ async def examined(
     )
     if not tools or limits.autopsy_s <= 0:
         return None
+    if device.is_cuda and not await opened.extra_run.can_meet():
+        return None
     pool, place = opened.compilers(device), _place(opened, judged)
     async with place as cores:
         if cores is None:

@@ -12,7 +12,7 @@ from gpu_sandbox.builds import BuildFiles
 from gpu_sandbox.compile_stage import Candidate
 from gpu_sandbox.counters import count
 from gpu_sandbox.device_stage import Judged
-from gpu_sandbox.extra_run import Body, StillThere
+from gpu_sandbox.extra_run import NO_MEETING, Body, StillThere
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.opened import Opened
 
@@ -67,6 +67,8 @@ async def _counters(
         return "Nsight Compute counts on NVIDIA GPUs only"
     if seen.profile is None:
         return "no profile says which kernel is the longest"
+    if not await opened.extra_run.can_meet():
+        return NO_MEETING
     prebuilt: Path | None = opened.compilers(judged.device).prebuilt
     async with opened.devices.once_more(judged) as cores:
         if cores is None:

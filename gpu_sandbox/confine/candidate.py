@@ -22,7 +22,6 @@ from gpu_sandbox.confine.identity import become
 from gpu_sandbox.confine.policy import (
     CGROUP,
     CGROUP_NAMESPACE,
-    IPC,
     LANDLOCK,
     LAYERS,
     MOUNT,
@@ -75,7 +74,6 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
     filter_ = b""
     if SECCOMP in layers:
         filter_ = seccomp.program(
-            own_ipc=IPC in layers,
             own_files=MOUNT in layers,
             own_pids=PID in layers or UID in layers,
             pinned=bool(policy.affinity),

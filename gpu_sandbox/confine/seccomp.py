@@ -90,7 +90,11 @@ _REFUSED = (
     # SysV and POSIX queues. Without a namespace they reach, and outlive, everyone, and by its id
     # one is used that nobody asked for. With one they are freed by a thread of the kernel when the
     # ward is gone: gigabytes take it a second, beside what is timed then. Python, torch, Triton and
-    # OpenMP share memory, and have semaphores, by files in /dev/shm.
+    # OpenMP share memory, and have semaphores, by files in /dev/shm; CUDA, CUPTI, Nsight Compute
+    # and compute-sanitizer work without.
+    "shmget",
+    "shmat",
+    "shmctl",
     "msgget",
     "msgsnd",
     "msgrcv",
@@ -102,9 +106,6 @@ _REFUSED = (
     "mq_open",
     "mq_unlink",
 )
-_SHARED_MEMORY = ("shmget", "shmat", "shmctl")
-"""Refused for the same reasons, but where CUDA is and the namespace holds: its runtime and CUPTI
-can call these, and nobody has seen yet what they do without."""
 _NOTES = tuple(
     f"{prefix}{what}xattr" for what in ("get", "set", "list", "remove") for prefix in ("", "l", "f")
 )
@@ -150,11 +151,9 @@ def supported() -> bool:
     return _ARCH is not None
 
 
-def program(
-    *, own_ipc: bool, own_files: bool, own_pids: bool, pinned: bool, driver: bool = False
-) -> bytes:
-    """The filter. ``own_ipc``, ``own_files``: the namespace holds; ``own_pids``: that, or an own
-    user; ``pinned``: cores are fixed.
+def program(*, own_files: bool, own_pids: bool, pinned: bool, driver: bool = False) -> bytes:
+    """The filter. ``own_files``: the mount namespace holds; ``own_pids``: that of processes, or an
+    own user; ``pinned``: cores are fixed.
 
     Without processes or a user of its own a ward is the equal of the next one's, and of the engine:
     it changes its own limits and priority only, by the name that means itself (0).
@@ -162,7 +161,7 @@ def program(
     attributes that a candidate could leave notes in for the next one, owners, and being told of
     what is done to a file. And any server's socket file could be connected to, which it
     does not prevent: then there are no sockets but connected pairs. ``driver``: and of the kind
-    that CUDA's driver is said to need, until ``give_up_driver_sockets``. It has one for each
+    that CUDA's driver needs, until ``give_up_driver_sockets``. It has one for each
     process, by an abstract name, where its other processes could ask for a descriptor. Nobody
     connects or answers there.
     """
@@ -172,7 +171,7 @@ def program(
     for name, body in [*_conditional(own_files, driver), *own_only]:
         steps += [(_EQUAL, 0, len(body), NUMBERS[name]), *body]
     steps += [(_EQUAL, 0, 1, NUMBERS["clone3"]), _refuse(errno.ENOSYS)]
-    refused = [*_REFUSED, *(() if own_ipc and driver else _SHARED_MEMORY)]
+    refused = [*_REFUSED]
     refused += [] if own_files else (*_MEETING, *_WATCHING, *_OWNING)
     refused += [] if own_files or driver else _BEING_NAMED
     refused += ["sched_setaffinity"] if pinned else []

@@ -14,6 +14,7 @@ import pytest
 from events.observations import MEASURED
 from events.outcomes import Correct
 from gpu_sandbox.counters import refusal
+from gpu_sandbox.extra_run import NO_MEETING
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, Verdict
 from gpu_sandbox.sandbox import LocalSandbox
@@ -116,11 +117,15 @@ async def test_what_looking_takes_of_a_short_lease(sandbox: LocalSandbox) -> Non
         assert (seen.profile is None) == ("profile" in seen.missing)
 
 
+async def _meeting(sandbox: LocalSandbox) -> str:
+    return "" if await sandbox._open.extra_run.can_meet() else NO_MEETING
+
+
 async def test_counters_or_why_there_are_none(sandbox: LocalSandbox) -> None:
     verdict = await judge(sandbox, LARGE, candidate("return torch.relu(a + b)"))
     seen = verdict.observations
     assert seen is not None
-    refused = refusal()
+    refused = refusal() or await _meeting(sandbox)
     if refused:
         assert seen.counters is None
         assert seen.missing["counters"] == refused

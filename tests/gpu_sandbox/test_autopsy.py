@@ -65,6 +65,11 @@ allocated by thread T0 here:
     #1 0x7f83 in f(float*) /h/extensions/{BUILD}/main.cpp:2
 SUMMARY: AddressSanitizer: heap-use-after-free /h/main.cpp:2 in f(float*)
 """
+NOT_MET = """========= COMPUTE-SANITIZER
+========= Error: Target application terminated before first instrumented API call
+========= Target application returned an error
+========= ERROR SUMMARY: 0 errors
+"""
 
 
 def test_what_sanitizers_print_is_told_at_the_candidates_lines() -> None:
@@ -74,7 +79,7 @@ def test_what_sanitizers_print_is_told_at_the_candidates_lines() -> None:
         "heap-use-after-free: WRITE of size 4 at candidate.py:7 in f(float*), 8 bytes inside a "
         "40-byte region allocated at candidate.py:7"
     ]
-    for nothing in ("", "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors"):
+    for nothing in ("", "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors", NOT_MET):
         assert memory_findings(nothing, LINES) == address_findings(nothing, LINES) == []
 
 
@@ -186,3 +191,11 @@ async def test_compute_sanitizer_is_started_confined_and_heard(
         monkeypatch.setattr(Ward, "gone", lambda self, *how, **_: gone(self, *how, stuck=True))
         with pytest.raises(StillThere):
             await findings(run, body, "memcheck", 20.0)
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_where_nobody_may_connect_nvidias_tools_are_left_alone(
+    make_sandbox: Callable[..., LocalSandbox],
+) -> None:
+    async with make_sandbox(without_layers=("namespaces:mount",)) as sandbox:
+        assert not await sandbox._open.extra_run.can_meet()

@@ -49,6 +49,7 @@ def test_what_is_wrong_with_a_layer_and_what_can_be_done_are_told_apart() -> Non
     found = checks["isolation namespaces:user"]
     assert (found.detail, found.fix) == (refused, "sysctl user.max=1")
     assert checks["isolation cgroup"].fix == ""
+    assert "no counters" in checks["NVIDIA's tools"].detail
 
 
 OPTIONAL = ("ninja", "AddressSanitizer", "compute-sanitizer", "triton")
