@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 
@@ -68,3 +70,22 @@ def test_warming_up_reads_what_was_given_for_timed_calls_alone(clocked: Clocked)
     other.slots = clocked.slots
     other.warm(3, 0.0)
     assert set(called) == {clocked.slots[0].inputs[0].data_ptr()}
+
+
+def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: Clocked) -> None:
+    """Else what a call takes hangs on where the allocator puts its output."""
+    made: list[weakref.ref[torch.Tensor]] = []
+    alive: list[list[bool]] = []
+
+    def model(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        alive.append([reference() is not None for reference in made])
+        outputs = double(x, y)
+        made.append(weakref.ref(outputs[1]))
+        return outputs
+
+    other = Clocked(model, CPU)
+    other.slots = clocked.slots
+    for _ in range(4):
+        other.time(TIME)
+        other.deliver(0)
+    assert alive == [[], [True], [False, True], [False, False, True]]
