@@ -6,8 +6,8 @@
 Measured through ``LocalSandbox``, as the search uses it:
 
 - overhead: seconds of an evaluation that are not the candidate's or the reference's own
-  (a tiny module, everything cached): the whole, less trials and bench; of evaluations one by
-  one, and of two at a time, so that one always waits for the device;
+  (a tiny module, everything cached): the whole, less trials and bench; of evaluations a second
+  apart, of one after the other, and of two at a time, so that one always waits for the device;
 - lease: how long the device is held for a small problem;
 - observe: by how much roofline and profile extend that, for a small and a larger problem;
 - large: elementwise modules with gigabyte inputs, nothing to compile (CUDA only);
@@ -180,22 +180,23 @@ class Bench:
             began = time.perf_counter()
             await peer(_COLD, TINY)
             cold.append(time.perf_counter() - began)
-        await self.judge(TINY, 0)
-        around, leases, spent = [], [], []
-        for seed in range(1, runs + 1):
-            self._table.progress(f"overhead, {seed} of {runs}")
-            verdict, wall = await self.judge(TINY, seed)
-            timings = verdict.timings_s
-            around.append(wall - timings.get("check", 0) - timings.get("bench", 0))
-            leases.append(timings["lease"])
-            spent.append({"wall": wall, "queue": verdict.queue_s, **timings})
-        self.raw["overhead_s"], self.raw["lease_s"] = around, leases
-        self.raw["overhead_timings_s"] = spent
         fresh = f"{statistics.median(cold) * 1e3:.0f} ms"
-        self._table.row("overhead, everything cached", "60 ms", _spread(around), fresh)
-        self._table.row("device lease, small problem", "1 s median", _spread(leases))
+        await self.judge(TINY, 0)
+        for name, apart_s in (("a second apart", 1.0), ("one after the other", 0.0)):
+            spent = [await self._timings(name, seed, apart_s) for seed in range(runs)]
+            around = [t["wall"] - t.get("check", 0) - t.get("bench", 0) for t in spent]
+            self.raw[f"overhead, {name}"] = spent
+            self._table.row(f"overhead, {name}", "60 ms", _spread(around), fresh)
+        self._table.row("device lease, small problem", "1 s", _spread([t["lease"] for t in spent]))
         queued = await self._overhead_when_queued(runs)
         self._table.row("overhead, two in flight", "60 ms", f"{queued * 1e3:.0f} ms ({runs} runs)")
+
+    async def _timings(self, name: str, seed: int, after_s: float) -> dict[str, float]:
+        """Of a verdict after a pause, in seconds."""
+        self._table.progress(f"overhead, {name}, {seed + 1}")
+        await anyio.sleep(after_s)
+        verdict, wall = await self.judge(TINY, seed)
+        return {"wall": wall, "queue": verdict.queue_s, **verdict.timings_s}
 
     async def observe(self, runs: int) -> None:
         """The first run counts and probes, as the first of a search does: it is left out."""

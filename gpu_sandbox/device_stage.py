@@ -288,6 +288,7 @@ class DevicePool:
                 self._group,
                 self._limits,
                 self.timing(device),
+                lambda: self.leases.waiting > 0,
                 partial(self._quarantine, device),
             )
         return self._stations[device.name]

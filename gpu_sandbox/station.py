@@ -2,7 +2,8 @@
 
 One job at a time. The verifier lives on between jobs, a candidate's worker is used once. The
 next one is made while a candidate is loaded and tried: nothing is timed meanwhile
-(``workers.py``).
+(``workers.py``). That holds up a short look, so where nobody waits, and nobody did so for a
+while, it is made after it.
 
 A station finds out when its device is of no more use: processes that the kernel does not
 let go of, or fresh ones that can't use it, again and again.
@@ -10,6 +11,8 @@ let go of, or fresh ones that can't use it, again and again.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -30,6 +33,8 @@ __all__ = ["STUCK", "Concluded", "Station"]
 
 _PROBES = 2
 """Failed ones in a row, and the device is unfit."""
+_IDLE_S = 0.5
+"""Who was idle for longer before a job is taken to be so after it."""
 STUCK = "a process on it was killed, and the kernel does not let go of it"
 
 
@@ -44,8 +49,8 @@ class Concluded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Station:
-    """One device's. ``cores`` are the cores that time it; ``condemn`` is told, once and at
-    once, why the device must not be used any more."""
+    """One device's. ``cores`` are the cores that time it; ``others_wait`` says whether jobs wait
+    for a device; ``condemn`` is told, once and at once, why it must not be used any more."""
 
     def __init__(
         self,
@@ -55,10 +60,12 @@ class Station:
         group: TaskGroup,
         limits: Limits,
         cores: tuple[int, ...],
+        others_wait: Callable[[], bool],
         condemn: Callable[[str], None],
     ) -> None:
         self.device = device
         self._condemn = condemn
+        self._others_wait = others_wait
         self._zygote = zygote
         self._run = run
         self._limits = limits
@@ -68,8 +75,12 @@ class Station:
         self._workers = Workers(device, zygote, run, group, limits, cores)
         self._verifier: Verifier | None = None
         self._group = group
+        self._idle_since = -math.inf
+        self._was_idle = True
+        self._spares_due = False
+        """The job at hand has a worker, and nobody's next one was begun."""
         self.clear = anyio.Event()
-        """Set while no worker of an earlier candidate is being ended."""
+        """Set while no worker is being ended, or made, after a job."""
         self.clear.set()
         self._failed_probes = 0
         self.unfit = ""
@@ -84,6 +95,14 @@ class Station:
 
         May return before the device is ``clear``, of a candidate that did well.
         """
+        self._was_idle = time.monotonic() - self._idle_since > _IDLE_S
+        self._spares_due = job.mode == "evaluate"
+        try:
+            return await self._concluded(job, libraries, limit_s)
+        finally:
+            self._idle_since = time.monotonic()
+
+    async def _concluded(self, job: Job, libraries: Sequence[int], limit_s: float) -> Concluded:
         verifier = await self._ready_verifier()
         worker = None
         try:
@@ -99,8 +118,10 @@ class Station:
         if worker is not None and not agreed:  # how it ended may say why
             await self._end(worker)
         reference = verifier.release() if self._workers.renews_reference else None
-        self._end_meanwhile([w for w in (worker if agreed else None, reference) if w is not None])
-        return Concluded(report=report) if worker is None else _concluded(report, worker)
+        if self._spares_due:
+            self._prepare_spares()
+        self._clear_meanwhile([w for w in (worker if agreed else None, reference) if w is not None])
+        return Concluded(report=report) if worker is None else _left_by(worker, report)
 
     async def close(self) -> None:
         """Nothing is left of it."""
@@ -121,8 +142,8 @@ class Station:
         async def reached(stage: str) -> None:
             if stage in ("reference", "baseline", "bench"):
                 await self.clear.wait()
-            if stage == "load":
-                self._workers.prepare_spares()
+            if stage == "load" and (self._others_wait() or not self._was_idle):
+                self._prepare_spares()
             if stage == "alone" and worker is not None:
                 await worker.end()
                 await settled()
@@ -140,6 +161,10 @@ class Station:
             await worker.ward.ended_within(DEATH_S)  # its signal is worth a moment
             worker.died = worker.ward.ended.is_set()
         return report
+
+    def _prepare_spares(self) -> None:
+        self._spares_due = False
+        self._workers.prepare_spares()
 
     async def _ready_verifier(self) -> Verifier:
         """The living one, or a new one: it says when its device works."""
@@ -176,10 +201,11 @@ class Station:
         await verifier.end()
         self._judge_end(stuck=verifier.stuck)
 
-    def _end_meanwhile(self, workers: list[Worker]) -> None:
-        """In the background: a GPU's driver takes a while to clear up after a process. The
-        next job's verifier waits for it before it measures, or before it takes memory."""
-        if not workers:
+    def _clear_meanwhile(self, workers: list[Worker]) -> None:
+        """End these in the background: a GPU's driver takes a while to clear up after a process.
+        The next job's verifier waits for it before it measures, or before it takes memory. And
+        nobody else is to measure while the spares are being made."""
+        if not workers and self._workers.spare_ready.is_set():
             return
         self.clear = clear = anyio.Event()
 
@@ -187,6 +213,7 @@ class Station:
             try:
                 for worker in workers:
                     await self._end(worker)
+                await self._workers.spare_ready.wait()
             finally:
                 clear.set()
 
@@ -213,7 +240,7 @@ class Station:
             self.find_unfit(f"its probe failed {self._failed_probes} times in a row: {last}")
 
 
-def _concluded(report: Report, worker: Worker) -> Concluded:
+def _left_by(worker: Worker, report: Report) -> Concluded:
     ward = worker.ward
     return Concluded(
         report=report,

@@ -1,7 +1,7 @@
 """A device's workers: each holds one candidate, or the reference, and is surely ended.
 
 The next ones are made ahead of time: a spare has no candidate yet, and on a GPU its context
-already. They are made while the verifier checks, so that nothing is timed beside it.
+already. They are made while nothing is timed beside it (``station.py``).
 """
 
 from __future__ import annotations

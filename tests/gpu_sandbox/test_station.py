@@ -1,0 +1,81 @@
+"""When a device's next workers are made."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+
+from events.outcomes import Correct
+from gpu_sandbox.jobs import Report
+from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.verifier import Verifier
+from gpu_sandbox.workers import Side, Worker, Workers
+from tests.gpu_sandbox.conftest import evaluation
+from tests.gpu_sandbox.sources import ADD_RELU, HONEST
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stages that a verifier reaches, its report, and workers that are begun."""
+    told: list[str] = []
+    new, report = Workers._new, Verifier.report
+
+    async def noted_new(self: Workers, side: Side) -> Worker:
+        told.append(f"a {side}")
+        return await new(self, side)
+
+    async def noted_report(
+        self: Verifier, limit_s: float, reached: Callable[[str], Awaitable[None]]
+    ) -> Report:
+        async def noted(stage: str) -> None:
+            told.append(stage)
+            await reached(stage)
+
+        reported = await report(self, limit_s, noted)
+        told.append("reported")
+        return reported
+
+    monkeypatch.setattr(Workers, "_new", noted_new)
+    monkeypatch.setattr(Verifier, "report", noted_report)
+    return told
+
+
+async def judge(sandbox: LocalSandbox) -> None:
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, HONEST))
+    assert isinstance(verdict.outcome, Correct)
+
+
+async def test_the_next_workers_are_made_after_a_verdict_that_nobody_waits_behind(
+    make_sandbox: Callable[..., LocalSandbox], told: list[str]
+) -> None:
+    async with make_sandbox() as sandbox:
+        await judge(sandbox)
+        clear = sandbox._open.devices._stations["cpu"].clear
+        with anyio.fail_after(10):
+            await clear.wait()
+        assert told[-3:] == ["reported", "a worker", "a reference"]
+        told.clear()
+        await judge(sandbox)
+        assert told.index("load") < told.index("a worker") < told.index("bench"), "in haste"
+        told.clear()
+        await anyio.sleep(0.7)
+        await judge(sandbox)
+        assert "a worker" not in told[: told.index("reported")]
+
+
+async def test_where_somebody_waits_they_are_made_while_nothing_is_timed(
+    make_sandbox: Callable[..., LocalSandbox], told: list[str]
+) -> None:
+    async with make_sandbox() as sandbox:
+        await judge(sandbox)
+        await anyio.sleep(0.7)
+        told.clear()
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(judge, sandbox)
+        made = told.index("a worker")
+        assert told.index("load") < made < told.index("bench")
