@@ -288,7 +288,7 @@ class DevicePool:
                 self._group,
                 self._limits,
                 self.timing(device),
-                lambda: self.leases.waiting > 0,
+                self.leases.others_wait,
                 partial(self._quarantine, device),
             )
         return self._stations[device.name]

@@ -47,7 +47,7 @@ class Leases:
         """``group`` outlives all leases: in it is waited for devices to be clear."""
         self._group = group
         self._directory = directory or lock_directory()
-        self._taken: set[str] = set()
+        self._taken: dict[str, Lease] = {}
         self._left: dict[str, Lease] = {}
         """Given back here, and not clear yet."""
         self._given_back = anyio.Event()
@@ -60,6 +60,11 @@ class Leases:
     @property
     def holding(self) -> int:
         return len(self._taken)
+
+    def others_wait(self) -> bool:
+        """For any device that is held here: in this engine, or in another."""
+        held = self._taken.values()
+        return self.waiting > 0 or any(lease.place.somebody_is_behind for lease in held)
 
     @property
     def held_s(self) -> float:
@@ -79,12 +84,12 @@ class Leases:
         finally:
             self.waiting -= 1
         identity = lease.identity
-        self._taken.add(identity)
+        self._taken[identity] = lease
         self._since[identity] = time.monotonic()
         try:
             yield lease
         finally:
-            self._taken.discard(identity)
+            del self._taken[identity]
             self._held_s += time.monotonic() - self._since.pop(identity)
             if lease.clear.is_set():
                 lease.place.close()
@@ -122,7 +127,7 @@ class Leases:
         """We know when a device is given back here. Nobody tells us when another engine does so,
         and a thread that blocks in the kernel until then can't be cancelled."""
         given_back = self._given_back
-        if self._taken.issuperset(places):
+        if self._taken.keys() >= places.keys():
             await given_back.wait()
         else:
             first = any(place.is_first for place in places.values())

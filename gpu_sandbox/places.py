@@ -45,6 +45,11 @@ class Place:
         ahead = self._number - _QUEUE
         return not ahead or _locked(self._descriptor, _QUEUE, ahead) is None
 
+    @property
+    def somebody_is_behind(self) -> bool:
+        """In the queue, of one who has the device."""
+        return _locked(self._descriptor, _QUEUE, _TO_THE_END) is not None
+
     def take(self) -> bool:
         """The device, if it is free and our turn."""
         if not (self.is_first or self._is_left_lying()) or not _lock(self._descriptor, _DEVICE):

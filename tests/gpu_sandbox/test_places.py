@@ -191,3 +191,22 @@ async def test_a_file_that_is_locked_as_a_whole_is_named(place: Path) -> None:
         async with anyio.create_task_group() as group:
             with pytest.raises(PrerequisiteMissing, match=f"{place}: .*not by an engine"):
                 await is_free(Leases(group), "gpu")
+
+
+async def test_who_has_a_device_sees_whether_another_engine_waits_for_it() -> None:
+    async with anyio.create_task_group() as group:
+        ours, theirs = Leases(group), Leases(group)
+        assert not ours.others_wait()
+        async with ours.hold("gpu"), anyio.create_task_group() as waiting:
+            assert not ours.others_wait()
+
+            async def stand_in_the_queue() -> None:
+                async with theirs.hold("gpu"):
+                    pass
+
+            waiting.start_soon(stand_in_the_queue)
+            with anyio.fail_after(10):
+                while not ours.others_wait():  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+            waiting.cancel_scope.cancel()
+        assert not ours.others_wait()
