@@ -19,7 +19,7 @@ from events.outcomes import Correct
 from gpu_sandbox.builds import CACHE_BYTES, BuildCache
 from gpu_sandbox.check import Check
 from gpu_sandbox.confine import Survey
-from gpu_sandbox.confine.policy import MOUNT
+from gpu_sandbox.confine.policy import may_connect
 from gpu_sandbox.counters import refusal
 from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.kept import KeptFiles
@@ -161,7 +161,9 @@ def _cuda_toolkit() -> Check:
 def _counters() -> Check:
     name, refused = "Nsight Compute counters", refusal()
     if not refused:
-        return Check(name=name, ok=True, needed=False, detail="present, and open to candidates")
+        return Check(
+            name=name, ok=True, needed=False, detail="present, and the driver lets anybody"
+        )
     told, _, fix = refused.partition(": ")
     return Check(name=name, ok=False, needed=False, detail=told, fix=fix)
 
@@ -246,7 +248,7 @@ def isolation_checks(survey: Survey) -> list[Check]:
         told, _, fix = reason.partition("; ")  # what is wrong, and what can be done
         check = Check(name=f"isolation {layer}", ok=False, needed=False, detail=told, fix=fix)
         checks.append(check)
-    if MOUNT not in survey.layers:
+    if not may_connect(survey.layers):
         checks.append(_TOOLS_APART)
     through = [finding for finding in survey.findings if not finding.held]
     told = "; ".join(f"{finding.attack}: {finding.detail}" for finding in through)

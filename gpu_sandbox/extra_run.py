@@ -15,13 +15,14 @@ import msgspec
 
 from events import outcomes
 from gpu_sandbox.builds import BuildFiles
-from gpu_sandbox.confine.policy import MOUNT
+from gpu_sandbox.confine.policy import may_connect
 from gpu_sandbox.confinement import policy_for
 from gpu_sandbox.devices import Device
 from gpu_sandbox.frames import Line, PeerGone
 from gpu_sandbox.hub import hub_readable, hub_variables
 from gpu_sandbox.jobs import Built, Examine
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory, remove
 from gpu_sandbox.zygote import Zygote
@@ -73,7 +74,10 @@ class ExtraRun:
 
     async def can_meet(self) -> bool:
         """Whether a tool and the program that it looks into can connect to each other there."""
-        return MOUNT in (await self._zygote.survey()).layers
+        try:
+            return may_connect((await self._zygote.survey()).layers)
+        except SandboxFault:
+            return False
 
     async def output(self, body: Body, command: ToolCommand, limit_s: float) -> str:
         """What tool and candidate print within the limit. Raises ``StillThere``, and

@@ -2,8 +2,8 @@
 
 One job at a time. The verifier lives on between jobs, a candidate's worker is used once. The
 next one is made while a candidate is loaded and tried: nothing is timed meanwhile
-(``workers.py``). That holds up a short look, so where nobody waits, and nobody did so for a
-while, it is made after it.
+(``workers.py``). That holds up a short look: where the device was idle before, and nobody
+waits, it is made after it.
 
 A station finds out when its device is of no more use: processes that the kernel does not
 let go of, or fresh ones that can't use it, again and again.
@@ -34,7 +34,7 @@ __all__ = ["STUCK", "Concluded", "Station"]
 _PROBES = 2
 """Failed ones in a row, and the device is unfit."""
 _IDLE_S = 0.5
-"""Who was idle for longer before a job is taken to be so after it."""
+"""Who did nothing for longer before a job is taken to do so after it."""
 STUCK = "a process on it was killed, and the kernel does not let go of it"
 
 
@@ -78,7 +78,7 @@ class Station:
         self._idle_since = -math.inf
         self._was_idle = True
         self._spares_due = False
-        """The job at hand has a worker, and nobody's next one was begun."""
+        """A candidate was loaded, and nothing begun for the next one."""
         self.clear = anyio.Event()
         """Set while no worker is being ended, or made, after a job."""
         self.clear.set()
@@ -96,7 +96,7 @@ class Station:
         May return before the device is ``clear``, of a candidate that did well.
         """
         self._was_idle = time.monotonic() - self._idle_since > _IDLE_S
-        self._spares_due = job.mode == "evaluate"
+        self._spares_due = False
         try:
             return await self._concluded(job, libraries, limit_s)
         finally:
@@ -113,21 +113,23 @@ class Station:
             await self._drop(verifier)
             if worker is not None:
                 await self._end(worker)
+            if self.clear.is_set():
+                self._clear_meanwhile([])
             raise
         agreed = isinstance(report.finding, Agreed)
         if worker is not None and not agreed:  # how it ended may say why
             await self._end(worker)
         reference = verifier.release() if self._workers.renews_reference else None
-        if self._spares_due:
-            self._prepare_spares()
+        if self._spares_due and not self.unfit:
+            self._workers.prepare_spares()
         self._clear_meanwhile([w for w in (worker if agreed else None, reference) if w is not None])
         return Concluded(report=report) if worker is None else _left_by(worker, report)
 
     async def close(self) -> None:
         """Nothing is left of it."""
         with anyio.CancelScope(shield=True):
-            await self.clear.wait()
             await self._workers.close()
+            await self.clear.wait()
             if self._verifier is not None:
                 await self._drop(self._verifier)
 
@@ -142,8 +144,10 @@ class Station:
         async def reached(stage: str) -> None:
             if stage in ("reference", "baseline", "bench"):
                 await self.clear.wait()
-            if stage == "load" and (self._others_wait() or not self._was_idle):
-                self._prepare_spares()
+            if stage == "load":
+                self._spares_due = self._was_idle and not self._others_wait()
+                if not self._spares_due:
+                    self._workers.prepare_spares()
             if stage == "alone" and worker is not None:
                 await worker.end()
                 await settled()
@@ -161,10 +165,6 @@ class Station:
             await worker.ward.ended_within(DEATH_S)  # its signal is worth a moment
             worker.died = worker.ward.ended.is_set()
         return report
-
-    def _prepare_spares(self) -> None:
-        self._spares_due = False
-        self._workers.prepare_spares()
 
     async def _ready_verifier(self) -> Verifier:
         """The living one, or a new one: it says when its device works."""

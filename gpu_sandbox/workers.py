@@ -84,6 +84,7 @@ class Workers:
         self._spares: dict[Side, Worker] = {}
         self._homes = 0
         self.renews_reference = not device.is_cuda
+        self._making = anyio.CancelScope()
         self.spare_ready = anyio.Event()
         self.spare_ready.set()
 
@@ -100,7 +101,8 @@ class Workers:
     def prepare_spares(self) -> None:
         """Have what the next candidate needs made in the background."""
         self.spare_ready = anyio.Event()
-        self._group.start_soon(self._make_spares)
+        self._making = anyio.CancelScope()
+        self._group.start_soon(self._make_spares, self._making)
 
     async def _new(self, side: Side) -> Worker:
         """On a GPU its context is made. Raises ``SandboxFault``."""
@@ -138,14 +140,17 @@ class Workers:
         return Worker(ward, ours, home)
 
     async def close(self) -> None:
+        """Nothing is left of the spares, and none is made any more."""
+        self._making.cancel()
+        await self.spare_ready.wait()
         while self._spares:
             await self._spares.popitem()[1].end()
 
-    async def _make_spares(self) -> None:
+    async def _make_spares(self, making: anyio.CancelScope) -> None:
         """A failure here is the next evaluation's: it tries again, and then says so."""
         sides: tuple[Side, ...] = ("worker", "reference") if self.renews_reference else ("worker",)
         try:
-            with suppress(SandboxFault):
+            with making, suppress(SandboxFault):
                 for side in sides:
                     if side not in self._spares:
                         self._spares[side] = await self._new(side)

@@ -29,7 +29,7 @@ _WORD, _MOST_BYTES = 4, 240
 _ZEROS = torch.zeros(_MOST_BYTES, dtype=torch.uint8)
 """So small that their copy is a part of the command."""
 _KEPT_BYTES = 64 << 20
-"""Of an output, until the next one is there: more no cache holds."""
+"""Of an output, and of what it is a view of, until the next one is there: more no cache holds."""
 _device_sleep: Any = torch.cuda._sleep
 _CYCLES_PER_US = 2000
 """Of about the fastest clock: at a slower one the cover is longer, which does no harm."""
@@ -138,10 +138,16 @@ class Clocked:
         """The output of the call that was timed."""
         slot = self.slots[0].moved(shift)
         with torch.no_grad():
-            ran = _described(_deliver(self._owed, slot), slot)
-        if sum(place.numel() * place.element_size() for place in slot.outputs) > _KEPT_BYTES:
-            self._owed = None
+            delivered = _deliver(self._owed, slot)
+            ran = _described(delivered, slot)
+        strided = [t for t in delivered.tensors if t.layout == torch.strided]
+        if sum(t.untyped_storage().nbytes() for t in strided) > _KEPT_BYTES:
+            self.forget()
         return ran
+
+    def forget(self) -> None:
+        """The output of the last call."""
+        self._owed = None
 
     def _time_cuda(self, asked: Time) -> tuple[list[int], Ran]:
         events = []

@@ -93,6 +93,7 @@ class Worker:
             self._pin(self._host)
             return
         self._clocked.slots.clear()
+        self._clocked.forget()
         if self._arena is not None and self._reference:  # a candidate may still look at its inputs
             self._arena.close()
         if self._device.type == "cuda":

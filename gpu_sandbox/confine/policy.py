@@ -6,6 +6,7 @@ doctor``. Nothing in this module does anything.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 import msgspec
@@ -31,6 +32,7 @@ __all__ = [
     "SpawnFailed",
     "Status",
     "Tier",
+    "may_connect",
     "tier_of",
 ]
 
@@ -135,6 +137,11 @@ class SpawnFailed(LayerFailed):
 
     ``layer`` is ``"warden"`` or ``"start"`` when it was something else.
     """
+
+
+def may_connect(layers: Collection[str]) -> bool:
+    """Whether a process in there can connect to another's socket in the same ward (seccomp.py)."""
+    return MOUNT in layers or SECCOMP not in layers
 
 
 def tier_of(layers: frozenset[str] | set[str], *, kernel_has_landlock: bool) -> Tier:

@@ -125,7 +125,7 @@ async def test_counters_or_why_there_are_none(sandbox: LocalSandbox) -> None:
     verdict = await judge(sandbox, LARGE, candidate("return torch.relu(a + b)"))
     seen = verdict.observations
     assert seen is not None
-    refused = refusal() or await _meeting(sandbox)
+    refused = await _meeting(sandbox) or refusal()
     if refused:
         assert seen.counters is None
         assert seen.missing["counters"] == refused
