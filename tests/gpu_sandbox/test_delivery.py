@@ -89,3 +89,19 @@ def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: Clocked)
         other.time(TIME)
         other.deliver(0)
     assert alive == [[], [True], [False, True], [False, False, True]]
+
+
+def test_a_view_of_much_memory_does_not_hold_it(clocked: Clocked) -> None:
+    made: list[weakref.ref[torch.Tensor]] = []
+
+    def model(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        outputs = 2 * x.t(), torch.empty(9 << 20, dtype=torch.int64)[:7]
+        made.append(weakref.ref(outputs[1]))
+        return outputs
+
+    other = Clocked(model, CPU)
+    other.slots = clocked.slots
+    other.time(TIME)
+    assert made[0]() is not None
+    other.deliver(0)
+    assert made[0]() is None

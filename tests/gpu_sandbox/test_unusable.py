@@ -50,11 +50,11 @@ TASKS = {
     ),
     "takes-its-own-type": (CONFIG, "task.Config, which the task file defines"),
     "shape-by-value": (
-        returning("a[a > b]"),
+        returning("a.flatten()[: int(a.abs().sum() * 10_000) % 8191]"),
         "the shape of the reference's output 0 depends on its inputs' values",
     ),
     "structure-by-value": (
-        returning("[a + b] * int(1 + a.abs().sum() % 7)"),
+        returning("{str(float(a.sum())): a + b}"),
         "what the reference returns depends on its inputs' values: expected",
     ),
     "leaves": (returning("__import__('sys').exit(3)"), "the reference failed: SystemExit: 3"),

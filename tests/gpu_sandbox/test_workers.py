@@ -56,3 +56,23 @@ async def test_one_that_cant_use_its_device_says_why_and_leaves_nothing(tmp_path
             await workers.take("worker")
         assert list(run.path.glob("worker-*")) == []
         await zygote.close()
+
+
+async def test_leaving_does_not_wait_for_spares_that_are_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = anyio.Event()
+
+    async def never(*_: object) -> None:
+        begun.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(Workers, "_new", never)
+    async with run_directory(tmp_path) as run, anyio.create_task_group() as group:
+        zygote = Zygote(group, run, Limits())
+        workers = Workers(HERE, zygote, run, group, Limits(), ())
+        workers.prepare_spares()
+        await begun.wait()
+        with anyio.fail_after(5):
+            await workers.close()
+        await zygote.close()
