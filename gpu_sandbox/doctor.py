@@ -162,7 +162,7 @@ def _counters() -> Check:
     name, refused = "Nsight Compute counters", refusal()
     if not refused:
         return Check(
-            name=name, ok=True, needed=False, detail="present, and the driver lets anybody"
+            name=name, ok=True, needed=False, detail="present, and the driver lets any user read"
         )
     told, _, fix = refused.partition(": ")
     return Check(name=name, ok=False, needed=False, detail=told, fix=fix)

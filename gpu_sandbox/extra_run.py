@@ -30,8 +30,8 @@ from gpu_sandbox.zygote import Zygote
 __all__ = ["NO_MEETING", "Body", "ExtraRun", "StillThere", "ToolCommand"]
 
 NO_MEETING = (
-    "NVIDIA's tools meet the program that they look into at a socket, which no candidate may"
-    " connect to without a mount namespace: see engine doctor"
+    "NVIDIA's tools did not get to the program that they look into without a mount namespace,"
+    " where no candidate may connect to a socket: see engine doctor"
 )
 
 _EVENTS = str(Path(outcomes.__file__).parent)

@@ -161,7 +161,7 @@ def program(*, own_files: bool, own_pids: bool, pinned: bool, driver: bool = Fal
     attributes that a candidate could leave notes in for the next one, owners, and being told of
     what is done to a file. And any server's socket file could be connected to, which it
     does not prevent: then there are no sockets but connected pairs. ``driver``: and of the kind
-    that CUDA's driver needs, until ``give_up_driver_sockets``. It has one for each
+    that CUDA's driver is said to need, until ``give_up_driver_sockets``. It has one for each
     process, by an abstract name, where its other processes could ask for a descriptor. Nobody
     connects or answers there.
     """
