@@ -26,6 +26,7 @@ __all__ = [
     "Leaf",
     "Load",
     "Loaded",
+    "MakeContext",
     "Mapping",
     "Pickled",
     "Place",
@@ -97,6 +98,13 @@ class Mapping(_Message, frozen=True):
 
 
 Tree: TypeAlias = TensorAt | Plain | Pickled | Sequence | Mapping
+
+
+# --- engine → worker
+
+
+class MakeContext(_Message, frozen=True):
+    """To one on a GPU whose driver has started: before anybody else has a word with it."""
 
 
 # --- verifier → worker
@@ -188,7 +196,9 @@ class ProfileCalls(_Message, frozen=True):
     calls: int
 
 
-Request: TypeAlias = ArenaShared | Load | Place | Run | Warm | Time | Deliver | ProfileCalls
+Request: TypeAlias = (
+    MakeContext | ArenaShared | Load | Place | Run | Warm | Time | Deliver | ProfileCalls
+)
 
 
 # --- worker → verifier

@@ -1,9 +1,9 @@
 """A device's station: its verifier and its workers, under the device's lease.
 
 One job at a time. The verifier lives on between jobs, a candidate's worker is used once. The
-next one is made while a candidate is loaded and tried: nothing is timed meanwhile
-(``workers.py``). That holds up a short look: where the device was idle before, and nobody
-waits, it is made after it.
+next one is begun while the one before it ends, and made while a candidate is loaded and tried:
+nothing is timed meanwhile (``workers.py``). That holds up a short look: where the device was
+idle before, and nobody waits, all of it is done after it.
 
 A station finds out when its device is of no more use: processes that the kernel does not
 let go of, or fresh ones that can't use it, again and again.
@@ -97,6 +97,8 @@ class Station:
         """
         self._was_idle = time.monotonic() - self._idle_since > _IDLE_S
         self._spares_due = False
+        if job.mode == "evaluate" and not self._was_idle:
+            self._workers.begin_spares()
         try:
             return await self._concluded(job, libraries, limit_s)
         finally:
@@ -144,6 +146,8 @@ class Station:
         async def reached(stage: str) -> None:
             if stage in ("reference", "baseline", "bench"):
                 await self.clear.wait()
+            if stage in ("baseline", "bench", "alone"):
+                await self._workers.still()
             if stage == "load":
                 self._spares_due = self._was_idle and not self._others_wait()
                 if not self._spares_due:
@@ -151,8 +155,6 @@ class Station:
             if stage == "alone" and worker is not None:
                 await worker.end()
                 await settled()
-            if stage in ("bench", "alone"):
-                await self._workers.spare_ready.wait()
 
         if worker is None:
             await verifier.give(job)
@@ -205,15 +207,16 @@ class Station:
         """End these in the background: a GPU's driver takes a while to clear up after a process.
         The next job's verifier waits for it before it measures, or before it takes memory. And
         nobody else is to measure while the spares are being made."""
-        if not workers and self._workers.spare_ready.is_set():
+        if not workers and self._workers.are_still:
             return
         self.clear = clear = anyio.Event()
 
         async def end() -> None:
             try:
-                for worker in workers:
-                    await self._end(worker)
-                await self._workers.spare_ready.wait()
+                async with anyio.create_task_group() as ending:
+                    for worker in workers:
+                        ending.start_soon(self._end, worker)
+                await self._workers.still()
             finally:
                 clear.set()
 

@@ -1,13 +1,15 @@
 """A device's workers: each holds one candidate, or the reference, and is surely ended.
 
 The next ones are made ahead of time: a spare has no candidate yet, and on a GPU its context
-already. They are made while nothing is timed beside it (``station.py``).
+already. They are made while nothing is timed beside it (``station.py``): on a GPU in two steps,
+for its context is what the driver takes time for, which does such things one after the other.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -22,7 +24,7 @@ from gpu_sandbox.devices import Device
 from gpu_sandbox.frames import BadFrame, Line, PeerGone
 from gpu_sandbox.hub import hub_readable, hub_variables
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.messages import Reply
+from gpu_sandbox.messages import MakeContext, Reply
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory, remove
@@ -53,13 +55,52 @@ class Worker:
         await _removed(self.home)
 
 
+async def _living(worker: Worker | None) -> Worker | None:
+    """The same, unless it has died meanwhile."""
+    if worker is None or not worker.ward.ended.is_set():
+        return worker
+    await worker.end()
+    return None
+
+
 async def _removed(home: Path) -> None:
     with anyio.CancelScope(shield=True):
         await anyio.to_thread.run_sync(remove, home)
 
 
+class _Meanwhile:
+    """Something that is done in the background. A failure there is the next evaluation's: it
+    tries again, and then says so."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group = group
+        self._scope = anyio.CancelScope()
+        self.over = anyio.Event()
+        self.over.set()
+
+    def start(self, do: Callable[[], Awaitable[None]]) -> None:
+        """Unless it is being done."""
+        if not self.over.is_set():
+            return
+        self.over = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._group.start_soon(self._done, do, self._scope, self.over)
+
+    def cancel(self) -> None:
+        self._scope.cancel()
+
+    async def _done(
+        self, do: Callable[[], Awaitable[None]], scope: anyio.CancelScope, over: anyio.Event
+    ) -> None:
+        try:
+            with scope, suppress(SandboxFault):
+                await do()
+        finally:
+            over.set()
+
+
 class Workers:
-    """Makes one device's. ``spare_ready`` is set whenever no spare is being made.
+    """Makes one device's. ``still`` says when none is being made.
 
     On the CPU the reference has a new one for each candidate: a process that has judged a
     hundred runs a percent faster than a fresh one. On a GPU, where the device does the work and
@@ -82,43 +123,56 @@ class Workers:
         self._limits = limits
         self._cores = cores
         self._spares: dict[Side, Worker] = {}
+        self._begun: dict[Side, Worker] = {}
+        """On a GPU: without a context yet."""
+        self._beginning = _Meanwhile(group)
+        self._making = _Meanwhile(group)
         self._homes = 0
         self.renews_reference = not device.is_cuda
-        self._making = anyio.CancelScope()
-        self.spare_ready = anyio.Event()
-        self.spare_ready.set()
 
     async def take(self, side: Side) -> Worker:
         """The spare if it lives still, else a new one. Raises ``SandboxFault``."""
-        await self.spare_ready.wait()
-        spare = self._spares.pop(side, None)
-        if spare is not None and not spare.ward.ended.is_set():
-            return spare
-        if spare is not None:
-            await spare.end()
-        return await self._new(side)
+        await self._making.over.wait()
+        return await _living(self._spares.pop(side, None)) or await self._new(side)
+
+    def begin_spares(self) -> None:
+        """On a GPU: what the next candidate needs, in the background, but for its context."""
+        if self._device.is_cuda:
+            self._beginning.start(self._begin_spares)
 
     def prepare_spares(self) -> None:
-        """Have what the next candidate needs made in the background."""
-        self.spare_ready = anyio.Event()
-        self._making = anyio.CancelScope()
-        self._group.start_soon(self._make_spares, self._making)
+        """What the next candidate needs, in the background."""
+        self._making.start(self._make_spares)
+
+    async def still(self) -> None:
+        """No spare is being made or begun."""
+        await self._beginning.over.wait()
+        await self._making.over.wait()
+
+    @property
+    def are_still(self) -> bool:
+        return self._beginning.over.is_set() and self._making.over.is_set()
 
     async def _new(self, side: Side) -> Worker:
         """On a GPU its context is made. Raises ``SandboxFault``."""
-        try:
-            worker = await self._begun(side)
-        except OSError as error:  # candidates fill disks, and use up descriptors
-            raise SandboxFault(f"no {side} can be started: {error}") from error
-        try:
-            if self._device.is_cuda:
-                await self._context_made(worker)
-        except BaseException:
-            await worker.end()
-            raise
+        await self._beginning.over.wait()
+        worker = await _living(self._begun.pop(side, None)) or await self._begin(side)
+        if self._device.is_cuda:
+            await self._answered(worker, MakeContext())
+            worker.peer.setblocking(True)
         return worker
 
-    async def _begun(self, side: Side) -> Worker:
+    async def _begin(self, side: Side) -> Worker:
+        """On a GPU its driver is started. Raises ``SandboxFault``."""
+        try:
+            worker = await self._forked(side)
+        except OSError as error:  # candidates fill disks, and use up descriptors
+            raise SandboxFault(f"no {side} can be started: {error}") from error
+        if self._device.is_cuda:
+            await self._answered(worker)
+        return worker
+
+    async def _forked(self, side: Side) -> Worker:
         self._homes += 1
         name = f"{side}-{self._device.name}-{self._homes}"
         ours, theirs = socket.socketpair()
@@ -141,31 +195,38 @@ class Workers:
 
     async def close(self) -> None:
         """Nothing is left of the spares, and none is made any more."""
-        self._making.cancel()
-        await self.spare_ready.wait()
-        while self._spares:
-            await self._spares.popitem()[1].end()
+        for each in (self._beginning, self._making):
+            each.cancel()
+        await self.still()
+        for ahead in (self._spares, self._begun):
+            while ahead:
+                await ahead.popitem()[1].end()
 
-    async def _make_spares(self, making: anyio.CancelScope) -> None:
-        """A failure here is the next evaluation's: it tries again, and then says so."""
+    async def _begin_spares(self) -> None:
+        if "worker" not in self._begun:
+            self._begun["worker"] = await self._begin("worker")
+
+    async def _make_spares(self) -> None:
         sides: tuple[Side, ...] = ("worker", "reference") if self.renews_reference else ("worker",)
-        try:
-            with making, suppress(SandboxFault):
-                for side in sides:
-                    if side not in self._spares:
-                        self._spares[side] = await self._new(side)
-        finally:
-            self.spare_ready.set()
+        for side in sides:
+            if side not in self._spares:
+                self._spares[side] = await self._new(side)
 
-    async def _context_made(self, worker: Worker) -> None:
+    async def _answered(self, worker: Worker, *request: MakeContext) -> None:
+        """On a GPU: it has done what it was asked for, or what it begins with. Or it is ended."""
         line: Line[Reply] = Line(worker.peer, Reply)
         try:
             with anyio.fail_after(self._limits.start_s):
+                for one in request:
+                    await line.send(one)
                 await line.receive()
         except (PeerGone, BadFrame, TimeoutError):
             why = await worker.ward.last_words()
+            await worker.end()
             raise DeviceNotReady(f"a worker can't use {self._device.name} ({why})") from None
-        worker.peer.setblocking(True)
+        except BaseException:
+            await worker.end()
+            raise
 
     def _policy(self, home: Path) -> Policy:
         return policy_for(

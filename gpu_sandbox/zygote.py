@@ -30,7 +30,7 @@ __all__ = ["DEATH_S", "Ward", "Zygote"]
 
 _END_S = 15.0
 _KILLED_S = 45.0
-"""The zygote itself says after 10 s that something is stuck; others wait for it meanwhile."""
+"""The zygote itself says after 10 s that something is stuck, after as long again at the latest."""
 _DRAIN_S = 0.2
 DEATH_S = 2.0
 """For one that has hung up to have ended."""

@@ -19,7 +19,7 @@ from gpu_sandbox.child import extensions
 from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.blame import failed
 from gpu_sandbox.child.clock import Clocked, Slot
-from gpu_sandbox.child.context import make_context
+from gpu_sandbox.child.context import make_context, start_driver
 from gpu_sandbox.child.loading import construct, import_file, settle
 from gpu_sandbox.child.profile import profile
 from gpu_sandbox.child.values import unpack
@@ -30,6 +30,7 @@ from gpu_sandbox.messages import (
     Done,
     Load,
     Loaded,
+    MakeContext,
     Place,
     ProfileCalls,
     Profiled,
@@ -158,14 +159,23 @@ def _nothing(*_: object) -> None:
     """Before there is a model."""
 
 
+def _prepare(channel: Channel[Request], device: torch.device) -> None:
+    start_driver()
+    channel.send(Done())
+    if not isinstance(channel.receive(), MakeContext):
+        raise SystemExit("a request before there is a context")
+    make_context(device)
+    torch.zeros(1, device=device)  # a kernel, too
+    channel.send(Done())
+
+
 def main(*, peer: int, device: str) -> None:
-    """On CUDA the context is made first, before there is a candidate: ``Done`` says so."""
+    """On CUDA the driver is started first, and, when it is asked for, the context made, before
+    there is a candidate: ``Done`` says so each time."""
     with socket.socket(fileno=peer) as sock:
         channel: Channel[Request] = Channel(sock, Request, fds=MAX_FDS)
         where = torch.device(device)
         with contextlib.suppress(PeerGone):
             if where.type == "cuda":
-                make_context(where)
-                torch.zeros(1, device=where)  # a kernel, too
-                channel.send(Done())
+                _prepare(channel, where)
             Worker(channel, where).serve()

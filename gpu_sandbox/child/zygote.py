@@ -18,6 +18,7 @@ import select
 import signal
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Collection, Mapping
 
 import torch
@@ -39,6 +40,8 @@ _ROLES: Mapping[str, Callable[..., None]] = {
     "worker": worker.main,
 }
 _PRELOADED = ("torch.utils.cpp_extension", "torch.utils.flop_counter")
+_ENDED_S = KILL_S + 2.0
+"""A ward says by itself before that it is stuck."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -51,11 +54,14 @@ class _Trusted:
         self.fd = os.pidfd_open(pid)
         self.stuck = False
 
-    def end(self) -> Status:
+    def stop(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
+
+    def end(self) -> Status:
+        self.stop()
         os.close(self.fd)
         code = _reaped(self.pid)
         if code is None:
@@ -65,13 +71,16 @@ class _Trusted:
 
 
 class Zygote:
-    """Spawns on command, reports every end."""
+    """Spawns on command, reports every end. It waits for nobody who is slow to die, as they are
+    who have memory of a GPU: others are spawned and ended meanwhile."""
 
     def __init__(self, sock: socket.socket, without: Collection[str]) -> None:
         self._socket = sock
         self._channel: Channel[ToZygote] = Channel(sock, ToZygote, fds=MAX_FDS)
         self._survey: Survey = survey(without=without)
         self._living: dict[int, Ward | _Trusted] = {}
+        self._overdue: dict[int, float] = {}
+        """When those that were told to end should have, at the latest."""
         self._stuck: set[int] = set()
         """Killed, and the kernel does not let go of them: nobody waits for them twice."""
 
@@ -85,15 +94,18 @@ class Zygote:
                 by_fd = {living.fd: number for number, living in self._living.items()}
                 for fd in by_fd:
                     poll.register(fd, select.POLLIN)
-                ready = [fd for fd, _ in poll.poll()]
+                ready = [fd for fd, _ in poll.poll(self._patience_ms())]
                 for fd in by_fd:
                     poll.unregister(fd)
-                for fd in ready:
-                    if fd in by_fd:
-                        self._end(by_fd[fd])
+                ended = {by_fd[fd] for fd in ready if fd in by_fd}
+                now = time.monotonic()
+                for number in ended | {n for n, when in self._overdue.items() if when <= now}:
+                    self._end(number)
                 if self._socket.fileno() in ready:
                     self._obey(self._channel.receive())
         finally:
+            for living in self._living.values():
+                living.stop()
             for number in list(self._living):
                 with contextlib.suppress(PeerGone):
                     self._end(number)
@@ -103,10 +115,17 @@ class Zygote:
             case Spawn():
                 self._spawn(command)
             case Kill(id=number):
-                if number in self._living:
-                    self._end(number)
+                if number in self._living and number not in self._overdue:
+                    self._overdue[number] = time.monotonic() + _ENDED_S
+                    self._living[number].stop()
+
+    def _patience_ms(self) -> float | None:
+        if not self._overdue:
+            return None
+        return max(0.0, min(self._overdue.values()) - time.monotonic()) * 1000
 
     def _end(self, number: int) -> None:
+        self._overdue.pop(number, None)
         living = self._living.pop(number)
         status = living.end()
         if isinstance(living, _Trusted):

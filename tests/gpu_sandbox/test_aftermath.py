@@ -88,10 +88,8 @@ async def test_the_baseline_is_looked_at_alone_when_that_is_done(
         told.append("timed")
         return Report(finding=WorkerSilent(stage="bench", limit_s=1.0), timings_s={})
 
-    ready = anyio.Event()
-    ready.set()
     bench = object.__new__(Station)
-    bench._workers = cast(station.Workers, SimpleNamespace(spare_ready=ready))
+    bench._workers = cast(station.Workers, SimpleNamespace(still=lambda: note("still")))
     monkeypatch.setattr(station, "settled", lambda: note("settled"))
     peer = SimpleNamespace(fileno=lambda: 0, close=lambda: None)
     worker = SimpleNamespace(
@@ -99,4 +97,4 @@ async def test_the_baseline_is_looked_at_alone_when_that_is_done(
     )
     verifier = SimpleNamespace(give=lambda *_: note("given"), report=report)
     await bench._reported(cast(Verifier, verifier), cast(Worker, worker), cast(Job, AJob()), [], 1)
-    assert told == ["given", "ended, with its files", "settled", "timed"]
+    assert told == ["given", "still", "ended, with its files", "settled", "timed"]

@@ -1,15 +1,23 @@
-"""Workers that can't be what they are for."""
+"""Workers that are made ahead of time, that can't be what they are for, and that end."""
 
 from __future__ import annotations
 
 import errno
+import os
+import signal
+import socket
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import anyio
 import pytest
 
 from gpu_sandbox.devices import Device
+from gpu_sandbox.frames import Line, PeerGone
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.messages import Done, MakeContext, Request
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.workdir import RunDirectory, run_directory
 from gpu_sandbox.workers import DeviceNotReady, Workers
@@ -17,6 +25,7 @@ from gpu_sandbox.zygote import Zygote
 
 pytestmark = pytest.mark.anyio
 HERE = Device(name="cpu", inside="cpu", visible="")
+GPU = Device(name="cuda:0", inside="cuda:0", visible="0")
 
 
 async def test_a_full_disk_is_the_next_evaluations_failure_and_not_the_sandboxs_end(
@@ -75,4 +84,104 @@ async def test_leaving_does_not_wait_for_spares_that_are_being_made(
         await begun.wait()
         with anyio.fail_after(5):
             await workers.close()
+        await zygote.close()
+
+
+class GpuZygote:
+    """Children with a GPU, as far as the engine sees them: they say when their driver has started,
+    and when they have the context that they are asked for."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self._group = anyio.create_task_group()
+
+    async def __aenter__(self) -> GpuZygote:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._group.__aexit__(None, None, None)
+
+    async def spawn(
+        self, role: str, _: object, sockets: Mapping[str, socket.socket], **__: object
+    ) -> object:
+        name = f"{role} {sum(told.endswith('begun') for told in self.told) + 1}"
+        self.told.append(f"{name} begun")
+        sock = socket.socket(fileno=os.dup(sockets["peer"].fileno()))
+        self._group.start_soon(self._child, name, Line[Request](sock, Request))
+
+        async def end() -> None:
+            self.told.append(f"{name} ended")
+
+        return SimpleNamespace(name=name, ended=anyio.Event(), end=end)
+
+    async def _child(self, name: str, line: Line[Request]) -> None:
+        try:
+            await line.send(Done())
+            assert isinstance(await line.receive(), MakeContext)
+            self.told.append(f"{name} has a context")
+            await line.send(Done())
+            await line.receive()
+        except PeerGone:
+            pass
+        finally:
+            line.close()
+
+
+async def test_on_a_gpu_a_worker_is_begun_before_its_context_is_made(tmp_path: Path) -> None:
+    async with run_directory(tmp_path) as run, GpuZygote() as zygote:
+        async with anyio.create_task_group() as group:
+            workers = Workers(GPU, cast(Zygote, zygote), run, group, Limits(), ())
+            workers.begin_spares()
+            workers.begin_spares()
+            await workers.still()
+            workers.begin_spares()
+            await workers.still()
+            assert zygote.told == ["worker 1 begun"], "once"
+            workers.prepare_spares()
+            assert not workers.are_still
+            await workers.still()
+            assert zygote.told[1:] == ["worker 1 has a context"]
+            workers.begin_spares()
+            worker = await workers.take("worker")
+            assert cast(SimpleNamespace, worker.ward).name == "worker 1"
+            await workers.still()
+            assert zygote.told[2:] == ["worker 2 begun"]
+            await worker.end()
+            workers.begin_spares()
+            worker = await workers.take("worker")
+            assert zygote.told[3:] == ["worker 1 ended", "worker 2 has a context"], "none was left"
+            workers.prepare_spares()
+            workers.begin_spares()
+            await workers.close()
+            await worker.end()
+        begun, ended = ({t for t in zygote.told if t.endswith(e)} for e in ("begun", "ended"))
+        assert len(begun) == len(ended)
+        assert list(run.path.glob("worker-*")) == []
+
+
+async def test_nobody_waits_for_another_to_die(tmp_path: Path) -> None:
+    """Who has memory of a GPU takes a while. Here: one that can't hear that it is to end."""
+    limits = Limits()
+    told: list[str] = []
+    async with run_directory(tmp_path) as run, anyio.create_task_group() as group:
+        zygote = Zygote(group, run, limits)
+        workers = Workers(HERE, zygote, run, group, limits, ())
+        slow, other = await workers.take("worker"), await workers.take("worker")
+        os.kill(slow.ward.pid, signal.SIGSTOP)
+
+        async def end() -> None:
+            await slow.end()
+            told.append("slow ended")
+
+        async with anyio.create_task_group() as meanwhile:
+            meanwhile.start_soon(end)
+            await anyio.wait_all_tasks_blocked()
+            another = await workers.take("worker")
+            told.append("another begun")
+            await other.end()
+            told.append("other ended")
+        assert told == ["another begun", "other ended", "slow ended"]
+        assert slow.ward.signal == signal.SIGKILL
+        await another.end()
         await zygote.close()
