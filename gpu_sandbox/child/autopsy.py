@@ -20,7 +20,7 @@ from torch.utils import _pytree
 
 from gpu_sandbox.child import extensions
 from gpu_sandbox.child.context import make_context
-from gpu_sandbox.child.loading import construct, import_file, settle
+from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, settle
 from gpu_sandbox.frames import MAX_FDS, Channel
 from gpu_sandbox.jobs import Examine
 
@@ -60,7 +60,7 @@ def examine(device: str) -> None:
     where = torch.device(device)
     if where.type == "cuda":
         make_context(where)
-    task: Any = import_file("task", str(Path("task.py").resolve()))
+    task: Any = import_file(TASK_MODULE, str(Path("task.py").resolve()))
     init: Any = getattr(task, "get_init_inputs", list)()
     inputs = _pytree.tree_map_only(torch.Tensor, lambda t: t.to(where), task.get_inputs())
     try:

@@ -20,7 +20,7 @@ import torch
 from gpu_sandbox.child import extensions
 from gpu_sandbox.child.blame import one_line, own_traceback
 from gpu_sandbox.child.extensions import BuildFailed, Builds
-from gpu_sandbox.child.loading import construct, import_file
+from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file
 from gpu_sandbox.child.pretend import pretend_cuda
 from gpu_sandbox.frames import MAX_FDS, Channel
 from gpu_sandbox.jobs import Built, Compile
@@ -101,7 +101,7 @@ def _failed(error: BaseException, builds: Builds, path: str, *, sure: bool) -> B
 
 def _try_to_construct(module: Any, task: str) -> None:
     with contextlib.suppress(Exception, SystemExit):
-        made = import_file("task", task)
+        made = import_file(TASK_MODULE, task)
         init: Any = getattr(made, "get_init_inputs", list)()
         with torch.device("meta"):
             construct(module.ModelNew, init, 0, torch.device("meta"))

@@ -12,7 +12,11 @@ import torch
 from gpu_sandbox.child.precision import settle_precision
 from gpu_sandbox.protocols import Precision
 
-__all__ = ["construct", "import_file", "seed_torch", "settle"]
+__all__ = ["TASK_MODULE", "construct", "import_file", "seed_torch", "settle"]
+
+
+TASK_MODULE = "task"
+"""What a task file is imported as."""
 
 
 def import_file(name: str, path: str) -> ModuleType:

@@ -34,6 +34,8 @@ _FEWEST, _FEWEST_OF_CLEAR, _FEWEST_IN_NO_TIME = 10, 5, 4
 _CLEAR = 0.1
 """Fewer looks will do where the noise is less than so much of what the baseline takes."""
 _QUEUED_ENOUGH = 5
+_BEFORE, _BESIDE = "gated alone", "gated"
+"""What inputs are drawn for: while there is no candidate, and to judge one."""
 _LOW = 0.25
 _RELEASE_NS = 100_000.0
 """What a release may take more than another for no reason of its own."""
@@ -74,6 +76,10 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
         return self.slack_ns < self.own_ns
 
     @property
+    def fewest_looks(self) -> int:
+        return _FEWEST_OF_CLEAR if self.noise_ns < _CLEAR * self.own_ns else _FEWEST
+
+    @property
     def together(self) -> bool:
         return not isinstance(self.gated, Chain)
 
@@ -91,11 +97,10 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class Passages:
-    """Made while no candidate is there. ``calls`` are let in at once; ``claim_ns`` is what the
-    baseline says of one.
+    """Made while no candidate is there, and of no use before they are ``measured``.
 
-    Without those that could not tell its calls from none; without any if it waits for its
-    device, so that it can't be queued ahead, or memory does not suffice.
+    ``likely_calls`` are what there were the last time, if that is known: inputs for so many are
+    drawn ahead. How many there are is found anew, so no earlier candidate has a hand in it.
     """
 
     def __init__(
@@ -105,19 +110,41 @@ class Passages:
         peer: Peer,
         device: torch.device,
         first: Case,
-        calls: int,
-        claim_ns: float,
+        likely_calls: int | None,
     ) -> None:
+        self._task = task
+        self._device = device
         self._reference = reference
         self._peer = peer
         self._first = first
-        self._claim_ns = claim_ns
+        self._claim_ns = 0.0
+        self._likely = None if likely_calls is None else self._batch(likely_calls)
+        self._passages: list[Passage] = []
         _, self._written_bytes = moved_bytes(task, first)
         self.undecided = ""
         """Why no gate decides anything; empty where one does."""
-        ways: list[Gated] = [GatedBatch(task, first, device, calls)]
-        if calls > 1 and Chain.possible(task, first):
-            ways.append(Chain(task, first, device))
+
+    def draw_ahead_alone(self) -> bool:
+        """Inputs for one more release to measure; False when it's enough."""
+        return self._likely is not None and self._likely.draw_ahead(_BEFORE, _ALONE)
+
+    def draw_ahead(self) -> bool:
+        """Inputs for one more look at a candidate; False when it's enough."""
+        deciding = (passage for passage in self._passages if passage.decides)
+        return any(passage.gated.draw_ahead(_BESIDE, passage.fewest_looks) for passage in deciding)
+
+    def measure(self, calls: int, claim_ns: float) -> None:
+        """``calls`` are let in at once; ``claim_ns`` is what the baseline says of one.
+
+        Without passages that could not tell its calls from none; without any if it waits for its
+        device, so that it can't be queued ahead, or memory does not suffice.
+        """
+        self._claim_ns = claim_ns
+        likely, self._likely = self._likely, None
+        together = likely if likely is not None and likely.calls == calls else self._batch(calls)
+        ways: list[Gated] = [together]
+        if calls > 1 and Chain.possible(self._task, self._first):
+            ways.append(Chain(self._task, self._first, self._device))
         found: list[Passage] = []
         ways = [way for way in ways if _least_slack_ns(way.calls) < claim_ns * way.calls]
         try:
@@ -135,6 +162,9 @@ class Passages:
         self._passages = found if len(found) == len(ways) else []
         if not self.undecided and not any(passage.decides for passage in self._passages):
             self.undecided = "calls this short can't be told from none by it"
+
+    def _batch(self, calls: int) -> GatedBatch:
+        return GatedBatch(self._task, self._first, self._device, calls)
 
     def judge(self, pairing: Pairing, peer: Peer, before: Judgement, seconds: float) -> Judgement:
         """What the passages make of a claim, in about so many seconds. Raises ``Ended``."""
@@ -156,10 +186,9 @@ class Passages:
         queued: list[float] = []
         others: list[float] = []
         after = before
-        clear = passage.noise_ns < _CLEAR * passage.own_ns
-        fewest = _FEWEST_OF_CLEAR if clear else _FEWEST
+        fewest = passage.fewest_looks
         for number in range(3 * fewest):
-            wall_ns = float(pairing.gated_wall_ns(passage.gated, number))
+            wall_ns = float(pairing.gated_wall_ns(passage.gated, _BESIDE, number))
             if number == 0:
                 continue
             (queued if peer.queues else others).append(wall_ns)
@@ -188,6 +217,7 @@ class Passages:
                 return None
             empties.append(empty_ns)
             into.append(own_ns)
+        gated.forget_ahead()
         claim_ns = self._claim_ns * gated.calls
         warm_ns = quantile(walls[1:], _LOW) - quantile(own_empties[1:], _LOW)
         return Passage(
@@ -203,7 +233,7 @@ class Passages:
 
     def _both(self, gated: Gated, number: int, *, empty: bool) -> tuple[float, float]:
         """Walls of the empty ``peer`` and of the reference, which may be told to be, too."""
-        gated.draw("gated alone", number)
+        gated.draw(_BEFORE, number)
         chosen = gated.choose()
         takers = [(self._peer, True), (self._reference, empty)]
         peer_first = bool(secrets.randbits(1))

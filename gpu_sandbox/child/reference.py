@@ -15,7 +15,7 @@ from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.clock import overlapping
 from gpu_sandbox.child.expected import RULES, Expected, expect
-from gpu_sandbox.child.loading import construct, import_file, seed_torch
+from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
 from gpu_sandbox.child.precision import rounded
 from gpu_sandbox.child.repeats import Repeats, apart
 from gpu_sandbox.child.typical import Typical
@@ -59,7 +59,7 @@ class Task:
         self.repeats: list[Repeats] = []
         """Of each output: what is allowed for in all that are compared. Empty until it is set."""
         self.weight_seed = seeds.derived("weights")
-        self._module = self._guarded("the task file", import_file, "task", path)
+        self._module = self._guarded("the task file", import_file, TASK_MODULE, path)
         for name in ("Model", "get_inputs"):
             if not hasattr(self._module, name):
                 raise Broken(f"the task file has no {name}")

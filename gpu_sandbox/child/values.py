@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from gpu_sandbox.child.loading import TASK_MODULE
 from gpu_sandbox.messages import (
     MOST_DIMS,
     MOST_TENSORS,
@@ -61,7 +62,7 @@ def pack(value: Any, tensors: list[torch.Tensor], *, pickling: bool, depth: int 
     named = f"a value of type {type(value).__module__}.{type(value).__qualname__}"
     if not pickling:
         raise NotPlain(named)
-    if "task" in (type(value).__module__, getattr(value, "__module__", "")):
+    if TASK_MODULE in (type(value).__module__, getattr(value, "__module__", "")):
         raise NotPlain(f"{named}, which the task file defines: candidates don't have that")
     try:
         return Pickled(data=pickle.dumps(value))

@@ -1,0 +1,50 @@
+"""What a verifier keeps of a job: nothing."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpu_sandbox.child import verifier
+from gpu_sandbox.child.loading import TASK_MODULE, import_file
+
+TASK = """
+import torch
+
+LARGE = torch.zeros(1000)
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return LARGE + x
+"""
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    yield
+    sys.modules.pop(TASK_MODULE, None)
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_a_task_and_its_tensors_are_given_back(
+    slow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where what else there is, is not looked through again."""
+    monkeypatch.setattr(verifier, "_SLOW_COLLECTION_S", 0.0 if slow else 60.0)
+    file = tmp_path / "task.py"
+    file.write_text(TASK)
+    for _ in range(2):
+        module = import_file(TASK_MODULE, str(file))
+        held = weakref.ref(module.LARGE)
+        model = module.Model()
+        model(1)
+        del model, module
+        verifier._collect_garbage()
+        assert held() is None
+    assert bool(gc.get_freeze_count()) is slow
