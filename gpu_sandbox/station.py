@@ -103,6 +103,8 @@ class Station:
             return await self._concluded(job, libraries, limit_s)
         finally:
             self._idle_since = time.monotonic()
+            if self.clear.is_set():  # of a job that failed, what it had begun may go on
+                self._clear_meanwhile([])
 
     async def _concluded(self, job: Job, libraries: Sequence[int], limit_s: float) -> Concluded:
         verifier = await self._ready_verifier()
@@ -115,8 +117,6 @@ class Station:
             await self._drop(verifier)
             if worker is not None:
                 await self._end(worker)
-            if self.clear.is_set():
-                self._clear_meanwhile([])
             raise
         agreed = isinstance(report.finding, Agreed)
         if worker is not None and not agreed:  # how it ended may say why

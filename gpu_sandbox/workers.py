@@ -146,8 +146,9 @@ class Workers:
 
     async def still(self) -> None:
         """No spare is being made or begun."""
-        await self._beginning.over.wait()
-        await self._making.over.wait()
+        while not self.are_still:
+            await self._beginning.over.wait()
+            await self._making.over.wait()
 
     @property
     def are_still(self) -> bool:
@@ -156,7 +157,15 @@ class Workers:
     async def _new(self, side: Side) -> Worker:
         """On a GPU its context is made. Raises ``SandboxFault``."""
         await self._beginning.over.wait()
-        worker = await _living(self._begun.pop(side, None)) or await self._begin(side)
+        if begun := await _living(self._begun.pop(side, None)):
+            try:
+                return await self._with_context(begun)
+            except DeviceNotReady:
+                if not begun.died:
+                    raise
+        return await self._with_context(await self._begin(side))
+
+    async def _with_context(self, worker: Worker) -> Worker:
         if self._device.is_cuda:
             await self._answered(worker, MakeContext())
             worker.peer.setblocking(True)
@@ -216,14 +225,15 @@ class Workers:
         """On a GPU: it has done what it was asked for, or what it begins with. Or it is ended."""
         line: Line[Reply] = Line(worker.peer, Reply)
         try:
-            with anyio.fail_after(self._limits.start_s):
-                for one in request:
-                    await line.send(one)
-                await line.receive()
-        except (PeerGone, BadFrame, TimeoutError):
-            why = await worker.ward.last_words()
-            await worker.end()
-            raise DeviceNotReady(f"a worker can't use {self._device.name} ({why})") from None
+            try:
+                with anyio.fail_after(self._limits.start_s):
+                    for one in request:
+                        await line.send(one)
+                    await line.receive()
+            except (PeerGone, BadFrame, TimeoutError) as failure:
+                worker.died = isinstance(failure, PeerGone)
+                why = await worker.ward.last_words()
+                raise DeviceNotReady(f"a worker can't use {self._device.name} ({why})") from None
         except BaseException:
             await worker.end()
             raise

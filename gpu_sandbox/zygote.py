@@ -30,7 +30,8 @@ __all__ = ["DEATH_S", "Ward", "Zygote"]
 
 _END_S = 15.0
 _KILLED_S = 45.0
-"""The zygote itself says after 10 s that something is stuck, after as long again at the latest."""
+"""The zygote itself says after 12 s that something is stuck, or looks for 20 s more what is left
+of a ward whose warden does not answer; others wait for it then."""
 _DRAIN_S = 0.2
 DEATH_S = 2.0
 """For one that has hung up to have ended."""

@@ -30,6 +30,7 @@ from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.passages import Passages
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.releases import MANY_CALLS
 from gpu_sandbox.child.repeats import Repeats, told
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.child.typical import Typical
@@ -55,8 +56,8 @@ _typical: dict[tuple[str, str, str], Typical] = {}
 _repeats: dict[tuple[str, str, str], list[Repeats]] = {}
 """By task, protocol and device, of this process's life: no verdict draws anew what it allows,
 and none but the first pays for it."""
-_gated_calls: dict[tuple[str, str, str], int] = {}
-"""Likewise: what inputs are drawn ahead for."""
+_short: set[tuple[str, str, str]] = set()
+"""Those with calls so short that as many as may be were let in at once: others' numbers vary."""
 _LOOKS = 3
 """At how a reference repeats itself that was within bounds before."""
 
@@ -169,7 +170,7 @@ class Assignment:
         baseline = Baseline(task, self._reference, job, self._device, first)
         passages = None
         if self._device.type == "cuda":
-            likely = _gated_calls.get(self._key)
+            likely = MANY_CALLS if self._key in _short else None
             passages = Passages(task, self._reference, peer, self._device, first, likely)
         ahead = _in_turn(
             lambda: not _crowded(self._device) and baseline.work_ahead(),
@@ -189,8 +190,8 @@ class Assignment:
                 self._notes,
                 self._clocks,
             )
-            if not baseline.slow:
-                _gated_calls[self._key] = baseline.gated_calls
+            if baseline.gated_calls == MANY_CALLS:
+                _short.add(self._key)
             self._stage("load")
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
             loaded = peer.finish_loading(job.load_s)

@@ -84,10 +84,13 @@ class Bench:
         self._releases = baseline.releases
         self._alone = Alone(baseline)
         self._warm = False
-        self._passages = None if baseline.slow else passages
-        if self._passages is not None:
+        if passages is not None and baseline.slow:
+            passages.forget_ahead()
+            passages = None
+        if passages is not None:
             each_ns = self._alone.claim_ns / self._releases.calls
-            self._passages.measure(baseline.gated_calls, each_ns)
+            passages.measure(baseline.gated_calls, each_ns)
+        self._passages = passages
 
     def run(self, peer: Peer, worst: float, *, end_candidate: Callable[[float], None]) -> Agreed:
         """Pairs until the interval is narrow, or the time is up. Raises ``Ended``.

@@ -99,8 +99,8 @@ class Judgement(msgspec.Struct, frozen=True):
 class Passages:
     """Made while no candidate is there, and of no use before they are ``measured``.
 
-    ``likely_calls`` are what there were the last time, if that is known: inputs for so many are
-    drawn ahead. How many there are is found anew, so no earlier candidate has a hand in it.
+    Inputs for ``likely_calls`` are drawn ahead. How many there are is found anew each time, so no
+    earlier candidate has a hand in it.
     """
 
     def __init__(
@@ -168,13 +168,18 @@ class Passages:
 
     def judge(self, pairing: Pairing, peer: Peer, before: Judgement, seconds: float) -> Judgement:
         """What the passages make of a claim, in about so many seconds. Raises ``Ended``."""
-        if before.found.ratio > _BELIEVED_DOUBT:  # nobody claims to be slower than it is
-            return before
-        for passage in self._passages:
-            if not passage.decides:
-                continue
-            before = self._looked(pairing, peer, passage, before, seconds)
+        if before.found.ratio <= _BELIEVED_DOUBT:  # nobody claims to be slower than it is
+            for passage in self._passages:
+                if passage.decides:
+                    before = self._looked(pairing, peer, passage, before, seconds)
+        self.forget_ahead()
         return before
+
+    def forget_ahead(self) -> None:
+        """What was drawn and not needed."""
+        self._likely = None
+        for passage in self._passages:
+            passage.gated.forget_ahead()
 
     def _looked(
         self, pairing: Pairing, peer: Peer, passage: Passage, before: Judgement, seconds: float

@@ -119,6 +119,7 @@ class Releases(ABC):
     def forget_ahead(self) -> None:
         """What was drawn and not needed."""
         self._ahead.clear()
+        self._room_ahead = None
 
     def _affordable_bytes(self) -> int:
         return int(torch.cuda.mem_get_info(self.device)[0] * _MOST_OF_FREE)

@@ -13,6 +13,7 @@ import ctypes
 import faulthandler
 import gc
 import importlib
+import math
 import os
 import select
 import signal
@@ -60,10 +61,11 @@ class _Trusted:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
-    def end(self) -> Status:
+    def end(self, *, told: bool = False) -> Status:
+        """``told``: to end, as long ago as anybody may need for it."""
         self.stop()
         os.close(self.fd)
-        code = _reaped(self.pid)
+        code = _reaped(self.pid, 0.0 if told else KILL_S)
         if code is None:
             self.stuck = True
             return Status()
@@ -125,12 +127,12 @@ class Zygote:
         return max(0.0, min(self._overdue.values()) - time.monotonic()) * 1000
 
     def _end(self, number: int) -> None:
-        self._overdue.pop(number, None)
+        overdue = self._overdue.pop(number, math.inf) <= time.monotonic()
         living = self._living.pop(number)
-        status = living.end()
+        status = living.end(told=overdue)
+        if living.stuck:
+            self._stuck.add(_head(living))
         if isinstance(living, _Trusted):
-            if living.stuck:
-                self._stuck.add(living.pid)
             self._adopt_and_kill()
         told = Ended(
             id=number,
@@ -143,16 +145,13 @@ class Zygote:
 
     def _adopt_and_kill(self) -> None:
         """Whoever was reparented to us has lost its own parent: a daemon, or a leftover."""
-        ours = {
-            living.pid if isinstance(living, _Trusted) else living.warden
-            for living in self._living.values()
-        }
+        ours = {_head(living) for living in self._living.values()}
         while strays := [pid for pid in _children() if pid not in ours | self._stuck]:
             for pid in strays:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
-                    if _reaped(pid) is None:
+                    if _reaped(pid, KILL_S) is None:
                         self._stuck.add(pid)
 
     def _spawn(self, order: Spawn) -> None:
@@ -229,13 +228,18 @@ def _close_all_but(kept: set[int]) -> None:
                 os.close(int(name))
 
 
-def _reaped(pid: int) -> int | None:
+def _head(living: Ward | _Trusted) -> int:
+    """Our own child of it."""
+    return living.pid if isinstance(living, _Trusted) else living.warden
+
+
+def _reaped(pid: int, within_s: float) -> int | None:
     """The exit code of a child that was killed; None if the kernel does not let go of it."""
     fd = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     try:
-        if not poll.poll(KILL_S * 1000):
+        if not poll.poll(within_s * 1000):
             return None
     finally:
         os.close(fd)

@@ -104,13 +104,15 @@ class Ward:
         if self.status is None:
             tell(self._channel, Stop(grace_s))
 
-    def end(self, grace_s: float = 0.2) -> Status:
+    def end(self, grace_s: float = 0.2, *, told: bool = False) -> Status:
         """Kill whoever is left, reap, clean up. Safe to call twice; never raises for the dead.
+
+        ``told``: it was stopped so long ago that its warden would have answered.
 
         If ``stuck`` is set afterwards, a process is left, and perhaps its warden, which the
         kernel holds back: call again later to reap it.
         """
-        if not self.ended():
+        if not self.ended() and not told:
             self.stop(grace_s)
             self.ended(grace_s + KILL_S + 2)
         if self.status is None:  # not even the warden answers

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sandbox.child import verifier
 from gpu_sandbox.child.loading import TASK_MODULE, import_file
+from gpu_sandbox.child.verifier import Garbage
 
 TASK = """
 import torch
@@ -32,11 +32,9 @@ def as_it_was() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("slow", [True, False])
-def test_a_task_and_its_tensors_are_given_back(
-    slow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_and_its_tensors_are_given_back(slow: bool, tmp_path: Path) -> None:
     """Also where what else there is, is not looked through again."""
-    monkeypatch.setattr(verifier, "_SLOW_COLLECTION_S", 0.0 if slow else 60.0)
+    garbage = Garbage(slow_s=0.0 if slow else 60.0)
     file = tmp_path / "task.py"
     file.write_text(TASK)
     for _ in range(2):
@@ -45,6 +43,6 @@ def test_a_task_and_its_tensors_are_given_back(
         model = module.Model()
         model(1)
         del model, module
-        verifier._collect_garbage()
+        garbage.collect()
         assert held() is None
     assert bool(gc.get_freeze_count()) is slow

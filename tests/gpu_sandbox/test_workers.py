@@ -89,10 +89,13 @@ async def test_leaving_does_not_wait_for_spares_that_are_being_made(
 
 class GpuZygote:
     """Children with a GPU, as far as the engine sees them: they say when their driver has started,
-    and when they have the context that they are asked for."""
+    and when they have the context that they are asked for. Some hang up then."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, hang_up_at_first: bool = False) -> None:
         self.told: list[str] = []
+        self.asked_why = anyio.Event()
+        self.silent_s = 0.0
+        self._hang_up = hang_up_at_first
         self._group = anyio.create_task_group()
 
     async def __aenter__(self) -> GpuZygote:
@@ -113,12 +116,20 @@ class GpuZygote:
         async def end() -> None:
             self.told.append(f"{name} ended")
 
-        return SimpleNamespace(name=name, ended=anyio.Event(), end=end)
+        async def last_words() -> str:
+            self.asked_why.set()
+            await anyio.sleep(self.silent_s)
+            return "it hung up"
+
+        return SimpleNamespace(name=name, ended=anyio.Event(), end=end, last_words=last_words)
 
     async def _child(self, name: str, line: Line[Request]) -> None:
         try:
             await line.send(Done())
             assert isinstance(await line.receive(), MakeContext)
+            if self._hang_up:
+                self._hang_up = False
+                return
             self.told.append(f"{name} has a context")
             await line.send(Done())
             await line.receive()
@@ -157,6 +168,37 @@ async def test_on_a_gpu_a_worker_is_begun_before_its_context_is_made(tmp_path: P
             await worker.end()
         begun, ended = ({t for t in zygote.told if t.endswith(e)} for e in ("begun", "ended"))
         assert len(begun) == len(ended)
+        assert list(run.path.glob("worker-*")) == []
+
+
+async def test_one_that_has_died_since_it_was_begun_costs_nobody(tmp_path: Path) -> None:
+    async with (
+        run_directory(tmp_path) as run,
+        GpuZygote(hang_up_at_first=True) as zygote,
+        anyio.create_task_group() as group,
+    ):
+        workers = Workers(GPU, cast(Zygote, zygote), run, group, Limits(), ())
+        workers.begin_spares()
+        worker = await workers.take("worker")
+        assert zygote.told == [
+            "worker 1 begun",
+            "worker 1 ended",
+            "worker 2 begun",
+            "worker 2 has a context",
+        ]
+        await worker.end()
+
+
+async def test_one_that_hung_up_is_ended_also_where_nobody_hears_why(tmp_path: Path) -> None:
+    async with run_directory(tmp_path) as run, GpuZygote(hang_up_at_first=True) as zygote:
+        zygote.silent_s = 60.0
+        async with anyio.create_task_group() as group:
+            workers = Workers(GPU, cast(Zygote, zygote), run, group, Limits(), ())
+            async with anyio.create_task_group() as taking:
+                taking.start_soon(workers.take, "worker")
+                await zygote.asked_why.wait()
+                taking.cancel_scope.cancel()
+        assert zygote.told == ["worker 1 begun", "worker 1 ended"]
         assert list(run.path.glob("worker-*")) == []
 
 
