@@ -27,10 +27,8 @@ from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.foreign import Foreign, our_processes
 from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
-from gpu_sandbox.child.passages import Passages
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.releases import MANY_CALLS
 from gpu_sandbox.child.repeats import Repeats, told
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.child.typical import Typical
@@ -56,8 +54,6 @@ _typical: dict[tuple[str, str, str], Typical] = {}
 _repeats: dict[tuple[str, str, str], list[Repeats]] = {}
 """By task, protocol and device, of this process's life: no verdict draws anew what it allows,
 and none but the first pays for it."""
-_short: set[tuple[str, str, str]] = set()
-"""Those with calls so short that as many as may be were let in at once: others' numbers vary."""
 _LOOKS = 3
 """At how a reference repeats itself that was within bounds before."""
 
@@ -168,30 +164,22 @@ class Assignment:
         job = self._job
         trials = Trials(task, peer, job, first, self._notes)
         baseline = Baseline(task, self._reference, job, self._device, first)
-        passages = None
-        if self._device.type == "cuda":
-            likely = MANY_CALLS if self._key in _short else None
-            passages = Passages(task, self._reference, peer, self._device, first, likely)
         ahead = _in_turn(
-            lambda: not _crowded(self._device) and baseline.work_ahead(),
-            trials.work_ahead,
-            lambda: passages is not None and passages.draw_ahead_alone(),
+            lambda: not _crowded(self._device) and baseline.work_ahead(), trials.work_ahead
         )
         self._stage("baseline", waits=True, meanwhile=ahead)
         with self._spent.on("check"):
             bench = Bench(
                 task,
                 baseline,
-                passages,
                 self._reference,
+                peer,
                 job,
                 self._device,
                 first,
                 self._notes,
                 self._clocks,
             )
-            if baseline.gated_calls == MANY_CALLS:
-                _short.add(self._key)
             self._stage("load")
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
             loaded = peer.finish_loading(job.load_s)

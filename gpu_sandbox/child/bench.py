@@ -62,8 +62,8 @@ class Bench:
         self,
         task: Task,
         baseline: Baseline,
-        passages: Passages | None,
         reference: Peer,
+        peer: Peer,
         job: Job,
         device: torch.device,
         first: Case,
@@ -84,13 +84,10 @@ class Bench:
         self._releases = baseline.releases
         self._alone = Alone(baseline)
         self._warm = False
-        if passages is not None and baseline.slow:
-            passages.forget_ahead()
-            passages = None
-        if passages is not None:
-            each_ns = self._alone.claim_ns / self._releases.calls
-            passages.measure(baseline.gated_calls, each_ns)
-        self._passages = passages
+        self._passages: Passages | None = None
+        if device.type == "cuda" and not baseline.slow:
+            each_ns, calls = self._alone.claim_ns / self._releases.calls, baseline.gated_calls
+            self._passages = Passages(task, reference, peer, device, first, calls, each_ns)
 
     def run(self, peer: Peer, worst: float, *, end_candidate: Callable[[float], None]) -> Agreed:
         """Pairs until the interval is narrow, or the time is up. Raises ``Ended``.
@@ -137,9 +134,7 @@ class Bench:
         if not self._warm and not self._baseline.slow:
             self._warm_up(peer)
             return True
-        if self._releases.draw_ahead(_purpose(1), self._fewest_and_most()[0]):
-            return True
-        return self._passages is not None and self._passages.draw_ahead()
+        return self._releases.draw_ahead(_purpose(1), self._fewest_and_most()[0])
 
     def _warm_up(self, peer: Peer) -> None:
         """Once, by our own clock, not by claims: a worker's slow clock must not buy it hours.

@@ -39,7 +39,6 @@ _COPIES = 3
 class Gated(Releases):
     """What chains and gated batches share."""
 
-    _most_ahead_bytes = 1 << 28
     _gate: Gate
     _host_bytes: int
 

@@ -105,10 +105,10 @@ class Pairing:
             candidate = one(self._peer)
         return Pair(candidate[0], baseline[0], first, readings=(candidate[1], baseline[1]))
 
-    def gated_wall_ns(self, gated: Gated, purpose: str, index: int) -> int:
+    def gated_wall_ns(self, gated: Gated, index: int) -> int:
         """What a release behind a gate takes the candidate, by our clock. Raises ``Ended``
         for outputs that differ."""
-        gated.draw(purpose, index)
+        gated.draw("gated", index)
         chosen = gated.choose()
         pair = self._released(gated, Settings(), chosen)
         self._check(gated, pair, chosen)

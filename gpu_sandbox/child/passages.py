@@ -34,8 +34,6 @@ _FEWEST, _FEWEST_OF_CLEAR, _FEWEST_IN_NO_TIME = 10, 5, 4
 _CLEAR = 0.1
 """Fewer looks will do where the noise is less than so much of what the baseline takes."""
 _QUEUED_ENOUGH = 5
-_BEFORE, _BESIDE = "gated alone", "gated"
-"""What inputs are drawn for: while there is no candidate, and to judge one."""
 _LOW = 0.25
 _RELEASE_NS = 100_000.0
 """What a release may take more than another for no reason of its own."""
@@ -76,10 +74,6 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
         return self.slack_ns < self.own_ns
 
     @property
-    def fewest_looks(self) -> int:
-        return _FEWEST_OF_CLEAR if self.noise_ns < _CLEAR * self.own_ns else _FEWEST
-
-    @property
     def together(self) -> bool:
         return not isinstance(self.gated, Chain)
 
@@ -97,10 +91,11 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class Passages:
-    """Made while no candidate is there, and of no use before they are ``measured``.
+    """Made while no candidate is there. ``calls`` are let in at once; ``claim_ns`` is what the
+    baseline says of one.
 
-    Inputs for ``likely_calls`` are drawn ahead. How many there are is found anew each time, so no
-    earlier candidate has a hand in it.
+    Without those that could not tell its calls from none; without any if it waits for its
+    device, so that it can't be queued ahead, or memory does not suffice.
     """
 
     def __init__(
@@ -110,41 +105,19 @@ class Passages:
         peer: Peer,
         device: torch.device,
         first: Case,
-        likely_calls: int | None,
+        calls: int,
+        claim_ns: float,
     ) -> None:
-        self._task = task
-        self._device = device
         self._reference = reference
         self._peer = peer
         self._first = first
-        self._claim_ns = 0.0
-        self._likely = None if likely_calls is None else self._batch(likely_calls)
-        self._passages: list[Passage] = []
+        self._claim_ns = claim_ns
         _, self._written_bytes = moved_bytes(task, first)
         self.undecided = ""
         """Why no gate decides anything; empty where one does."""
-
-    def draw_ahead_alone(self) -> bool:
-        """Inputs for one more release to measure; False when it's enough."""
-        return self._likely is not None and self._likely.draw_ahead(_BEFORE, _ALONE)
-
-    def draw_ahead(self) -> bool:
-        """Inputs for one more look at a candidate; False when it's enough."""
-        deciding = (passage for passage in self._passages if passage.decides)
-        return any(passage.gated.draw_ahead(_BESIDE, passage.fewest_looks) for passage in deciding)
-
-    def measure(self, calls: int, claim_ns: float) -> None:
-        """``calls`` are let in at once; ``claim_ns`` is what the baseline says of one.
-
-        Without passages that could not tell its calls from none; without any if it waits for its
-        device, so that it can't be queued ahead, or memory does not suffice.
-        """
-        self._claim_ns = claim_ns
-        likely, self._likely = self._likely, None
-        together = likely if likely is not None and likely.calls == calls else self._batch(calls)
-        ways: list[Gated] = [together]
-        if calls > 1 and Chain.possible(self._task, self._first):
-            ways.append(Chain(self._task, self._first, self._device))
+        ways: list[Gated] = [GatedBatch(task, first, device, calls)]
+        if calls > 1 and Chain.possible(task, first):
+            ways.append(Chain(task, first, device))
         found: list[Passage] = []
         ways = [way for way in ways if _least_slack_ns(way.calls) < claim_ns * way.calls]
         try:
@@ -163,23 +136,15 @@ class Passages:
         if not self.undecided and not any(passage.decides for passage in self._passages):
             self.undecided = "calls this short can't be told from none by it"
 
-    def _batch(self, calls: int) -> GatedBatch:
-        return GatedBatch(self._task, self._first, self._device, calls)
-
     def judge(self, pairing: Pairing, peer: Peer, before: Judgement, seconds: float) -> Judgement:
         """What the passages make of a claim, in about so many seconds. Raises ``Ended``."""
-        if before.found.ratio <= _BELIEVED_DOUBT:  # nobody claims to be slower than it is
-            for passage in self._passages:
-                if passage.decides:
-                    before = self._looked(pairing, peer, passage, before, seconds)
-        self.forget_ahead()
-        return before
-
-    def forget_ahead(self) -> None:
-        """What was drawn and not needed."""
-        self._likely = None
+        if before.found.ratio > _BELIEVED_DOUBT:  # nobody claims to be slower than it is
+            return before
         for passage in self._passages:
-            passage.gated.forget_ahead()
+            if not passage.decides:
+                continue
+            before = self._looked(pairing, peer, passage, before, seconds)
+        return before
 
     def _looked(
         self, pairing: Pairing, peer: Peer, passage: Passage, before: Judgement, seconds: float
@@ -191,9 +156,10 @@ class Passages:
         queued: list[float] = []
         others: list[float] = []
         after = before
-        fewest = passage.fewest_looks
+        clear = passage.noise_ns < _CLEAR * passage.own_ns
+        fewest = _FEWEST_OF_CLEAR if clear else _FEWEST
         for number in range(3 * fewest):
-            wall_ns = float(pairing.gated_wall_ns(passage.gated, _BESIDE, number))
+            wall_ns = float(pairing.gated_wall_ns(passage.gated, number))
             if number == 0:
                 continue
             (queued if peer.queues else others).append(wall_ns)
@@ -222,7 +188,6 @@ class Passages:
                 return None
             empties.append(empty_ns)
             into.append(own_ns)
-        gated.forget_ahead()
         claim_ns = self._claim_ns * gated.calls
         warm_ns = quantile(walls[1:], _LOW) - quantile(own_empties[1:], _LOW)
         return Passage(
@@ -238,7 +203,7 @@ class Passages:
 
     def _both(self, gated: Gated, number: int, *, empty: bool) -> tuple[float, float]:
         """Walls of the empty ``peer`` and of the reference, which may be told to be, too."""
-        gated.draw(_BEFORE, number)
+        gated.draw("gated alone", number)
         chosen = gated.choose()
         takers = [(self._peer, True), (self._reference, empty)]
         peer_first = bool(secrets.randbits(1))

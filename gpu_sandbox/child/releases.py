@@ -38,6 +38,8 @@ FEW_CALLS, MANY_CALLS = 16, 48
 """At most, of a release: to time pairs, which differ by more than their calls do; to see from
 outside what calls take, and where calls are to follow upon each other."""
 _MOST_OF_FREE = 0.1
+_AHEAD_BYTES = 1 << 31
+"""Of inputs that are drawn before their turn."""
 _REDRAWS = 20
 _WANTED_RELEASES = 8
 _CHECKED = 2
@@ -79,15 +81,11 @@ class Settings(msgspec.Struct, frozen=True):
 class Releases(ABC):
     """Releases of ``calls`` calls each, on inputs all like those of ``first``."""
 
-    _most_ahead_bytes = 1 << 31
-    """Of inputs that are drawn before their turn."""
-
     def __init__(self, task: Task, first: Case, device: torch.device, calls: int) -> None:
         self.calls = calls
         self.cases: list[Case] = []
         self.unusual = False
         self._ahead: dict[tuple[str, int], tuple[list[Case], bool]] = {}
-        self._room_ahead: int | None = None
         self._surprises = Surprises(task)
         self._task = task
         self._first = first
@@ -109,9 +107,7 @@ class Releases(ABC):
         each = self.calls * sum(t.numel() * t.element_size() for t in self._first.tensors)
         if self.device.type == "cpu" or number >= most:
             return False
-        if self._room_ahead is None:  # asked once: the driver may be busy with other processes
-            self._room_ahead = min(self._most_ahead_bytes, self._affordable_bytes())
-        if (number + 1) * each > self._room_ahead:
+        if (number + 1) * each > min(_AHEAD_BYTES, self._affordable_bytes()):
             return False
         self._ahead[purpose, number] = self._drawn_anew(purpose, number)
         return True
@@ -119,7 +115,6 @@ class Releases(ABC):
     def forget_ahead(self) -> None:
         """What was drawn and not needed."""
         self._ahead.clear()
-        self._room_ahead = None
 
     def _affordable_bytes(self) -> int:
         return int(torch.cuda.mem_get_info(self.device)[0] * _MOST_OF_FREE)

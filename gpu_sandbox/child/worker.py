@@ -165,6 +165,7 @@ def _prepare(channel: Channel[Request], device: torch.device) -> None:
     if not isinstance(channel.receive(), MakeContext):
         raise SystemExit("a request before there is a context")
     make_context(device)
+    torch.zeros(1, device=device)  # a kernel, too
     channel.send(Done())
 
 
