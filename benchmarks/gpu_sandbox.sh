@@ -3,8 +3,9 @@
 # Usage: benchmarks/gpu_sandbox.sh [DEVICE] [AA RUNS]; PYTHON picks the interpreter, OUT the
 # folder. Set PART to some of doctor,verdicts,throughput,compile,attacks,elsewhere,tests to run
 # those alone (elsewhere: attacks as another user, and without namespaces); or to kernelbench, for
-# our times beside that benchmark's own (7 minutes); or to confined, where a driver does not come up
-# without namespaces. KERNELBENCH is a checkout of it; with one, throughput measures its evaluator
+# our times beside that benchmark's own (7 minutes); to claims, for how short a call may be and a
+# forged time is found out (10 minutes); or to confined, where a driver does not come up without
+# namespaces. KERNELBENCH is a checkout of it; with one, throughput measures its evaluator
 # as well (5 minutes). At the end, one table of all parts that have left a file in OUT, at this
 # time or an earlier one.
 set -u
@@ -28,6 +29,7 @@ has compile && "$python" -m benchmarks.sandbox_compile --cuda --kinds cuda,cu --
   --jobs 14 --json "$out/compile.json"
 has kernelbench && "$python" -m benchmarks.kernelbench "${KERNELBENCH:?a checkout of KernelBench}" \
   --device "$device" --json "$out/kernelbench.json"
+has claims && "$python" -m benchmarks.sandbox_claims --device "$device" --json "$out/claims.json"
 has attacks && "$python" -m pytest tests/attacks -q -m gpu -p no:cacheprovider \
   --junitxml "$out/attacks.xml" 2>&1 | tail -60
 has elsewhere && for how in "" --no-namespaces; do

@@ -146,7 +146,8 @@ async def _passed(attack: Attack, device: str, verdict: Verdict, twins: Twins) -
             return []
         return [f"correct at {outcome.speedup:.2f}×, and no note calls the task degenerate"]
     if bound := await _faster(attack, device, verdict, twins):
-        return [f"correct at {outcome.speedup:.2f}×, where its honest twin is below {bound:.2f}×"]
+        told = f"correct at {outcome.speedup:.2f}×, where its honest twin is below {bound:.2f}×"
+        return [f"{told}; {', '.join(outcome.labels)}; {'; '.join(verdict.notes)}"]
     return []
 
 
