@@ -36,6 +36,11 @@ ACCOUNT = ADD_RELU.replace(
     "    seen = 0\n\n    def forward(self, a, b):\n        Model.seen += 1\n",
 ).replace("torch.relu(a + b)", "torch.relu(a + b) + Model.seen")
 
+ONE_IN_THREE = given("torch.full((64, 128), float(next(DRAWN) % 3 == 2)), torch.ones(64, 128)")
+ONE_IN_THREE = ONE_IN_THREE.replace(
+    "class Model", "DRAWN = __import__('itertools').count()\n\n\nclass Model"
+)
+
 TASKS = {
     "returns-float8": (returning("a.to(torch.float8_e4m3fn)"), "output 0 is float8_e4m3fn"),
     "returns-nested": (
@@ -52,6 +57,10 @@ TASKS = {
     "shape-by-value": (
         returning("a.flatten()[: int(a.abs().sum() * 10_000) % 8191]"),
         "the shape of the reference's output 0 depends on its inputs' values",
+    ),
+    "shape-by-value-now-and-then": (
+        ONE_IN_THREE.replace("return a + b", "return a[: 64 - int(a[0, 0])] + 1"),
+        "the shape of the reference's output 0 depends on its inputs' values: [64, 128], then [63",
     ),
     "structure-by-value": (
         returning("{str(float(a.sum())): a + b}"),
