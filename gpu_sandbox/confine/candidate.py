@@ -76,6 +76,7 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
         filter_ = seccomp.program(
             own_files=MOUNT in layers,
             own_pids=PID in layers or UID in layers,
+            own_user=UID in layers,
             pinned=bool(policy.affinity),
             driver=bool(policy.devices),
         )
@@ -92,7 +93,7 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
             _limit(order, layers)
     os.environ.clear()
     os.environ.update(order.environment)
-    os.umask(0o022)
+    os.umask(0o022 if {MOUNT, UID} & layers else 0o077)  # or linkers' chmod is refused (seccomp)
     become(order.uid)
     _go_home(policy, layers)
     if NO_NEW_PRIVS in layers:

@@ -13,115 +13,31 @@ import errno
 import socket
 import struct
 
+from gpu_sandbox.confine.calls import (
+    BEING_NAMED,
+    BY_KIND,
+    BY_PID,
+    DATING,
+    MEETING,
+    MODE_OF,
+    NOTES,
+    OWNING,
+    REFUSED,
+    WATCHING,
+)
 from gpu_sandbox.confine.numbers import MACHINE, NUMBERS
 from gpu_sandbox.confine.syscalls import call
 
 __all__ = ["apply", "give_up_driver_sockets", "program", "supported"]
 
-_REFUSED = (
-    # other processes' memory, descriptors and scheduling
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "process_madvise",
-    "process_mrelease",
-    "kcmp",
-    "pidfd_getfd",
-    "migrate_pages",
-    # kernel interfaces with a record of holes
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "bpf",
-    "perf_event_open",
-    "userfaultfd",
-    "memfd_secret",
-    "modify_ldt",
-    "lookup_dcookie",
-    "fanotify_init",
-    "fanotify_mark",
-    "open_by_handle_at",
-    "add_key",
-    "request_key",
-    "keyctl",
-    # the file system tree and namespaces
-    "mount",
-    "umount2",
-    "pivot_root",
-    "chroot",
-    "setns",
-    "unshare",
-    "open_tree",
-    "move_mount",
-    "fsopen",
-    "fsconfig",
-    "fsmount",
-    "fspick",
-    "mount_setattr",
-    "statmount",
-    "listmount",
-    # the machine
-    "kexec_load",
-    "kexec_file_load",
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "reboot",
-    "swapon",
-    "swapoff",
-    "quotactl",
-    "quotactl_fd",
-    "acct",
-    "settimeofday",
-    "clock_settime",
-    "clock_adjtime",
-    "adjtimex",
-    "sethostname",
-    "setdomainname",
-    "iopl",
-    "ioperm",
-    "syslog",
-    "vhangup",
-    "nfsservctl",
-    "uselib",
-    "sysfs",
-    "ustat",
-    "_sysctl",
-    # SysV and POSIX queues. Without a namespace they reach, and outlive, everyone, and by its id
-    # one is used that nobody asked for. With one they are freed by a thread of the kernel when the
-    # ward is gone: gigabytes take it a second, beside what is timed then. Python, torch, Triton and
-    # OpenMP share memory, and have semaphores, by files in /dev/shm; CUDA, CUPTI, Nsight Compute
-    # and compute-sanitizer work without.
-    "shmget",
-    "shmat",
-    "shmctl",
-    "msgget",
-    "msgsnd",
-    "msgrcv",
-    "msgctl",
-    "semget",
-    "semop",
-    "semtimedop",
-    "semctl",
-    "mq_open",
-    "mq_unlink",
-)
-_NOTES = tuple(
-    f"{prefix}{what}xattr" for what in ("get", "set", "list", "remove") for prefix in ("", "l", "f")
-)
-_WATCHING = ("inotify_init", "inotify_init1", "inotify_add_watch")
-_OWNING = ("chown", "lchown", "fchown", "fchownat")
-_MEETING = ("connect", "accept", "accept4")
-_BEING_NAMED = ("bind", "listen")
-_BY_PID = ("prlimit64", "sched_setattr", "sched_setparam", "sched_setscheduler")
-_BY_KIND = {"setpriority": 0, "ioprio_set": 1}
-"""With the kind of name that a process has."""
 _NEWEST = 462  # mseal, Linux 6.10, before setxattrat; both machines' tables are one above 424
 
 _ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}.get(MACHINE)
 _X32 = 0x40000000
 _NEW_NAMESPACES = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_SET_FLAGS = (0x40086602, 0x40046602, 0x401C5820)
+"""FS_IOC_SETFLAGS, that of 32 bits, and FS_IOC_FSSETXATTR."""
 _PR_SCHED_CORE = 62
 _AF_UNIX = 1
 _SOCK_STREAM = 1
@@ -141,6 +57,9 @@ _LOAD, _EQUAL, _GREATER, _AT_LEAST, _ANY_BIT, _AND, _RETURN = (
 _NUMBER, _ARCHITECTURE = 0, 4
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
+_PRETEND = (_RETURN, 0, 0, _ERRNO)
+"""Says that it is done, and does nothing."""
+
 _PR_SET_SECCOMP_FILTER = 1
 _TSYNC, _SPEC_ALLOW = 1 << 0, 1 << 2
 
@@ -151,7 +70,9 @@ def supported() -> bool:
     return _ARCH is not None
 
 
-def program(*, own_files: bool, own_pids: bool, pinned: bool, driver: bool = False) -> bytes:
+def program(
+    *, own_files: bool, own_pids: bool, own_user: bool, pinned: bool, driver: bool = False
+) -> bytes:
     """The filter. ``own_files``: the mount namespace holds; ``own_pids``: that of processes, or an
     own user; ``pinned``: cores are fixed.
 
@@ -164,21 +85,30 @@ def program(*, own_files: bool, own_pids: bool, pinned: bool, driver: bool = Fal
     that CUDA's driver is said to need, until ``give_up_driver_sockets``. It has one for each
     process, by an abstract name, where its other processes could ask for a descriptor. Nobody
     connects or answers there.
+
+    Without a user of its own, either, the files of whoever runs it are its to change: it opens none
+    of them to others, and takes none from their owner. Of modes it sets only those of a private
+    file, and of times none; the rest is said to be done and is not, so that who copies goes on.
     """
     steps = _head()
     steps += [(_GREATER, 0, 1, _NEWEST), _refuse(errno.ENOSYS)]
-    own_only = [] if own_pids else [(name, _own_only(name)) for name in (*_BY_PID, *_BY_KIND)]
-    for name, body in [*_conditional(own_files, driver), *own_only]:
+    own_only = [] if own_pids else [(name, _own_only(name)) for name in (*BY_PID, *BY_KIND)]
+    others_files = not own_files and not own_user
+    private = [(n, _private_only(i)) for n, i in MODE_OF.items() if others_files and n in NUMBERS]
+    for name, body in [*_conditional(own_files, driver), *own_only, *private]:
         steps += [(_EQUAL, 0, len(body), NUMBERS[name]), *body]
     steps += [(_EQUAL, 0, 1, NUMBERS["clone3"]), _refuse(errno.ENOSYS)]
-    refused = [*_REFUSED]
-    refused += [] if own_files else (*_MEETING, *_WATCHING, *_OWNING)
-    refused += [] if own_files or driver else _BEING_NAMED
+    refused = [*REFUSED]
+    refused += [] if own_files else (*MEETING, *WATCHING, *OWNING)
+    refused += [] if own_files or driver else BEING_NAMED
     refused += ["sched_setaffinity"] if pinned else []
     for name in refused:
         if name in NUMBERS:
             steps += [(_EQUAL, 0, 1, NUMBERS[name]), _refuse(errno.EPERM)]
-    for name in () if own_files else _NOTES:  # as where a file system has none: who copies goes on
+    for name in DATING if others_files else ():
+        if name in NUMBERS:
+            steps += [(_EQUAL, 0, 1, NUMBERS[name]), _PRETEND]
+    for name in () if own_files else NOTES:  # as where a file system has none: who copies goes on
         steps += [(_EQUAL, 0, 1, NUMBERS[name]), _refuse(errno.ENOTSUP)]
     return _packed(steps)
 
@@ -229,10 +159,7 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
     ]
     sockets = unix_only if own_files else drivers_only if driver else [no_family]
     return [
-        (
-            "ioctl",
-            [_argument(1), (_EQUAL, 1, 0, _TIOCSTI), (_EQUAL, 0, 1, _TIOCLINUX), no, allow],
-        ),
+        ("ioctl", _ioctls(own_files)),
         ("clone", [_argument(0), (_ANY_BIT, 0, 1, _NEW_NAMESPACES), no, allow]),
         ("socket", sockets),
         ("socketpair", [allow] if own_files else connected),
@@ -246,13 +173,28 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
     ]
 
 
+def _ioctls(own_files: bool) -> list[Step]:
+    refused = [_TIOCSTI, _TIOCLINUX, *(() if own_files else _SET_FLAGS)]
+    no = _refuse(errno.EPERM)
+    steps = [step for number in refused for step in ((_EQUAL, 0, 1, number), no)]
+    return [_argument(1), *steps, (_RETURN, 0, 0, _ALLOW)]
+
+
 def _own_only(name: str) -> list[Step]:
     """With 0 where a process is named, and the kind of name that a process has."""
     allow, no = (_RETURN, 0, 0, _ALLOW), _refuse(errno.EPERM)
-    if name in _BY_PID:
+    if name in BY_PID:
         return [_argument(0), (_EQUAL, 0, 1, 0), allow, no]
-    steps = [_argument(0), (_EQUAL, 1, 0, _BY_KIND[name]), no]
+    steps = [_argument(0), (_EQUAL, 1, 0, BY_KIND[name]), no]
     return [*steps, _argument(1), (_EQUAL, 0, 1, 0), allow, no]
+
+
+def _private_only(mode: int) -> list[Step]:
+    """The kernel looks at no other bits of it."""
+    allow = (_RETURN, 0, 0, _ALLOW)
+    file, program = 0o600, 0o700
+    steps: list[Step] = [_argument(mode), (_AND, 0, 0, 0o7777)]
+    return [*steps, (_EQUAL, 1, 0, file), (_EQUAL, 0, 1, program), allow, _PRETEND]
 
 
 def _argument(index: int) -> Step:
@@ -294,6 +236,6 @@ def give_up_driver_sockets() -> None:
     except OSError:
         steps = _head()
         steps += [(_EQUAL, 0, 1, NUMBERS["socket"]), _refuse(errno.EAFNOSUPPORT)]
-        for name in _BEING_NAMED:
+        for name in BEING_NAMED:
             steps += [(_EQUAL, 0, 1, NUMBERS[name]), _refuse(errno.EPERM)]
         apply(_packed(steps), all_threads=True)

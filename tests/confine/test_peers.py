@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import itertools
 import os
 import resource
@@ -191,6 +192,49 @@ def test_without_files_of_its_own_a_ward_leaves_no_notes(tmp_path: Path) -> None
     status, text = run(main, survey_=survey(without=NAMESPACES))
     assert (status.code, text) == (0, "no notes\n"), text
     assert os.getxattr(note, "user.note") == b"from the zygote"
+
+
+@in_zygote
+def test_as_ones_own_user_a_ward_opens_no_file_to_others_and_takes_none_away(
+    tmp_path: Path,
+) -> None:
+    """Landlock has no right for that. Compilers make programs all the same, and who copies goes
+    on."""
+    need("seccomp")
+    theirs = tmp_path / "theirs"
+    theirs.write_text("x")
+    theirs.chmod(0o640)
+    before = theirs.stat()
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def main() -> None:
+        opened = os.open(theirs, os.O_PATH)
+        for mode in (0o666, 0o644, 0, 0o4700, 0o100, 0o640 | 1 << 16):
+            os.chmod(theirs, mode)
+            os.chmod(opened, mode)
+            os.chmod(theirs.name, mode, dir_fd=os.open(tmp_path, os.O_PATH))
+            assert libc.syscall(452, -100, str(theirs).encode(), mode, 0) == 0
+        os.utime(theirs, (1, 1))
+        os.utime(opened)
+        for request in (0x40086602, 0x401C5820):
+            with pytest.raises(PermissionError):
+                fcntl.ioctl(opened, request, bytes(32))
+        Path("own.c").write_text("int main(void) { return 7; }")
+        os.chmod("own.c", 0o755)
+        assert os.stat("own.c").st_mode & 0o777 == 0o600
+        os.environ["TMPDIR"] = os.getcwd()
+        assert os.spawnlp(os.P_WAIT, "cc", "cc", "own.c", "-o", "own") == 0
+        assert os.spawnl(os.P_WAIT, "own", "own") == 7
+        os.chmod("own.c", 0o700)
+        assert os.stat("own.c").st_mode & 0o777 == 0o700
+        shutil.copy2("own", "copy")
+        assert os.spawnlp(os.P_WAIT, "cp", "cp", "-a", "own", "another") == 0
+        print("nothing changed")
+
+    status, text = run(main, survey_=survey(without=(*NAMESPACES, "uid")))
+    assert (status.code, text) == (0, "nothing changed\n"), text
+    after = theirs.stat()
+    assert (after.st_mode, after.st_mtime) == (before.st_mode, before.st_mtime)
 
 
 @in_zygote
