@@ -23,7 +23,6 @@ from gpu_sandbox.devices import Device, DeviceFacts, device_named, devices_named
 from gpu_sandbox.jobs import Agreed, Job, TaskBroken
 from gpu_sandbox.leases import Leases
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.orders import ITSELF
 from gpu_sandbox.port import NoDeviceLeft, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.station import STUCK, Concluded, Station
 from gpu_sandbox.verdicts import beats, doubts, the_deciding
@@ -37,6 +36,7 @@ _BUSY = 1
 """When more wait for a device, nobody gets it once more."""
 _TRIES = 2
 _PROOF_BENCH_S = 0.5
+_ITSELF = "\n\nclass ModelNew(Model):\n    pass\n"
 
 
 class Looks(msgspec.Struct, frozen=True):
@@ -252,7 +252,7 @@ class DevicePool:
         dies of it otherwise, the station is unfit."""
         job = msgspec.structs.replace(
             job,
-            candidate_source=job.task_source + ITSELF,
+            candidate_source=job.task_source + _ITSELF,
             libraries=[],
             bench_s=min(job.bench_s, _PROOF_BENCH_S),
         )

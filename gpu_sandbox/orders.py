@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from gpu_sandbox.declared import as_declared
 from gpu_sandbox.devices import Device
 from gpu_sandbox.jobs import Job
@@ -11,24 +9,9 @@ from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import BaselineRequest, EvaluationRequest, PrerequisiteMissing
 from gpu_sandbox.protocols import Protocol, protocol_named
 
-__all__ = ["ITSELF", "itself", "job_for"]
+__all__ = ["job_for"]
 
-ITSELF = "\n\nclass ModelNew(Model):\n    pass\n"
-"""What makes a task its own candidate."""
 _CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
-
-
-def itself(request: EvaluationRequest) -> EvaluationRequest:
-    """The same with the reference as its candidate, for nobody's score."""
-    return msgspec.structs.replace(
-        request,
-        candidate_source=request.task_source + ITSELF,
-        root_ms=None,
-        incumbent_ms=None,
-        reuse=False,
-        observe=(),
-        refuse=(),
-    )
 
 
 def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits: Limits) -> Job:

@@ -53,7 +53,6 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.unexpected import judged_anyway
 from gpu_sandbox.verdicts import (
     cleaned,
     conditions_of,
@@ -184,7 +183,7 @@ class LocalSandbox:
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
         require_models(request.task_source)
         judge = self._known if request.reuse else self._judged
-        verdict = await judged_anyway(judge, request)
+        verdict = await judge(request)
         outcome = accepted(verdict.outcome, verdict.notes, request.refuse)
         notes = [*verdict.notes, *self._keeping.notes()]
         return msgspec.structs.replace(verdict, outcome=cleaned(outcome), notes=notes)

@@ -9,6 +9,7 @@ import msgspec
 from engine.loop.feed import Feed
 from engine.loop.methods import observed_for
 from engine.loop.texts import Texts, storable
+from engine.loop.unexpected import line_about
 from events.bodies import (
     BaselineMeasured,
     BaselineRequested,
@@ -33,7 +34,6 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.unexpected import FORESEEN, line_about
 
 __all__ = ["Evaluations", "Recorded"]
 
@@ -166,7 +166,7 @@ class Evaluations:
         """What the sandbox raised. One fault that nobody foresaw must not end the run, nor be
         told as less than it is."""
         self._note_quarantined()
-        foreseen = isinstance(fault, FORESEEN)
+        foreseen = isinstance(fault, SandboxFault | PrerequisiteMissing | TaskUnusable)
         self._feed(
             EvaluationFaulted(
                 attempt=attempt,
