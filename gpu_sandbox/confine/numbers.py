@@ -33,6 +33,7 @@ TABLE: dict[str, tuple[int | None, int | None]] = {
     "fanotify_init": (300, 262),
     "fanotify_mark": (301, 263),
     "fchmod": (91, 52),
+    "fcntl": (72, 25),
     "fchmodat": (268, 53),
     "fchmodat2": (452, 452),
     "fchown": (93, 55),

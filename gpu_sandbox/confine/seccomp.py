@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import socket
 import struct
 
@@ -36,8 +37,25 @@ _ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}.get(MACHINE)
 _X32 = 0x40000000
 _NEW_NAMESPACES = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-_SET_FLAGS = (0x40086602, 0x40046602, 0x401C5820)
-"""FS_IOC_SETFLAGS, that of 32 bits, and FS_IOC_FSSETXATTR."""
+_OF_FILES = (
+    0x40086602,  # FS_IOC_SETFLAGS
+    0x40046602,  # that of 32 bits
+    0x401C5820,  # FS_IOC_FSSETXATTR
+    0x40087602,  # FS_IOC_SETVERSION: 32 bits that stay
+    0x40047602,
+    0x40086604,  # EXT4_IOC_SETVERSION
+    0x40806685,  # FS_IOC_ENABLE_VERITY: never to be written again
+    0x800C6613,  # FS_IOC_SET_ENCRYPTION_POLICY
+    0x4008941A,  # BTRFS_IOC_SUBVOL_SETFLAGS, and those that make one
+    0x5000940E,
+    0x50009418,
+    0x50009401,
+    0x50009417,
+    0x40047211,  # FAT_IOCTL_SET_ATTRIBUTES
+)
+"""Device requests that change a file which may only be read, or make one: Landlock knows of those
+to devices alone."""
+_F_SETLEASE, _F_NOTIFY = 1024, 1026
 _PR_SCHED_CORE = 62
 _AF_UNIX = 1
 _SOCK_STREAM = 1
@@ -87,8 +105,9 @@ def program(
     connects or answers there.
 
     Without a user of its own, either, the files of whoever runs it are its to change: it opens none
-    of them to others, and takes none from their owner. Of modes it sets only those of a private
-    file, and of times none; the rest is said to be done and is not, so that who copies goes on.
+    of them to others, and takes none from their owner. Of modes it sets only that of a private
+    program, which linkers need, and as root, whose files are everybody's, not even that; of times
+    none. The rest is said to be done and is not, so that who copies goes on.
     """
     steps = _head()
     steps += [(_GREATER, 0, 1, _NEWEST), _refuse(errno.ENOSYS)]
@@ -157,9 +176,17 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
         allow,
         no,
     ]
+    unnoticed: list[Step] = [  # or who opens a file waits for its holder, and is heard of
+        _argument(1),
+        (_EQUAL, 1, 0, _F_SETLEASE),
+        (_EQUAL, 0, 1, _F_NOTIFY),
+        no,
+        allow,
+    ]
     sockets = unix_only if own_files else drivers_only if driver else [no_family]
     return [
         ("ioctl", _ioctls(own_files)),
+        ("fcntl", [allow] if own_files else unnoticed),
         ("clone", [_argument(0), (_ANY_BIT, 0, 1, _NEW_NAMESPACES), no, allow]),
         ("socket", sockets),
         ("socketpair", [allow] if own_files else connected),
@@ -174,7 +201,7 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
 
 
 def _ioctls(own_files: bool) -> list[Step]:
-    refused = [_TIOCSTI, _TIOCLINUX, *(() if own_files else _SET_FLAGS)]
+    refused = [_TIOCSTI, _TIOCLINUX, *(() if own_files else _OF_FILES)]
     no = _refuse(errno.EPERM)
     steps = [step for number in refused for step in ((_EQUAL, 0, 1, number), no)]
     return [_argument(1), *steps, (_RETURN, 0, 0, _ALLOW)]
@@ -192,9 +219,9 @@ def _own_only(name: str) -> list[Step]:
 def _private_only(mode: int) -> list[Step]:
     """The kernel looks at no other bits of it."""
     allow = (_RETURN, 0, 0, _ALLOW)
-    file, program = 0o600, 0o700
-    steps: list[Step] = [_argument(mode), (_AND, 0, 0, 0o7777)]
-    return [*steps, (_EQUAL, 1, 0, file), (_EQUAL, 0, 1, program), allow, _PRETEND]
+    if os.geteuid() == 0:
+        return [_PRETEND]
+    return [_argument(mode), (_AND, 0, 0, 0o7777), (_EQUAL, 0, 1, 0o700), allow, _PRETEND]
 
 
 def _argument(index: int) -> Step:
