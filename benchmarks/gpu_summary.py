@@ -24,7 +24,14 @@ __all__ = ["attack_rows", "main", "rows_of"]
 Row: TypeAlias = tuple[str, str, str, str]
 """What, the goal, what was measured, and a peer's figure."""
 
-_PARTS = ("verdicts.json", "throughput.json", "compile.json", "kernelbench.json", "attacks.xml")
+_PARTS = (
+    "verdicts.json",
+    "throughput.json",
+    "compile.json",
+    "kernelbench.json",
+    "claims.json",
+    "attacks.xml",
+)
 _KINDS = {
     "test_attack_cuda": ("attacks that must not succeed", "100 %", "withstood"),
     "test_honest_cuda": ("honest candidates", "none rejected", "accepted"),

@@ -25,14 +25,15 @@ from typing import Any
 
 import anyio
 
-from benchmarks.sandbox_verdicts import itself, task
+from benchmarks.sandbox_verdicts import itself, request_for, task
 from benchmarks.table import Table
 from events.outcomes import Correct
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.port import Verdict
 from gpu_sandbox.sandbox import LocalSandbox
 
 _BEYOND = 1.15
+_DOUBTS = ("doubted at first", "scored by")
 _FORGED = """
 
 def _shave(name):
@@ -101,21 +102,13 @@ class Claims:
 
     async def _judge(self, source: str, claim: float, seed: int) -> Verdict:
         candidate = itself(source) + ("" if claim == 1.0 else _FORGED.format(claim=claim))
-        request = EvaluationRequest(
-            task_name="bench",
-            task_source=source,
-            candidate_source=candidate,
-            device=self._device,
-            protocol="strict",
-            seed=seed,
-        )
-        return await self._sandbox.evaluate(request)
+        return await self._sandbox.evaluate(request_for(source, candidate, self._device, seed))
 
     def _row(self, name: str, claim: float, verdicts: list[Verdict]) -> None:
         judged = [v.outcome for v in verdicts if isinstance(v.outcome, Correct)]
         odd = [str(v.outcome) for v in verdicts if not isinstance(v.outcome, Correct)]
         beyond = [o for o in judged if 1 / o.ratio_high > _BEYOND]
-        doubted = [v for v in verdicts if any("doubted" in n or "scored" in n for n in v.notes)]
+        doubted = [v for v in verdicts if any(n.startswith(_DOUBTS) for n in v.notes)]
         ungated = [o for o in judged if "not-gated" in o.labels]
         self.raw[f"{name}, {claim}"] = [
             {

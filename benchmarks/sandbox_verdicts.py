@@ -70,6 +70,20 @@ def itself(source: str) -> str:
     return source.replace("class Model(", "class ModelNew(")
 
 
+def request_for(
+    source: str, candidate: str, device: str, seed: int, observe: tuple[SectionName, ...] = ()
+) -> EvaluationRequest:
+    return EvaluationRequest(
+        task_name="bench",
+        task_source=source,
+        candidate_source=candidate,
+        device=device,
+        protocol="strict",
+        seed=seed,
+        observe=observe,
+    )
+
+
 TINY = task("torch.relu(a)", "64, 64")
 LARGE = {
     "relu, 1.6 G elements": task("torch.relu(a)", "4096, 393216"),
@@ -160,17 +174,10 @@ class Bench:
     async def judge(
         self, source: str, seed: int, observe: tuple[SectionName, ...] = ()
     ) -> tuple[Verdict, float]:
-        request = EvaluationRequest(
-            task_name="bench",
-            task_source=source,
-            candidate_source=itself(source),
-            device=self._device,
-            protocol="strict",
-            seed=seed,
-            observe=observe,
-        )
         began = time.perf_counter()
-        verdict = await self._sandbox.evaluate(request)
+        verdict = await self._sandbox.evaluate(
+            request_for(source, itself(source), self._device, seed, observe)
+        )
         return verdict, time.perf_counter() - began
 
     async def overhead(self, runs: int) -> None:

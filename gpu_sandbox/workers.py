@@ -221,14 +221,14 @@ class Workers:
             if side not in self._spares:
                 self._spares[side] = await self._new(side)
 
-    async def _answered(self, worker: Worker, *request: MakeContext) -> None:
+    async def _answered(self, worker: Worker, request: MakeContext | None = None) -> None:
         """On a GPU: it has done what it was asked for, or what it begins with. Or it is ended."""
         line: Line[Reply] = Line(worker.peer, Reply)
         try:
             try:
                 with anyio.fail_after(self._limits.start_s):
-                    for one in request:
-                        await line.send(one)
+                    if request is not None:
+                        await line.send(request)
                     await line.receive()
             except (PeerGone, BadFrame, TimeoutError) as failure:
                 worker.died = isinstance(failure, PeerGone)

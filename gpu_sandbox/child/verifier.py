@@ -81,8 +81,8 @@ class Garbage:
 
     def collect(self) -> None:
         """What the first jobs imported is here to stay, and is not looked through again, which
-        takes as long as a tenth of a small problem's trials. A few times only: what a cache holds
-        of a task then is never found to be garbage."""
+        took 10 ms each time. A few times only: what a cache holds of a task then is never found to
+        be garbage."""
         sys.modules.pop(TASK_MODULE, None)
         began = time.perf_counter()
         gc.collect()

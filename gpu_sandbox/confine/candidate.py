@@ -93,7 +93,7 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
             _limit(order, layers)
     os.environ.clear()
     os.environ.update(order.environment)
-    os.umask(0o022 if {MOUNT, UID} & layers else 0o077)  # or linkers' chmod is refused (seccomp)
+    os.umask(0o022 if {MOUNT, UID} & layers else 0o077)  # what a linker's chmod may keep (seccomp)
     become(order.uid)
     _go_home(policy, layers)
     if NO_NEW_PRIVS in layers:
