@@ -23,6 +23,7 @@ __all__ = [
     "Done",
     "Failed",
     "Gate",
+    "GateKernels",
     "Leaf",
     "Load",
     "Loaded",
@@ -118,6 +119,12 @@ class ArenaShared(_Message, frozen=True):
     host: bool = False
 
 
+class GateKernels(_Message, frozen=True):
+    """Machine code of what gates need (``child/sealing.py``)."""
+
+    image: bytes
+
+
 class Load(_Message, frozen=True):
     """Import the candidate and construct its model under the weight seed.
 
@@ -171,9 +178,9 @@ class Time(_Message, frozen=True):
     on CUDA, ``flush_bytes`` are written and the device is kept busy for ``cover_us``
     microseconds, so that the call is queued before its turn comes.
 
-    ``gate`` (``child/gates.py``): "once", all are queued before the inputs come; "each",
-    all are queued on slot 0, whose inputs come through host memory when the outputs of the
-    call before are there. Then nothing is claimed, and with ``empty`` nothing is called.
+    ``gate`` (``child/gates.py``): all are queued, and begin when the key to the inputs is there,
+    "once" to those of all calls, or "each" to those of one, when the call before is done. Then
+    nothing is claimed, and with ``empty`` nothing is called.
     """
 
     calls: int
@@ -197,7 +204,16 @@ class ProfileCalls(_Message, frozen=True):
 
 
 Request: TypeAlias = (
-    MakeContext | ArenaShared | Load | Place | Run | Warm | Time | Deliver | ProfileCalls
+    MakeContext
+    | ArenaShared
+    | GateKernels
+    | Load
+    | Place
+    | Run
+    | Warm
+    | Time
+    | Deliver
+    | ProfileCalls
 )
 
 

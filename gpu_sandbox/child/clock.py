@@ -1,5 +1,5 @@
 """Timed calls, the same code for the baseline's worker and the candidate's. Each call has
-its own inputs and its own place for outputs, but for a chain's (``gates.py``).
+its own inputs and its own place for outputs.
 CPU: a monotonic clock around the call. CUDA: a pair of events, the L2 cache overwritten
 before each, one synchronize at the end.
 """
@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
-from gpu_sandbox.child.arena import Arena, reach_of
+from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.loading import seed_torch
-from gpu_sandbox.child.turns import TURNS_BYTES, Turns, stream_wait, stream_write
+from gpu_sandbox.child.sealing import Kernels, Stretch
+from gpu_sandbox.child.turns import Turns, stream_wait, stream_write
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.messages import Claimed, Leaf, Place, Ran, Time, Timed, Tree
 
@@ -49,24 +50,14 @@ class Slot:
         self.arguments = arguments
         self.inputs = inputs
         self.outputs = outputs
-        middle, end = reach_of(place.inputs), reach_of(place.outputs)
-        self._bytes = arena.stretch(0, middle), arena.stretch(middle, end)
-        self._host_at = TURNS_BYTES, TURNS_BYTES + middle, TURNS_BYTES + end
-
-    def fetch_inputs(self, host: Arena) -> None:
-        """Of the first slot, which begins where the arena does."""
-        start, middle, _ = self._host_at
-        self._bytes[0].copy_(host.stretch(start, middle), non_blocking=True)
+        self.input_stretch = Stretch.of(place.inputs, arena)
+        self.output_stretch = Stretch.of(place.outputs, arena)
 
     def moved(self, shift: int) -> Slot:
         """The same with its outputs' places so many bytes further on, within the arena."""
         other = copy.copy(self)
         other.outputs = [_moved(tensor, shift) for tensor in self.outputs]
         return other
-
-    def store_outputs(self, host: Arena) -> None:
-        _, middle, end = self._host_at
-        host.stretch(middle, end).copy_(self._bytes[1], non_blocking=True)
 
 
 class Clocked:
@@ -80,6 +71,8 @@ class Clocked:
         self._blank: list[torch.Tensor] = []
         self._owed: Any = None
         self.slots: dict[int, Slot] = {}
+        self.kernels: Kernels | None = None
+        """What gates need."""
 
     def run(self, slot: int, seed: int, then: int | None = None) -> Ran:
         """One forward under its own seed, so that dropout draws the same on both sides."""
@@ -106,7 +99,7 @@ class Clocked:
 
     def time(self, asked: Time, host: Arena | None = None) -> Timed | Claimed:
         """As many forwards as asked, on CUDA with every output in its place by the end.
-        ``host``: where gates are, and what the inputs of a chain come through."""
+        ``host``: where gates are."""
         with torch.no_grad():
             if self._device.type == "cpu":
                 return self._time_cpu(asked.seed)
@@ -160,24 +153,21 @@ class Clocked:
         return [_nanoseconds(*marks) for marks in events], _described(delivered, slot)
 
     def _pass_gates(self, asked: Time, host: Arena) -> Ran:
-        """Queue it all; each call on the inputs that are there when its turn comes."""
+        """Queue it all; each round begins when the key to its inputs is there."""
         stream = torch.cuda.current_stream(self._device).cuda_stream
-        turns = Turns(host)
+        turns, kernels = Turns(host), self.kernels
+        assert kernels is not None
         if asked.empty:
             self._blank = [torch.zeros_like(place) for place in self.slots[0].outputs]
-        for number in range(asked.calls):
-            if asked.gate == "each":
-                slot = self.slots[0]
-                stream_wait(stream, turns.given_at, number + 1)
-                slot.fetch_inputs(host)
-                delivered = self._delivered(slot, asked, number)
-                slot.store_outputs(host)
-                stream_write(stream, turns.done_at, number + 1)
-            else:
-                slot = self.slots[number]
-                if number == 0:
-                    stream_wait(stream, turns.given_at, 1)
-                delivered = self._delivered(slot, asked, number)
+        size = 1 if asked.gate == "each" else asked.calls
+        for number, first in enumerate(range(0, asked.calls, size)):
+            slots = [self.slots[first + k] for k in range(size)]
+            stream_wait(stream, turns.given_at, number + 1)
+            kernels.seal(stream, [slot.input_stretch for slot in slots], turns.key_at(number))
+            for k, slot in enumerate(slots):
+                delivered = self._delivered(slot, asked, first + k)
+            kernels.digest(stream, [slot.output_stretch for slot in slots], turns.digest_at)
+            stream_write(stream, turns.done_at, number + 1)
         turns.queued.value = 1
         torch.cuda.synchronize(self._device)
         self._blank.clear()

@@ -1,62 +1,61 @@
-"""Releases behind a gate: the worker queues its calls on the device, then the inputs come.
+"""Releases behind a gate: the worker queues its calls on the device, then the keys come.
 
-Nothing but the calls themselves, and the copy of their outputs, lies between the opening
-of the gate and the end: no flush, no cover, no launch, that a worker could leave out to
-hide its calls in. So the difference between two workers' walls is that of their calls.
+Inputs are there before, sealed, and what a call has put out is committed to by a digest
+(``sealing.py``). Nothing but unsealing, the calls, the copy of their outputs and their digest
+lies between the key and the end: no flush, no cover, no launch, no message, that a worker
+could leave out to hide its calls in, and no other process's turn on the device. So the
+difference between two workers' walls is that of their calls.
 CUDA only. A forward that waits for the device itself can't be queued ahead; then its
 launches are part of what it takes.
 """
 
 from __future__ import annotations
 
-import ctypes
+import os
 import time
-from abc import abstractmethod
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
 
-from gpu_sandbox.child.arena import Arena, lay_out, reach_of
+from gpu_sandbox.child.arena import lay_out, reach_of
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
-from gpu_sandbox.child.turns import TURNS_BYTES, Turns
-from gpu_sandbox.jobs import Forged, WorkerSilent
+from gpu_sandbox.child.sealing import DIGEST_BYTES, KEY_BYTES, Kernels, compiled, digest_bytes
+from gpu_sandbox.child.turns import Turns
+from gpu_sandbox.jobs import Differs, Forged, WorkerSilent
 from gpu_sandbox.messages import Gate, Time, Timed
 
-__all__ = ["Chain", "Gated", "GatedBatch"]
+__all__ = ["Gated"]
 
-_CHAIN_CALLS, _FEWER_CALLS = 16, 8
-_CHAIN_BYTES = 16 << 20
-_MANY_BYTES = 4 << 20
 _QUEUE_S = (1.0, 0.25, 0.0)
 """How long calls may take to be queued, after so many releases in a row that were not."""
-_COPIES = 3
+_LOOKS = 3
 
 
 class Gated(Releases):
-    """What chains and gated batches share."""
+    """``gate``: "once", one key lets in all calls; "each", each call has a key of its own, that is
+    given when the call before is done: so they can't be worked on together. A worker that says too
+    early that a call is done commits to outputs that it can't know.
+    """
 
-    _gate: Gate
-    _host_bytes: int
+    def __init__(
+        self, task: Task, first: Case, device: torch.device, calls: int, gate: Gate
+    ) -> None:
+        super().__init__(task, first, device, calls)
+        self.gate = gate
+        self._layout = lay_out(first.tensors, [e.native for e in first.expected], calls)
+        size = 1 if gate == "each" else calls
+        self._rounds = [range(k, k + size) for k in range(0, calls, size)]
+        outputs = self._layout.outputs[0]
+        self._digest_bytes = digest_bytes(size * (reach_of(outputs) - outputs[0].offset))
+        self._image = compiled(device)
 
-    def copy_ns(self) -> float:
-        """What copying a call's outputs takes, which a call need not leave to be done."""
-        outputs = [e.native for e in self._first.expected]
-        event: Any = torch.cuda.Event
-        took: list[float] = []
-        for _ in range(_COPIES):
-            torch.cuda.synchronize(self.device)
-            start, end = event(enable_timing=True), event(enable_timing=True)
-            start.record()
-            for tensor in outputs:
-                tensor.clone()
-            end.record()
-            end.synchronize()
-            took.append(start.elapsed_time(end) * 1e6)
-        return min(took)
+    def intact(self, peer: Peer, number: int) -> bool:
+        return peer.intact(self._layout.inputs[number], self.cases[number].tensors)
 
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
@@ -68,22 +67,63 @@ class Gated(Releases):
     ) -> Released:
         """Without claims. ``empty``: all but the model, by a worker that is trusted: that of
         the reference, or one that has no candidate yet."""
-        self._lay(peer)
-        shared = peer.share_host(self._host_bytes)
-        turns = Turns(shared)
+        peer.give_kernels(self._image)
+        peer.lay(self._layout, self.cases)
+        turns = Turns(peer.share_host(Turns.size(len(self._rounds))))
         turns.reset()
+        keys = self._seal(peer)
         request = Time(
-            calls=self.calls, seed=seed, flush_bytes=0, cover_us=0, gate=self._gate, empty=empty
+            calls=self.calls, seed=seed, flush_bytes=0, cover_us=0, gate=self.gate, empty=empty
         )
         peer.send(request, "bench")
         self._let_queue(peer, turns)
         used_ns = peer.cpu_ns()
         began = time.perf_counter_ns()
-        taken, timed = self._let_in(peer, shared, turns, chosen)
+        committed = self._let_in(peer, turns, keys)
         wall_ns = time.perf_counter_ns() - began
         cpu_ns = peer.cpu_ns() - used_ns
-        outputs = [[tensor.to(self.device) for tensor in tensors] for tensors in taken]
+        timed = peer.take(Timed, "bench")
+        if committed != self._digests(peer):
+            raise peer.ended(Differs(reason="an output changed after its call was done"))
+        outputs = [peer.taken(self._layout.outputs[number]) for number in chosen]
         return Released(0, wall_ns, cpu_ns, 0, outputs, timed.last)
+
+    def beside_ns(self, peer: Peer) -> float:
+        """What a call's unsealing, copying and digest take, all of which it need not leave to be
+        done."""
+        inputs = [peer.stretch(self._layout.inputs[0])]
+        outputs = [peer.stretch(self._layout.outputs[0])]
+        kernels, stream = _kernels(self._image), _stream(self.device)
+        made = [e.native for e in self._first.expected]
+        room = torch.zeros(KEY_BYTES + DIGEST_BYTES, dtype=torch.uint8, device=self.device)
+        event: Any = torch.cuda.Event
+        took: list[float] = []
+        for _ in range(_LOOKS):
+            torch.cuda.synchronize(self.device)
+            start, end = event(enable_timing=True), event(enable_timing=True)
+            start.record()
+            kernels.seal(stream, inputs, room.data_ptr())
+            for tensor in made:
+                tensor.clone()
+            kernels.digest(stream, outputs, room.data_ptr() + KEY_BYTES)
+            end.record()
+            end.synchronize()
+            took.append(start.elapsed_time(end) * 1e6)
+        return min(took)
+
+    # --- a release, step by step
+
+    def _seal(self, peer: Peer) -> list[bytes]:
+        """The inputs, in their places; the keys are new each time."""
+        peer.put(self._layout, self.cases)
+        keys = [os.urandom(KEY_BYTES) for _ in self._rounds]
+        there = torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).to(self.device)
+        for number, calls in enumerate(self._rounds):
+            stretches = [peer.stretch(self._layout.inputs[k]) for k in calls]
+            key_at = there.data_ptr() + number * KEY_BYTES
+            _kernels(self._image).seal(_stream(self.device), stretches, key_at)
+        torch.cuda.synchronize(self.device)
+        return keys
 
     def _let_queue(self, peer: Peer, turns: Turns) -> None:
         """Not for long: a forward that waits for the device waits for us."""
@@ -96,6 +136,15 @@ class Gated(Releases):
         if peer.said_something():
             peer.take(Timed, "bench")
             raise peer.ended(Forged(reason="the worker answered before its turn"))
+
+    def _let_in(self, peer: Peer, turns: Turns, keys: list[bytes]) -> list[bytes]:
+        """Give the keys, and take the digests."""
+        taken = []
+        for number, key in enumerate(keys):
+            turns.give(number, key)
+            self._await_turn(peer, turns, number + 1)
+            taken.append(turns.digest(self._digest_bytes))
+        return taken
 
     def _await_turn(self, peer: Peer, turns: Turns, number: int) -> None:
         deadline = time.monotonic() + peer.call_s
@@ -111,97 +160,22 @@ class Gated(Releases):
             peer.take(Timed, "bench")
             raise peer.ended(Forged(reason="the worker answered before its turn"))
 
-    @abstractmethod
-    def _lay(self, peer: Peer) -> None: ...
-
-    @abstractmethod
-    def _let_in(
-        self, peer: Peer, shared: Arena, turns: Turns, chosen: Sequence[int]
-    ) -> tuple[list[list[torch.Tensor]], Timed]:
-        """Give the inputs, and take the chosen outputs."""
-
-
-class Chain(Gated):
-    """Calls that are let in one by one, through host memory: no call's inputs are there
-    before the outputs of the call before it are, so they can't be worked on together. A
-    worker that says too early that a call is done lacks outputs that it can't know of.
-    """
-
-    _gate = "each"
-
-    def __init__(self, task: Task, first: Case, device: torch.device) -> None:
-        self._layout = lay_out(first.tensors, [e.native for e in first.expected], 1)
-        self._size = self._layout.total_bytes
-        calls = _CHAIN_CALLS if self._size <= _MANY_BYTES else _FEWER_CALLS
-        super().__init__(task, first, device, calls)
-        self._host_bytes = TURNS_BYTES + self._size
-        self._inputs_end = reach_of(self._layout.inputs[0])
-        self._staged = [_host_memory(self._size) for _ in range(self.calls)]
-        self._taken = [_host_memory(self._size) for _ in range(self.calls)]
-
-    @staticmethod
-    def possible(task: Task, first: Case) -> bool:
-        """Small enough, and called with the same numbers and structure each time."""
-        layout = lay_out(first.tensors, [e.native for e in first.expected], 1)
-        small = 0 < layout.total_bytes <= _CHAIN_BYTES
-        return small and task.draw("chained", 0).tree == first.tree
-
-    def draw(self, purpose: str, index: int) -> None:
-        super().draw(purpose, index)
-        for staged, case in zip(self._staged, self.cases, strict=True):
-            views = staged.views(self._layout.inputs[0])
-            for view, tensor in zip(views, case.tensors, strict=True):
-                view.copy_(tensor)
-
-    def intact(self, peer: Peer, number: int) -> bool:
-        """Of the last call's, which alone are still there."""
-        if number != self.calls - 1:
-            return True
-        return peer.intact(self._layout.inputs[0], self.cases[number].tensors)
-
-    def _lay(self, peer: Peer) -> None:
-        peer.lay(self._layout, self.cases[:1])
-
-    def _let_in(
-        self, peer: Peer, shared: Arena, turns: Turns, chosen: Sequence[int]
-    ) -> tuple[list[list[torch.Tensor]], Timed]:
-        start, middle, end = shared.address + TURNS_BYTES, self._inputs_end, self._size
-        for number, staged in enumerate(self._staged):
-            ctypes.memmove(start, staged.address, middle)
-            turns.given.value = number + 1
-            self._await_turn(peer, turns, number + 1)
-            if number in chosen:
-                taken = self._taken[number].address
-                ctypes.memmove(taken + middle, start + middle, end - middle)
-        timed = peer.take(Timed, "bench")
-        spots = self._layout.outputs[0]
-        return [self._taken[number].views(spots) for number in chosen], timed
+    def _digests(self, peer: Peer) -> list[bytes]:
+        """Of what the outputs' places hold now."""
+        found = []
+        for calls in self._rounds:
+            stretches = [peer.stretch(self._layout.outputs[k]) for k in calls]
+            room = torch.zeros(self._digest_bytes, dtype=torch.uint8, device=self.device)
+            _kernels(self._image).digest(_stream(self.device), stretches, room.data_ptr())
+            found.append(room)
+        return [room.cpu().numpy().tobytes() for room in found]
 
 
-class GatedBatch(Gated):
-    """Calls that are let in together: for inputs too large to go through host memory."""
-
-    _gate = "once"
-    _host_bytes = TURNS_BYTES
-
-    def __init__(self, task: Task, first: Case, device: torch.device, calls: int) -> None:
-        super().__init__(task, first, device, calls)
-        self._layout = lay_out(first.tensors, [e.native for e in first.expected], calls)
-
-    def intact(self, peer: Peer, number: int) -> bool:
-        return peer.intact(self._layout.inputs[number], self.cases[number].tensors)
-
-    def _lay(self, peer: Peer) -> None:
-        peer.lay(self._layout, self.cases)
-
-    def _let_in(
-        self, peer: Peer, shared: Arena, turns: Turns, chosen: Sequence[int]
-    ) -> tuple[list[list[torch.Tensor]], Timed]:
-        peer.put(self._layout, self.cases)
-        turns.given.value = 1
-        timed = peer.take(Timed, "bench")
-        return [peer.taken(self._layout.outputs[number]) for number in chosen], timed
+@cache
+def _kernels(image: bytes) -> Kernels:
+    """In this process's context."""
+    return Kernels(image)
 
 
-def _host_memory(size: int) -> Arena:
-    return Arena(torch.empty(size, dtype=torch.uint8))
+def _stream(device: torch.device) -> int:
+    return int(torch.cuda.current_stream(device).cuda_stream)

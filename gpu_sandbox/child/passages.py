@@ -19,10 +19,11 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.gates import Chain, Gated, GatedBatch
+from gpu_sandbox.child.gates import Gated
 from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.sealing import NoKernels
 from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.jobs import WorkerFailed
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile
@@ -34,6 +35,7 @@ _FEWEST, _FEWEST_OF_CLEAR, _FEWEST_IN_NO_TIME = 10, 5, 4
 _CLEAR = 0.1
 """Fewer looks will do where the noise is less than so much of what the baseline takes."""
 _QUEUED_ENOUGH = 5
+_MOST_ROUNDS = 32
 _LOW = 0.25
 _RELEASE_NS = 100_000.0
 """What a release may take more than another for no reason of its own."""
@@ -75,7 +77,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def together(self) -> bool:
-        return not isinstance(self.gated, Chain)
+        return self.gated.gate == "once"
 
 
 def _least_slack_ns(calls: int) -> float:
@@ -115,18 +117,21 @@ class Passages:
         _, self._written_bytes = moved_bytes(task, first)
         self.undecided = ""
         """Why no gate decides anything; empty where one does."""
-        ways: list[Gated] = [GatedBatch(task, first, device, calls)]
-        if calls > 1 and Chain.possible(task, first):
-            ways.append(Chain(task, first, device))
         found: list[Passage] = []
-        ways = [way for way in ways if _least_slack_ns(way.calls) < claim_ns * way.calls]
+        ways: list[Gated] = []
         try:
+            ways = [Gated(task, first, device, calls, "once")]
+            if calls > 1:
+                ways.append(Gated(task, first, device, min(calls, _MOST_ROUNDS), "each"))
+            ways = [way for way in ways if _least_slack_ns(way.calls) < claim_ns * way.calls]
             for gated in ways:
                 passage = self._alone(gated)
                 if passage is None:
                     self.undecided = "the reference waits for its device, or launches too much"
                     break
                 found.append(passage)
+        except NoKernels as error:
+            self.undecided = str(error)
         except (Ended, ReferenceEnded) as ended:
             if not isinstance(ended.finding, WorkerFailed):
                 raise
@@ -198,7 +203,7 @@ class Passages:
             warm_ns=min(max(warm_ns, _WARMEST * claim_ns), claim_ns),
             own_ns=claim_ns,
             least_ns=_LATENCY_NS / 2 + self._written_bytes / _BYTES_WRITTEN_PER_NS,
-            copy_ns=gated.copy_ns(),
+            copy_ns=gated.beside_ns(self._peer),
         )
 
     def _both(self, gated: Gated, number: int, *, empty: bool) -> tuple[float, float]:

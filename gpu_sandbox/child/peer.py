@@ -12,6 +12,7 @@ import torch
 from gpu_sandbox.child.arena import Arena, Layout, place
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.sealing import Stretch
 from gpu_sandbox.child.spoiling import Spoiling
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent
@@ -21,6 +22,7 @@ from gpu_sandbox.messages import (
     ArenaShared,
     Done,
     Failed,
+    GateKernels,
     Load,
     Loaded,
     Place,
@@ -72,6 +74,7 @@ class Peer:
         self.call_s = call_s
         self._arena: Arena | None = None
         self._host: Arena | None = None
+        self._has_kernels = False
         self.unqueued = 0
         self._placed: dict[int, Place] = {}
         self._seen: dict[Spot, torch.Tensor] = {}
@@ -163,6 +166,16 @@ class Peer:
             self.send(shared, "share", self._host.descriptor)
             self.take(Done, "share")
         return self._host
+
+    def give_kernels(self, image: bytes) -> None:
+        """Those that gates need, once."""
+        if not self._has_kernels:
+            self.ask(GateKernels(image=image), Done, "share")
+            self._has_kernels = True
+
+    def stretch(self, spots: list[Spot]) -> Stretch:
+        """Where these are, in our own view of the arena."""
+        return Stretch.of(spots, self._need())
 
     def start_loading(
         self, task: Task, source: str, class_name: str, libraries: list[str], fds: list[int]

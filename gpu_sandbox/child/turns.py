@@ -1,9 +1,10 @@
 """Two processes taking turns over shared memory: no message, and no system call that waits.
 
-At the start of host memory that both have mapped lie three counters: how many calls the
-verifier has given inputs for, how many the worker's device has done, and whether all of
-them are queued. The worker's device waits for the first and writes the second by itself
-(CUDA driver API, stream memory operations): its processor has no part in it.
+At the start of host memory that both have mapped lie three counters: how many keys the
+verifier has given, how many calls the worker's device has done, and whether all of them are
+queued. The worker's device waits for the first and writes the second by itself (CUDA driver
+API, stream memory operations): its processor has no part in it. Behind them lie the digest
+of what was done last, and the keys (``sealing.py``).
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from collections.abc import Callable
 from typing import Any
 
 from gpu_sandbox.child.arena import ALIGN, Arena
+from gpu_sandbox.child.sealing import DIGEST_BYTES, KEY_BYTES
 
-__all__ = ["TURNS_BYTES", "Turns", "stream_wait", "stream_write"]
+__all__ = ["Turns", "stream_wait", "stream_write"]
 
-TURNS_BYTES = 3 * ALIGN
+_COUNTERS_BYTES = 3 * ALIGN
 _LOOKS = 1000
 """Between two checks whether the other side is still there: well below a millisecond."""
 _AT_LEAST = 0
 
 
 class Turns:
-    """The counters, each in a cache line of its own."""
+    """The counters, each in a cache line of its own, and addresses of what comes with them."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena  # the counters are only addresses: it must outlive them
@@ -32,6 +34,25 @@ class Turns:
         self.given = ctypes.c_int32.from_address(self.given_at)
         self.done = ctypes.c_int32.from_address(self.done_at)
         self.queued = ctypes.c_int32.from_address(queued_at)
+
+        self.digest_at = arena.address + _COUNTERS_BYTES
+
+    @staticmethod
+    def size(keys: int) -> int:
+        """Of the memory that this takes."""
+        return _COUNTERS_BYTES + DIGEST_BYTES + keys * KEY_BYTES
+
+    def key_at(self, number: int) -> int:
+        return self.digest_at + DIGEST_BYTES + number * KEY_BYTES
+
+    def give(self, number: int, key: bytes) -> None:
+        """The key, and then the word that it is there."""
+        ctypes.memmove(self.key_at(number), key, KEY_BYTES)
+        self.given.value = number + 1
+
+    def digest(self, size: int) -> bytes:
+        """Of what was done last, as it is now."""
+        return ctypes.string_at(self.digest_at, size)
 
     def reset(self) -> None:
         self.given.value = self.done.value = self.queued.value = 0

@@ -22,12 +22,14 @@ from gpu_sandbox.child.clock import Clocked, Slot
 from gpu_sandbox.child.context import make_context, start_driver
 from gpu_sandbox.child.loading import construct, import_file, settle
 from gpu_sandbox.child.profile import profile
+from gpu_sandbox.child.sealing import Kernels
 from gpu_sandbox.child.values import unpack
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.messages import (
     ArenaShared,
     Deliver,
     Done,
+    GateKernels,
     Load,
     Loaded,
     MakeContext,
@@ -52,6 +54,7 @@ class Worker:
         self._device = device
         self._arena: Arena | None = None
         self._host: Arena | None = None
+        self._kernels: Kernels | None = None
         self._clocked = Clocked(_nothing, device)
         self._path = str(Path.cwd() / "candidate.py")
         self._stage = "import"
@@ -70,6 +73,8 @@ class Worker:
         match request:
             case ArenaShared():
                 self._open(request)
+            case GateKernels(image=image):
+                self._kernels = self._clocked.kernels = Kernels(image)
             case Load():
                 return self._load(request)
             case Place():
@@ -129,6 +134,7 @@ class Worker:
         model = construct(model_class, init, request.weight_seed, self._device)
         self._stage = "run"
         self._clocked = Clocked(model, self._device)
+        self._clocked.kernels = self._kernels
         return Loaded(built_late=built.built)
 
     def _take_libraries(self, names: list[str]) -> None:

@@ -1,0 +1,135 @@
+// What sealed inputs and committed outputs are made of (sealing.py). One primitive for both: the
+// compression function of BLAKE3 (O'Connor, Aumasson, Neves, Wilcox-O'Hearn, 2020, section 2.2),
+// as a keystream in counter mode and as a hash in chains and a tree.
+
+typedef unsigned int word;
+typedef unsigned long long count;
+
+#define START 1u
+#define PARENT 4u
+#define KEYED 16u
+#define ROUNDS 7
+#define LANES 32
+#define WARPS 8
+#define WHOLE 0xffffffffu
+
+__device__ static const word FIRST[8] = {0x6a09e667u, 0xbb67ae85u, 0x3c6ef372u, 0xa54ff53au,
+                                         0x510e527fu, 0x9b05688cu, 0x1f83d9abu, 0x5be0cd19u};
+
+__device__ __forceinline__ word turned(word x, int n) { return __funnelshift_r(x, x, n); }
+
+__device__ __forceinline__ void mix(word &a, word &b, word &c, word &d, word x, word y) {
+  a += b + x;
+  d = turned(d ^ a, 16);
+  c += d;
+  b = turned(b ^ c, 12);
+  a += b + y;
+  d = turned(d ^ a, 8);
+  c += d;
+  b = turned(b ^ c, 7);
+}
+
+// `v` becomes the 16 words of output.
+__device__ __forceinline__ void compress(const word h[8], word m[16], count number, word flags,
+                                         word v[16]) {
+  for (int i = 0; i < 8; i++) v[i] = h[i];
+  for (int i = 0; i < 4; i++) v[8 + i] = FIRST[i];
+  v[12] = (word)number, v[13] = (word)(number >> 32), v[14] = 64u, v[15] = flags;
+  const int order[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
+#pragma unroll
+  for (int round = 0; round < ROUNDS; round++) {
+    mix(v[0], v[4], v[8], v[12], m[0], m[1]);
+    mix(v[1], v[5], v[9], v[13], m[2], m[3]);
+    mix(v[2], v[6], v[10], v[14], m[4], m[5]);
+    mix(v[3], v[7], v[11], v[15], m[6], m[7]);
+    mix(v[0], v[5], v[10], v[15], m[8], m[9]);
+    mix(v[1], v[6], v[11], v[12], m[10], m[11]);
+    mix(v[2], v[7], v[8], v[13], m[12], m[13]);
+    mix(v[3], v[4], v[9], v[14], m[14], m[15]);
+    word next[16];
+#pragma unroll
+    for (int i = 0; i < 16; i++) next[i] = m[order[i]];
+#pragma unroll
+    for (int i = 0; i < 16; i++) m[i] = next[i];
+  }
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    v[i] ^= v[i + 8];
+    v[i + 8] ^= h[i];
+  }
+}
+
+// Of `pieces` stretches of memory, each of `blocks` times 64 bytes and `stride` bytes behind the
+// one before.
+__device__ __forceinline__ uint4 *block_at(char *data, count number, count blocks, count stride) {
+  const count piece = number / blocks;
+  return (uint4 *)(data + piece * stride + (number - piece * blocks) * 64);
+}
+
+__device__ __forceinline__ void load(const uint4 *at, word m[16]) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const uint4 four = at[i];
+    m[4 * i] = four.x, m[4 * i + 1] = four.y, m[4 * i + 2] = four.z, m[4 * i + 3] = four.w;
+  }
+}
+
+// Sealing and unsealing: every block is combined with the keystream. `key`: 8 words.
+extern "C" __global__ void __launch_bounds__(LANES *WARPS)
+    seal(char *data, count blocks, count pieces, count stride, const volatile word *key) {
+  __shared__ word shared[8];
+  if (threadIdx.x < 8) shared[threadIdx.x] = key[threadIdx.x];
+  __syncthreads();
+  word h[8];
+  for (int i = 0; i < 8; i++) h[i] = shared[i];
+  const count step = (count)gridDim.x * blockDim.x;
+  for (count i = (count)blockIdx.x * blockDim.x + threadIdx.x; i < blocks * pieces; i += step) {
+    word m[16] = {0}, v[16];
+    compress(h, m, i, START | KEYED, v);
+    uint4 *at = block_at(data, i, blocks, stride);
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      uint4 four = at[k];
+      four.x ^= v[4 * k], four.y ^= v[4 * k + 1], four.z ^= v[4 * k + 2], four.w ^= v[4 * k + 3];
+      at[k] = four;
+    }
+  }
+}
+
+// Of those of `lanes` threads of a warp, the first gets the root of a binary tree.
+__device__ __forceinline__ void join(word h[8], int lanes) {
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    word m[16], v[16];
+    for (int i = 0; i < 8; i++) {
+      m[i] = h[i];
+      m[i + 8] = __shfl_down_sync(WHOLE, h[i], half);
+    }
+    compress(FIRST, m, half, PARENT, v);
+    for (int i = 0; i < 8; i++) h[i] = v[i];
+  }
+}
+
+// 32 bytes for each group of threads, of all the blocks that these look at.
+extern "C" __global__ void __launch_bounds__(LANES *WARPS)
+    digest(char *data, count blocks, count pieces, count stride, word *digests) {
+  word h[8];
+  for (int i = 0; i < 8; i++) h[i] = FIRST[i];
+  const count step = (count)gridDim.x * blockDim.x;
+  for (count i = (count)blockIdx.x * blockDim.x + threadIdx.x; i < blocks * pieces; i += step) {
+    word m[16], v[16];
+    load(block_at(data, i, blocks, stride), m);
+    compress(h, m, i, START, v);
+    for (int k = 0; k < 8; k++) h[k] = v[k];
+  }
+  join(h, LANES);
+  __shared__ word warps[WARPS][8];
+  const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+  if (lane == 0)
+    for (int i = 0; i < 8; i++) warps[warp][i] = h[i];
+  __syncthreads();
+  if (warp) return;
+  for (int i = 0; i < 8; i++) h[i] = warps[lane % WARPS][i];
+  join(h, WARPS);
+  if (lane == 0)
+    for (int i = 0; i < 8; i++) digests[8 * blockIdx.x + i] = h[i];
+}

@@ -1,0 +1,158 @@
+"""Inputs that are there and can't be read yet, and outputs that can't be changed any more.
+
+A worker's device holds its inputs enciphered, until a key in host memory opens them; and of
+every output it leaves a digest there, which is held against what the memory holds afterwards.
+So the outer clock runs from a word that is written to one that is read: nothing is copied
+meanwhile, no message is sent, and no other process needs the device.
+
+Both are kernels (``sealing.cu``). The verifier compiles them for its device by NVRTC, which
+torch brings along; a worker loads what it is given (CUDA driver API).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from gpu_sandbox.child.arena import Arena, reach_of
+from gpu_sandbox.messages import Spot
+
+__all__ = [
+    "DIGEST_BYTES",
+    "KEY_BYTES",
+    "Kernels",
+    "NoKernels",
+    "Stretch",
+    "compiled",
+    "digest_bytes",
+]
+
+KEY_BYTES = 32
+_BLOCK_BYTES = 64
+_THREADS = 256
+_MOST_GROUPS = 256
+DIGEST_BYTES = 32 * _MOST_GROUPS
+"""At most: 32 for each group of threads."""
+_SOURCE = Path(__file__).with_name("sealing.cu")
+
+
+class NoKernels(Exception):
+    """They could not be compiled: why."""
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Of device memory; a multiple of 64 bytes."""
+
+    address: int
+    size: int
+
+    @classmethod
+    def of(cls, spots: Sequence[Spot], arena: Arena) -> Stretch:
+        """From the first of these, which lie one behind the other, to the last."""
+        start = min((spot.offset for spot in spots), default=0)
+        return cls(arena.address + start, max(reach_of(list(spots)) - start, 0))
+
+
+class Kernels:
+    """Loaded into the current context. Queued on streams; nothing is waited for."""
+
+    def __init__(self, image: bytes) -> None:
+        module = ctypes.c_void_p()
+        _do("cuModuleLoadData", ctypes.byref(module), image)
+        self._functions: dict[str, ctypes.c_void_p] = {}
+        for name in ("seal", "digest"):
+            function = ctypes.c_void_p()
+            _do("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+            self._functions[name] = function
+
+    def seal(self, stream: int, stretches: Sequence[Stretch], key_at: int) -> None:
+        """Encipher by the key at that address, or decipher what was enciphered by it."""
+        self._launch("seal", stream, stretches, key_at)
+
+    def digest(self, stream: int, stretches: Sequence[Stretch], into: int) -> None:
+        """``digest_bytes``, to that address."""
+        self._launch("digest", stream, stretches, into)
+
+    def _launch(self, name: str, stream: int, stretches: Sequence[Stretch], other: int) -> None:
+        """In one kernel: all are of one size, and lie as far from each other."""
+        groups = _groups(sum(stretch.size for stretch in stretches))
+        if not groups:
+            return
+        stride = stretches[1].address - stretches[0].address if len(stretches) > 1 else 0
+        values = [
+            ctypes.c_uint64(stretches[0].address),
+            ctypes.c_uint64(stretches[0].size // _BLOCK_BYTES),
+            ctypes.c_uint64(len(stretches)),
+            ctypes.c_uint64(stride),
+            ctypes.c_uint64(other),
+        ]
+        arguments = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+        sizes = (groups, 1, 1, _THREADS, 1, 1, 0)
+        _do("cuLaunchKernel", self._functions[name], *(ctypes.c_uint(n) for n in sizes),
+            ctypes.c_void_p(stream), arguments, None)  # fmt: skip
+
+
+def digest_bytes(size: int) -> int:
+    """Of what has so many."""
+    return 32 * _groups(size)
+
+
+def _groups(size: int) -> int:
+    """Of threads that work on so many bytes."""
+    return min(-(-size // (_BLOCK_BYTES * _THREADS)), _MOST_GROUPS)
+
+
+def compiled(device: torch.device) -> bytes:
+    """The kernels as machine code for that device. Raises ``NoKernels``."""
+    return _compiled("sm_{}{}".format(*torch.cuda.get_device_capability(device)))
+
+
+@cache
+def _compiled(architecture: str) -> bytes:
+    rtc = _nvrtc()
+    program = ctypes.c_void_p()
+    source = _SOURCE.read_bytes()
+    _checked(rtc.nvrtcCreateProgram(ctypes.byref(program), source, b"sealing.cu", 0, None, None))
+    try:
+        options = (ctypes.c_char_p * 1)(f"--gpu-architecture={architecture}".encode())
+        if rtc.nvrtcCompileProgram(program, 1, options):
+            said = _taken(program, rtc.nvrtcGetProgramLogSize, rtc.nvrtcGetProgramLog)
+            raise NoKernels(f"NVRTC: {said.decode(errors='replace').strip()}")
+        return _taken(program, rtc.nvrtcGetCUBINSize, rtc.nvrtcGetCUBIN)
+    finally:
+        rtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _taken(program: ctypes.c_void_p, get_size: Any, get: Any) -> bytes:
+    size = ctypes.c_size_t()
+    _checked(get_size(program, ctypes.byref(size)))
+    room = ctypes.create_string_buffer(size.value)
+    _checked(get(program, room))
+    return room.raw
+
+
+def _checked(code: int) -> None:
+    if code:
+        raise NoKernels(f"NVRTC failed with error {code}")
+
+
+def _nvrtc() -> Any:
+    """The one that torch is linked with."""
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    path = Path(torch.__path__[0]) / "lib" / "libcaffe2_nvrtc.so"
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise NoKernels(f"there is no NVRTC: {error}") from None
+
+
+def _do(name: str, *arguments: Any) -> None:
+    code = getattr(ctypes.CDLL("libcuda.so.1"), name)(*arguments)
+    if code:
+        raise RuntimeError(f"{name} failed with CUDA driver error {code}")

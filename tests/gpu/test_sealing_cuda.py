@@ -1,0 +1,128 @@
+"""Sealed inputs and digests, against the function that they are defined by."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+import torch
+
+from gpu_sandbox.child.sealing import KEY_BYTES, Kernels, Stretch, compiled, digest_bytes
+
+pytestmark = pytest.mark.gpu
+
+_FIRST = (0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A,
+          0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19)  # fmt: skip
+_ORDER = (2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8)
+_MIXED = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
+          (0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))  # fmt: skip
+_START, _KEYED = 1, 16
+_SIZE = 5 * 512
+
+
+def compress(h: list[int], m: list[int], number: int, flags: int) -> list[int]:
+    """BLAKE3's, of a block of 64 bytes, as its paper has it."""
+    v = [*h, *_FIRST[:4], number & 0xFFFFFFFF, number >> 32, 64, flags]
+    for _ in range(7):
+        for place, (a, b, c, d) in enumerate(_MIXED):
+            for x, turn_d, turn_b in ((m[2 * place], 16, 12), (m[2 * place + 1], 8, 7)):
+                v[a] = (v[a] + v[b] + x) & 0xFFFFFFFF
+                v[d] = _turned(v[d] ^ v[a], turn_d)
+                v[c] = (v[c] + v[d]) & 0xFFFFFFFF
+                v[b] = _turned(v[b] ^ v[c], turn_b)
+        m = [m[k] for k in _ORDER]
+    return [v[i] ^ v[i + 8] for i in range(8)] + [v[i + 8] ^ h[i] for i in range(8)]
+
+
+def _turned(x: int, by: int) -> int:
+    return (x >> by | x << (32 - by)) & 0xFFFFFFFF
+
+
+def _words(of: bytes) -> list[int]:
+    return [int.from_bytes(of[k : k + 4], "little") for k in range(0, len(of), 4)]
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Kernels:
+    torch.zeros(1, device="cuda:0")
+    return Kernels(compiled(torch.device("cuda:0")))
+
+
+def _memory(size: int) -> torch.Tensor:
+    return torch.randint(0, 256, (size,), dtype=torch.uint8, device="cuda:0")
+
+
+def _pieces(memory: torch.Tensor, size: int, stride: int) -> list[Stretch]:
+    starts = range(0, memory.numel() - size + 1, stride)
+    return [Stretch(memory.data_ptr() + start, size) for start in starts]
+
+
+def _seal(kernels: Kernels, stretches: list[Stretch], key: bytes) -> None:
+    there = torch.frombuffer(bytearray(key), dtype=torch.uint8).to("cuda:0")
+    kernels.seal(0, stretches, there.data_ptr())
+    torch.cuda.synchronize()
+
+
+def _digest(kernels: Kernels, stretches: list[Stretch]) -> bytes:
+    size = digest_bytes(sum(stretch.size for stretch in stretches))
+    room = torch.zeros(size, dtype=torch.uint8, device="cuda:0")
+    kernels.digest(0, stretches, room.data_ptr())
+    return room.cpu().numpy().tobytes()
+
+
+def test_what_is_sealed_is_combined_with_the_keystream(kernels: Kernels) -> None:
+    memory = _memory(_SIZE)
+    before = memory.cpu().numpy().tobytes()
+    key = secrets.token_bytes(KEY_BYTES)
+    _seal(kernels, _pieces(memory, _SIZE, _SIZE), key)
+    stream = [
+        word
+        for number in range(_SIZE // 64)
+        for word in compress(_words(key), [0] * 16, number, _START | _KEYED)
+    ]
+    expected = [a ^ b for a, b in zip(_words(before), stream, strict=True)]
+    assert _words(memory.cpu().numpy().tobytes()) == expected
+
+
+@pytest.mark.parametrize("megabytes", [1, 100])
+def test_the_key_opens_what_it_sealed_and_touches_nothing_else(
+    kernels: Kernels, megabytes: int
+) -> None:
+    size = megabytes << 18
+    memory = _memory(4 * size)
+    before = memory.clone()
+    pieces, key = _pieces(memory, size, 2 * size), secrets.token_bytes(KEY_BYTES)
+    assert len(pieces) == 2
+    _seal(kernels, pieces, key)
+    changed = (memory != before).view(4, size).float().mean(dim=1).tolist()
+    assert [round(c, 2) for c in changed] == [1.0, 0.0, 1.0, 0.0]
+    _seal(kernels, pieces, key)
+    assert torch.equal(memory, before)
+
+
+def test_a_digest_is_a_tree_of_chains(kernels: Kernels) -> None:
+    memory = _memory(_SIZE)
+    words = _words(memory.cpu().numpy().tobytes())
+    blocks = [words[k : k + 16] for k in range(0, len(words), 16)]
+    chains = [compress(list(_FIRST), b, k, _START)[:8] for k, b in enumerate(blocks)]
+    level = chains + [list(_FIRST)] * (256 - len(chains))
+    warps = [_joined(level[k : k + 32]) for k in range(0, 256, 32)]
+    assert _words(_digest(kernels, _pieces(memory, _SIZE, _SIZE))) == _joined(warps)
+
+
+def _joined(level: list[list[int]]) -> list[int]:
+    while len(level) > 1:
+        half = len(level) // 2
+        pairs = zip(level[:half], level[half:], strict=True)
+        level = [compress(list(_FIRST), a + b, half, 4)[:8] for a, b in pairs]
+    return level[0]
+
+
+@pytest.mark.parametrize("size", [64, 2 << 20, 64 << 20])
+def test_one_bit_changes_the_digest(kernels: Kernels, size: int) -> None:
+    memory = _memory(size)
+    pieces = _pieces(memory, size, size)
+    before = _digest(kernels, pieces)
+    assert _digest(kernels, pieces) == before
+    memory[secrets.randbelow(size)] ^= 1 << secrets.randbelow(8)
+    assert _digest(kernels, pieces) != before
