@@ -17,7 +17,7 @@ import torch
 from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.sealing import Kernels, Stretch
-from gpu_sandbox.child.turns import Turns, stream_wait, stream_write
+from gpu_sandbox.child.turns import Turns, stream_write
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.messages import Claimed, Leaf, Place, Ran, Time, Timed, Tree
 
@@ -50,8 +50,8 @@ class Slot:
         self.arguments = arguments
         self.inputs = inputs
         self.outputs = outputs
-        self.input_stretch = Stretch.of(place.inputs, arena)
-        self.output_stretch = Stretch.of(place.outputs, arena)
+        self.input_stretch = Stretch.of(place.inputs, arena.address)
+        self.output_stretch = Stretch.of(place.outputs, arena.address)
 
     def moved(self, shift: int) -> Slot:
         """The same with its outputs' places so many bytes further on, within the arena."""
@@ -162,13 +162,14 @@ class Clocked:
         size = 1 if asked.gate == "each" else asked.calls
         for number, first in enumerate(range(0, asked.calls, size)):
             slots = [self.slots[first + k] for k in range(size)]
-            stream_wait(stream, turns.given_at, number + 1)
+            kernels.wait(stream, turns.given_at, number + 1)
             kernels.seal(stream, [slot.input_stretch for slot in slots], turns.key_at(number))
-            for k, slot in enumerate(slots):
-                delivered = self._delivered(slot, asked, first + k)
+            for k, slot in enumerate(slots, first):
+                delivered = self._delivered(slot, asked, k)
+                turns.queued.value = k + 1
             kernels.digest(stream, [slot.output_stretch for slot in slots], turns.digest_at)
             stream_write(stream, turns.done_at, number + 1)
-        turns.queued.value = 1
+        turns.queued.value = asked.calls + 1
         torch.cuda.synchronize(self._device)
         self._blank.clear()
         return _described(delivered, slot)

@@ -19,12 +19,19 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.child.arena import lay_out, reach_of
+from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
-from gpu_sandbox.child.sealing import DIGEST_BYTES, KEY_BYTES, Kernels, compiled, digest_bytes
+from gpu_sandbox.child.sealing import (
+    DIGEST_BYTES,
+    KEY_BYTES,
+    Kernels,
+    Stretch,
+    compiled,
+    digest_bytes,
+)
 from gpu_sandbox.child.turns import Turns
 from gpu_sandbox.jobs import Differs, Forged, WorkerSilent
 from gpu_sandbox.messages import Gate, Time, Timed
@@ -34,6 +41,9 @@ __all__ = ["Gated"]
 _QUEUE_S = (1.0, 0.25, 0.0)
 """How long calls may take to be queued, after so many releases in a row that were not."""
 _LOOKS = 3
+_COVER_CYCLES = 1_000_000
+"""So long that what is timed is queued before its turn."""
+_device_sleep: Any = torch.cuda._sleep
 
 
 class Gated(Releases):
@@ -50,8 +60,7 @@ class Gated(Releases):
         self._layout = lay_out(first.tensors, [e.native for e in first.expected], calls)
         size = 1 if gate == "each" else calls
         self._rounds = [range(k, k + size) for k in range(0, calls, size)]
-        outputs = self._layout.outputs[0]
-        self._digest_bytes = digest_bytes(size * (reach_of(outputs) - outputs[0].offset))
+        self._digest_bytes = digest_bytes(size * Stretch.of(self._layout.outputs[0]).size)
         self._image = compiled(device)
 
     def intact(self, peer: Peer, number: int) -> bool:
@@ -101,6 +110,7 @@ class Gated(Releases):
         for _ in range(_LOOKS):
             torch.cuda.synchronize(self.device)
             start, end = event(enable_timing=True), event(enable_timing=True)
+            _device_sleep(_COVER_CYCLES)
             start.record()
             kernels.seal(stream, inputs, room.data_ptr())
             for tensor in made:
@@ -132,7 +142,8 @@ class Gated(Releases):
         def go_on() -> bool:
             return not peer.said_something() and time.monotonic() < deadline
 
-        peer.unqueued = 0 if turns.wait(turns.queued, 1, go_on) else peer.unqueued + 1
+        all_are = turns.wait(turns.queued, self.calls + 1, go_on)
+        peer.queued, peer.unqueued = turns.queued.value, 0 if all_are else peer.unqueued + 1
         if peer.said_something():
             peer.take(Timed, "bench")
             raise peer.ended(Forged(reason="the worker answered before its turn"))

@@ -26,6 +26,7 @@ from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.sealing import NoKernels
 from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.jobs import WorkerFailed
+from gpu_sandbox.messages import Gate
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile
 
 __all__ = ["Judgement", "Passage", "Passages", "judged"]
@@ -36,6 +37,8 @@ _CLEAR = 0.1
 """Fewer looks will do where the noise is less than so much of what the baseline takes."""
 _QUEUED_ENOUGH = 5
 _MOST_ROUNDS = 32
+_QUEUED_SHARE = 0.8
+"""Of the calls that a stream had room for: some have more to do."""
 _LOW = 0.25
 _RELEASE_NS = 100_000.0
 """What a release may take more than another for no reason of its own."""
@@ -114,32 +117,39 @@ class Passages:
         self._peer = peer
         self._first = first
         self._claim_ns = claim_ns
+        self._task, self._device = task, device
         _, self._written_bytes = moved_bytes(task, first)
         self.undecided = ""
         """Why no gate decides anything; empty where one does."""
-        found: list[Passage] = []
-        ways: list[Gated] = []
+        self._passages: list[Passage] = []
         try:
-            ways = [Gated(task, first, device, calls, "once")]
-            if calls > 1:
-                ways.append(Gated(task, first, device, min(calls, _MOST_ROUNDS), "each"))
-            ways = [way for way in ways if _least_slack_ns(way.calls) < claim_ns * way.calls]
-            for gated in ways:
-                passage = self._alone(gated)
-                if passage is None:
-                    self.undecided = "the reference waits for its device, or launches too much"
-                    break
-                found.append(passage)
+            self._passages = self._all_alone(calls)
         except NoKernels as error:
             self.undecided = str(error)
         except (Ended, ReferenceEnded) as ended:
             if not isinstance(ended.finding, WorkerFailed):
                 raise
-            found.clear()  # no room for what it takes: nobody's fault
-            self.undecided = "there is no memory for what waits behind it"
-        self._passages = found if len(found) == len(ways) else []
+            self.undecided = "there is no memory for what waits behind it"  # nobody's fault
         if not self.undecided and not any(passage.decides for passage in self._passages):
             self.undecided = "calls this short can't be told from none by it"
+
+    def _all_alone(self, calls: int) -> list[Passage]:
+        """One after the other; all or none."""
+        found: list[Passage] = []
+        rounds = min(calls, _MOST_ROUNDS) if calls > 1 else 0
+        ways: list[tuple[Gate, int]] = [("once", calls), ("each", rounds)]
+        for gate, wanted in ways:
+            while wanted and _least_slack_ns(wanted) < self._claim_ns * wanted:
+                passage = self._alone(Gated(self._task, self._first, self._device, wanted, gate))
+                if passage is not None:
+                    found.append(passage)
+                    break
+                wanted = min(int(_QUEUED_SHARE * self._reference.queued), wanted - 1)
+                self._reference.unqueued = 0
+                if wanted < 1:
+                    self.undecided = "the reference waits for its device, or launches too much"
+                    return []
+        return found
 
     def judge(self, pairing: Pairing, peer: Peer, before: Judgement, seconds: float) -> Judgement:
         """What the passages make of a claim, in about so many seconds. Raises ``Ended``."""

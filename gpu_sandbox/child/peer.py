@@ -57,7 +57,8 @@ class Peer:
     """One worker, and the arena that it shares with us. ``close`` gives that back.
 
     Its questions raise ``Ended``, or ``ReferenceEnded`` if the worker holds the reference.
-    ``queues``: its calls could be queued ahead when they were last asked to.
+    ``queued``: so many of its calls could be queued ahead when they were last asked to be, and
+    ``queues`` says whether that was all.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Peer:
         self._arena: Arena | None = None
         self._host: Arena | None = None
         self._has_kernels = False
-        self.unqueued = 0
+        self.queued = self.unqueued = 0
         self._placed: dict[int, Place] = {}
         self._seen: dict[Spot, torch.Tensor] = {}
         self.ended: Callable[[Finding], Exception] = ReferenceEnded if reference else Ended
@@ -175,7 +176,7 @@ class Peer:
 
     def stretch(self, spots: list[Spot]) -> Stretch:
         """Where these are, in our own view of the arena."""
-        return Stretch.of(spots, self._need())
+        return Stretch.of(spots, self._need().address)
 
     def start_loading(
         self, task: Task, source: str, class_name: str, libraries: list[str], fds: list[int]

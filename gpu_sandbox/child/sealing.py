@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import torch
 
-from gpu_sandbox.child.arena import Arena, reach_of
+from gpu_sandbox.child.arena import reach_of
 from gpu_sandbox.messages import Spot
 
 __all__ = [
@@ -53,10 +53,11 @@ class Stretch(msgspec.Struct, frozen=True):
     size: int
 
     @classmethod
-    def of(cls, spots: Sequence[Spot], arena: Arena) -> Stretch:
-        """From the first of these, which lie one behind the other, to the last."""
+    def of(cls, spots: list[Spot], address: int = 0) -> Stretch:
+        """From the first of these, which lie one behind the other, to the last, in an arena that
+        begins there."""
         start = min((spot.offset for spot in spots), default=0)
-        return cls(arena.address + start, max(reach_of(list(spots)) - start, 0))
+        return cls(address + start, max(reach_of(spots) - start, 0))
 
 
 class Kernels:
@@ -66,20 +67,24 @@ class Kernels:
         module = ctypes.c_void_p()
         _do("cuModuleLoadData", ctypes.byref(module), image)
         self._functions: dict[str, ctypes.c_void_p] = {}
-        for name in ("seal", "digest"):
+        for name in ("wait", "seal", "digest"):
             function = ctypes.c_void_p()
             _do("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
             self._functions[name] = function
 
+    def wait(self, stream: int, counter_at: int, least: int) -> None:
+        """What is queued after this begins when the counter at that address has reached it."""
+        self._launch("wait", stream, 1, 1, [ctypes.c_uint64(counter_at), ctypes.c_uint32(least)])
+
     def seal(self, stream: int, stretches: Sequence[Stretch], key_at: int) -> None:
         """Encipher by the key at that address, or decipher what was enciphered by it."""
-        self._launch("seal", stream, stretches, key_at)
+        self._work("seal", stream, stretches, key_at)
 
     def digest(self, stream: int, stretches: Sequence[Stretch], into: int) -> None:
         """``digest_bytes``, to that address."""
-        self._launch("digest", stream, stretches, into)
+        self._work("digest", stream, stretches, into)
 
-    def _launch(self, name: str, stream: int, stretches: Sequence[Stretch], other: int) -> None:
+    def _work(self, name: str, stream: int, stretches: Sequence[Stretch], other: int) -> None:
         """In one kernel: all are of one size, and lie as far from each other."""
         groups = _groups(sum(stretch.size for stretch in stretches))
         if not groups:
@@ -92,8 +97,11 @@ class Kernels:
             ctypes.c_uint64(stride),
             ctypes.c_uint64(other),
         ]
+        self._launch(name, stream, groups, _THREADS, values)
+
+    def _launch(self, name: str, stream: int, groups: int, threads: int, values: list[Any]) -> None:
         arguments = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        sizes = (groups, 1, 1, _THREADS, 1, 1, 0)
+        sizes = (groups, 1, 1, threads, 1, 1, 0)
         _do("cuLaunchKernel", self._functions[name], *(ctypes.c_uint(n) for n in sizes),
             ctypes.c_void_p(stream), arguments, None)  # fmt: skip
 
@@ -152,7 +160,12 @@ def _nvrtc() -> Any:
         raise NoKernels(f"there is no NVRTC: {error}") from None
 
 
+@cache
+def _driver() -> Any:
+    return ctypes.CDLL("libcuda.so.1")
+
+
 def _do(name: str, *arguments: Any) -> None:
-    code = getattr(ctypes.CDLL("libcuda.so.1"), name)(*arguments)
+    code = getattr(_driver(), name)(*arguments)
     if code:
         raise RuntimeError(f"{name} failed with CUDA driver error {code}")

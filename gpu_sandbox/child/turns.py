@@ -1,10 +1,10 @@
 """Two processes taking turns over shared memory: no message, and no system call that waits.
 
 At the start of host memory that both have mapped lie three counters: how many keys the
-verifier has given, how many calls the worker's device has done, and whether all of them are
-queued. The worker's device waits for the first and writes the second by itself (CUDA driver
-API, stream memory operations): its processor has no part in it. Behind them lie the digest
-of what was done last, and the keys (``sealing.py``).
+verifier has given, how many of them the worker's device is done with, and how many calls are
+queued, with one more when that is all. The worker's device waits for the first and writes the
+second by itself: its processor has no part in it. Behind them lie the digest of what was done
+last, and the keys (``sealing.py``).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 from gpu_sandbox.child.arena import ALIGN, Arena
 from gpu_sandbox.child.sealing import DIGEST_BYTES, KEY_BYTES
 
-__all__ = ["Turns", "stream_wait", "stream_write"]
+__all__ = ["Turns", "stream_write"]
 
 _COUNTERS_BYTES = 3 * ALIGN
 _LOOKS = 1000
 """Between two checks whether the other side is still there: well below a millisecond."""
-_AT_LEAST = 0
+_NO_FLAGS = 0
 
 
 class Turns:
@@ -69,23 +69,15 @@ class Turns:
                 return False
 
 
-def stream_wait(stream: int, address: int, number: int) -> None:
-    """What is queued after this begins when the counter at ``address`` has reached it."""
-    _do("cuStreamWaitValue32_v2", stream, address, number, _AT_LEAST)
-
-
 def stream_write(stream: int, address: int, number: int) -> None:
     """Count when everything that was queued before is done."""
-    _do("cuStreamWriteValue32_v2", stream, address, number, 0)
-
-
-def _do(name: str, stream: int, address: int, number: int, flags: int) -> None:
+    name = "cuStreamWriteValue32_v2"
     call: Any = getattr(ctypes.CDLL("libcuda.so.1"), name)
     code = call(
         ctypes.c_void_p(stream),
         ctypes.c_uint64(address),
         ctypes.c_uint32(number),
-        ctypes.c_uint(flags),
+        ctypes.c_uint(_NO_FLAGS),
     )
     if code:
         raise RuntimeError(f"{name} failed with CUDA driver error {code}")

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from gpu_sandbox.child.arena import Arena
-from gpu_sandbox.child.turns import TURNS_BYTES, Turns
+from gpu_sandbox.child.turns import Turns
 from gpu_sandbox.messages import ArenaShared
 
 
 def test_a_hundred_turns_between_two_processes() -> None:
     cpu = torch.device("cpu")
-    ours = Arena.create(TURNS_BYTES, cpu)
+    ours = Arena.create(Turns.size(1), cpu)
     turns = Turns(ours)
     turns.reset()
     pid = os.fork()
@@ -38,7 +38,7 @@ def test_a_hundred_turns_between_two_processes() -> None:
 
 
 def test_a_wait_ends_when_it_is_told_to() -> None:
-    turns = Turns(Arena.create(TURNS_BYTES, torch.device("cpu")))
+    turns = Turns(Arena.create(Turns.size(1), torch.device("cpu")))
     turns.reset()
     assert not Turns.wait(turns.done, 1, lambda: False)
     turns.done.value = 3
