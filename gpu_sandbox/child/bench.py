@@ -110,7 +110,8 @@ class Bench:
             self._measure_again(pairs, end_candidate)
         judgement = Judgement(self._believed(pairs), unbelieved(pairs).ratio)
         if passages is not None:
-            judgement = passages.judge(pairing, peer, judgement, self._job.bench_s)
+            baseline_ns = self._baseline_ns(pairs)
+            judgement = passages.judge(pairing, peer, judgement, baseline_ns, self._job.bench_s)
             self._notes += [judgement.note] if judgement.note else []
             self._measure_again(pairs, end_candidate)
         self._note_load()

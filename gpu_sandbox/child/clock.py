@@ -162,8 +162,8 @@ class Clocked:
         size = 1 if asked.gate == "each" else asked.calls
         for number, first in enumerate(range(0, asked.calls, size)):
             slots = [self.slots[first + k] for k in range(size)]
-            kernels.wait(stream, turns.given_at, number + 1)
-            kernels.seal(stream, [slot.input_stretch for slot in slots], turns.key_at(number))
+            kernels.take(stream, turns.given_at, number + 1, turns.key_at(number))
+            kernels.seal(stream, [slot.input_stretch for slot in slots], kernels.taken_at)
             for k, slot in enumerate(slots, first):
                 delivered = self._delivered(slot, asked, k)
                 turns.queued.value = k + 1

@@ -40,8 +40,8 @@ _MOST_ROUNDS = 32
 _QUEUED_SHARE = 0.8
 """Of the calls that a stream had room for: some have more to do."""
 _LOW = 0.25
-_RELEASE_NS = 100_000.0
-"""What a release may take more than another for no reason of its own."""
+_RELEASE_NS, _CALL_NS = 30_000.0, 500.0
+"""What a release, and each of its calls, may take more than another for no reason of its own."""
 _WARMEST = 0.25
 """Warm calls of the baseline take at least so much of what it claims for cold ones."""
 _BELIEVED_DOUBT = 1.25
@@ -54,9 +54,9 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """One way through gates, with what it takes while no candidate is there.
 
     Nanoseconds of a release of ``calls``: ``empty_ns`` with nothing called, ``noise_ns``
-    between the quartiles of several such, ``warm_ns`` what the baseline's calls add,
-    ``own_ns`` what it claims for as many on a cold cache. Of a call: ``least_ns`` is what
-    writing its outputs takes, ``copy_ns`` what copying them does.
+    between the shortest and the median of several such, ``warm_ns`` what the baseline's calls
+    add, ``own_ns`` what it claims for as many on a cold cache. Of a call: ``least_ns`` is what
+    writing its outputs takes, ``beside_ns`` what unsealing, copying and digests do.
     """
 
     gated: Gated
@@ -66,7 +66,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     warm_ns: float
     own_ns: float
     least_ns: float
-    copy_ns: float
+    beside_ns: float
 
     @property
     def slack_ns(self) -> float:
@@ -78,13 +78,19 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
         """Whether calls that take as long as the baseline's can be told from none."""
         return self.slack_ns < self.own_ns
 
+    def claiming(self, each_ns: float) -> Passage:
+        """The same if the baseline claims so much of a call, where that is less. A busy processor
+        is late with what it launches: then a call claims twice what it takes."""
+        own_ns = min(self.own_ns, each_ns * self.calls)
+        return msgspec.structs.replace(self, own_ns=own_ns, warm_ns=min(self.warm_ns, own_ns))
+
     @property
     def together(self) -> bool:
         return self.gated.gate == "once"
 
 
 def _least_slack_ns(calls: int) -> float:
-    return _RELEASE_NS + _LATENCY_NS * calls
+    return _RELEASE_NS + _CALL_NS * calls
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -130,6 +136,9 @@ class Passages:
             if not isinstance(ended.finding, WorkerFailed):
                 raise
             self.undecided = "there is no memory for what waits behind it"  # nobody's fault
+        self._note_undecided()
+
+    def _note_undecided(self) -> None:
         if not self.undecided and not any(passage.decides for passage in self._passages):
             self.undecided = "calls this short can't be told from none by it"
 
@@ -151,10 +160,15 @@ class Passages:
                     return []
         return found
 
-    def judge(self, pairing: Pairing, peer: Peer, before: Judgement, seconds: float) -> Judgement:
-        """What the passages make of a claim, in about so many seconds. Raises ``Ended``."""
+    def judge(
+        self, pairing: Pairing, peer: Peer, before: Judgement, baseline_ns: float, seconds: float
+    ) -> Judgement:
+        """What the passages make of a claim, in about so many seconds. ``baseline_ns`` is what the
+        baseline said of a call in the pairs. Raises ``Ended``."""
         if before.found.ratio > _BELIEVED_DOUBT:  # nobody claims to be slower than it is
             return before
+        self._passages = [passage.claiming(baseline_ns) for passage in self._passages]
+        self._note_undecided()
         for passage in self._passages:
             if not passage.decides:
                 continue
@@ -209,11 +223,11 @@ class Passages:
             gated=gated,
             calls=gated.calls,
             empty_ns=quantile(empties[2:], _LOW),
-            noise_ns=quantile(empties[2:], 0.75) - quantile(empties[2:], 0.25),
+            noise_ns=quantile(empties[2:], 0.5) - min(empties[2:]),
             warm_ns=min(max(warm_ns, _WARMEST * claim_ns), claim_ns),
             own_ns=claim_ns,
             least_ns=_LATENCY_NS / 2 + self._written_bytes / _BYTES_WRITTEN_PER_NS,
-            copy_ns=gated.beside_ns(self._peer),
+            beside_ns=gated.beside_ns(self._peer),
         )
 
     def _both(self, gated: Gated, number: int, *, empty: bool) -> tuple[float, float]:
@@ -242,7 +256,7 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
     at_most = before.at_most
     if passage.together:  # of calls one by one, what is not theirs is as long as they are
         at_most = min(at_most, quantile(walls, 0.5) / own_ns)
-    at_most = max(at_most, (net_ns + passage.copy_ns * passage.calls) / own_ns)
+    at_most = max(at_most, (net_ns + passage.beside_ns * passage.calls) / own_ns)
     if sorted(nets)[1] > found.ratio * _BELIEVED_DOUBT * own_ns + passage.slack_ns:
         gate = estimate_bound(nets, [passage.warm_ns] * len(nets))
         scored = max(net_ns / passage.warm_ns, found.ratio)

@@ -59,13 +59,17 @@ __device__ __forceinline__ void compress(const word h[8], word m[16], count numb
   }
 }
 
-// One thread: what is queued behind it begins when the counter has reached `least`. A stream that
-// waits for a word by itself (cuStreamWaitValue32) does so 140 us late, which who looks at the word
-// by a kernel of its own would have for its calls.
-extern "C" __global__ void wait(const volatile word *counter, word least) {
+// The key that was taken last, in the device's own memory: groups of threads that read the same word
+// of the host's memory do so one by one, each for a microsecond.
+__device__ word taken[8];
+
+// One thread: what is queued behind it begins when the counter has reached `least`, and `key` is
+// there.
+extern "C" __global__ void take(const volatile word *counter, word least, const volatile word *key) {
   while ((int)(*counter - least) < 0) {
   }
   __threadfence_system();
+  for (int i = 0; i < 8; i++) taken[i] = key[i];
 }
 
 // Of `pieces` stretches of memory, each of `blocks` times 64 bytes and `stride` bytes behind the

@@ -67,14 +67,22 @@ class Kernels:
         module = ctypes.c_void_p()
         _do("cuModuleLoadData", ctypes.byref(module), image)
         self._functions: dict[str, ctypes.c_void_p] = {}
-        for name in ("wait", "seal", "digest"):
+        for name in ("take", "seal", "digest"):
             function = ctypes.c_void_p()
             _do("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
             self._functions[name] = function
 
-    def wait(self, stream: int, counter_at: int, least: int) -> None:
-        """What is queued after this begins when the counter at that address has reached it."""
-        self._launch("wait", stream, 1, 1, [ctypes.c_uint64(counter_at), ctypes.c_uint32(least)])
+        size = ctypes.c_size_t()
+        taken = ctypes.c_uint64()
+        _do("cuModuleGetGlobal_v2", ctypes.byref(taken), ctypes.byref(size), module, b"taken")
+        self.taken_at = taken.value
+        """Where the key is that ``take`` has taken."""
+
+    def take(self, stream: int, counter_at: int, least: int, key_at: int) -> None:
+        """What is queued after this begins when the counter at that address has reached it, and
+        the key, which is there then, is in the device's own memory."""
+        values = [ctypes.c_uint64(counter_at), ctypes.c_uint32(least), ctypes.c_uint64(key_at)]
+        self._launch("take", stream, 1, 1, values)
 
     def seal(self, stream: int, stretches: Sequence[Stretch], key_at: int) -> None:
         """Encipher by the key at that address, or decipher what was enciphered by it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 
 import pytest
 import torch
@@ -82,6 +83,23 @@ def test_what_is_sealed_is_combined_with_the_keystream(kernels: Kernels) -> None
     ]
     expected = [a ^ b for a, b in zip(_words(before), stream, strict=True)]
     assert _words(memory.cpu().numpy().tobytes()) == expected
+
+
+def test_a_key_is_taken_when_the_word_is_given(kernels: Kernels) -> None:
+    memory = _memory(_SIZE)
+    before, pieces = memory.clone(), _pieces(memory, _SIZE, _SIZE)
+    key = secrets.token_bytes(KEY_BYTES)
+    _seal(kernels, pieces, key)
+    host = torch.zeros(2, KEY_BYTES, dtype=torch.uint8, pin_memory=True)
+    stream = torch.cuda.Stream()
+    kernels.take(stream.cuda_stream, host[0].data_ptr(), 7, host[1].data_ptr())
+    kernels.seal(stream.cuda_stream, pieces, kernels.taken_at)
+    time.sleep(0.1)
+    assert not stream.query()
+    host[1] = torch.frombuffer(bytearray(key), dtype=torch.uint8)
+    host[0, 0] = 7
+    stream.synchronize()
+    assert torch.equal(memory, before)
 
 
 @pytest.mark.parametrize("megabytes", [1, 100])
