@@ -75,6 +75,7 @@ KERNELS = {
         "16 x sin, 1 MB": _chain(16, "256, 1024"),
     },
     "cuda": {
+        "sin, 64 KB": _chain(1, "16, 1024"),
         **{f"{n} x sin, 2 MB": _chain(n, "512, 1024") for n in (1, 2, 4, 8, 16, 32)},
         "five operations, 4 MB": _REDUCED,
         "sin, 64 MB": _chain(1, "4096, 4096"),

@@ -244,10 +244,12 @@ class Ran(_Message, frozen=True):
 
 
 class Timed(_Message, frozen=True):
-    """Claimed nanoseconds of each call, if asked; ``last`` describes the last output."""
+    """Claimed nanoseconds of each call, if asked; ``last`` describes the last output, and
+    ``launch_ns`` is what queueing a call takes, on average."""
 
     elapsed_ns: list[int]
     last: Ran
+    launch_ns: int = 0
 
 
 class Claimed(_Message, frozen=True):

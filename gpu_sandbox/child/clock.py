@@ -70,6 +70,7 @@ class Clocked:
         self._spot: torch.Tensor | None = None
         self._blank: list[torch.Tensor] = []
         self._owed: Any = None
+        self._launch_ns = 0
         self.slots: dict[int, Slot] = {}
         self.kernels: Kernels | None = None
         """What gates need."""
@@ -103,13 +104,10 @@ class Clocked:
         with torch.no_grad():
             if self._device.type == "cpu":
                 return self._time_cpu(asked.seed)
-            if asked.gate != "none":
-                assert host is not None
-                elapsed: list[int] = []
-                last = self._pass_gates(asked, host)
-            else:
-                elapsed, last = self._time_cuda(asked)
-        return Timed(elapsed_ns=elapsed, last=last)
+            if asked.gate == "none":
+                return self._time_cuda(asked)
+            assert host is not None
+            return Timed(elapsed_ns=[], last=self._pass_gates(asked, host))
 
     def _time_cpu(self, seed: int) -> Claimed:
         """While the output before lives, as it does in ``y = model(x)``.
@@ -142,15 +140,19 @@ class Clocked:
         """The output of the last call."""
         self._owed = None
 
-    def _time_cuda(self, asked: Time) -> tuple[list[int], Ran]:
-        events = []
+    def _time_cuda(self, asked: Time) -> Timed:
+        events, self._launch_ns = [], 0
         for number in range(asked.calls):
             slot = self.slots[number]
             delivered, marks = self._between_events(slot, asked, number)
             events.append(marks)
             self._move_on()
         torch.cuda.synchronize(self._device)
-        return [_nanoseconds(*marks) for marks in events], _described(delivered, slot)
+        return Timed(
+            elapsed_ns=[_nanoseconds(*marks) for marks in events],
+            last=_described(delivered, slot),
+            launch_ns=self._launch_ns // asked.calls,
+        )
 
     def _pass_gates(self, asked: Time, host: Arena) -> Ran:
         """Queue it all; each round begins when the key to its inputs is there."""
@@ -208,9 +210,11 @@ class Clocked:
         """One call on a cold cache, queued behind other work; nothing is waited for."""
         seed_torch(asked.seed + number, self._device)
         start, end = self._prepared(asked)
+        began = _now()
         start.record()
         output = self._model(*slot.arguments)
         end.record()
+        self._launch_ns += _now() - began
         return _deliver(output, slot), (start, end)
 
     def _prepared(self, asked: Time) -> Marks:

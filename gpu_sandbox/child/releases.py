@@ -51,7 +51,7 @@ class Released(msgspec.Struct, frozen=True):
     ``own_ns``: what copying took us of ``wall_ns``.
 
     ``outputs`` are those of the chosen calls; ``last`` is what the worker says of the last
-    call's.
+    call's, and ``launch_ns`` what it says that queueing a call takes.
     """
 
     claim_ns: int
@@ -60,6 +60,7 @@ class Released(msgspec.Struct, frozen=True):
     own_ns: int
     outputs: list[list[torch.Tensor]]
     last: Ran
+    launch_ns: int = 0
 
     def bare(self) -> Released:
         """Without the outputs, which may be gigabytes."""
@@ -200,7 +201,8 @@ class Batch(Releases):
         wall_ns, own_ns = ended - began, ended - answered + given - began
         cpu_ns = peer.cpu_ns() - used_ns
         claim_ns = believable(peer, timed.elapsed_ns, self.calls, wall_ns)
-        return Released(claim_ns, wall_ns, cpu_ns, own_ns, outputs, timed.last)
+        last, launch_ns = timed.last, timed.launch_ns
+        return Released(claim_ns, wall_ns, cpu_ns, own_ns, outputs, last, launch_ns)
 
     def intact(self, peer: Peer, number: int) -> bool:
         return peer.intact(self.layout.inputs[number], self.cases[number].tensors)

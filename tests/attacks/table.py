@@ -176,6 +176,8 @@ _CLOCK = (
     _clock("cuda_writes_the_arena_late", USELESS, "cuda_joined_streams", device="cuda"),
     _clock("cuda_overlaps_calls", USELESS, "cuda_joined_streams", device="cuda"),
     _clock("cuda_skips_the_flush", USELESS, "cuda_graph", device="cuda"),
+    _clock("cuda_says_done_early", WRONG, "cuda_joined_streams", device="cuda"),
+    _clock("cuda_works_on_sealed_inputs", WRONG, "cuda_joined_streams", device="cuda"),
 )
 
 _ANSWERS = (
