@@ -16,7 +16,7 @@ import torch
 
 from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.loading import seed_torch
-from gpu_sandbox.child.sealing import Kernels, Stretch
+from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
 from gpu_sandbox.child.turns import Turns, stream_write
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.messages import Claimed, Leaf, Place, Ran, Time, Timed, Tree
@@ -50,8 +50,8 @@ class Slot:
         self.arguments = arguments
         self.inputs = inputs
         self.outputs = outputs
-        self.input_stretch = Stretch.of(place.inputs, arena.address)
-        self.output_stretch = Stretch.of(place.outputs, arena.address)
+        self.place = place
+        self.address = arena.address
 
     def moved(self, shift: int) -> Slot:
         """The same with its outputs' places so many bytes further on, within the arena."""
@@ -161,15 +161,18 @@ class Clocked:
         assert kernels is not None
         if asked.empty:
             self._blank = [torch.zeros_like(place) for place in self.slots[0].outputs]
-        size = 1 if asked.gate == "each" else asked.calls
-        for number, first in enumerate(range(0, asked.calls, size)):
-            slots = [self.slots[first + k] for k in range(size)]
+        places = [self.slots[number].place for number in range(asked.calls)]
+        address = self.slots[0].address
+        inputs = Stretches.of([place.inputs for place in places], address)
+        outputs = Stretches.of([place.outputs for place in places], address)
+        for number, calls in enumerate(rounds(asked.gate, asked.calls)):
             kernels.take(stream, turns.given_at, number + 1, turns.key_at(number))
-            kernels.seal(stream, [slot.input_stretch for slot in slots], kernels.taken_at)
-            for k, slot in enumerate(slots, first):
+            kernels.seal(stream, inputs, calls, kernels.taken_at)
+            for k in calls:
+                slot = self.slots[k]
                 delivered = self._delivered(slot, asked, k)
                 turns.queued.value = k + 1
-            kernels.digest(stream, [slot.output_stretch for slot in slots], turns.digest_at)
+            kernels.digest(stream, outputs, calls, turns.digest_at)
             stream_write(stream, turns.done_at, number + 1)
         turns.queued.value = asked.calls + 1
         torch.cuda.synchronize(self._device)

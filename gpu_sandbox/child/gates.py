@@ -28,9 +28,10 @@ from gpu_sandbox.child.sealing import (
     DIGEST_BYTES,
     KEY_BYTES,
     Kernels,
-    Stretch,
+    Stretches,
     compiled,
     digest_bytes,
+    rounds,
 )
 from gpu_sandbox.child.turns import Turns
 from gpu_sandbox.jobs import Differs, Forged, WorkerSilent
@@ -58,9 +59,9 @@ class Gated(Releases):
         super().__init__(task, first, device, calls)
         self.gate = gate
         self._layout = lay_out(first.tensors, [e.native for e in first.expected], calls)
-        size = 1 if gate == "each" else calls
-        self._rounds = [range(k, k + size) for k in range(0, calls, size)]
-        self._digest_bytes = digest_bytes(size * Stretch.of(self._layout.outputs[0]).size)
+        self._rounds = rounds(gate, calls)
+        size = Stretches.of(self._layout.outputs).size
+        self._digest_bytes = digest_bytes(size * len(self._rounds[0]))
         self._image = compiled(device)
 
     def intact(self, peer: Peer, number: int) -> bool:
@@ -100,8 +101,8 @@ class Gated(Releases):
     def beside_ns(self, peer: Peer) -> float:
         """What a call's unsealing, copying and digest take, all of which it need not leave to be
         done."""
-        inputs = [peer.stretch(self._layout.inputs[0])]
-        outputs = [peer.stretch(self._layout.outputs[0])]
+        inputs = peer.stretches(self._layout.inputs)
+        outputs = peer.stretches(self._layout.outputs)
         kernels, stream = _kernels(self._image), _stream(self.device)
         made = [e.native for e in self._first.expected]
         room = torch.zeros(KEY_BYTES + DIGEST_BYTES, dtype=torch.uint8, device=self.device)
@@ -112,10 +113,10 @@ class Gated(Releases):
             start, end = event(enable_timing=True), event(enable_timing=True)
             _device_sleep(_COVER_CYCLES)
             start.record()
-            kernels.seal(stream, inputs, room.data_ptr())
+            kernels.seal(stream, inputs, range(1), room.data_ptr())
             for tensor in made:
                 tensor.clone()
-            kernels.digest(stream, outputs, room.data_ptr() + KEY_BYTES)
+            kernels.digest(stream, outputs, range(1), room.data_ptr() + KEY_BYTES)
             end.record()
             end.synchronize()
             took.append(start.elapsed_time(end) * 1e6)
@@ -128,10 +129,10 @@ class Gated(Releases):
         peer.put(self._layout, self.cases)
         keys = [os.urandom(KEY_BYTES) for _ in self._rounds]
         there = torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).to(self.device)
-        for number, calls in enumerate(self._rounds):
-            stretches = [peer.stretch(self._layout.inputs[k]) for k in calls]
-            key_at = there.data_ptr() + number * KEY_BYTES
-            _kernels(self._image).seal(_stream(self.device), stretches, key_at)
+        inputs, stream = peer.stretches(self._layout.inputs), _stream(self.device)
+        _kernels(self._image).seal(
+            stream, inputs, self._rounds[0], there.data_ptr(), len(self._rounds)
+        )
         torch.cuda.synchronize(self.device)
         return keys
 
@@ -173,13 +174,14 @@ class Gated(Releases):
 
     def _digests(self, peer: Peer) -> list[bytes]:
         """Of what the outputs' places hold now."""
-        found = []
-        for calls in self._rounds:
-            stretches = [peer.stretch(self._layout.outputs[k]) for k in calls]
-            room = torch.zeros(self._digest_bytes, dtype=torch.uint8, device=self.device)
-            _kernels(self._image).digest(_stream(self.device), stretches, room.data_ptr())
-            found.append(room)
-        return [room.cpu().numpy().tobytes() for room in found]
+        size, stream = self._digest_bytes, _stream(self.device)
+        room = torch.zeros(len(self._rounds) * size, dtype=torch.uint8, device=self.device)
+        outputs = peer.stretches(self._layout.outputs)
+        _kernels(self._image).digest(
+            stream, outputs, self._rounds[0], room.data_ptr(), len(self._rounds)
+        )
+        found = room.cpu().numpy().tobytes()
+        return [found[k : k + size] for k in range(0, len(found), size or 1)]
 
 
 @cache

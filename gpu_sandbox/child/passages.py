@@ -12,6 +12,7 @@ several is compared, not their median, and how far apart they lie is allowed for
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 
@@ -31,12 +32,14 @@ from gpu_sandbox.paired import Estimate, estimate_bound, quantile
 
 __all__ = ["Judgement", "Passage", "Passages", "judged"]
 
-_ALONE, _ALONE_AT_LEAST, _ALONE_S = 10, 6, 0.1
-_FEWEST, _FEWEST_OF_CLEAR, _FEWEST_IN_NO_TIME = 10, 5, 4
+_ALONE = 6
+_FEWEST, _FEWEST_OF_CLEAR = 10, 4
 _CLEAR = 0.1
 """Fewer looks will do where the noise is less than so much of what the baseline takes."""
 _QUEUED_ENOUGH = 5
-_MOST_ROUNDS = 32
+_WANTED_NS, _FEWEST_CALLS, _MOST_ROUNDS = 500_000, 8, 32
+"""Calls let in by one release take so long, ten times what it may differ from another by; or are
+so many. One by one they take longer."""
 _QUEUED_SHARE = 0.8
 """Of the calls that a stream had room for: some have more to do."""
 _LOW = 0.25
@@ -145,6 +148,8 @@ class Passages:
     def _all_alone(self, calls: int) -> list[Passage]:
         """One after the other; all or none."""
         found: list[Passage] = []
+        enough = max(_FEWEST_CALLS, math.ceil(_WANTED_NS / max(self._claim_ns, 1.0)))
+        calls = min(calls, enough)
         rounds = min(calls, _MOST_ROUNDS) if calls > 1 else 0
         ways: list[tuple[Gate, int]] = [("once", calls), ("each", rounds)]
         for gate, wanted in ways:
@@ -192,7 +197,7 @@ class Passages:
             if number == 0:
                 continue
             (queued if peer.queues else others).append(wall_ns)
-            late = time.monotonic() - began > seconds and number + 1 >= _FEWEST_IN_NO_TIME
+            late = time.monotonic() - began > seconds and number + 1 >= _FEWEST_OF_CLEAR
             if number + 1 < fewest and not late:
                 continue
             walls = queued if len(queued) >= _QUEUED_ENOUGH else [*queued, *others]
@@ -207,10 +212,7 @@ class Passages:
         walls: list[float] = []
         empties: list[float] = []
         own_empties: list[float] = []
-        began = time.monotonic()
         for number in range(_ALONE):
-            if number >= _ALONE_AT_LEAST and time.monotonic() - began > _ALONE_S:
-                break
             into = own_empties if number % 2 else walls
             empty_ns, own_ns = self._both(gated, number, empty=into is own_empties)
             if not self._reference.queues:

@@ -72,11 +72,13 @@ extern "C" __global__ void take(const volatile word *counter, word least, const 
   for (int i = 0; i < 8; i++) taken[i] = key[i];
 }
 
-// Of `pieces` stretches of memory, each of `blocks` times 64 bytes and `stride` bytes behind the
-// one before.
-__device__ __forceinline__ uint4 *block_at(char *data, count number, count blocks, count stride) {
+// Rounds of `pieces` stretches of memory, each of `blocks` times 64 bytes and `stride` bytes behind
+// the one before. A round is a row of the grid.
+__device__ __forceinline__ uint4 *block_at(char *data, count number, count blocks, count pieces,
+                                           count stride) {
   const count piece = number / blocks;
-  return (uint4 *)(data + piece * stride + (number - piece * blocks) * 64);
+  data += (blockIdx.y * pieces + piece) * stride;
+  return (uint4 *)(data + (number - piece * blocks) * 64);
 }
 
 __device__ __forceinline__ void load(const uint4 *at, word m[16]) {
@@ -87,11 +89,11 @@ __device__ __forceinline__ void load(const uint4 *at, word m[16]) {
   }
 }
 
-// Sealing and unsealing: every block is combined with the keystream. `key`: 8 words.
+// Sealing and unsealing: every block is combined with the keystream. `key`: 8 words a round.
 extern "C" __global__ void __launch_bounds__(LANES *WARPS)
     seal(char *data, count blocks, count pieces, count stride, const volatile word *key) {
   __shared__ word shared[8];
-  if (threadIdx.x < 8) shared[threadIdx.x] = key[threadIdx.x];
+  if (threadIdx.x < 8) shared[threadIdx.x] = key[8 * blockIdx.y + threadIdx.x];
   __syncthreads();
   word h[8];
   for (int i = 0; i < 8; i++) h[i] = shared[i];
@@ -99,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(LANES *WARPS)
   for (count i = (count)blockIdx.x * blockDim.x + threadIdx.x; i < blocks * pieces; i += step) {
     word m[16] = {0}, v[16];
     compress(h, m, i, START | KEYED, v);
-    uint4 *at = block_at(data, i, blocks, stride);
+    uint4 *at = block_at(data, i, blocks, pieces, stride);
 #pragma unroll
     for (int k = 0; k < 4; k++) {
       uint4 four = at[k];
@@ -122,7 +124,7 @@ __device__ __forceinline__ void join(word h[8], int lanes) {
   }
 }
 
-// 32 bytes for each group of threads, of all the blocks that these look at.
+// 32 bytes for each group of threads of a round, of all the blocks that these look at.
 extern "C" __global__ void __launch_bounds__(LANES *WARPS)
     digest(char *data, count blocks, count pieces, count stride, word *digests) {
   word h[8];
@@ -130,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(LANES *WARPS)
   const count step = (count)gridDim.x * blockDim.x;
   for (count i = (count)blockIdx.x * blockDim.x + threadIdx.x; i < blocks * pieces; i += step) {
     word m[16], v[16];
-    load(block_at(data, i, blocks, stride), m);
+    load(block_at(data, i, blocks, pieces, stride), m);
     compress(h, m, i, START, v);
     for (int k = 0; k < 8; k++) h[k] = v[k];
   }
@@ -143,6 +145,7 @@ extern "C" __global__ void __launch_bounds__(LANES *WARPS)
   if (warp) return;
   for (int i = 0; i < 8; i++) h[i] = warps[lane % WARPS][i];
   join(h, WARPS);
+  digests += 8 * (gridDim.x * blockIdx.y + blockIdx.x);
   if (lane == 0)
-    for (int i = 0; i < 8; i++) digests[8 * blockIdx.x + i] = h[i];
+    for (int i = 0; i < 8; i++) digests[i] = h[i];
 }

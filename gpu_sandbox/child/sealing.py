@@ -21,16 +21,17 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.arena import reach_of
-from gpu_sandbox.messages import Spot
+from gpu_sandbox.messages import Gate, Spot
 
 __all__ = [
     "DIGEST_BYTES",
     "KEY_BYTES",
     "Kernels",
     "NoKernels",
-    "Stretch",
+    "Stretches",
     "compiled",
     "digest_bytes",
+    "rounds",
 ]
 
 KEY_BYTES = 32
@@ -46,18 +47,25 @@ class NoKernels(Exception):
     """They could not be compiled: why."""
 
 
-class Stretch(msgspec.Struct, frozen=True):
-    """Of device memory; a multiple of 64 bytes."""
+class Stretches(msgspec.Struct, frozen=True):
+    """Of device memory: one for each call, of ``size`` bytes, a multiple of 64, and each ``stride``
+    bytes behind the one before."""
 
     address: int
     size: int
+    stride: int
 
     @classmethod
-    def of(cls, spots: list[Spot], address: int = 0) -> Stretch:
-        """From the first of these, which lie one behind the other, to the last, in an arena that
-        begins there."""
-        start = min((spot.offset for spot in spots), default=0)
-        return cls(address + start, max(reach_of(spots) - start, 0))
+    def of(cls, places: Sequence[list[Spot]], address: int = 0) -> Stretches:
+        """Each from the first of a call's spots, which lie one behind the other, to the last, in an
+        arena that begins at ``address``."""
+        starts = [min((spot.offset for spot in spots), default=0) for spots in places[:2]]
+        size = max(reach_of(places[0]) - starts[0], 0)
+        return cls(address + starts[0], size, starts[-1] - starts[0])
+
+    def call(self, number: int) -> int:
+        """The address of that call's."""
+        return self.address + number * self.stride
 
 
 class Kernels:
@@ -71,7 +79,6 @@ class Kernels:
             function = ctypes.c_void_p()
             _do("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
             self._functions[name] = function
-
         size = ctypes.c_size_t()
         taken = ctypes.c_uint64()
         _do("cuModuleGetGlobal_v2", ctypes.byref(taken), ctypes.byref(size), module, b"taken")
@@ -81,37 +88,55 @@ class Kernels:
     def take(self, stream: int, counter_at: int, least: int, key_at: int) -> None:
         """What is queued after this begins when the counter at that address has reached it, and
         the key, which is there then, is in the device's own memory."""
-        values = [ctypes.c_uint64(counter_at), ctypes.c_uint32(least), ctypes.c_uint64(key_at)]
-        self._launch("take", stream, 1, 1, values)
+        self._launch("take", stream, (1, 1, 1), counter_at, least, key_at)
 
-    def seal(self, stream: int, stretches: Sequence[Stretch], key_at: int) -> None:
-        """Encipher by the key at that address, or decipher what was enciphered by it."""
-        self._work("seal", stream, stretches, key_at)
+    def seal(
+        self, stream: int, places: Stretches, calls: range, key_at: int, rounds: int = 1
+    ) -> None:
+        """Encipher those of these calls by the key at that address, or decipher what was enciphered
+        by it. Each round of as many calls has a key of its own."""
+        self._work("seal", stream, places, calls, key_at, rounds)
 
-    def digest(self, stream: int, stretches: Sequence[Stretch], into: int) -> None:
-        """``digest_bytes``, to that address."""
-        self._work("digest", stream, stretches, into)
+    def digest(
+        self, stream: int, places: Stretches, calls: range, into: int, rounds: int = 1
+    ) -> None:
+        """``digest_bytes`` for each round, to that address."""
+        self._work("digest", stream, places, calls, into, rounds)
 
-    def _work(self, name: str, stream: int, stretches: Sequence[Stretch], other: int) -> None:
-        """In one kernel: all are of one size, and lie as far from each other."""
-        groups = _groups(sum(stretch.size for stretch in stretches))
-        if not groups:
-            return
-        stride = stretches[1].address - stretches[0].address if len(stretches) > 1 else 0
-        values = [
-            ctypes.c_uint64(stretches[0].address),
-            ctypes.c_uint64(stretches[0].size // _BLOCK_BYTES),
-            ctypes.c_uint64(len(stretches)),
-            ctypes.c_uint64(stride),
-            ctypes.c_uint64(other),
-        ]
-        self._launch(name, stream, groups, _THREADS, values)
+    def _work(
+        self, name: str, stream: int, places: Stretches, calls: range, other: int, rounds: int
+    ) -> None:
+        groups = _groups(places.size * len(calls))
+        if groups:
+            address, blocks = places.call(calls.start), places.size // _BLOCK_BYTES
+            grid = (groups, rounds, _THREADS)
+            self._launch(name, stream, grid, address, blocks, len(calls), places.stride, other)
 
-    def _launch(self, name: str, stream: int, groups: int, threads: int, values: list[Any]) -> None:
-        arguments = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        sizes = (groups, 1, 1, threads, 1, 1, 0)
-        _do("cuLaunchKernel", self._functions[name], *(ctypes.c_uint(n) for n in sizes),
-            ctypes.c_void_p(stream), arguments, None)  # fmt: skip
+    def _launch(self, name: str, stream: int, grid: tuple[int, int, int], *values: int) -> None:
+        """All arguments are 8 bytes; a kernel that takes fewer reads the first of them."""
+        held = (ctypes.c_uint64 * len(values))(*values)
+        first, each = ctypes.addressof(held), ctypes.sizeof(ctypes.c_uint64)
+        arguments = (ctypes.c_uint64 * len(values))(*range(first, first + len(values) * each, each))
+        wide, high, threads = grid
+        code = _cu_launch()(
+            self._functions[name], wide, high, 1, threads, 1, 1, 0, stream, arguments, None
+        )
+        if code:
+            raise RuntimeError(f"cuLaunchKernel failed with CUDA driver error {code}")
+
+
+@cache
+def _cu_launch() -> Any:
+    """With its types told once: they take longer than the call if they are made each time."""
+    launch = _driver().cuLaunchKernel
+    launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
+    return launch
+
+
+def rounds(gate: Gate, calls: int) -> list[range]:
+    """Which calls one key lets in."""
+    size = 1 if gate == "each" else calls
+    return [range(first, first + size) for first in range(0, calls, size)]
 
 
 def digest_bytes(size: int) -> int:

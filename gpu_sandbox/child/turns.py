@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from gpu_sandbox.child.arena import ALIGN, Arena
@@ -71,13 +72,13 @@ class Turns:
 
 def stream_write(stream: int, address: int, number: int) -> None:
     """Count when everything that was queued before is done."""
-    name = "cuStreamWriteValue32_v2"
-    call: Any = getattr(ctypes.CDLL("libcuda.so.1"), name)
-    code = call(
-        ctypes.c_void_p(stream),
-        ctypes.c_uint64(address),
-        ctypes.c_uint32(number),
-        ctypes.c_uint(_NO_FLAGS),
-    )
+    code = _cu_write()(stream, address, number, _NO_FLAGS)
     if code:
-        raise RuntimeError(f"{name} failed with CUDA driver error {code}")
+        raise RuntimeError(f"cuStreamWriteValue32 failed with CUDA driver error {code}")
+
+
+@cache
+def _cu_write() -> Any:
+    write = ctypes.CDLL("libcuda.so.1").cuStreamWriteValue32_v2
+    write.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint]
+    return write

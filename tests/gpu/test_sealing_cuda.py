@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from gpu_sandbox.child.sealing import KEY_BYTES, Kernels, Stretch, compiled, digest_bytes
+from gpu_sandbox.child.sealing import KEY_BYTES, Kernels, Stretches, compiled, digest_bytes
 
 pytestmark = pytest.mark.gpu
 
@@ -53,21 +53,22 @@ def _memory(size: int) -> torch.Tensor:
     return torch.randint(0, 256, (size,), dtype=torch.uint8, device="cuda:0")
 
 
-def _pieces(memory: torch.Tensor, size: int, stride: int) -> list[Stretch]:
-    starts = range(0, memory.numel() - size + 1, stride)
-    return [Stretch(memory.data_ptr() + start, size) for start in starts]
+def _whole(memory: torch.Tensor) -> Stretches:
+    return Stretches(memory.data_ptr(), memory.numel(), 0)
 
 
-def _seal(kernels: Kernels, stretches: list[Stretch], key: bytes) -> None:
-    there = torch.frombuffer(bytearray(key), dtype=torch.uint8).to("cuda:0")
-    kernels.seal(0, stretches, there.data_ptr())
+def _seal(
+    kernels: Kernels, places: Stretches, keys: bytes, calls: range = range(1), rounds: int = 1
+) -> None:
+    there = torch.frombuffer(bytearray(keys), dtype=torch.uint8).to("cuda:0")
+    kernels.seal(0, places, calls, there.data_ptr(), rounds)
     torch.cuda.synchronize()
 
 
-def _digest(kernels: Kernels, stretches: list[Stretch]) -> bytes:
-    size = digest_bytes(sum(stretch.size for stretch in stretches))
+def _digest(kernels: Kernels, places: Stretches, calls: range = range(1), rounds: int = 1) -> bytes:
+    size = rounds * digest_bytes(places.size * len(calls))
     room = torch.zeros(size, dtype=torch.uint8, device="cuda:0")
-    kernels.digest(0, stretches, room.data_ptr())
+    kernels.digest(0, places, calls, room.data_ptr(), rounds)
     return room.cpu().numpy().tobytes()
 
 
@@ -75,7 +76,7 @@ def test_what_is_sealed_is_combined_with_the_keystream(kernels: Kernels) -> None
     memory = _memory(_SIZE)
     before = memory.cpu().numpy().tobytes()
     key = secrets.token_bytes(KEY_BYTES)
-    _seal(kernels, _pieces(memory, _SIZE, _SIZE), key)
+    _seal(kernels, _whole(memory), key)
     stream = [
         word
         for number in range(_SIZE // 64)
@@ -87,13 +88,13 @@ def test_what_is_sealed_is_combined_with_the_keystream(kernels: Kernels) -> None
 
 def test_a_key_is_taken_when_the_word_is_given(kernels: Kernels) -> None:
     memory = _memory(_SIZE)
-    before, pieces = memory.clone(), _pieces(memory, _SIZE, _SIZE)
+    before, places = memory.clone(), _whole(memory)
     key = secrets.token_bytes(KEY_BYTES)
-    _seal(kernels, pieces, key)
+    _seal(kernels, places, key)
     host = torch.zeros(2, KEY_BYTES, dtype=torch.uint8, pin_memory=True)
     stream = torch.cuda.Stream()
     kernels.take(stream.cuda_stream, host[0].data_ptr(), 7, host[1].data_ptr())
-    kernels.seal(stream.cuda_stream, pieces, kernels.taken_at)
+    kernels.seal(stream.cuda_stream, places, range(1), kernels.taken_at)
     time.sleep(0.1)
     assert not stream.query()
     host[1] = torch.frombuffer(bytearray(key), dtype=torch.uint8)
@@ -109,12 +110,24 @@ def test_the_key_opens_what_it_sealed_and_touches_nothing_else(
     size = megabytes << 18
     memory = _memory(4 * size)
     before = memory.clone()
-    pieces, key = _pieces(memory, size, 2 * size), secrets.token_bytes(KEY_BYTES)
-    assert len(pieces) == 2
-    _seal(kernels, pieces, key)
+    places, key = Stretches(memory.data_ptr(), size, 2 * size), secrets.token_bytes(KEY_BYTES)
+    _seal(kernels, places, key, range(2))
     changed = (memory != before).view(4, size).float().mean(dim=1).tolist()
     assert [round(c, 2) for c in changed] == [1.0, 0.0, 1.0, 0.0]
-    _seal(kernels, pieces, key)
+    _seal(kernels, places, key, range(2))
+    assert torch.equal(memory, before)
+
+
+def test_each_round_has_a_key_and_a_digest_of_its_own(kernels: Kernels) -> None:
+    memory = _memory(6 * _SIZE)
+    before = memory.clone()
+    places, keys = Stretches(memory.data_ptr(), _SIZE, _SIZE), secrets.token_bytes(3 * KEY_BYTES)
+    _seal(kernels, places, keys, range(2), rounds=3)
+    digests = [_digest(kernels, places, range(k, k + 2)) for k in range(0, 6, 2)]
+    assert _digest(kernels, places, range(2), rounds=3) == b"".join(digests)
+    for number in range(3):
+        key = keys[number * KEY_BYTES :][:KEY_BYTES]
+        _seal(kernels, places, key, range(2 * number, 2 * number + 2))
     assert torch.equal(memory, before)
 
 
@@ -125,7 +138,7 @@ def test_a_digest_is_a_tree_of_chains(kernels: Kernels) -> None:
     chains = [compress(list(_FIRST), b, k, _START)[:8] for k, b in enumerate(blocks)]
     level = chains + [list(_FIRST)] * (256 - len(chains))
     warps = [_joined(level[k : k + 32]) for k in range(0, 256, 32)]
-    assert _words(_digest(kernels, _pieces(memory, _SIZE, _SIZE))) == _joined(warps)
+    assert _words(_digest(kernels, _whole(memory))) == _joined(warps)
 
 
 def _joined(level: list[list[int]]) -> list[int]:
@@ -139,8 +152,7 @@ def _joined(level: list[list[int]]) -> list[int]:
 @pytest.mark.parametrize("size", [64, 2 << 20, 64 << 20])
 def test_one_bit_changes_the_digest(kernels: Kernels, size: int) -> None:
     memory = _memory(size)
-    pieces = _pieces(memory, size, size)
-    before = _digest(kernels, pieces)
-    assert _digest(kernels, pieces) == before
+    before = _digest(kernels, _whole(memory))
+    assert _digest(kernels, _whole(memory)) == before
     memory[secrets.randbelow(size)] ^= 1 << secrets.randbelow(8)
-    assert _digest(kernels, pieces) != before
+    assert _digest(kernels, _whole(memory)) != before

@@ -13,14 +13,16 @@ Timed = clock.Timed
 def early(self, asked, host):
     turns, kernels = clock.Turns(host), self.kernels
     stream = torch.cuda.current_stream().cuda_stream
-    size = 1 if asked.gate == "each" else asked.calls
+    places = [self.slots[number].place for number in range(asked.calls)]
+    inputs = clock.Stretches.of([place.inputs for place in places], self.slots[0].address)
+    outputs = clock.Stretches.of([place.outputs for place in places], self.slots[0].address)
+    rounds = clock.rounds(asked.gate, asked.calls)
     turns.queued.value = asked.calls + 1
-    for number, first in enumerate(range(0, asked.calls, size)):
-        slots = [self.slots[first + k] for k in range(size)]
+    for number, calls in enumerate(rounds):
         while turns.given.value <= number:
             pass
-        kernels.seal(stream, [slot.input_stretch for slot in slots], turns.key_at(number))
-        kernels.digest(stream, [slot.output_stretch for slot in slots], turns.digest_at)
+        kernels.seal(stream, inputs, calls, turns.key_at(number))
+        kernels.digest(stream, outputs, calls, turns.digest_at)
         torch.cuda.synchronize()
         turns.done.value = number + 1
     for number in range(asked.calls):

@@ -13,19 +13,21 @@ Timed = clock.Timed
 def ahead(self, asked, host):
     turns, kernels = clock.Turns(host), self.kernels
     stream = torch.cuda.current_stream().cuda_stream
-    size = 1 if asked.gate == "each" else asked.calls
-    for number, first in enumerate(range(0, asked.calls, size)):
-        slots = [self.slots[first + k] for k in range(size)]
-        kernels.seal(stream, [slot.input_stretch for slot in slots], turns.key_at(number))
-        for k, slot in enumerate(slots, first):
+    places = [self.slots[number].place for number in range(asked.calls)]
+    inputs = clock.Stretches.of([place.inputs for place in places], self.slots[0].address)
+    outputs = clock.Stretches.of([place.outputs for place in places], self.slots[0].address)
+    rounds = clock.rounds(asked.gate, asked.calls)
+    for number, calls in enumerate(rounds):
+        kernels.seal(stream, inputs, calls, turns.key_at(number))
+        for k in calls:
+            slot = self.slots[k]
             delivered = self._delivered(slot, asked, k)
-        kernels.seal(stream, [slot.input_stretch for slot in slots], turns.key_at(number))
+        kernels.seal(stream, inputs, calls, turns.key_at(number))
     turns.queued.value = asked.calls + 1
-    for number, first in enumerate(range(0, asked.calls, size)):
-        slots = [self.slots[first + k] for k in range(size)]
+    for number, calls in enumerate(rounds):
         kernels.take(stream, turns.given_at, number + 1, turns.key_at(number))
-        kernels.seal(stream, [slot.input_stretch for slot in slots], kernels.taken_at)
-        kernels.digest(stream, [slot.output_stretch for slot in slots], turns.digest_at)
+        kernels.seal(stream, inputs, calls, kernels.taken_at)
+        kernels.digest(stream, outputs, calls, turns.digest_at)
         clock.stream_write(stream, turns.done_at, number + 1)
     torch.cuda.synchronize()
     return clock._described(delivered, slot)
