@@ -20,7 +20,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.gates import Gated
+from gpu_sandbox.child.gates import Gated, reading_ns
 from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Task
@@ -43,11 +43,13 @@ so many. One by one they take longer."""
 _QUEUED_SHARE = 0.8
 """Of the calls that a stream had room for: some have more to do."""
 _LOW = 0.25
-_RELEASE_NS, _CALL_NS = 30_000.0, 500.0
+_RELEASE_NS, _CALL_NS = 15_000.0, 500.0
 """What a release, and each of its calls, may take more than another for no reason of its own."""
 _WARMEST = 0.25
 """Warm calls of the baseline take at least so much of what it claims for cold ones."""
 _BELIEVED_DOUBT = 1.25
+_READING = 0.8
+"""Of what reading the clock adds to a claim, and to no wall: it differs by a fifth at most."""
 _BYTES_WRITTEN_PER_NS = 6000.0
 _LATENCY_NS = 1000.0
 """Of large GPUs: how fast outputs are written, at most; what the first access takes."""
@@ -59,10 +61,11 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     Nanoseconds of a release of ``calls``: ``empty_ns`` with nothing called, ``noise_ns``
     between the shortest and the median of several such, ``warm_ns`` what the baseline's calls
     add, ``own_ns`` what it claims for as many on a cold cache. Of a call: ``least_ns`` is what
-    writing its outputs takes, ``beside_ns`` what unsealing, copying and digests do.
+    writing its outputs takes, ``beside_ns`` what unsealing, copying and digests do, and
+    ``reading_ns`` how much of a claim is only the reading of the clock.
     """
 
-    gated: Gated
+    together: bool
     calls: int
     empty_ns: float
     noise_ns: float
@@ -70,6 +73,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     own_ns: float
     least_ns: float
     beside_ns: float
+    reading_ns: float
 
     @property
     def slack_ns(self) -> float:
@@ -86,10 +90,6 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
         is late with what it launches: then a call claims twice what it takes."""
         own_ns = min(self.own_ns, each_ns * self.calls)
         return msgspec.structs.replace(self, own_ns=own_ns, warm_ns=min(self.warm_ns, own_ns))
-
-    @property
-    def together(self) -> bool:
-        return self.gated.gate == "once"
 
 
 def _least_slack_ns(calls: int) -> float:
@@ -130,7 +130,7 @@ class Passages:
         _, self._written_bytes = moved_bytes(task, first)
         self.undecided = ""
         """Why no gate decides anything; empty where one does."""
-        self._passages: list[Passage] = []
+        self._passages: list[tuple[Gated, Passage]] = []
         try:
             self._passages = self._all_alone(calls)
         except NoKernels as error:
@@ -142,21 +142,22 @@ class Passages:
         self._note_undecided()
 
     def _note_undecided(self) -> None:
-        if not self.undecided and not any(passage.decides for passage in self._passages):
+        if not self.undecided and not any(passage.decides for _, passage in self._passages):
             self.undecided = "calls this short can't be told from none by it"
 
-    def _all_alone(self, calls: int) -> list[Passage]:
+    def _all_alone(self, calls: int) -> list[tuple[Gated, Passage]]:
         """One after the other; all or none."""
-        found: list[Passage] = []
+        found: list[tuple[Gated, Passage]] = []
         enough = max(_FEWEST_CALLS, math.ceil(_WANTED_NS / max(self._claim_ns, 1.0)))
         calls = min(calls, enough)
         rounds = min(calls, _MOST_ROUNDS) if calls > 1 else 0
         ways: list[tuple[Gate, int]] = [("once", calls), ("each", rounds)]
         for gate, wanted in ways:
             while wanted and _least_slack_ns(wanted) < self._claim_ns * wanted:
-                passage = self._alone(Gated(self._task, self._first, self._device, wanted, gate))
+                gated = Gated(self._task, self._first, self._device, wanted, gate)
+                passage = self._alone(gated)
                 if passage is not None:
-                    found.append(passage)
+                    found.append((gated, passage))
                     break
                 wanted = min(int(_QUEUED_SHARE * self._reference.queued), wanted - 1)
                 self._reference.unqueued = 0
@@ -172,16 +173,21 @@ class Passages:
         baseline said of a call in the pairs. Raises ``Ended``."""
         if before.found.ratio > _BELIEVED_DOUBT:  # nobody claims to be slower than it is
             return before
-        self._passages = [passage.claiming(baseline_ns) for passage in self._passages]
+        self._passages = [(g, passage.claiming(baseline_ns)) for g, passage in self._passages]
         self._note_undecided()
-        for passage in self._passages:
-            if not passage.decides:
-                continue
-            before = self._looked(pairing, peer, passage, before, seconds)
+        for gated, passage in self._passages:
+            if passage.decides:
+                before = self._looked(pairing, peer, gated, passage, before, seconds)
         return before
 
     def _looked(
-        self, pairing: Pairing, peer: Peer, passage: Passage, before: Judgement, seconds: float
+        self,
+        pairing: Pairing,
+        peer: Peer,
+        gated: Gated,
+        passage: Passage,
+        before: Judgement,
+        seconds: float,
     ) -> Judgement:
         """Thrice as long where the first looks do not clear the candidate. The first of all
         does not count: its memory is new. A forward that was queued in some is judged by
@@ -193,7 +199,7 @@ class Passages:
         clear = passage.noise_ns < _CLEAR * passage.own_ns
         fewest = _FEWEST_OF_CLEAR if clear else _FEWEST
         for number in range(3 * fewest):
-            wall_ns = float(pairing.gated_wall_ns(passage.gated, number))
+            wall_ns = float(pairing.gated_wall_ns(gated, number))
             if number == 0:
                 continue
             (queued if peer.queues else others).append(wall_ns)
@@ -222,7 +228,7 @@ class Passages:
         claim_ns = self._claim_ns * gated.calls
         warm_ns = quantile(walls[1:], _LOW) - quantile(own_empties[1:], _LOW)
         return Passage(
-            gated=gated,
+            together=gated.gate == "once",
             calls=gated.calls,
             empty_ns=quantile(empties[2:], _LOW),
             noise_ns=quantile(empties[2:], 0.5) - min(empties[2:]),
@@ -230,6 +236,7 @@ class Passages:
             own_ns=claim_ns,
             least_ns=_LATENCY_NS / 2 + self._written_bytes / _BYTES_WRITTEN_PER_NS,
             beside_ns=gated.beside_ns(self._peer),
+            reading_ns=_READING * reading_ns(self._device),
         )
 
     def _both(self, gated: Gated, number: int, *, empty: bool) -> tuple[float, float]:
@@ -259,7 +266,8 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
     if passage.together:  # of calls one by one, what is not theirs is as long as they are
         at_most = min(at_most, quantile(walls, 0.5) / own_ns)
     at_most = max(at_most, (net_ns + passage.beside_ns * passage.calls) / own_ns)
-    if sorted(nets)[1] > found.ratio * _BELIEVED_DOUBT * own_ns + passage.slack_ns:
+    claimed_ns = max(found.ratio * own_ns - passage.reading_ns * passage.calls, 0.0)
+    if sorted(nets)[1] > _BELIEVED_DOUBT * claimed_ns + passage.slack_ns:
         gate = estimate_bound(nets, [passage.warm_ns] * len(nets))
         scored = max(net_ns / passage.warm_ns, found.ratio)
         told = (

@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.gates import Chain, GatedBatch
 from gpu_sandbox.child.passages import Judgement, Passage, judged
 from gpu_sandbox.paired import Estimate
 
 OWN_NS, WARM_NS, EMPTY_NS, CALLS = 1_000_000.0, 800_000.0, 400_000.0, 20
 
 
-def passage(kind: type[Chain] | type[GatedBatch] = GatedBatch) -> Passage:
+def passage(*, together: bool = True) -> Passage:
     return Passage(
-        gated=object.__new__(kind),
+        together=together,
         calls=CALLS,
         empty_ns=EMPTY_NS,
         noise_ns=20_000.0,
         warm_ns=WARM_NS,
         own_ns=OWN_NS,
         least_ns=1000.0,
-        copy_ns=1500.0,
+        beside_ns=1500.0,
+        reading_ns=2000.0,
     )
 
 
@@ -36,35 +36,53 @@ def walls(ratio: float) -> list[float]:
     return [EMPTY_NS + ratio * OWN_NS + n for n in noise]
 
 
-@pytest.mark.parametrize("kind", [Chain, GatedBatch])
+@pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("ratio", [0.05, 0.5, 1.0])
-def test_a_claim_that_the_walls_bear_out_stands(
-    kind: type[Chain] | type[GatedBatch], ratio: float
-) -> None:
+def test_a_claim_that_the_walls_bear_out_stands(together: bool, ratio: float) -> None:
     before = claim(ratio)
-    after = judged(passage(kind), walls(ratio), before)
+    after = judged(passage(together=together), walls(ratio), before)
     assert after.found == before.found
     assert not after.note
 
 
-@pytest.mark.parametrize("kind", [Chain, GatedBatch])
+@pytest.mark.parametrize("together", [True, False])
 def test_a_claim_far_below_the_walls_is_replaced_by_them(
-    kind: type[Chain] | type[GatedBatch],
+    together: bool,
 ) -> None:
     """Both on a warm cache, whatever a cold one costs."""
-    after = judged(passage(kind), walls(0.8), claim(0.1))
+    after = judged(passage(together=together), walls(0.8), claim(0.1))
     assert after.found.ratio == pytest.approx(1.0, abs=0.01)
     assert after.at_most >= after.found.ratio
     assert "outer clock" in after.note
 
 
-@pytest.mark.parametrize("kind", [Chain, GatedBatch])
+@pytest.mark.parametrize("together", [True, False])
 def test_walls_that_are_long_for_no_reason_of_the_candidates_condemn_nobody(
-    kind: type[Chain] | type[GatedBatch],
+    together: bool,
 ) -> None:
     """As seen of the same kernel on both sides: half of the walls by a third too long."""
     noisy = [w * (1.35 if n % 2 else 1.0) for n, w in enumerate(walls(1.0))]
-    assert judged(passage(kind), noisy, claim(0.99)).found.ratio == 0.99
+    assert judged(passage(together=together), noisy, claim(0.99)).found.ratio == 0.99
+
+
+def test_reading_the_clock_is_no_part_of_what_a_call_takes() -> None:
+    """Of 6 us that events read of a call, 3 are the reading: who claims 3.5 claims next to nothing,
+    however near that is to the 2.5 that a gate sees."""
+    short = msgspec.structs.replace(
+        passage(), calls=48, own_ns=48 * 6000.0, warm_ns=48 * 2500.0, noise_ns=3000.0
+    )
+    nets = [EMPTY_NS + 48 * 2500.0 + 1000.0 * n for n in range(4)]
+    assert judged(short, nets, claim(1.0)).found.ratio == 1.0
+    assert judged(short, nets, claim(3.3 / 6.0)).found.ratio > 1.0 / 1.05
+    without = msgspec.structs.replace(short, reading_ns=0.0)
+    assert judged(without, nets, claim(3.3 / 6.0)).found.ratio == 3.3 / 6.0
+
+
+def test_a_baseline_that_was_late_with_its_launches_is_not_held_against_its_claim_alone() -> None:
+    late = msgspec.structs.replace(passage(), own_ns=2 * OWN_NS)
+    assert judged(late, walls(1.0), claim(0.55)).found.ratio == 0.55
+    assert judged(late.claiming(OWN_NS / CALLS), walls(1.0), claim(0.55)).found.ratio > 0.9
+    assert passage().claiming(2 * OWN_NS / CALLS) == passage()
 
 
 def test_where_noise_is_as_long_as_the_calls_a_passage_decides_nothing() -> None:
@@ -88,16 +106,14 @@ def test_walls_below_nothing_vouch_for_nothing() -> None:
 def test_calls_together_bound_more_tightly_than_a_release_with_flushes() -> None:
     after = judged(passage(), walls(0.5), claim(0.5))
     assert after.at_most == pytest.approx((EMPTY_NS + 0.5 * OWN_NS) / OWN_NS, rel=0.02)
-    chained = judged(passage(Chain), walls(0.5), claim(0.5))
+    chained = judged(passage(together=False), walls(0.5), claim(0.5))
     assert chained.at_most == 50.0
 
 
-@given(st.floats(0.001, 2.0), st.floats(0.0, 3.0), st.sampled_from([Chain, GatedBatch]))
-def test_a_claim_is_never_improved(
-    ratio: float, true: float, kind: type[Chain] | type[GatedBatch]
-) -> None:
+@given(st.floats(0.001, 2.0), st.floats(0.0, 3.0), st.booleans())
+def test_a_claim_is_never_improved(ratio: float, true: float, together: bool) -> None:
     before = claim(ratio)
-    after = judged(passage(kind), walls(true), before)
+    after = judged(passage(together=together), walls(true), before)
     assert after.found.ratio >= before.found.ratio
     assert after.found.low <= after.found.ratio <= after.found.high
     assert (after.note != "") == (after.found != before.found)
