@@ -25,7 +25,7 @@ from gpu_sandbox.devices import torch_identity
 from gpu_sandbox.kept import KeptFiles
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.optional import OPTIONAL
-from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault
+from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault, Verdict
 from gpu_sandbox.prerequisites import cuda_home, require_cpp
 from gpu_sandbox.process import tool_environment
 from gpu_sandbox.sandbox import LocalSandbox, default_cache
@@ -118,7 +118,18 @@ async def _device(device: str, cache: Path | None) -> list[Check]:
         return [Check(name=name, ok=False, needed=True, detail=line)]
     good = isinstance(verdict.outcome, Correct)
     seen = str(facts["name"]) if good else f"{facts['name']}: {verdict.outcome}"
-    return [Check(name=name, ok=good, needed=True, detail=f"{seen}, evaluated a candidate")]
+    evaluated = Check(name=name, ok=good, needed=True, detail=f"{seen}, evaluated a candidate")
+    return [evaluated, *_gates(device, verdict)] if good and device != "cpu" else [evaluated]
+
+
+def _gates(device: str, verdict: Verdict) -> list[Check]:
+    """Whether the outer clock can hold claims against what calls take (``child/gates.py``)."""
+    why = [note for note in verdict.notes if note.startswith("not-gated: ")]
+    detail = (
+        why[0].removeprefix("not-gated: ") if why else "claims are held against the outer clock"
+    )
+    fix = "pip install the nvidia-cuda-nvrtc of torch's CUDA version" if "NVRTC" in detail else ""
+    return [Check(name=f"gates {device}", ok=not why, needed=False, detail=detail, fix=fix)]
 
 
 def _torch() -> Check:

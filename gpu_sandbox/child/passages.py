@@ -226,7 +226,7 @@ class Passages:
             empties.append(empty_ns)
             into.append(own_ns)
         claim_ns = self._claim_ns * gated.calls
-        warm_ns = quantile(walls[1:], _LOW) - quantile(own_empties[1:], _LOW)
+        warm_ns = min(walls[1:]) - min(own_empties[1:])
         return Passage(
             together=gated.gate == "once",
             calls=gated.calls,

@@ -25,6 +25,7 @@ _MODULES_MB = 512
 (``gpu_sandbox/child/verifier.py``), and what its and the next worker's contexts load grows with the
 tasks that they have seen: libraries, kernels, workspaces of cuBLAS. A process that was left
 behind has a context of about as much, and shows by itself."""
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _PAUSE_S = 0.3
 _MOST_S = 15.0
 """A driver takes seconds to clear up after a process that held most of the memory."""
@@ -42,7 +43,7 @@ def look_at(device: str) -> Held:
     """Now, of ``cuda:N`` as this process numbers it, by the driver's tool: torch would take a
     context."""
     number = int(device.partition(":")[2] or "0")
-    listed = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    listed = [name for name in os.environ.get(_VISIBLE, "").split(",") if name]
     query = "--query-gpu=uuid,memory.used,memory.total"
     named = f"--id={listed[number] if listed else number}"
     command = ["nvidia-smi", query, "--format=csv,noheader,nounits", named]
@@ -64,8 +65,21 @@ def node_of(uuid: str, driver: Path = Path("/proc/driver/nvidia/gpus")) -> str:
 def holders(node: str) -> frozenset[int]:
     """Processes that have such a file open; ``node`` is a regular expression."""
     return frozenset(
-        int(name) for name in os.listdir("/proc") if name.isdigit() and _has(name, node)
+        int(name)
+        for name in os.listdir("/proc")
+        if name.isdigit() and _has(name, node) and not _of_another_device(name)
     )
+
+
+def _of_another_device(pid: str) -> bool:
+    """Who shares the host and was given another device opens the files of all."""
+    ours = os.environ.get(_VISIBLE)
+    with suppress(OSError):
+        for line in Path("/proc", pid, "environ").read_bytes().split(b"\0"):
+            name, _, value = line.decode(errors="replace").partition("=")
+            if name == _VISIBLE:
+                return ours is not None and value != ours
+    return False
 
 
 def _has(pid: str, node: str) -> bool:

@@ -62,15 +62,21 @@ async def test_what_stays_is_named() -> None:
     assert "4000 MB" in memory
 
 
-async def test_holders_are_those_that_have_the_node_open(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("given", "counts"), [("1", True), ("0", False)])
+async def test_holders_are_those_that_have_the_node_open(
+    given: str, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that were not given another device."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     node = tmp_path / "node"
     node.touch()
     program = f"import time; f = open({str(node)!r}); print(flush=True); time.sleep(60)"
     command = [sys.executable, "-S", "-c", program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:  # noqa: ASYNC220
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": given}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as holder:  # noqa: ASYNC220
         assert holder.stdout is not None
         holder.stdout.readline()
-        assert holders(str(node)) == {holder.pid}
+        assert holders(str(node)) == ({holder.pid} if counts else set())
         holder.kill()
     with node.open():
         assert holders(str(node)) == {os.getpid()}

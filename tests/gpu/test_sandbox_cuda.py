@@ -188,8 +188,10 @@ async def judge(sandbox: LocalSandbox, name: str, asked: EvaluationRequest) -> V
 
 
 async def test_the_doctor_and_the_fingerprint(sandbox: LocalSandbox) -> None:
-    for check in await examine(("cuda:0",)):
+    checks = await examine(("cuda:0",))
+    for check in checks:
         print(f"\n{'ok ' if check.ok else 'NO '} {check.name}: {check.detail}", end="")
+    assert [check.ok for check in checks if check.name == "gates cuda:0"] == [True]
     facts = await sandbox.fingerprint("cuda:0")
     print(f"\n{facts}")
     assert facts["kind"] == "cuda"
