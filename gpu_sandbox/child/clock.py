@@ -183,7 +183,13 @@ class Clocked:
         if asked.empty:
             return _deliver(self._blank, slot)
         seed_torch(asked.seed + number, self._device)
-        return _deliver(self._model(*slot.arguments), slot)
+        ours = torch.cuda.current_stream(self._device)
+        output = self._model(*slot.arguments)
+        left = torch.cuda.current_stream(self._device)
+        if left != ours:  # what is queued behind the call waits for it
+            ours.wait_stream(left)
+            torch.cuda.set_stream(ours)
+        return _deliver(output, slot)
 
     def _move_on(self) -> None:
         """A few commands that do nothing, of random kinds and sizes: the next call lies elsewhere

@@ -17,6 +17,7 @@ __all__ = ["DeviceMemory"]
 
 _PINNED, _ON_DEVICE, _POSIX_FD, _READ_WRITE = 1, 1, 1, 3
 _MINIMUM_GRANULARITY = 0
+_OUT_OF_MEMORY = 2
 
 
 class _Location(ctypes.Structure):
@@ -45,6 +46,8 @@ def _driver() -> Any:
 
 def _do(name: str, *arguments: Any) -> None:
     code = getattr(_driver(), name)(*arguments)
+    if code == _OUT_OF_MEMORY:
+        raise torch.OutOfMemoryError(f"{name} failed: there is no more memory")
     if code:
         raise RuntimeError(f"{name} failed with CUDA driver error {code}")
 

@@ -108,7 +108,7 @@ class Pairing:
     def gated_wall_ns(self, gated: Gated, index: int) -> int:
         """What a release behind a gate takes the candidate, by our clock. Raises ``Ended``
         for outputs that differ."""
-        gated.draw("gated", index)
+        gated.draw(f"gated/{gated.gate}", index)  # who saw them together may not see them again
         chosen = gated.choose()
         pair = self._released(gated, Settings(), chosen)
         self._check(gated, pair, chosen)

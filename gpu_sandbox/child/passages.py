@@ -43,6 +43,8 @@ so many. One by one they take longer."""
 _QUEUED_SHARE = 0.8
 """Of the calls that a stream had room for: some have more to do."""
 _LOW = 0.25
+_NO_MEMORY = "there is no memory for what waits behind it"
+"""Nobody's fault, where there is no candidate yet."""
 _RELEASE_NS, _CALL_NS = 15_000.0, 500.0
 """What a release, and each of its calls, may take more than another for no reason of its own."""
 _WARMEST = 0.25
@@ -135,10 +137,12 @@ class Passages:
             self._passages = self._all_alone(calls)
         except NoKernels as error:
             self.undecided = str(error)
+        except torch.OutOfMemoryError:
+            self.undecided = _NO_MEMORY
         except (Ended, ReferenceEnded) as ended:
             if not isinstance(ended.finding, WorkerFailed):
                 raise
-            self.undecided = "there is no memory for what waits behind it"  # nobody's fault
+            self.undecided = _NO_MEMORY
         self._note_undecided()
 
     def _note_undecided(self) -> None:
@@ -235,13 +239,13 @@ class Passages:
             warm_ns=min(max(warm_ns, _WARMEST * claim_ns), claim_ns),
             own_ns=claim_ns,
             least_ns=_LATENCY_NS / 2 + self._written_bytes / _BYTES_WRITTEN_PER_NS,
-            beside_ns=gated.beside_ns(self._peer),
+            beside_ns=gated.beside_ns(),
             reading_ns=_READING * reading_ns(self._device),
         )
 
     def _both(self, gated: Gated, number: int, *, empty: bool) -> tuple[float, float]:
         """Walls of the empty ``peer`` and of the reference, which may be told to be, too."""
-        gated.draw("gated alone", number)
+        gated.draw(f"gated alone/{gated.gate}", number)
         chosen = gated.choose()
         takers = [(self._peer, True), (self._reference, empty)]
         peer_first = bool(secrets.randbits(1))

@@ -12,7 +12,7 @@ import torch
 from gpu_sandbox.child.arena import Arena, Layout, place
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.sealing import Stretches
+from gpu_sandbox.child.sealing import rows_of
 from gpu_sandbox.child.spoiling import Spoiling
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent
@@ -174,9 +174,9 @@ class Peer:
             self.ask(GateKernels(image=image), Done, "share")
             self._has_kernels = True
 
-    def stretches(self, places: Sequence[list[Spot]]) -> Stretches:
-        """Where these are, in our own view of the arena."""
-        return Stretches.of(places, self._need().address)
+    def rows(self, places: Sequence[list[Spot]]) -> torch.Tensor:
+        """The bytes of each call's, in our own view of the arena: (calls, bytes)."""
+        return rows_of(self._need(), places)
 
     def start_loading(
         self, task: Task, source: str, class_name: str, libraries: list[str], fds: list[int]

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import torch
 
-from gpu_sandbox.child.arena import reach_of
+from gpu_sandbox.child.arena import Arena, place, reach_of
 from gpu_sandbox.messages import Gate, Spot
 
 __all__ = [
@@ -28,10 +28,12 @@ __all__ = [
     "KEY_BYTES",
     "Kernels",
     "NoKernels",
+    "Rows",
     "Stretches",
     "compiled",
     "digest_bytes",
     "rounds",
+    "rows_of",
 ]
 
 KEY_BYTES = 32
@@ -66,6 +68,28 @@ class Stretches(msgspec.Struct, frozen=True):
     def call(self, number: int) -> int:
         """The address of that call's."""
         return self.address + number * self.stride
+
+
+class Rows:
+    """A stretch of memory for each call, which no worker sees or changes."""
+
+    def __init__(self, tensors: list[torch.Tensor], calls: int, device: torch.device) -> None:
+        spots, self._size = place(tensors, 0)
+        memory = torch.zeros(calls * self._size, dtype=torch.uint8, device=device)
+        self.bytes = memory.view(calls, self._size)
+        starts = [number * self._size for number in range(calls)]
+        self.views = [Arena(memory[k : k + self._size]).views(spots) for k in starts]
+
+    @property
+    def stretches(self) -> Stretches:
+        return Stretches(self.bytes.data_ptr(), self._size, self._size)
+
+
+def rows_of(arena: Arena, places: Sequence[list[Spot]]) -> torch.Tensor:
+    """The bytes of each call's in an arena, as ``Rows`` has them: (calls, bytes)."""
+    found = Stretches.of(places)
+    whole = arena.stretch(found.address, arena.size)
+    return whole.as_strided((len(places), found.size), (found.stride, 1))
 
 
 class Kernels:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,7 @@ _COUNTERS_BYTES = 3 * ALIGN
 _LOOKS = 1000
 """Between two checks whether the other side is still there: well below a millisecond."""
 _NO_FLAGS = 0
+_MOST = 0x7FFFFFFF
 
 
 class Turns:
@@ -54,6 +56,16 @@ class Turns:
     def digest(self, size: int) -> bytes:
         """Of what was done last, as it is now."""
         return ctypes.string_at(self.digest_at, size)
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """What goes wrong meanwhile leaves no device waiting for keys: those that were not given
+        open nothing."""
+        try:
+            yield
+        except BaseException:
+            self.given.value = _MOST
+            raise
 
     def reset(self) -> None:
         self.given.value = self.done.value = self.queued.value = 0

@@ -43,3 +43,14 @@ def test_a_wait_ends_when_it_is_told_to() -> None:
     assert not Turns.wait(turns.done, 1, lambda: False)
     turns.done.value = 3
     assert Turns.wait(turns.done, 2, lambda: pytest.fail("it was asked for nothing"))
+
+
+def test_keys_that_will_never_come_keep_nobody_waiting() -> None:
+    turns = Turns(Arena.create(Turns.size(4), torch.device("cpu")))
+    turns.reset()
+    with turns.released():
+        turns.give(0, bytes(range(32)))
+    assert turns.given.value == 1
+    with pytest.raises(RuntimeError), turns.released():
+        raise RuntimeError
+    assert Turns.wait(turns.given, 4, lambda: False)
