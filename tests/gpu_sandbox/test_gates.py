@@ -1,0 +1,201 @@
+"""Releases behind gates, with this processor for a device: who may see what when, and what is held
+against what. The kernels themselves are in ``tests/gpu/test_sealing_cuda.py``."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from gpu_sandbox.child import clock, gates
+from gpu_sandbox.child.arena import Arena, Layout
+from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.clock import Clocked, Slot
+from gpu_sandbox.child.gates import Gated
+from gpu_sandbox.child.sealing import KEY_BYTES, Stretches, digest_bytes, rows_of
+from gpu_sandbox.jobs import Differs, Finding
+from gpu_sandbox.messages import Gate, Place, Time, Timed
+
+CPU = torch.device("cpu")
+SHAPES = ((17, 33), (5,))
+
+
+class Ended(Exception):
+    pass
+
+
+class ProcessorKernels:
+    """What ``Kernels`` do, done at once instead of queued."""
+
+    def __init__(self) -> None:
+        self._taken = (ctypes.c_uint8 * KEY_BYTES)()
+        self.taken_at = ctypes.addressof(self._taken)
+
+    def take(self, stream: int, counter_at: int, least: int, key_at: int) -> None:
+        while ctypes.c_int32.from_address(counter_at).value < least:
+            time.sleep(0)
+        ctypes.memmove(self.taken_at, key_at, KEY_BYTES)
+
+    def seal(
+        self, stream: int, places: Stretches, calls: range, key_at: int, rounds: int = 1
+    ) -> None:
+        for number in range(rounds):
+            key = ctypes.string_at(key_at + number * KEY_BYTES, KEY_BYTES)
+            for k in calls:
+                at = places.call(k + number * len(calls))
+                stream_bytes = hashlib.shake_128(key + bytes([k - calls.start])).digest(places.size)
+                mixed = zip(ctypes.string_at(at, places.size), stream_bytes, strict=True)
+                ctypes.memmove(at, bytes(a ^ b for a, b in mixed), places.size)
+
+    def digest(
+        self, stream: int, places: Stretches, calls: range, into: int, rounds: int = 1
+    ) -> None:
+        size = digest_bytes(places.size * len(calls))
+        for number in range(rounds):
+            starts = [places.call(k + number * len(calls)) for k in calls]
+            seen = b"".join(ctypes.string_at(at, places.size) for at in starts)
+            ctypes.memmove(into + number * size, hashlib.shake_128(seen).digest(size), size)
+
+
+class Worker:
+    """A worker's clock in a thread of its own, with a peer's face. ``watch`` is called when all
+    inputs are there and no key is, ``afterwards`` when it is done."""
+
+    call_s = 5.0
+    queued = unqueued = 0
+
+    def __init__(self, model: Callable[..., Any]) -> None:
+        self.clocked = Clocked(model, CPU)
+        self.clocked._device = SimpleNamespace(type="cuda")
+        self.clocked.kernels = ProcessorKernels()
+        self.watch: Callable[[dict[int, Slot]], None] = lambda slots: None
+        self.afterwards: Callable[[dict[int, Slot]], None] = lambda slots: None
+        self._arena: Arena | None = None
+        self._host: Arena | None = None
+        self._answer: Timed | None = None
+        self._thread = threading.Thread()
+
+    def ended(self, finding: Finding) -> Exception:
+        return Ended(finding)
+
+    def give_kernels(self, image: bytes) -> None: ...
+
+    def lay(self, layout: Layout, cases: list[Case]) -> None:
+        self._arena = arena = self._arena or Arena.create(layout.total_bytes, CPU)
+        for number, (ins, outs) in enumerate(zip(layout.inputs, layout.outputs, strict=True)):
+            views = arena.views(ins)
+            place = Place(slot=number, args=None, inputs=ins, outputs=outs)
+            self.clocked.slots[number] = Slot(views, views, arena.views(outs), arena, place)
+
+    def rows(self, places: Any) -> torch.Tensor:
+        assert self._arena is not None
+        return rows_of(self._arena, places)
+
+    def share_host(self, size: int) -> Arena:
+        self._host = self._host or Arena.create(size, CPU)
+        return self._host
+
+    def send(self, request: Time, stage: str) -> None:
+        self.watch(self.clocked.slots)
+        self._thread = threading.Thread(target=self._work, args=(request,))
+        self._thread.start()
+
+    def _work(self, request: Time) -> None:
+        answer = self.clocked.time(request, self._host)
+        assert isinstance(answer, Timed)
+        self.afterwards(self.clocked.slots)
+        self._answer = answer
+
+    def said_something(self) -> bool:
+        return not self._thread.is_alive()
+
+    def cpu_ns(self) -> int:
+        return 0
+
+    def take(self, expected: type[Timed], stage: str) -> Timed:
+        self._thread.join(10)
+        assert self._answer is not None
+        return self._answer
+
+
+@pytest.fixture(autouse=True)
+def processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = SimpleNamespace(cuda_stream=0)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: stream)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
+    monkeypatch.setattr(gates, "compiled", lambda device: b"")
+    monkeypatch.setattr(gates, "_kernels", lambda image: ProcessorKernels())
+    monkeypatch.setattr(gates, "_QUEUE_S", (0.01,) * 3)
+    monkeypatch.setattr(clock, "seed_torch", lambda seed, device: None)
+    monkeypatch.setattr(
+        clock,
+        "stream_write",
+        lambda stream, at, number: ctypes.memmove(at, ctypes.byref(ctypes.c_int32(number)), 4),
+    )
+
+
+def gated(gate: Gate, calls: int, *outputs: torch.Tensor) -> Gated:
+    expected = [SimpleNamespace(native=tensor) for tensor in outputs]
+    first = SimpleNamespace(tensors=drawn(), expected=expected)
+    made = Gated(SimpleNamespace(margins=None), first, CPU, calls, gate)
+    made.cases = [SimpleNamespace(tensors=drawn()) for _ in range(calls)]
+    return made
+
+
+def drawn() -> list[torch.Tensor]:
+    return [torch.rand(shape) for shape in SHAPES]
+
+
+def doubled(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+GATES = pytest.mark.parametrize(
+    ("gate", "calls"), [("once", 1), ("once", 5), ("each", 1), ("each", 5)]
+)
+
+
+@GATES
+def test_calls_get_their_inputs_and_leave_their_outputs(gate: Gate, calls: int) -> None:
+    behind, worker = gated(gate, calls, torch.rand(17, 33)), Worker(doubled)
+    for empty in (True, False, False):
+        released = behind.passed(worker, 7, range(calls), empty=empty)
+        for case, (output,) in zip(behind.cases, released.outputs, strict=True):
+            assert torch.equal(output, case.tensors[0] * 2) or empty
+    assert released.wall_ns > 0
+
+
+@GATES
+def test_no_input_can_be_read_before_its_key(gate: Gate, calls: int) -> None:
+    behind, worker = gated(gate, calls, torch.rand(17, 33)), Worker(doubled)
+    seen: list[torch.Tensor] = []
+    worker.watch = lambda slots: seen.extend(s.inputs[0].clone() for s in slots.values())
+    behind.passed(worker, 7)
+    assert len(seen) == calls
+    for got, case in zip(seen, behind.cases, strict=True):
+        assert (got == case.tensors[0]).float().mean() < 0.05
+
+
+@GATES
+def test_an_output_that_changes_after_its_call_was_done_is_found_out(
+    gate: Gate, calls: int
+) -> None:
+    behind, worker = gated(gate, calls, torch.rand(17, 33)), Worker(doubled)
+    worker.afterwards = lambda slots: slots[calls - 1].outputs[0][3, 4].add_(1)
+    with pytest.raises(Ended) as raised:
+        behind.passed(worker, 7)
+    assert isinstance(raised.value.args[0], Differs)
+
+
+@GATES
+def test_outputs_of_no_size_are_committed_to_as_well(gate: Gate, calls: int) -> None:
+    behind, worker = gated(gate, calls, torch.rand(0)), Worker(lambda x, y: y[:0])
+    released = behind.passed(worker, 7, [0])
+    assert released.outputs[0][0].numel() == 0
