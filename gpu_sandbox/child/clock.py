@@ -6,22 +6,21 @@ before each, one synchronize at the end.
 
 from __future__ import annotations
 
-import copy
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
 from gpu_sandbox.child.arena import Arena
+from gpu_sandbox.child.delivery import Delivered, Slot, deliver, described
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
 from gpu_sandbox.child.turns import Turns, stream_write
-from gpu_sandbox.child.values import pack
-from gpu_sandbox.messages import Claimed, Leaf, Place, Ran, Time, Timed, Tree
+from gpu_sandbox.messages import Claimed, Ran, Time, Timed
 
-__all__ = ["Clocked", "Slot", "overlapping"]
+__all__ = ["Clocked"]
 
 _now = time.perf_counter_ns
 Marks: TypeAlias = tuple[Any, Any]
@@ -34,30 +33,6 @@ _KEPT_BYTES = 64 << 20
 _device_sleep: Any = torch.cuda._sleep
 _CYCLES_PER_US = 2000
 """Of about the fastest clock: at a slower one the cover is longer, which does no harm."""
-
-
-class Slot:
-    """Arguments of one call, their tensors, and views of where its outputs belong."""
-
-    def __init__(
-        self,
-        arguments: Any,
-        inputs: list[torch.Tensor],
-        outputs: list[torch.Tensor],
-        arena: Arena,
-        place: Place,
-    ) -> None:
-        self.arguments = arguments
-        self.inputs = inputs
-        self.outputs = outputs
-        self.place = place
-        self.address = arena.address
-
-    def moved(self, shift: int) -> Slot:
-        """The same with its outputs' places so many bytes further on, within the arena."""
-        other = copy.copy(self)
-        other.outputs = [_moved(tensor, shift) for tensor in self.outputs]
-        return other
 
 
 class Clocked:
@@ -82,7 +57,7 @@ class Clocked:
             output = self._model(*self.slots[slot].arguments)
             if then is not None:
                 self._model(*self.slots[then].arguments)
-            ran = _described(_deliver(output, self.slots[slot]), self.slots[slot])
+            ran = described(deliver(output, self.slots[slot]), self.slots[slot])
         self._synchronize()
         return ran
 
@@ -129,8 +104,8 @@ class Clocked:
         """The output of the call that was timed."""
         slot = self.slots[0].moved(shift)
         with torch.no_grad():
-            delivered = _deliver(self._owed, slot)
-            ran = _described(delivered, slot)
+            delivered = deliver(self._owed, slot)
+            ran = described(delivered, slot)
         strided = [t for t in delivered.tensors if t.layout == torch.strided]
         if sum(t.untyped_storage().nbytes() for t in strided) > _KEPT_BYTES:
             self.forget()
@@ -150,7 +125,7 @@ class Clocked:
         torch.cuda.synchronize(self._device)
         return Timed(
             elapsed_ns=[_nanoseconds(*marks) for marks in events],
-            last=_described(delivered, slot),
+            last=described(delivered, slot),
             launch_ns=self._launch_ns // asked.calls,
         )
 
@@ -177,11 +152,11 @@ class Clocked:
         turns.queued.value = asked.calls + 1
         torch.cuda.synchronize(self._device)
         self._blank.clear()
-        return _described(delivered, slot)
+        return described(delivered, slot)
 
-    def _delivered(self, slot: Slot, asked: Time, number: int) -> _Delivered:
+    def _delivered(self, slot: Slot, asked: Time, number: int) -> Delivered:
         if asked.empty:
-            return _deliver(self._blank, slot)
+            return deliver(self._blank, slot)
         seed_torch(asked.seed + number, self._device)
         ours = torch.cuda.current_stream(self._device)
         output = self._model(*slot.arguments)
@@ -189,7 +164,7 @@ class Clocked:
         if left != ours:  # what is queued behind the call waits for it
             ours.wait_stream(left)
             torch.cuda.set_stream(ours)
-        return _deliver(output, slot)
+        return deliver(output, slot)
 
     def _move_on(self) -> None:
         """A few commands that do nothing, of random kinds and sizes: the next call lies elsewhere
@@ -215,7 +190,7 @@ class Clocked:
                     size = _WORD * (1 + secrets.randbelow(_MOST_BYTES // _WORD))
                     self._spot[:size].copy_(_ZEROS[:size], non_blocking=True)
 
-    def _between_events(self, slot: Slot, asked: Time, number: int) -> tuple[_Delivered, Marks]:
+    def _between_events(self, slot: Slot, asked: Time, number: int) -> tuple[Delivered, Marks]:
         """One call on a cold cache, queued behind other work; nothing is waited for."""
         seed_torch(asked.seed + number, self._device)
         start, end = self._prepared(asked)
@@ -224,7 +199,7 @@ class Clocked:
         output = self._model(*slot.arguments)
         end.record()
         self._launch_ns += _now() - began
-        return _deliver(output, slot), (start, end)
+        return deliver(output, slot), (start, end)
 
     def _prepared(self, asked: Time) -> Marks:
         event: Any = torch.cuda.Event
@@ -244,76 +219,5 @@ class Clocked:
             torch.cuda.synchronize(self._device)
 
 
-class _Delivered(NamedTuple):
-    tree: Tree
-    tensors: list[torch.Tensor]
-
-
 def _nanoseconds(start: Any, end: Any) -> int:
     return int(start.elapsed_time(end) * 1e6)
-
-
-def _deliver(output: Any, slot: Slot) -> _Delivered:
-    """Copy each output tensor that fits to its place."""
-    found: list[torch.Tensor] = []
-    tree = pack(output, found, pickling=False)
-    _copy(found, slot.outputs)
-    return _Delivered(tree, found)
-
-
-def _copy(tensors: list[torch.Tensor], places: list[torch.Tensor]) -> None:
-    for tensor, place in zip(tensors, places, strict=False):
-        if _fits(tensor, place):
-            place.copy_(tensor.detach())
-
-
-def _moved(tensor: torch.Tensor, shift: int) -> torch.Tensor:
-    offset = tensor.storage_offset() + shift // tensor.element_size()
-    return tensor.as_strided(tensor.shape, tensor.stride(), offset)
-
-
-def _fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:
-    return (
-        tensor.shape == place.shape
-        and tensor.dtype == place.dtype
-        and tensor.device.type == place.device.type
-        and tensor.layout == torch.strided
-    )
-
-
-def _described(delivered: _Delivered, slot: Slot) -> Ran:
-    places = slot.outputs
-    leaves = [
-        Leaf(
-            shape=tuple(tensor.shape),
-            dtype=str(tensor.dtype).removeprefix("torch."),
-            device=tensor.device.type,
-            written=number < len(places) and _fits(tensor, places[number]),
-            aliases_input=_shares_memory(tensor, slot.inputs),
-            overlapping=overlapping(tensor),
-        )
-        for number, tensor in enumerate(delivered.tensors)
-    ]
-    return Ran(tree=delivered.tree, leaves=leaves)
-
-
-def overlapping(tensor: torch.Tensor) -> bool:
-    """Whether elements share memory, as in an expanded tensor."""
-    if tensor.layout != torch.strided:
-        return False
-    return any(n > 1 and s == 0 for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-
-
-def _shares_memory(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:
-    """Whether it lies within an input's bytes (all inputs share one storage, the arena)."""
-    if tensor.numel() == 0 or tensor.layout != torch.strided:
-        return False
-    begin = tensor.data_ptr()
-    return any(t.data_ptr() <= begin < t.data_ptr() + max(_reach(t), 1) for t in inputs)
-
-
-def _reach(tensor: torch.Tensor) -> int:
-    if tensor.numel() == 0:
-        return 0
-    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()

@@ -18,8 +18,9 @@ import torch
 from gpu_sandbox.child import extensions
 from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.blame import failed
-from gpu_sandbox.child.clock import Clocked, Slot
+from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.context import make_context, start_driver
+from gpu_sandbox.child.delivery import Slot
 from gpu_sandbox.child.loading import construct, import_file, settle
 from gpu_sandbox.child.profile import profile
 from gpu_sandbox.child.sealing import Kernels

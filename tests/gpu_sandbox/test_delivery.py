@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from gpu_sandbox.child.arena import ALIGN, Arena, lay_out
-from gpu_sandbox.child.clock import Clocked, Slot
+from gpu_sandbox.child.clock import Clocked
+from gpu_sandbox.child.delivery import Slot
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.messages import Place, Time
 

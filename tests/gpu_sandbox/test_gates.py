@@ -17,7 +17,8 @@ import torch
 from gpu_sandbox.child import clock, gates
 from gpu_sandbox.child.arena import Arena, Layout
 from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.clock import Clocked, Slot
+from gpu_sandbox.child.clock import Clocked
+from gpu_sandbox.child.delivery import Slot
 from gpu_sandbox.child.gates import Gated
 from gpu_sandbox.child.sealing import KEY_BYTES, Stretches, digest_bytes, rows_of
 from gpu_sandbox.jobs import Differs, Finding

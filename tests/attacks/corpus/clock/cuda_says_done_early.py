@@ -29,7 +29,7 @@ def early(self, asked, host):
         slot = self.slots[number]
         delivered = self._delivered(slot, asked, number)
     torch.cuda.synchronize()
-    return clock._described(delivered, slot)
+    return clock.described(delivered, slot)
 
 
 def shaved(**fields):

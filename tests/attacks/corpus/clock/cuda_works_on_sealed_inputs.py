@@ -30,7 +30,7 @@ def ahead(self, asked, host):
         kernels.digest(stream, outputs, calls, turns.digest_at)
         clock.stream_write(stream, turns.done_at, number + 1)
     torch.cuda.synchronize()
-    return clock._described(delivered, slot)
+    return clock.described(delivered, slot)
 
 
 def shaved(**fields):

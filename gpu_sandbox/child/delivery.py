@@ -1,0 +1,109 @@
+"""Where a call's output belongs, and what is said of what it was."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+import torch
+
+from gpu_sandbox.child.arena import Arena
+from gpu_sandbox.child.values import pack
+from gpu_sandbox.messages import Leaf, Place, Ran, Tree
+
+__all__ = ["Delivered", "Slot", "deliver", "described", "overlapping"]
+
+
+class Slot:
+    """Arguments of one call, their tensors, and views of where its outputs belong."""
+
+    def __init__(
+        self,
+        arguments: Any,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        arena: Arena,
+        place: Place,
+    ) -> None:
+        self.arguments = arguments
+        self.inputs = inputs
+        self.outputs = outputs
+        self.place = place
+        self.address = arena.address
+
+    def moved(self, shift: int) -> Slot:
+        """The same with its outputs' places so many bytes further on, within the arena."""
+        other = copy.copy(self)
+        other.outputs = [_moved(tensor, shift) for tensor in self.outputs]
+        return other
+
+
+class Delivered(NamedTuple):
+    tree: Tree
+    tensors: list[torch.Tensor]
+
+
+def deliver(output: Any, slot: Slot) -> Delivered:
+    """Copy each output tensor that fits to its place."""
+    found: list[torch.Tensor] = []
+    tree = pack(output, found, pickling=False)
+    _copy(found, slot.outputs)
+    return Delivered(tree, found)
+
+
+def _copy(tensors: list[torch.Tensor], places: list[torch.Tensor]) -> None:
+    for tensor, place in zip(tensors, places, strict=False):
+        if _fits(tensor, place):
+            place.copy_(tensor.detach())
+
+
+def _moved(tensor: torch.Tensor, shift: int) -> torch.Tensor:
+    offset = tensor.storage_offset() + shift // tensor.element_size()
+    return tensor.as_strided(tensor.shape, tensor.stride(), offset)
+
+
+def _fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:
+    return (
+        tensor.shape == place.shape
+        and tensor.dtype == place.dtype
+        and tensor.device.type == place.device.type
+        and tensor.layout == torch.strided
+    )
+
+
+def described(delivered: Delivered, slot: Slot) -> Ran:
+    places = slot.outputs
+    leaves = [
+        Leaf(
+            shape=tuple(tensor.shape),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            device=tensor.device.type,
+            written=number < len(places) and _fits(tensor, places[number]),
+            aliases_input=_shares_memory(tensor, slot.inputs),
+            overlapping=overlapping(tensor),
+        )
+        for number, tensor in enumerate(delivered.tensors)
+    ]
+    return Ran(tree=delivered.tree, leaves=leaves)
+
+
+def overlapping(tensor: torch.Tensor) -> bool:
+    """Whether elements share memory, as in an expanded tensor."""
+    if tensor.layout != torch.strided:
+        return False
+    return any(n > 1 and s == 0 for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _shares_memory(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:
+    """Whether it lies within an input's bytes (all inputs share one storage, the arena)."""
+    if tensor.numel() == 0 or tensor.layout != torch.strided:
+        return False
+    begin = tensor.data_ptr()
+    return any(t.data_ptr() <= begin < t.data_ptr() + max(_reach(t), 1) for t in inputs)
+
+
+def _reach(tensor: torch.Tensor) -> int:
+    if tensor.numel() == 0:
+        return 0
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
