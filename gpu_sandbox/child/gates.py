@@ -11,6 +11,7 @@ launches are part of what it takes.
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ from gpu_sandbox.child.turns import Turns
 from gpu_sandbox.jobs import Differs, Forged, WorkerSilent
 from gpu_sandbox.messages import Gate, Time, Timed
 
-__all__ = ["Gated", "reading_ns"]
+__all__ = ["Gated", "Room", "reading_ns"]
 
 _QUEUE_S = (1.0, 0.25, 0.0)
 """How long calls may take to be queued, after so many releases in a row that were not."""
@@ -49,22 +50,36 @@ _readings: dict[torch.device, float] = {}
 """The least of this process's life."""
 
 
+class Room:
+    """The verifier's own memory for the inputs and outputs of so many calls like that one."""
+
+    def __init__(self, first: Case, device: torch.device, calls: int) -> None:
+        self.device, self.calls = device, calls
+        self.inputs = Rows(first.tensors, calls, device)
+        self.outputs = Rows([e.native for e in first.expected], calls, device)
+
+    def for_calls(self, calls: int) -> Room:
+        """For fewer, in the same memory."""
+        fewer = copy.copy(self)
+        fewer.calls, fewer.inputs = calls, self.inputs.first(calls)
+        fewer.outputs = self.outputs.first(calls)
+        return fewer
+
+
 class Gated(Releases):
     """``gate``: "once", one key lets in all calls; "each", each call has a key of its own, that is
     given when the call before is done: so they can't be worked on together. A worker that says too
     early that a call is done commits to outputs that it can't know.
     """
 
-    def __init__(
-        self, task: Task, first: Case, device: torch.device, calls: int, gate: Gate
-    ) -> None:
-        super().__init__(task, first, device, calls)
+    def __init__(self, task: Task, first: Case, room: Room, gate: Gate) -> None:
+        super().__init__(task, first, room.device, room.calls)
         self.gate = gate
-        self._layout = lay_out(first.tensors, [e.native for e in first.expected], calls)
-        self._rounds = rounds(gate, calls)
-        self._image = compiled(device)
-        self._inputs = Rows(first.tensors, calls, device)
-        self._outputs = Rows([e.native for e in first.expected], calls, device)
+        outputs = [e.native for e in first.expected]
+        self._layout = lay_out(first.tensors, outputs, room.calls)
+        self._rounds = rounds(gate, room.calls)
+        self._image = compiled(room.device)
+        self._inputs, self._outputs = room.inputs, room.outputs
         size = self._outputs.stretches.size * len(self._rounds[0])
         self._digest_bytes = digest_bytes(size)
 

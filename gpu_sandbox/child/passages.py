@@ -20,7 +20,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.gates import Gated, reading_ns
+from gpu_sandbox.child.gates import Gated, Room, reading_ns
 from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Task
@@ -32,9 +32,9 @@ from gpu_sandbox.paired import Estimate, estimate_bound, quantile
 
 __all__ = ["Judgement", "Passage", "Passages", "judged"]
 
-_ALONE = 6
-_FEWEST, _FEWEST_OF_CLEAR = 10, 4
-_CLEAR = 0.1
+_ALONE, _ALONE_AT_LEAST, _ALONE_S = 6, 4, 0.1
+_FEWEST_LOOKS = (10, 4, 3)
+_CLEAR = (0.1, 0.01)
 """Fewer looks will do where the noise is less than so much of what the baseline takes."""
 _QUEUED_ENOUGH = 5
 _WANTED_NS, _FEWEST_CALLS, _MOST_ROUNDS = 500_000, 8, 32
@@ -81,6 +81,11 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     def slack_ns(self) -> float:
         """By how much a release may be longer than another of the same calls."""
         return _least_slack_ns(self.calls) + self.noise_ns
+
+    @property
+    def looks(self) -> int:
+        """How many there should be, at least."""
+        return _FEWEST_LOOKS[sum(self.noise_ns < clear * self.own_ns for clear in _CLEAR)]
 
     @property
     def decides(self) -> bool:
@@ -156,9 +161,11 @@ class Passages:
         calls = min(calls, enough)
         rounds = min(calls, _MOST_ROUNDS) if calls > 1 else 0
         ways: list[tuple[Gate, int]] = [("once", calls), ("each", rounds)]
+        room: Room | None = None
         for gate, wanted in ways:
             while wanted and _least_slack_ns(wanted) < self._claim_ns * wanted:
-                gated = Gated(self._task, self._first, self._device, wanted, gate)
+                room = room or Room(self._first, self._device, wanted)
+                gated = Gated(self._task, self._first, room.for_calls(wanted), gate)
                 passage = self._alone(gated)
                 if passage is not None:
                     found.append((gated, passage))
@@ -200,14 +207,13 @@ class Passages:
         queued: list[float] = []
         others: list[float] = []
         after = before
-        clear = passage.noise_ns < _CLEAR * passage.own_ns
-        fewest = _FEWEST_OF_CLEAR if clear else _FEWEST
+        fewest = passage.looks
         for number in range(3 * fewest):
             wall_ns = float(pairing.gated_wall_ns(gated, number))
             if number == 0:
                 continue
             (queued if peer.queues else others).append(wall_ns)
-            late = time.monotonic() - began > seconds and number + 1 >= _FEWEST_OF_CLEAR
+            late = time.monotonic() - began > seconds and number + 1 >= _FEWEST_LOOKS[-1]
             if number + 1 < fewest and not late:
                 continue
             walls = queued if len(queued) >= _QUEUED_ENOUGH else [*queued, *others]
@@ -222,7 +228,10 @@ class Passages:
         walls: list[float] = []
         empties: list[float] = []
         own_empties: list[float] = []
+        began = time.monotonic()
         for number in range(_ALONE):
+            if number >= _ALONE_AT_LEAST and time.monotonic() - began > _ALONE_S:
+                break
             into = own_empties if number % 2 else walls
             empty_ns, own_ns = self._both(gated, number, empty=into is own_empties)
             if not self._reference.queues:

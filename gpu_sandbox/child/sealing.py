@@ -11,6 +11,7 @@ torch brings along; a worker loads what it is given (CUDA driver API).
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from collections.abc import Sequence
 from functools import cache
@@ -79,6 +80,12 @@ class Rows:
         self.bytes = memory.view(calls, self._size)
         starts = [number * self._size for number in range(calls)]
         self.views = [Arena(memory[k : k + self._size]).views(spots) for k in starts]
+
+    def first(self, calls: int) -> Rows:
+        """Those of so many calls: the same memory."""
+        fewer = copy.copy(self)
+        fewer.bytes, fewer.views = self.bytes[:calls], self.views[:calls]
+        return fewer
 
     @property
     def stretches(self) -> Stretches:

@@ -19,7 +19,7 @@ from gpu_sandbox.child.arena import Arena, Layout
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.delivery import Slot
-from gpu_sandbox.child.gates import Gated
+from gpu_sandbox.child.gates import Gated, Room
 from gpu_sandbox.child.sealing import KEY_BYTES, Stretches, digest_bytes, rows_of
 from gpu_sandbox.jobs import Differs, Finding
 from gpu_sandbox.messages import Gate, Place, Time, Timed
@@ -145,7 +145,8 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> None:
 def gated(gate: Gate, calls: int, *outputs: torch.Tensor) -> Gated:
     expected = [SimpleNamespace(native=tensor) for tensor in outputs]
     first = SimpleNamespace(tensors=drawn(), expected=expected)
-    made = Gated(SimpleNamespace(margins=None), first, CPU, calls, gate)
+    room = Room(first, CPU, calls + 2).for_calls(calls)
+    made = Gated(SimpleNamespace(margins=None), first, room, gate)
     made.cases = [SimpleNamespace(tensors=drawn()) for _ in range(calls)]
     return made
 

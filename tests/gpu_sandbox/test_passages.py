@@ -85,6 +85,11 @@ def test_a_baseline_that_was_late_with_its_launches_is_not_held_against_its_clai
     assert passage().claiming(2 * OWN_NS / CALLS) == passage()
 
 
+@pytest.mark.parametrize(("noise", "looks"), [(0.001, 3), (0.05, 4), (0.5, 10)])
+def test_what_is_clear_is_looked_at_less_often(noise: float, looks: int) -> None:
+    assert msgspec.structs.replace(passage(), noise_ns=noise * OWN_NS).looks == looks
+
+
 def test_where_noise_is_as_long_as_the_calls_a_passage_decides_nothing() -> None:
     assert passage().decides
     assert not msgspec.structs.replace(passage(), noise_ns=OWN_NS).decides
