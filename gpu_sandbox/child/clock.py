@@ -161,7 +161,7 @@ class Clocked:
         ours = torch.cuda.current_stream(self._device)
         output = self._model(*slot.arguments)
         left = torch.cuda.current_stream(self._device)
-        if left != ours:  # what is queued behind the call waits for it
+        if left.cuda_stream != ours.cuda_stream:  # what is queued behind the call waits for it
             ours.wait_stream(left)
             torch.cuda.set_stream(ours)
         return deliver(output, slot)
