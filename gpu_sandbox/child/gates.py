@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.child.arena import lay_out
+from gpu_sandbox.child.arena import lay_out, place
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
@@ -43,7 +43,8 @@ __all__ = ["Gated", "Room", "reading_ns"]
 _QUEUE_S = (1.0, 0.25, 0.0)
 """How long calls may take to be queued, after so many releases in a row that were not."""
 _LOOKS = 5
-_COVER_CYCLES = 200_000
+_MOST_OF_FREE = 0.2
+_COVER_CYCLES = 1_000_000
 """So long that what is timed is queued before its turn."""
 _device_sleep: Any = torch.cuda._sleep
 _readings: dict[torch.device, float] = {}
@@ -51,12 +52,17 @@ _readings: dict[torch.device, float] = {}
 
 
 class Room:
-    """The verifier's own memory for the inputs and outputs of so many calls like that one."""
+    """The verifier's own memory for the inputs and outputs of so many calls like that one. Raises
+    ``torch.OutOfMemoryError`` also where it would leave a candidate too little."""
 
     def __init__(self, first: Case, device: torch.device, calls: int) -> None:
         self.device, self.calls = device, calls
+        outputs = [e.native for e in first.expected]
+        wanted = calls * (place(first.tensors, 0)[1] + place(outputs, 0)[1])
+        if device.type == "cuda" and wanted > _MOST_OF_FREE * torch.cuda.mem_get_info(device)[0]:
+            raise torch.OutOfMemoryError(f"{wanted} bytes are too much of what is free")
         self.inputs = Rows(first.tensors, calls, device)
-        self.outputs = Rows([e.native for e in first.expected], calls, device)
+        self.outputs = Rows(outputs, calls, device)
 
     def for_calls(self, calls: int) -> Room:
         """For fewer, in the same memory."""
@@ -142,7 +148,7 @@ class Gated(Releases):
         self._inputs.bytes.zero_()
         for case, views in zip(self.cases, self._inputs.views, strict=True):
             for tensor, view in zip(case.tensors, views, strict=True):
-                view.copy_(tensor)
+                view.copy_(tensor.detach())
         keys = [os.urandom(KEY_BYTES) for _ in self._rounds]
         there = torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).to(self.device)
         stream, calls, count = _stream(self.device), self._rounds[0], len(self._rounds)

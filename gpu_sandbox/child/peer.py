@@ -151,6 +151,7 @@ class Peer:
             self._seen.clear()
             if self._arena is not None:
                 self._arena.close()
+                self._arena = None  # also if there is no memory for the next one
             self._placed.clear()
             self._arena = arena = Arena.create(total_bytes, self._device)
             self.send(ArenaShared(total_bytes=arena.size), "share", arena.descriptor)
@@ -162,6 +163,7 @@ class Peer:
         if self._host is None or total_bytes > self._host.size:
             if self._host is not None:
                 self._host.close()
+                self._host = None
             self._host = Arena.create(total_bytes, torch.device("cpu"))
             shared = ArenaShared(total_bytes=self._host.size, host=True)
             self.send(shared, "share", self._host.descriptor)
@@ -225,7 +227,7 @@ class Peer:
         for number, case in enumerate(cases):
             views = self._views(layout.inputs[number])
             for tensor, view in zip(case.tensors, views, strict=True):
-                view.copy_(tensor)
+                view.copy_(tensor.detach())
         self._synchronize()
 
     def scramble(self, spots: list[Spot]) -> None:

@@ -25,7 +25,8 @@ _MODULES_MB = 512
 (``gpu_sandbox/child/verifier.py``), and what its and the next worker's contexts load grows with the
 tasks that they have seen: libraries, kernels, workspaces of cuBLAS. A process that was left
 behind has a context of about as much, and shows by itself."""
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_MARK = "ATTACK_TESTS"
+os.environ[_MARK] = str(os.getpid())  # what these tests start inherits it
 _PAUSE_S = 0.3
 _MOST_S = 15.0
 """A driver takes seconds to clear up after a process that held most of the memory."""
@@ -43,7 +44,7 @@ def look_at(device: str) -> Held:
     """Now, of ``cuda:N`` as this process numbers it, by the driver's tool: torch would take a
     context."""
     number = int(device.partition(":")[2] or "0")
-    listed = [name for name in os.environ.get(_VISIBLE, "").split(",") if name]
+    listed = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     query = "--query-gpu=uuid,memory.used,memory.total"
     named = f"--id={listed[number] if listed else number}"
     command = ["nvidia-smi", query, "--format=csv,noheader,nounits", named]
@@ -67,18 +68,19 @@ def holders(node: str) -> frozenset[int]:
     return frozenset(
         int(name)
         for name in os.listdir("/proc")
-        if name.isdigit() and _has(name, node) and not _of_another_device(name)
+        if name.isdigit() and _has(name, node) and not _of_others(name)
     )
 
 
-def _of_another_device(pid: str) -> bool:
-    """Who shares the host and was given another device opens the files of all."""
-    ours = os.environ.get(_VISIBLE)
+def _of_others(pid: str) -> bool:
+    """Whether it is a descendant of other tests than these: they may use another device of the
+    host, whose processes open the files of all. It shows in what a process began with, which forks
+    share; where nothing is told, it counts."""
     with suppress(OSError):
         for line in Path("/proc", pid, "environ").read_bytes().split(b"\0"):
             name, _, value = line.decode(errors="replace").partition("=")
-            if name == _VISIBLE:
-                return ours is not None and value != ours
+            if name == _MARK:
+                return value != os.environ[_MARK]
     return False
 
 

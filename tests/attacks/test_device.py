@@ -62,17 +62,19 @@ async def test_what_stays_is_named() -> None:
     assert "4000 MB" in memory
 
 
-@pytest.mark.parametrize(("given", "counts"), [("1", True), ("0", False)])
+@pytest.mark.parametrize(
+    ("mark", "counts"),
+    [({}, True), ({"ATTACK_TESTS": "1"}, False), ({"CUDA_VISIBLE_DEVICES": ""}, True)],
+)
 async def test_holders_are_those_that_have_the_node_open(
-    given: str, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mark: dict[str, str], counts: bool, tmp_path: Path
 ) -> None:
-    """And that were not given another device."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    """And that other tests did not start."""
     node = tmp_path / "node"
     node.touch()
     program = f"import time; f = open({str(node)!r}); print(flush=True); time.sleep(60)"
     command = [sys.executable, "-S", "-c", program]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": given}
+    environment = {**os.environ, **mark}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as holder:  # noqa: ASYNC220
         assert holder.stdout is not None
         holder.stdout.readline()
