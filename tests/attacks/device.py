@@ -25,8 +25,6 @@ _MODULES_MB = 512
 (``gpu_sandbox/child/verifier.py``), and what its and the next worker's contexts load grows with the
 tasks that they have seen: libraries, kernels, workspaces of cuBLAS. A process that was left
 behind has a context of about as much, and shows by itself."""
-_MARK = "ATTACK_TESTS"
-os.environ[_MARK] = str(os.getpid())  # what these tests start inherits it
 _PAUSE_S = 0.3
 _MOST_S = 15.0
 """A driver takes seconds to clear up after a process that held most of the memory."""
@@ -66,22 +64,8 @@ def node_of(uuid: str, driver: Path = Path("/proc/driver/nvidia/gpus")) -> str:
 def holders(node: str) -> frozenset[int]:
     """Processes that have such a file open; ``node`` is a regular expression."""
     return frozenset(
-        int(name)
-        for name in os.listdir("/proc")
-        if name.isdigit() and _has(name, node) and not _of_others(name)
+        int(name) for name in os.listdir("/proc") if name.isdigit() and _has(name, node)
     )
-
-
-def _of_others(pid: str) -> bool:
-    """Whether it is a descendant of other tests than these: they may use another device of the
-    host, whose processes open the files of all. It shows in what a process began with, which forks
-    share; where nothing is told, it counts."""
-    with suppress(OSError):
-        for line in Path("/proc", pid, "environ").read_bytes().split(b"\0"):
-            name, _, value = line.decode(errors="replace").partition("=")
-            if name == _MARK:
-                return value != os.environ[_MARK]
-    return False
 
 
 def _has(pid: str, node: str) -> bool:
