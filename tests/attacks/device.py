@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 import anyio
 
-__all__ = ["Held", "at_rest", "holders", "left_since", "look_at", "node_of"]
+__all__ = ["Held", "at_rest", "holders", "left_since", "look_at", "node_of", "strangers"]
+
+_PARENT = re.compile(r"^PPid:\s*(\d+)", re.MULTILINE)
 
 _KEPT_SHARE = 1 / 64
 _MODULES_MB = 512
@@ -38,9 +40,9 @@ class Held(NamedTuple):
     pids: frozenset[int]
 
 
-def look_at(device: str) -> Held:
+def look_at(device: str, others: frozenset[int] = frozenset()) -> Held:
     """Now, of ``cuda:N`` as this process numbers it, by the driver's tool: torch would take a
-    context."""
+    context. ``others``: whose processes do not count (``strangers``)."""
     number = int(device.partition(":")[2] or "0")
     listed = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     query = "--query-gpu=uuid,memory.used,memory.total"
@@ -48,7 +50,7 @@ def look_at(device: str) -> Held:
     command = ["nvidia-smi", query, "--format=csv,noheader,nounits", named]
     told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     uuid, used, total = (word.strip() for word in told.split(","))
-    return Held(int(used), int(total), holders(node_of(uuid)))
+    return Held(int(used), int(total), holders(node_of(uuid), others))
 
 
 def node_of(uuid: str, driver: Path = Path("/proc/driver/nvidia/gpus")) -> str:
@@ -61,16 +63,42 @@ def node_of(uuid: str, driver: Path = Path("/proc/driver/nvidia/gpus")) -> str:
     return r"/dev/nvidia\d+"
 
 
-def holders(node: str) -> frozenset[int]:
-    """Processes that have such a file open; ``node`` is a regular expression."""
+def holders(node: str, others: frozenset[int] = frozenset()) -> frozenset[int]:
+    """Processes that have such a file open; ``node`` is a regular expression. Without ``others``
+    and what descends from them: who uses another GPU of this host opens the files of all."""
     return frozenset(
-        int(name) for name in os.listdir("/proc") if name.isdigit() and _has(name, node)
+        pid for pid in _processes() if _has(pid, node) and others.isdisjoint([pid, *_above(pid)])
     )
 
 
-def _has(pid: str, node: str) -> bool:
+def strangers() -> frozenset[int]:
+    """Processes with which this one has nothing to do: neither does it descend from them, nor they
+    from it. Asked before there is an attack: what one leaves behind is nobody's child but of those
+    above us, so it is no stranger and does not descend from one."""
+    us = os.getpid()
+    ours = {us, *_above(us)}
+    return frozenset(pid for pid in _processes() if pid not in ours and us not in _above(pid))
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _above(pid: int) -> list[int]:
+    """Its parent, the parent's, and so on."""
+    found: list[int] = []
+    with suppress(OSError):  # it has ended
+        while parent := _PARENT.search(Path(f"/proc/{pid}/status").read_text()):
+            pid = int(parent[1])
+            found.append(pid)
+            if pid <= 1:
+                break
+    return found
+
+
+def _has(pid: int, node: str) -> bool:
     with suppress(OSError):  # it has ended, or is not ours to look at
-        for descriptor in Path("/proc", pid, "fd").iterdir():
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
                 if re.fullmatch(node, os.readlink(descriptor)):
                     return True

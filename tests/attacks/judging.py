@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
@@ -13,7 +14,7 @@ from events.outcomes import Correct
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, SandboxFault, Verdict
 from gpu_sandbox.sandbox import LocalSandbox
-from tests.attacks.device import Held, at_rest, left_since, look_at
+from tests.attacks.device import Held, at_rest, left_since, look_at, strangers
 from tests.attacks.files import attack_source, docstring, task_source, twin_source
 from tests.attacks.table import ATTACKS, TWIN, Attack
 from tests.attacks.world import World
@@ -68,6 +69,7 @@ class Rests:
     def __init__(self, sandboxes: Sandboxes) -> None:
         self._sandboxes = sandboxes
         self._settled: set[Limits] = set()
+        self._others = strangers()
 
     async def before(self, attack: Attack, device: str) -> Held | None:
         if device == "cpu" or _SHARED:
@@ -76,13 +78,16 @@ class Rests:
             sandbox = self._sandboxes[device, limits]
             await evaluate(sandbox, attack.task, twin_source(attack.task), device)
             self._settled.add(limits)
-        return await at_rest(partial(look_at, device))
+        return await at_rest(self._look(device))
 
     async def left(self, attack: Attack, device: str, before: Held) -> list[str]:
-        found = await left_since(before, partial(look_at, device))
-        if len(look_at(device).pids) < len(before.pids):
+        found = await left_since(before, self._look(device))
+        if len(self._look(device)().pids) < len(before.pids):
             self._settled -= {attack.limits, TWIN}
         return found
+
+    def _look(self, device: str) -> Callable[[], Held]:
+        return partial(look_at, device, self._others)
 
 
 async def gains(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.attacks import device
-from tests.attacks.device import Held, at_rest, holders, left_since, node_of
+from tests.attacks.device import Held, at_rest, holders, left_since, node_of, strangers
 
 pytestmark = pytest.mark.anyio
 
@@ -74,6 +76,68 @@ async def test_holders_are_those_that_have_the_node_open(tmp_path: Path) -> None
         holder.kill()
     with node.open():
         assert holders(str(node)) == {os.getpid()}
+
+
+_WAITS = "import sys; print(flush=True); sys.stdin.readline();"
+_OPENS = "f = open({node!r}); print(flush=True); import time; time.sleep(60)"
+_STARTS = "import subprocess, sys; subprocess.Popen([sys.executable, '-S', '-c', {program!r}])"
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
+    """Runs a program until it says something; at the end it and what it has started is killed."""
+    all_of_them: list[subprocess.Popen[bytes]] = []
+
+    def start(program: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-S", "-c", program]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
+        all_of_them.append(process)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
+
+    yield start
+    for process in all_of_them:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_what_others_start_is_theirs_and_what_ours_leave_is_not(
+    tmp_path: Path, started: Callable[[str], subprocess.Popen[bytes]]
+) -> None:
+    node = tmp_path / "node"
+    node.touch()
+    waits = _WAITS + _STARTS.format(program=_OPENS.format(node=str(node)))
+    other, ours = started(waits + "; sys.stdin.readline()"), started(waits)
+    others = strangers() | {other.pid}  # whatever a test starts descends from us
+    assert ours.pid not in others
+    for process in (other, ours):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+    ours.wait()
+    both, left = holders(str(node)), holders(str(node), others)
+    assert (len(both), len(left)) == (2, 1)
+    assert os.getpgid(*left) == ours.pid
+
+
+def test_who_was_left_by_others_is_a_stranger(
+    started: Callable[[str], subprocess.Popen[bytes]],
+) -> None:
+    gone = started(_STARTS.format(program="import time; print(flush=True); time.sleep(60)"))
+    gone.wait()
+    (left,) = (pid for pid in strangers() if _group(pid) == gone.pid)
+    assert left != gone.pid
+
+
+def _group(pid: int) -> int:
+    with suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return 0
 
 
 def test_only_the_gpu_that_was_asked_about_is_looked_at(tmp_path: Path) -> None:
