@@ -22,6 +22,7 @@ _DEADLY = (4, 6, 7, 8, 11)
 _OF_THE_DEVICE = re.compile(
     r"illegal memory access|misaligned address|unspecified launch failure|illegal instruction"
     r"|illegal address|device-side assert|hardware stack error|invalid program counter"
+    r"|shared address space"  # an address that happens to lie where shared or local memory does
 )
 
 

@@ -105,6 +105,7 @@ CORRECT = Correct(
     baseline_ms=1,
 )  # fmt: skip
 ILLEGAL = Crashed(reason="in forward: CUDA error: an illegal memory access was encountered")
+ELSEWHERE = Crashed(reason="CUDA error: operation not supported on global/shared address space")
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,7 @@ ILLEGAL = Crashed(reason="in forward: CUDA error: an illegal memory access was e
         (Crashed(signal=signal.SIGKILL), CPU, ()),
         (Crashed(reason="ValueError"), CPU, ()),
         (ILLEGAL, CUDA, ("memcheck",)),
+        (ELSEWHERE, CUDA, ("memcheck",)),
         (Crashed(reason="in forward: RuntimeError: sizes differ"), CUDA, ()),
         (WrongResult(trial=1, reason="(trial 1: random inputs)"), CUDA, ()),
         (WrongResult(trial=3, reason="(trial 3: random inputs)"), CUDA, ("racecheck",)),
