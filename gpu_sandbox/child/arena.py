@@ -167,7 +167,8 @@ class Arena:
             page = torch.frombuffer(bytearray(os.urandom(_PAGE)), dtype=torch.uint8)
             page = page.to(stretch.device)
             whole = stretch.numel() // _PAGE * _PAGE
-            stretch[:whole].view(-1, _PAGE).copy_(page.expand(whole // _PAGE, _PAGE))
+            pages, words = stretch[:whole].view(torch.int64), page.view(torch.int64)
+            pages.view(-1, words.numel()).copy_(words.expand(whole // _PAGE, -1))
             stretch[whole:].copy_(page[: stretch.numel() - whole])
 
     def close(self) -> None:

@@ -35,6 +35,8 @@ __all__ = ["Ended", "Peer", "ReferenceEnded"]
 
 R = TypeVar("R")
 _CPUCLOCK_SCHED = 2
+_WORD = 8
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Ended(Exception):
@@ -274,7 +276,13 @@ def _failure(reply: Failed) -> WorkerFailed:
     )
 
 
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if torch.equal(a, b):
-        return True
-    return bool(((a == b) | ((a != a) & (b != b))).all())
+def _same_bits(*both: torch.Tensor) -> bool:
+    """Compared as integers, where both can be seen so of 8 bytes each, which is fastest."""
+    a, b = (torch.view_as_real(t) if t.is_complex() else t for t in both)
+    words = all(
+        t.is_contiguous() and t.nbytes % _WORD == 0 and t.data_ptr() % _WORD == 0 for t in (a, b)
+    )
+    if words:
+        return torch.equal(a.view(-1).view(torch.int64), b.view(-1).view(torch.int64))
+    integer = _INTEGERS[a.element_size()]
+    return torch.equal(a.view(integer), b.view(integer))

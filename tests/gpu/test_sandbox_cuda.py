@@ -381,6 +381,18 @@ async def test_a_task_that_does_not_fit_is_unusable(sandbox: LocalSandbox) -> No
     print(f"\n{refused.value.reason}")
 
 
+async def test_a_large_task_leaves_its_candidates_their_memory(sandbox: LocalSandbox) -> None:
+    """A third of the device's for the baseline, the candidate and their judge; the first verdict
+    comes with an audit, and what that needed is kept here. So is what the task before needed."""
+    total = int((await sandbox.fingerprint("cuda:0"))["memory_bytes"])
+    source = candidate("return torch.relu(a + b)")
+    for share in (33, 40):
+        task = TASK.replace("SIZE", str(total // share // (4096 * 4)))
+        for seed in range(2):
+            verdict = await judge(sandbox, "large", request(task, source, seed=seed))
+            assert isinstance(verdict.outcome, Correct), verdict.outcome
+
+
 async def test_several_at_once_take_turns(sandbox: LocalSandbox) -> None:
     found: list[Verdict] = []
 
