@@ -9,7 +9,7 @@ candidate. If that works, the candidate is to blame, else the device or the task
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -213,27 +213,23 @@ class DevicePool:
         limit_s = max(self._limits.device_s, 4 * job.call_s)
         if job.mode == "baseline":  # no worker: nothing but the reference can be slow
             limit_s = 4 * job.call_s
-        first = await self._undoubted(station, job, files.fds, limit_s)
+        look = partial(self._concluded, station, libraries=files.fds, limit_s=limit_s)
+        first = await _undoubted(look, job)
         if to_beat is None or not job.protocol.second_look or not beats(first, to_beat):
             return [first]
         again = msgspec.structs.replace(job, observe=[])  # the first look's will do
-        return [first, await self._undoubted(station, again, files.fds, limit_s)]
-
-    async def _undoubted(
-        self, station: Station, job: Job, libraries: list[int], limit_s: float
-    ) -> Concluded:
-        """A claim that is not borne out gets one more chance, with fresh processes: a machine
-        that slows down in the wrong moment looks like a lie, but seldom does so twice."""
-        first = await self._concluded(station, job, libraries, limit_s)
-        if not doubts(first):
-            return first
-        again = msgspec.structs.replace(job, observe=[])
-        return the_deciding(first, await self._concluded(station, again, libraries, limit_s))
+        return [first, await _undoubted(partial(look, afresh=True), again)]
 
     async def _concluded(
-        self, station: Station, job: Job, libraries: list[int], limit_s: float
+        self,
+        station: Station,
+        job: Job,
+        libraries: list[int],
+        limit_s: float,
+        *,
+        afresh: bool = False,
     ) -> Concluded:
-        concluded = await station.conclude(job, libraries, limit_s)
+        concluded = await station.conclude(job, libraries, limit_s, afresh=afresh)
         finding = concluded.report.finding
         if isinstance(finding, TaskBroken) and job.mode == "evaluate":
             raise ReferenceFailed(f"{finding.reason}\n{finding.detail}".strip())
@@ -292,6 +288,16 @@ class DevicePool:
                 partial(self._quarantine, device),
             )
         return self._stations[device.name]
+
+
+async def _undoubted(look: Callable[..., Awaitable[Concluded]], job: Job) -> Concluded:
+    """A claim that is not borne out gets one more chance, with fresh processes: a machine that
+    slows down in the wrong moment looks like a lie, but seldom does so twice."""
+    first = await look(job)
+    if not doubts(first):
+        return first
+    again = msgspec.structs.replace(job, observe=[])
+    return the_deciding(first, await look(again, afresh=True))
 
 
 def _identity(device: Device, facts: dict[str, Any]) -> str:

@@ -98,7 +98,16 @@ def ended_as(
         return _breaker_of(breakdowns), without_places(breakdowns[-1]), []
     concluded = _worst_of(looks)
     notes = [*concluded.report.notes, *_looks_of(looks, breakdowns)]
-    return _outcome_of(concluded, root_ms), _run_log_of(concluded), notes
+    return _within_both(_outcome_of(concluded, root_ms), looks), _run_log_of(concluded), notes
+
+
+def _within_both(outcome: Outcome, looks: list[Concluded]) -> Outcome:
+    """With an interval of all that two looks found: processes differ by more than their calls."""
+    found = [one for look in looks if isinstance(one := look.report.finding, Agreed)]
+    if not isinstance(outcome, Correct):
+        return outcome
+    low, high = min(one.ratio_low for one in found), max(one.ratio_high for one in found)
+    return msgspec.structs.replace(outcome, ratio_low=low, ratio_high=high)
 
 
 def observed_in(looks: list[Concluded]) -> Observations | None:

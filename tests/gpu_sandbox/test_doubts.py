@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from events.outcomes import Correct
 from gpu_sandbox.jobs import Agreed, Differs, Finding, Report
 from gpu_sandbox.station import Concluded
-from gpu_sandbox.verdicts import doubts, the_deciding
+from gpu_sandbox.verdicts import doubts, ended_as, the_deciding
 
 
 def look(finding: Finding, *notes: str) -> Concluded:
@@ -55,3 +56,13 @@ def test_who_fails_in_the_second_look_fails() -> None:
     counts = the_deciding(look(agreed(3.0, doubted=True)), look(failed, "its own"))
     assert counts.report.finding == failed
     assert counts.report.notes == ["its own"]
+
+
+def test_of_two_looks_the_slower_counts_and_an_interval_of_both() -> None:
+    looks = [look(agreed(0.50, doubted=False)), look(agreed(0.52, doubted=False))]
+    for order in (looks, looks[::-1]):
+        outcome, _, notes = ended_as(order, [], 10.0)
+        assert isinstance(outcome, Correct)
+        assert (outcome.ratio, outcome.runtime_ms) == (0.52, 5.2)
+        assert (outcome.ratio_low, outcome.ratio_high) == (0.50, 0.52)
+        assert notes[-1].startswith("judged twice: ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -80,3 +81,29 @@ async def test_where_somebody_waits_they_are_made_while_nothing_is_timed(
                 group.start_soon(judge, sandbox)
         made = told.index("a worker")
         assert told.index("load") < made < told.index("bench")
+
+
+async def test_a_second_look_has_a_reference_of_its_own(
+    make_sandbox: Callable[..., LocalSandbox], told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one is kept for all candidates, as on a GPU."""
+    init = Workers.__init__
+
+    def keeping(self: Workers, *arguments: Any) -> None:
+        init(self, *arguments)
+        self.renews_reference = False
+
+    monkeypatch.setattr(Workers, "__init__", keeping)
+    async with make_sandbox() as sandbox:
+        await judge(sandbox)
+        assert told.count("a reference") == 1
+        await judge(sandbox)
+        assert told.count("a reference") == 1
+        told.clear()
+        verdict = await sandbox.evaluate(
+            evaluation(ADD_RELU, HONEST, root_ms=1.0, incumbent_ms=1e9)
+        )
+        assert isinstance(verdict.outcome, Correct)
+        assert told.count("reported") == 2
+        assert "a reference" in told[told.index("reported") :]
+        assert any(note.startswith("judged twice") for note in verdict.notes)
