@@ -52,7 +52,7 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class Pairing:
-    """Makes pairs, and compares outputs that were chosen when the calls were over."""
+    """Makes pairs, and compares outputs of calls that were chosen in secret."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ _CLEAR = (0.1, 0.01)
 """Fewer looks will do where the noise is less than so much of what the baseline takes."""
 _QUEUED_ENOUGH = 5
 _WANTED_NS, _FEWEST_CALLS, _MOST_ROUNDS = 500_000, 8, 32
-"""Calls let in by one release take so long, ten times what it may differ from another by; or are
+"""Calls let in by one release take so long, many times what it may differ from another by; or are
 so many. One by one they take longer."""
 _QUEUED_SHARE = 0.8
 """Of the calls that a stream had room for: some have more to do."""

@@ -2,7 +2,7 @@
 
 Both sides, the baseline's worker and the candidate's, go through this code; neither sees
 the other's memory. When a worker has answered, every output must lie in memory that the
-verifier owns: a few, chosen only then, are copied before the clock stops.
+verifier owns: a few, which nobody else knows, are copied before the clock stops.
 """
 
 from __future__ import annotations
