@@ -90,8 +90,8 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     """It agrees with the reference, and was timed in pairs against it.
 
     ``ratio`` is the median of the paired ratios candidate / baseline, with its 95 %
-    interval ``ratio_low``..``ratio_high``: the larger of two looks', and an interval of both, at
-    what would be the best so far; ``candidate_ms`` and ``baseline_ms`` are
+    interval ``ratio_low``..``ratio_high``. Of two looks at what would be the best so far it is
+    the larger one, and the interval spans those of both. ``candidate_ms`` and ``baseline_ms`` are
     what this evaluation's clock read. ``runtime_ms`` is the node's score: the root's
     runtime times ``ratio``, so that scores taken hours apart stay comparable.
     ``speedup`` is 1 / ``ratio``; ``bounded_speedup`` is what the clock outside the

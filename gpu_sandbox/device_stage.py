@@ -291,7 +291,7 @@ class DevicePool:
 
 
 async def _undoubted(look: Callable[..., Awaitable[Concluded]], job: Job) -> Concluded:
-    """A claim that is not borne out gets one more chance, with fresh processes: a machine that
+    """A claim that is not borne out gets one more chance, with fresh workers: a machine that
     slows down in the wrong moment looks like a lie, but seldom does so twice."""
     first = await look(job)
     if not doubts(first):

@@ -24,6 +24,7 @@ from gpu_sandbox.aftermath import settled
 from gpu_sandbox.devices import Device
 from gpu_sandbox.jobs import Agreed, Job, Report, WorkerDied
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.verifier import Verifier, start_verifier
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.workers import DeviceNotReady, Worker, Workers
@@ -95,8 +96,8 @@ class Station:
     ) -> Concluded:
         """Do the job. Raises ``VerifierDied``, ``VerifierSilent``, or ``SandboxFault``.
 
-        May return before the device is ``clear``, of a candidate that did well. ``afresh``: no
-        process of an earlier look has a part in it but the verifier.
+        May return before the device is ``clear``, of a candidate that did well. ``afresh``: of an
+        earlier look's processes only the verifier has a part in it.
         """
         self._was_idle = time.monotonic() - self._idle_since > _IDLE_S
         self._spares_due = False
@@ -208,8 +209,12 @@ class Station:
     async def _renew_reference(self, verifier: Verifier) -> None:
         """What the same calls read differs between processes: of sixteen kernels of 3 us by five
         percent on an H200, for as long as a process lives (``benchmarks/placement.py``)."""
+        if not verifier.introduced:
+            return
         if released := verifier.release():
             await self._end(released)
+        if self.unfit:
+            raise SandboxFault(self.unfit)
         verifier.hold(await self._workers.take("reference"))
 
     async def _drop(self, verifier: Verifier) -> None:

@@ -67,6 +67,11 @@ class Verifier:
         """From the next job on, until it is released."""
         self.reference, self._introduced = reference, False
 
+    @property
+    def introduced(self) -> bool:
+        """Whether the reference that it holds has had a part in a job."""
+        return self._introduced
+
     def release(self) -> Worker | None:
         """Of the reference, if it has one: it is the caller's to end."""
         released, self.reference = self.reference, None

@@ -104,7 +104,7 @@ class Workers:
 
     On the CPU the reference has a new one for each candidate: a process that has judged a
     hundred runs a percent faster than a fresh one. On a GPU, where the device does the work and
-    another context would cost 0.2 s, it keeps the one that it has.
+    another context would cost 0.2 s, it keeps the one that it has, until a second look.
     """
 
     def __init__(

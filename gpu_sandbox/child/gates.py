@@ -22,7 +22,6 @@ import torch
 
 from gpu_sandbox.child.arena import lay_out, place
 from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.kept_memory import free_bytes
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
@@ -53,6 +52,13 @@ _readings: dict[torch.device, float] = {}
 """The least of this process's life."""
 
 
+class Sealed:
+    """Which cases lie enciphered in a room's rows, and by which keys."""
+
+    cases: list[Case] | None = None
+    keys: Sequence[bytes] = ()
+
+
 class Room:
     """The verifier's own memory for the inputs and outputs of so many calls like that one. Raises
     ``torch.OutOfMemoryError`` also where it would leave a candidate too little."""
@@ -61,13 +67,14 @@ class Room:
         self.device, self.calls = device, calls
         outputs = [e.native for e in first.expected]
         wanted = calls * (place(first.tensors, 0)[1] + place(outputs, 0)[1])
-        if device.type == "cuda" and wanted > _MOST_OF_FREE * free_bytes(device):
+        if device.type == "cuda" and wanted > _MOST_OF_FREE * torch.cuda.mem_get_info(device)[0]:
             raise torch.OutOfMemoryError(f"{wanted} bytes are too much of what is free")
         self.inputs = Rows(first.tensors, calls, device)
         self.outputs = Rows(outputs, calls, device)
+        self.sealed = Sealed()
 
     def for_calls(self, calls: int) -> Room:
-        """For fewer, in the same memory."""
+        """For fewer, in the same memory: what is sealed there is for all of these."""
         fewer = copy.copy(self)
         fewer.calls, fewer.inputs = calls, self.inputs.first(calls)
         fewer.outputs = self.outputs.first(calls)
@@ -88,8 +95,7 @@ class Gated(Releases):
         self._rounds = rounds(gate, room.calls)
         self._image = compiled(room.device)
         self._inputs, self._outputs = room.inputs, room.outputs
-        self._sealed: list[Case] = []
-        self._keys: list[bytes] = []
+        self._sealed = room.sealed
         size = self._outputs.stretches.size * len(self._rounds[0])
         self._digest_bytes = digest_bytes(size)
 
@@ -134,6 +140,7 @@ class Gated(Releases):
         inputs, outputs = self._inputs.stretches, self._outputs.stretches
         kernels, stream = _kernels(self._image), _stream(self.device)
         made = [e.native for e in self._first.expected]
+        self._sealed.cases = None  # this works where they lie
         room = torch.zeros(KEY_BYTES + DIGEST_BYTES, dtype=torch.uint8, device=self.device)
 
         def beside() -> None:
@@ -146,18 +153,19 @@ class Gated(Releases):
 
     # --- a release, step by step
 
-    def _put(self, peer: Peer) -> list[bytes]:
+    def _put(self, peer: Peer) -> Sequence[bytes]:
         """The inputs, sealed, where the worker may see them, and the keys. Both workers get the
         same, once each: neither sees what the other has."""
-        if self._sealed is not self.cases:
-            self._keys, self._sealed = self._seal(), self.cases
+        if self._sealed.cases is not self.cases:
+            self._seal()
         peer.rows(self._layout.inputs).copy_(self._inputs.bytes)
         torch.cuda.synchronize(self.device)
-        return self._keys
+        return self._sealed.keys
 
-    def _seal(self) -> list[bytes]:
+    def _seal(self) -> None:
         """Encipher what was drawn, in our own memory, by keys that are new each time. Between the
         inputs is nothing: what lay there would be opened with them."""
+        self._sealed.cases = None
         self._inputs.bytes.zero_()
         for case, views in zip(self.cases, self._inputs.views, strict=True):
             for tensor, view in zip(case.tensors, views, strict=True):
@@ -166,7 +174,7 @@ class Gated(Releases):
         there = torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).to(self.device)
         stream, calls, count = _stream(self.device), self._rounds[0], len(self._rounds)
         _kernels(self._image).seal(stream, self._inputs.stretches, calls, there.data_ptr(), count)
-        return keys
+        self._sealed.keys, self._sealed.cases = keys, self.cases
 
     def _let_queue(self, peer: Peer, turns: Turns) -> None:
         """Not for long: a forward that waits for the device waits for us."""
@@ -181,7 +189,7 @@ class Gated(Releases):
             peer.take(Timed, "bench")
             raise peer.ended(Forged(reason="the worker answered before its turn"))
 
-    def _let_in(self, peer: Peer, turns: Turns, keys: list[bytes]) -> list[bytes]:
+    def _let_in(self, peer: Peer, turns: Turns, keys: Sequence[bytes]) -> list[bytes]:
         """Give the keys, and take the digests."""
         taken = []
         for number, key in enumerate(keys):

@@ -31,7 +31,7 @@ from gpu_sandbox.messages import (
     Spot,
 )
 
-__all__ = ["Ended", "Peer", "ReferenceEnded"]
+__all__ = ["Ended", "Peer", "ReferenceEnded", "same_bits"]
 
 R = TypeVar("R")
 _CPUCLOCK_SCHED = 2
@@ -252,7 +252,7 @@ class Peer:
     def intact(self, spots: list[Spot], tensors: list[torch.Tensor]) -> bool:
         """Whether the inputs there are, bit for bit, what was put there."""
         views = self._views(spots)
-        return all(_same_bits(a, b) for a, b in zip(views, tensors, strict=True))
+        return all(same_bits(a, b) for a, b in zip(views, tensors, strict=True))
 
     def _views(self, spots: list[Spot]) -> list[torch.Tensor]:
         """Of our own arena. Kept: thousands are looked at in the time of one verdict."""
@@ -276,13 +276,25 @@ def _failure(reply: Failed) -> WorkerFailed:
     )
 
 
-def _same_bits(*both: torch.Tensor) -> bool:
-    """Compared as integers, where both can be seen so of 8 bytes each, which is fastest."""
-    a, b = (torch.view_as_real(t) if t.is_complex() else t for t in both)
-    words = all(
-        t.is_contiguous() and t.nbytes % _WORD == 0 and t.data_ptr() % _WORD == 0 for t in (a, b)
-    )
-    if words:
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Of tensors of one shape and dtype. Compared as integers, of 8 bytes where both can be seen
+    so, which is fastest; booleans by what they say: a copy of one may have another byte."""
+    if a.dtype == torch.bool:
+        return torch.equal(a, b)
+    a, b = _plain(a), _plain(b)
+    if _in_words(a) and _in_words(b):
         return torch.equal(a.view(-1).view(torch.int64), b.view(-1).view(torch.int64))
     integer = _INTEGERS[a.element_size()]
     return torch.equal(a.view(integer), b.view(integer))
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Real, and with its own bits."""
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _in_words(tensor: torch.Tensor) -> bool:
+    begin, offset = tensor.data_ptr(), tensor.storage_offset() * tensor.element_size()
+    aligned = all(size % _WORD == 0 for size in (begin, offset, tensor.nbytes))
+    return aligned and tensor.nbytes > 0 and tensor.is_contiguous()

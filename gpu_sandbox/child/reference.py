@@ -15,7 +15,6 @@ from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.delivery import overlapping
 from gpu_sandbox.child.expected import RULES, Expected, expect
-from gpu_sandbox.child.kept_memory import free_bytes
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
 from gpu_sandbox.child.precision import rounded
 from gpu_sandbox.child.repeats import Repeats, apart
@@ -248,7 +247,7 @@ class Task:
 
     def _room(self) -> int:
         if self._device.type == "cuda":
-            return free_bytes(self._device) // 4
+            return int(torch.cuda.mem_get_info(self._device)[0]) // 4
         return _EXACT_BYTES_CPU
 
     def _moved(self, value: Any) -> Any:

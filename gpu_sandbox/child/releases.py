@@ -17,7 +17,6 @@ import torch
 
 from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Altered, Broken, Case
-from gpu_sandbox.child.kept_memory import free_bytes
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.surprises import Surprises
@@ -119,7 +118,7 @@ class Releases(ABC):
         self._ahead.clear()
 
     def _affordable_bytes(self) -> int:
-        return int(free_bytes(self.device) * _MOST_OF_FREE)
+        return int(torch.cuda.mem_get_info(self.device)[0] * _MOST_OF_FREE)
 
     def _drawn_anew(self, purpose: str, index: int) -> tuple[list[Case], bool]:
         first = index * self.calls

@@ -187,9 +187,7 @@ def _non_finite(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _finite(tensor: torch.Tensor) -> bool:
-    if not tensor.is_floating_point() or not tensor.numel():
-        return True
-    return all(math.isfinite(bound) for bound in torch.aminmax(tensor))  # NaN is passed on
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
 def _scaled(tensor: torch.Tensor) -> torch.Tensor:

@@ -27,25 +27,16 @@ from gpu_sandbox.jobs import Differs, Job, Ready, Report, TaskBroken, ToVerifier
 
 __all__ = ["Garbage", "main"]
 
-_SOON_S = 0.05
-"""Where somebody waits, the next job comes at once; of the same task, it needs the same memory,
-and to give back 50 GB takes 0.14 s."""
-
 
 def _serve(engine: Channel[ToVerifier], device: torch.device) -> None:
-    sock, pid, task_before = None, 0, ""
+    sock, pid = None, 0
     garbage = Garbage()
     while True:
         _prove(device)
         engine.send(Ready())
-        if not engine.readable(_SOON_S):
-            keep_little(device)
         job = engine.receive()
         if not isinstance(job, Job):
             raise RuntimeError("leave to go on without a job")
-        if job.task_source != task_before:
-            keep_little(device)
-        task_before = job.task_source
         fds = engine.take_fds()
         if job.reference_pid is not None:
             if sock is not None:
@@ -75,6 +66,7 @@ def _do(
         for fd in fds:
             os.close(fd)
         garbage.collect()
+        keep_little(torch.device(job.device))
 
 
 class Garbage:

@@ -17,19 +17,26 @@ from typing import NamedTuple
 
 import anyio
 
-__all__ = ["Held", "at_rest", "holders", "left_since", "look_at", "node_of", "strangers"]
-
-_PARENT = re.compile(r"^PPid:\s*(\d+)", re.MULTILINE)
+__all__ = ["Held", "Process", "at_rest", "holders", "left_since", "look_at", "node_of", "strangers"]
 
 _KEPT_SHARE = 1 / 64
 _MODULES_MB = 512
 """More than this must be an attack's. Of the device's memory a verifier keeps so much between jobs
-(``gpu_sandbox/child/verifier.py``), and what its and the next worker's contexts load grows with the
-tasks that they have seen: libraries, kernels, workspaces of cuBLAS. A process that was left
+(``gpu_sandbox/child/kept_memory.py``), and what its and the next worker's contexts load grows with
+the tasks that they have seen: libraries, kernels, workspaces of cuBLAS. A process that was left
 behind has a context of about as much, and shows by itself."""
+_INIT = 1
+_NOBODY = 0
 _PAUSE_S = 0.3
 _MOST_S = 15.0
 """A driver takes seconds to clear up after a process that held most of the memory."""
+
+
+class Process(NamedTuple):
+    """``started``: in clock ticks since the machine did. Pids come again."""
+
+    pid: int
+    started: int
 
 
 class Held(NamedTuple):
@@ -40,7 +47,7 @@ class Held(NamedTuple):
     pids: frozenset[int]
 
 
-def look_at(device: str, others: frozenset[int] = frozenset()) -> Held:
+def look_at(device: str, others: frozenset[Process] = frozenset()) -> Held:
     """Now, of ``cuda:N`` as this process numbers it, by the driver's tool: torch would take a
     context. ``others``: whose processes do not count (``strangers``)."""
     number = int(device.partition(":")[2] or "0")
@@ -63,36 +70,43 @@ def node_of(uuid: str, driver: Path = Path("/proc/driver/nvidia/gpus")) -> str:
     return r"/dev/nvidia\d+"
 
 
-def holders(node: str, others: frozenset[int] = frozenset()) -> frozenset[int]:
+def holders(node: str, others: frozenset[Process] = frozenset()) -> frozenset[int]:
     """Processes that have such a file open; ``node`` is a regular expression. Without ``others``
     and what descends from them: who uses another GPU of this host opens the files of all."""
     return frozenset(
-        pid for pid in _processes() if _has(pid, node) and others.isdisjoint([pid, *_above(pid)])
+        pid for pid in _pids() if _has(pid, node) and others.isdisjoint(_line(pid) or ())
     )
 
 
-def strangers() -> frozenset[int]:
+def strangers() -> frozenset[Process]:
     """Processes with which this one has nothing to do: neither does it descend from them, nor they
-    from it. Asked before there is an attack: what one leaves behind is nobody's child but of those
-    above us, so it is no stranger and does not descend from one."""
-    us = os.getpid()
-    ours = {us, *_above(us)}
-    return frozenset(pid for pid in _processes() if pid not in ours and us not in _above(pid))
+    from it. Asked before there is an attack: what one leaves behind is the child of somebody above
+    us, or of the first process, which is no stranger."""
+    above = _line(os.getpid()) or []
+    lines = [line for pid in _pids() if (line := _line(pid))]
+    return frozenset(
+        line[0]
+        for line in lines
+        if line[0].pid != _INIT and line[0] not in above and above[0] not in line
+    )
 
 
-def _processes() -> list[int]:
+def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _above(pid: int) -> list[int]:
-    """Its parent, the parent's, and so on."""
-    found: list[int] = []
-    with suppress(OSError):  # it has ended
-        while parent := _PARENT.search(Path(f"/proc/{pid}/status").read_text()):
-            pid = int(parent[1])
-            found.append(pid)
-            if pid <= 1:
-                break
+def _line(pid: int) -> list[Process] | None:
+    """The process, its parent, the parent's, and so on to the first. None if one of them ended
+    meanwhile."""
+    found: list[Process] = []
+    while pid != _NOBODY:
+        try:
+            told = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return None
+        fields = told.rpartition(")")[2].split()
+        found.append(Process(pid, int(fields[19])))
+        pid = int(fields[1])
     return found
 
 

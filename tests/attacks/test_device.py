@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from tests.attacks import device
-from tests.attacks.device import Held, at_rest, holders, left_since, node_of, strangers
+from tests.attacks.device import (
+    Held,
+    Process,
+    at_rest,
+    holders,
+    left_since,
+    node_of,
+    strangers,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -111,8 +119,9 @@ def test_what_others_start_is_theirs_and_what_ours_leave_is_not(
     node.touch()
     waits = _WAITS + _STARTS.format(program=_OPENS.format(node=str(node)))
     other, ours = started(waits + "; sys.stdin.readline()"), started(waits)
-    others = strangers() | {other.pid}  # whatever a test starts descends from us
-    assert ours.pid not in others
+    known = {process.pid for process in strangers()}
+    assert not known & {1, os.getpid(), os.getppid(), other.pid, ours.pid}
+    others = frozenset({Process(other.pid, started_at(other.pid))})  # as if it was not our child
     for process in (other, ours):
         assert process.stdin is not None
         assert process.stdout is not None
@@ -123,6 +132,8 @@ def test_what_others_start_is_theirs_and_what_ours_leave_is_not(
     both, left = holders(str(node)), holders(str(node), others)
     assert (len(both), len(left)) == (2, 1)
     assert os.getpgid(*left) == ours.pid
+    again = frozenset({Process(other.pid, started_at(other.pid) - 1)})  # one with its pid, before
+    assert holders(str(node), again) == both
 
 
 def test_who_was_left_by_others_is_a_stranger(
@@ -130,8 +141,13 @@ def test_who_was_left_by_others_is_a_stranger(
 ) -> None:
     gone = started(_STARTS.format(program="import time; print(flush=True); time.sleep(60)"))
     gone.wait()
-    (left,) = (pid for pid in strangers() if _group(pid) == gone.pid)
-    assert left != gone.pid
+    (left,) = (one for one in strangers() if _group(one.pid) == gone.pid)
+    assert left.pid != gone.pid
+    assert left.started == started_at(left.pid)
+
+
+def started_at(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 def _group(pid: int) -> int:

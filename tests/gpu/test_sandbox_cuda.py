@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from events.outcomes import CompileFailed, Correct, Crashed, TimedOut, WrongResult
@@ -379,6 +380,21 @@ async def test_a_task_that_does_not_fit_is_unusable(sandbox: LocalSandbox) -> No
             )
         )
     print(f"\n{refused.value.reason}")
+
+
+async def test_a_second_look_has_new_workers_on_both_sides(sandbox: LocalSandbox) -> None:
+    source = candidate("return torch.relu(a + b)")
+    await sandbox.evaluate(request(SMALL, source))
+    verifier = sandbox._open.devices._stations["cuda:0"]._verifier
+    assert verifier is not None
+    assert verifier.reference is not None
+    before = verifier.reference.ward.pid
+    asked = msgspec.structs.replace(request(SMALL, source), root_ms=1.0, incumbent_ms=1e9)
+    verdict = await judge(sandbox, "twice", asked)
+    assert isinstance(verdict.outcome, Correct)
+    assert any(note.startswith("judged twice") for note in verdict.notes)
+    assert verifier.reference is not None
+    assert verifier.reference.ward.pid != before
 
 
 async def test_a_large_task_leaves_its_candidates_their_memory(sandbox: LocalSandbox) -> None:

@@ -21,6 +21,7 @@ from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.delivery import Slot
 from gpu_sandbox.child.gates import Gated, Room
 from gpu_sandbox.child.sealing import KEY_BYTES, Stretches, digest_bytes, rows_of
+from gpu_sandbox.child.turns import Turns
 from gpu_sandbox.jobs import Differs, Finding
 from gpu_sandbox.messages import Gate, Place, Time, Timed
 
@@ -105,7 +106,7 @@ class Worker:
 
     def send(self, request: Time, stage: str) -> None:
         self.watch(self.clocked.slots)
-        self._thread = threading.Thread(target=self._work, args=(request,))
+        self._thread = threading.Thread(target=self._work, args=(request,), daemon=True)
         self._thread.start()
 
     def _work(self, request: Time) -> None:
@@ -201,3 +202,72 @@ def test_outputs_of_no_size_are_committed_to_as_well(gate: Gate, calls: int) -> 
     behind, worker = gated(gate, calls, torch.rand(0)), Worker(lambda x, y: y[:0])
     released = behind.passed(worker, 7, [0])
     assert released.outputs[0][0].numel() == 0
+
+
+class Watching(Worker):
+    """Keeps what lies in its reach before a gate opens, and the keys that it then had."""
+
+    def __init__(self, model: Callable[..., Any]) -> None:
+        super().__init__(model)
+        self.reached: list[bytes] = []
+        self.keys: list[bytes] = []
+        self.watch = lambda slots: self.reached.append(self._all(slots))
+        self.afterwards = lambda slots: self.keys.append(self._given(len(slots)))
+
+    def _all(self, slots: dict[int, Slot]) -> bytes:
+        return b"".join(bytes(view.numpy()) for s in slots.values() for view in s.inputs)
+
+    def _given(self, calls: int) -> bytes:
+        assert self._host is not None
+        return ctypes.string_at(Turns(self._host).key_at(0), calls * KEY_BYTES)
+
+
+@GATES
+def test_both_workers_get_the_same_once_and_then_nothing_of_it_comes_again(
+    gate: Gate, calls: int
+) -> None:
+    behind = gated(gate, calls, torch.rand(17, 33))
+    workers = [Watching(doubled), Watching(doubled)]
+    for _ in range(2):
+        behind.cases = [SimpleNamespace(tensors=drawn()) for _ in range(calls)]
+        for worker in workers:
+            outputs = behind.passed(worker, 7, range(calls)).outputs
+            for case, (output,) in zip(behind.cases, outputs, strict=True):
+                assert torch.equal(output, case.tensors[0] * 2)
+    first, second = workers
+    assert first.reached == second.reached
+    assert first.keys == second.keys
+    given = [key[k : k + KEY_BYTES] for key in first.keys for k in range(0, len(key), KEY_BYTES)]
+    used = {key for key in given if any(key)}
+    assert len(used) == 2 * (calls if gate == "each" else 1)
+    assert first.reached[0] != first.reached[1]
+
+
+def test_gates_that_share_memory_take_turns_in_it() -> None:
+    outputs = [SimpleNamespace(native=torch.rand(17, 33))]
+    first = SimpleNamespace(tensors=drawn(), expected=outputs)
+    room, task = Room(first, CPU, 4), SimpleNamespace(margins=None)
+    ways: dict[Gate, int] = {"once": 4, "each": 3}
+    both = [Gated(task, first, room.for_calls(calls), way) for way, calls in ways.items()]
+    for behind in both:
+        behind.cases = [SimpleNamespace(tensors=drawn()) for _ in range(behind.calls)]
+    workers = [Worker(doubled), Worker(doubled)]
+    for _ in range(2):
+        for behind, worker in zip(both, workers, strict=True):
+            released = behind.passed(worker, 7, range(behind.calls))
+            for case, (output,) in zip(behind.cases, released.outputs, strict=True):
+                assert torch.equal(output, case.tensors[0] * 2)
+
+
+def test_a_sealing_that_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    behind, worker = gated("once", 2, torch.rand(17, 33)), Worker(doubled)
+
+    def fail(image: bytes) -> ProcessorKernels:
+        raise RuntimeError("no such kernel")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(gates, "_kernels", fail)
+        with pytest.raises(RuntimeError, match="no such kernel"):
+            behind.passed(worker, 7)
+    (output,), *_ = behind.passed(worker, 7, range(2)).outputs
+    assert torch.equal(output, behind.cases[0].tensors[0] * 2)
