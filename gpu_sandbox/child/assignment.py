@@ -25,7 +25,7 @@ from gpu_sandbox.child.cases import Broken, Case, Seeds
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.foreign import Foreign, our_processes
-from gpu_sandbox.child.kept_memory import keep_little
+from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
@@ -146,7 +146,6 @@ class Assignment:
         if key not in _audits:
             with self._spent.on("audit"):
                 _audits[key] = audit(task, first, self._job.protocol)
-                keep_little(self._device)  # gigabytes, which a candidate may need
         return _audits[key]
 
     def _repeated(self, task: Task, first: Case) -> list[Repeats]:
@@ -182,6 +181,7 @@ class Assignment:
                 self._notes,
                 self._clocks,
             )
+            leave_half(self._device)
             self._stage("load")
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
             loaded = peer.finish_loading(job.load_s)
@@ -193,6 +193,7 @@ class Assignment:
         self._notes += told(task.repeats)
         if job.protocol.allclose is None and not task.exact_used:
             self._notes.append("no float64 reference: compared with its own dtype")
+        leave_half(self._device)
         ahead = partial(bench.work_ahead, peer)
         self._stage("bench", waits=True, meanwhile=ahead, spent_on="bench")
         look = partial(self._observe, task, first, peer)
