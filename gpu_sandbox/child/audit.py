@@ -71,7 +71,7 @@ def _mean_everywhere(native: torch.Tensor) -> torch.Tensor | None:
         return None
     if not native.is_floating_point() or native.numel() == 0:
         return torch.zeros_like(native)
-    return torch.full_like(native, float(native.double().mean()))
+    return torch.full_like(native, float(native.mean(dtype=torch.float64)))
 
 
 def _stale(_: Case, before: Case) -> list[torch.Tensor | None]:
