@@ -99,6 +99,10 @@ class Gated(Releases):
         size = self._outputs.stretches.size * len(self._rounds[0])
         self._digest_bytes = digest_bytes(size)
 
+    def draw(self, purpose: str, index: int) -> None:
+        self._sealed.cases = None
+        super().draw(purpose, index)
+
     def intact(self, peer: Peer, number: int) -> bool:
         return peer.intact(self._layout.inputs[number], self.cases[number].tensors)
 
