@@ -29,7 +29,8 @@ measured() { # GPU NAME MODULE ARGUMENTS...
 
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv
 if has attacks; then
-  "$python" -m pytest tests/attacks --collect-only -q -m gpu 2>/dev/null | grep :: >"$out/all.ids"
+  "$python" -m pytest tests/attacks --collect-only -q -m gpu 2>"$out/all.err" | grep :: >"$out/all.ids"
+  [ -s "$out/all.ids" ] || { cat "$out/all.err"; echo "no attacks are found"; exit 1; }
   for gpu in 0 1; do
     awk "NR % 2 == $gpu" "$out/all.ids" >"$out/half$gpu.ids"
     tested "$gpu" "attacks$gpu" "@$out/half$gpu.ids" &

@@ -169,6 +169,7 @@ class Assignment:
             lambda: not _crowded(self._device) and baseline.work_ahead(), trials.work_ahead
         )
         self._stage("baseline", waits=True, meanwhile=ahead)
+        leave_half(self._device)
         with self._spent.on("check"):
             bench = Bench(
                 task,

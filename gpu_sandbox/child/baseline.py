@@ -112,6 +112,7 @@ class Baseline:
         for number in range(releases):
             self.releases.draw(purpose, number)
             seen.append(self._release(self.releases.choose()).bare())
+        self.releases.let_go()
         return seen
 
     def _release(self, chosen: Sequence[int] = ()) -> Released:

@@ -170,7 +170,9 @@ def distance(got: torch.Tensor, truth: torch.Tensor, least: float = 0.0) -> tupl
 
 
 def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """The same rows of each, few enough that float64 copies of them fit anywhere."""
+    """The same rows of each, few enough that float64 copies of them fit anywhere. None of none."""
+    if not tensors[0].numel():
+        return
     last = tensors[0].shape[-1] if tensors[0].dim() else 1
     if last > _PIECE:
         last = _PIECE if tensors[0].numel() % _PIECE == 0 else tensors[0].numel()

@@ -100,8 +100,12 @@ class Gated(Releases):
         self._digest_bytes = digest_bytes(size)
 
     def draw(self, purpose: str, index: int) -> None:
-        self._sealed.cases = None
+        self.let_go()
         super().draw(purpose, index)
+
+    def let_go(self) -> None:
+        self._sealed.cases = None
+        super().let_go()
 
     def intact(self, peer: Peer, number: int) -> bool:
         return peer.intact(self._layout.inputs[number], self.cases[number].tensors)

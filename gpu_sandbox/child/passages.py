@@ -167,6 +167,7 @@ class Passages:
                 room = room or Room(self._first, self._device, wanted)
                 gated = Gated(self._task, self._first, room.for_calls(wanted), gate)
                 passage = self._alone(gated)
+                gated.let_go()
                 if passage is not None:
                     found.append((gated, passage))
                     break
@@ -189,6 +190,7 @@ class Passages:
         for gated, passage in self._passages:
             if passage.decides:
                 before = self._looked(pairing, peer, gated, passage, before, seconds)
+                gated.let_go()
         return before
 
     def _looked(

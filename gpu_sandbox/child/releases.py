@@ -114,6 +114,10 @@ class Releases(ABC):
         self._ahead[purpose, number] = self._drawn_anew(purpose, number)
         return True
 
+    def let_go(self) -> None:
+        """Of the inputs of the last release, when no other follows soon."""
+        self.cases = []
+
     def forget_ahead(self) -> None:
         """What was drawn and not needed."""
         self._ahead.clear()

@@ -101,7 +101,7 @@ def _line(pid: int) -> list[Process] | None:
     found: list[Process] = []
     while pid != _NOBODY:
         try:
-            told = Path(f"/proc/{pid}/stat").read_text()
+            told = Path(f"/proc/{pid}/stat").read_text(errors="replace")
         except OSError:
             return None
         fields = told.rpartition(")")[2].split()

@@ -146,6 +146,20 @@ def test_who_was_left_by_others_is_a_stranger(
     assert left.started == started_at(left.pid)
 
 
+def test_the_first_process_is_no_stranger_where_it_is_not_above_us(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a shell that came into a container: what is left behind becomes its child."""
+    first, shell, us, other, left = (Process(pid, 7 * pid) for pid in (1, 20, 21, 30, 31))
+    tree = {1: [first], 20: [shell], 21: [us, shell], 30: [other, first], 31: [left, first]}
+    monkeypatch.setattr(device, "_pids", lambda: [*tree, 40])
+    monkeypatch.setattr(device, "_line", tree.get)
+    monkeypatch.setattr(os, "getpid", lambda: 21)
+    assert strangers() == {other, left}
+    monkeypatch.setattr(device, "_has", lambda pid, node: True)
+    assert holders("node", frozenset({other})) == {1, 20, 21, 31, 40}
+
+
 def started_at(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 

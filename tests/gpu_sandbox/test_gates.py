@@ -271,3 +271,19 @@ def test_a_sealing_that_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> 
             behind.passed(worker, 7)
     (output,), *_ = behind.passed(worker, 7, range(2)).outputs
     assert torch.equal(output, behind.cases[0].tensors[0] * 2)
+
+
+def test_what_is_measured_beside_calls_spoils_no_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It works where the sealed inputs lie, an odd number of times."""
+    behind, worker = gated("once", 2, torch.rand(17, 33)), Worker(doubled)
+    behind.passed(worker, 7)
+
+    def read(device: torch.device, work: Callable[[], None]) -> float:
+        work()
+        return 9.0
+
+    monkeypatch.setattr(gates, "_read_ns", read)
+    monkeypatch.setattr(gates, "_readings", {})
+    assert behind.beside_ns() == 0.0
+    (output,), *_ = behind.passed(worker, 7, range(2)).outputs
+    assert torch.equal(output, behind.cases[0].tensors[0] * 2)

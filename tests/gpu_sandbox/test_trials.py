@@ -1,0 +1,97 @@
+"""The cases that a candidate has to get right: which, and how many there are at a time."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpu_sandbox.child.cases import Case, Seeds
+from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.trials import trial_cases
+from gpu_sandbox.protocols import PROTOCOLS
+
+CPU = torch.device("cpu")
+TASK = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {outputs}
+
+def get_inputs():
+    return [{drawn}]
+"""
+CHANGED = ["inputs times 64", "inputs with outliers", "each row offset", "small integers"]
+
+
+@pytest.fixture
+def task(tmp_path: Path, request: pytest.FixtureRequest) -> Task:
+    outputs, drawn = getattr(request, "param", ("torch.relu(x)", "torch.randn(8, 6)"))
+    path = tmp_path / "task.py"
+    path.write_text(TASK.format(outputs=outputs, drawn=drawn))
+    return Task(str(path), CPU, Seeds(3))
+
+
+def cases_of(task: Task) -> list[Case]:
+    first = task.draw("trial", 0)
+    task.solve(first, exact=True)
+    return list(trial_cases(task, first, PROTOCOLS["strict"], []))
+
+
+@pytest.mark.parametrize(
+    ("task", "changed"),
+    [
+        (("torch.relu(x)", "torch.randn(8, 6)"), CHANGED),
+        (("torch.relu(x)", "torch.randn(8, 6).half()"), CHANGED),
+        (("x + 1", "torch.randint(9, (8, 6))"), []),
+        (("x, x[:, :0], x[:0]", "torch.randn(8, 6)"), CHANGED),
+        (("torch.relu(x)", "torch.randn(8, 0)"), CHANGED),
+        (("x.exp()", "torch.randn(8, 6) * 9"), CHANGED[1:]),
+        (("(1 / x.abs().floor().clamp(max=1) - 1).sum()", "torch.randn(8, 6) + 9"), CHANGED[:3]),
+    ],
+    ids=["floats", "halves", "integers", "empty outputs", "empty inputs", "overflow", "infinite"],
+    indirect=["task"],
+)
+def test_inputs_are_changed_where_the_reference_stays_finite(
+    task: Task, changed: list[str]
+) -> None:
+    found = cases_of(task)
+    assert [case.changed for case in found if case.changed] == changed
+    assert len(found) == PROTOCOLS["strict"].trials + len(changed)
+
+
+@pytest.mark.parametrize("task", [("torch.relu(x)", "torch.randn(400, 300)")], indirect=True)
+def test_outliers_are_a_dozen_times_as_large(task: Task) -> None:
+    (before,) = task.draw(CHANGED[1], 0).tensors
+    (case,) = (case for case in cases_of(task) if case.changed == CHANGED[1])
+    ratios = (case.tensors[0] / before).flatten().tolist()
+    larger = sum(math.isclose(ratio, 12, rel_tol=1e-6) for ratio in ratios)
+    assert 60 < larger < 240
+    assert ratios.count(1.0) == len(ratios) - larger
+
+
+def test_one_case_is_held_at_a_time(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = task.draw("trial", 0)
+    task.solve(first, exact=True)
+    living: list[weakref.ref[torch.Tensor]] = []
+    draw = Task.draw
+
+    def noted(self: Task, *arguments: object) -> Case:
+        gc.collect()
+        assert not [one for one in living if one() is not None]
+        return draw(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Task, "draw", noted)
+    cases = trial_cases(task, first, PROTOCOLS["strict"], [])
+    next(cases)
+    seen = 0
+    while case := next(cases, None):
+        living.append(weakref.ref(case.tensors[0]))
+        seen += 1
+        del case
+    assert seen == PROTOCOLS["strict"].trials - 1 + len(CHANGED)
