@@ -10,7 +10,9 @@ import pytest
 
 from events.outcomes import Correct
 from gpu_sandbox.jobs import Report
+from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.station import STUCK, Concluded, Station
 from gpu_sandbox.verifier import Verifier
 from gpu_sandbox.workers import Side, Worker, Workers
 from tests.gpu_sandbox.conftest import evaluation
@@ -83,10 +85,9 @@ async def test_where_somebody_waits_they_are_made_while_nothing_is_timed(
         assert told.index("load") < made < told.index("bench")
 
 
-async def test_a_second_look_has_a_reference_of_its_own(
-    make_sandbox: Callable[..., LocalSandbox], told: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where one is kept for all candidates, as on a GPU."""
+@pytest.fixture
+def one_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept for all candidates, as on a GPU."""
     init = Workers.__init__
 
     def keeping(self: Workers, *arguments: Any) -> None:
@@ -94,6 +95,12 @@ async def test_a_second_look_has_a_reference_of_its_own(
         self.renews_reference = False
 
     monkeypatch.setattr(Workers, "__init__", keeping)
+
+
+@pytest.mark.usefixtures("one_reference")
+async def test_a_second_look_has_a_reference_of_its_own(
+    make_sandbox: Callable[..., LocalSandbox], told: list[str]
+) -> None:
     async with make_sandbox() as sandbox:
         await judge(sandbox)
         assert told.count("a reference") == 1
@@ -107,3 +114,35 @@ async def test_a_second_look_has_a_reference_of_its_own(
         assert told.count("reported") == 2
         assert "a reference" in told[told.index("reported") :]
         assert any(note.startswith("judged twice") for note in verdict.notes)
+
+
+@pytest.mark.usefixtures("one_reference")
+async def test_a_new_reference_is_not_made_anew(
+    make_sandbox: Callable[..., LocalSandbox], told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conclude = Station.conclude
+
+    async def afresh(self: Station, *arguments: Any, **_: Any) -> Concluded:
+        return await conclude(self, *arguments, afresh=True)
+
+    monkeypatch.setattr(Station, "conclude", afresh)
+    async with make_sandbox() as sandbox:
+        for references in (1, 2):
+            await judge(sandbox)
+            assert told.count("a reference") == references
+
+
+@pytest.mark.usefixtures("one_reference")
+async def test_no_second_look_where_the_reference_before_is_stuck(
+    make_sandbox: Callable[..., LocalSandbox], told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stuck(self: Station, worker: Worker) -> None:
+        await worker.end()
+        self.find_unfit(STUCK)
+
+    monkeypatch.setattr(Station, "_end", stuck)
+    async with make_sandbox() as sandbox:
+        twice = evaluation(ADD_RELU, HONEST, root_ms=1.0, incumbent_ms=1e9)
+        with pytest.raises(SandboxFault, match=STUCK):
+            await sandbox.evaluate(twice)
+        assert told.count("reported") == 1
