@@ -40,8 +40,8 @@ def test_between_jobs_little_is_kept(
 
 @pytest.mark.parametrize(
     ("free", "reserved", "used", "gives"),
-    [(40, 60, 20, False), (39, 60, 20, True), (1, 90, 90, False)],
-    ids=["as much is free", "less is free", "all is used"],
+    [(40, 60, 20, False), (39, 60, 20, True), (1, 90, 90, False), (1, 92, 90, False)],
+    ids=["as much is free", "less is free", "all is used", "it is little"],
 )
 def test_a_candidate_gets_half_of_what_nobody_uses(
     monkeypatch: pytest.MonkeyPatch,
