@@ -42,7 +42,7 @@ def _chain(operations: int) -> Callable[..., torch.Tensor]:
     return forward
 
 
-def _four(x: torch.Tensor) -> torch.Tensor:
+def _five(x: torch.Tensor) -> torch.Tensor:
     return torch.tanh(x * x) / (1 + x.abs())
 
 
@@ -53,7 +53,7 @@ def _product(x: torch.Tensor) -> torch.Tensor:
 MODULES: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, int]]] = {
     "8 x sin, 2 MB": (_chain(8), (512, 1024)),
     "16 x sin, 2 MB": (_chain(16), (512, 1024)),
-    "four operations, 1 MB": (_four, (512, 512)),
+    "five operations, 1 MB": (_five, (512, 512)),
     "matmul 1024": (_product, (1024, 1024)),
 }
 

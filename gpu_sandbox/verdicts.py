@@ -103,9 +103,9 @@ def ended_as(
 
 def _within_both(outcome: Outcome, looks: list[Concluded]) -> Outcome:
     """With an interval of all that two looks found: processes differ by more than their calls."""
-    found = [one for look in looks if isinstance(one := look.report.finding, Agreed)]
     if not isinstance(outcome, Correct):
         return outcome
+    found = [one for look in looks if isinstance(one := look.report.finding, Agreed)]
     low, high = min(one.ratio_low for one in found), max(one.ratio_high for one in found)
     return msgspec.structs.replace(outcome, ratio_low=low, ratio_high=high)
 

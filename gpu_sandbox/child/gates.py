@@ -99,10 +99,6 @@ class Gated(Releases):
         size = self._outputs.stretches.size * len(self._rounds[0])
         self._digest_bytes = digest_bytes(size)
 
-    def draw(self, purpose: str, index: int) -> None:
-        self.let_go()
-        super().draw(purpose, index)
-
     def let_go(self) -> None:
         self._sealed.cases = None
         super().let_go()

@@ -96,7 +96,7 @@ class Releases(ABC):
     def draw(self, purpose: str, index: int) -> None:
         """New inputs for every call of the next release of both sides. ``unusual``: none of
         them are as the task's own."""
-        self.cases = []  # gigabytes, maybe: not those before and these at a time
+        self.let_go()  # gigabytes, maybe: not those before and these at a time
         drawn = self._ahead.pop((purpose, index), None) or self._drawn_anew(purpose, index)
         self.cases, self.unusual = drawn
         if self.device.type == "cuda":  # or the first release would pay for the drawing
