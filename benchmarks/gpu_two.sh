@@ -20,7 +20,7 @@ on() { # GPU NAME COMMAND...: with its own cores and places for files, into its 
 }
 tested() { # GPU NAME WHAT...: tests that need a GPU
   on "$1" "$2" "$python" -m pytest -q -p no:cacheprovider -m gpu "${@:3}"
-  grep -a "^FAILED\|^ERROR\| passed\| failed" "$out/$2.txt"
+  grep -a "^FAILED\|^ERROR\| passed\| failed\| skipped" "$out/$2.txt"
 }
 measured() { # GPU NAME MODULE ARGUMENTS...
   on "$1" "$2" "$python" -m "benchmarks.$3" --device cuda:0 --json "$out/$2.json" "${@:4}"
