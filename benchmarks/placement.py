@@ -33,7 +33,7 @@ _CALLS, _RELEASES, _PLACES = 16, 8, 8
 _PROTOCOL_COVER_US = 60
 
 
-def _chain(operations: int) -> Callable[..., torch.Tensor]:
+def chain(operations: int) -> Callable[..., torch.Tensor]:
     def forward(x: torch.Tensor) -> torch.Tensor:
         for _ in range(operations):
             x = torch.sin(x)
@@ -46,24 +46,25 @@ def _five(x: torch.Tensor) -> torch.Tensor:
     return torch.tanh(x * x) / (1 + x.abs())
 
 
-def _product(x: torch.Tensor) -> torch.Tensor:
+def product(x: torch.Tensor) -> torch.Tensor:
     return x @ x
 
 
 MODULES: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, int]]] = {
-    "8 x sin, 2 MB": (_chain(8), (512, 1024)),
-    "16 x sin, 2 MB": (_chain(16), (512, 1024)),
+    "8 x sin, 2 MB": (chain(8), (512, 1024)),
+    "16 x sin, 2 MB": (chain(16), (512, 1024)),
     "five operations, 1 MB": (_five, (512, 512)),
-    "matmul 1024": (_product, (1024, 1024)),
+    "matmul 1024": (product, (1024, 1024)),
 }
 
 
 class Module:
     """One, with its inputs and outputs in an arena, as a worker has them."""
 
-    def __init__(self, name: str, device: torch.device) -> None:
-        self._forward, self._shape = MODULES[name]
-        self._device = device
+    def __init__(
+        self, forward: Callable[..., torch.Tensor], shape: tuple[int, int], device: torch.device
+    ) -> None:
+        self._forward, self._shape, self._device = forward, shape, device
         self._flush = 2 * int(torch.cuda.get_device_properties(device).L2_cache_size)
         self._cover_us = _PROTOCOL_COVER_US
         self.move()
@@ -101,7 +102,7 @@ class Module:
 
 
 def measured(name: str, device: torch.device) -> dict[str, Any]:
-    module = Module(name, device)
+    module = Module(*MODULES[name], device)
     found: dict[str, Any] = {"as it comes": [module.us() for _ in range(3)]}
     found["covers twice as long"] = [module.us(2.0) for _ in range(2)]
     elsewhere = []
