@@ -1,15 +1,14 @@
 """``LocalSandbox``: the evaluator that runs candidates on this machine.
 
-Stages: static guard → compile pool (parallel, no device) → device stage (one exclusive
-lease per device) → verdict. This process never imports torch; whatever runs foreign
-code is a confined fork of the zygote (``zygote.py``, ``confine/``).
+Stages of an evaluation (``evaluation.py``): static guard → compile pool (parallel, no device)
+→ device stage (one exclusive lease per device) → verdict. This process never imports torch;
+whatever runs foreign code is a confined fork of the zygote (``zygote.py``, ``confine/``).
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +19,7 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from events.outcomes import Correct, Outcome
+from events.outcomes import Correct
 from gpu_sandbox.baselines import (
     COMPILE_S,
     KnownBaselines,
@@ -30,18 +29,13 @@ from gpu_sandbox.baselines import (
     wrong_by_tf32,
 )
 from gpu_sandbox.builds import CACHE_BYTES, BuildFiles
-from gpu_sandbox.compile_stage import Candidate
 from gpu_sandbox.confine import Survey, Tier
-from gpu_sandbox.devices import Device
-from gpu_sandbox.floor import weighed
-from gpu_sandbox.guard import inspect_candidate
+from gpu_sandbox.evaluation import Evaluation
 from gpu_sandbox.hub import require_models
-from gpu_sandbox.inquest import examined
 from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.known_verdicts import KnownVerdicts
 from gpu_sandbox.labels import accepted, read
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.observed import completed
 from gpu_sandbox.opened import Opened, Settings
 from gpu_sandbox.orders import job_for
 from gpu_sandbox.port import (
@@ -53,14 +47,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.verdicts import (
-    cleaned,
-    conditions_of,
-    ended_as,
-    load_of,
-    observed_in,
-    seconds_of,
-)
+from gpu_sandbox.verdicts import cleaned
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import remove_stale, run_directory
 
@@ -234,88 +221,10 @@ class LocalSandbox:
         return compiled_baseline(request.kind, without, eager, wrong=verdict)
 
     async def _evaluate(self, request: EvaluationRequest, limits: Limits) -> Verdict:
-        pool = self._open.devices
-        devices = pool.of(request.device)
-        job = job_for(request, devices[0], limits)
-        began = time.monotonic()
-        inspected = await anyio.to_thread.run_sync(inspect_candidate, request.candidate_source)
-        timings = {"guard": time.monotonic() - began}
-        isolation = await self._open.isolation()
-
-        def verdict(outcome: Outcome, device: Device = devices[0], **found: Any) -> Verdict:
-            return Verdict(
-                outcome=cleaned(outcome),
-                protocol=request.protocol,
-                device=device.name,
-                isolation=isolation,
-                usage=self._open.usage(),
-                **{"timings_s": timings, "queue_s": 0.0, **found},
-            )
-
-        if inspected.outcome is not None:
-            return verdict(inspected.outcome, compile_log=inspected.log)
-        facts = await pool.facts_of(devices)
-        candidate = Candidate(
-            source=request.candidate_source,
-            task_source=request.task_source,
-            device=devices[0],
-            facts=facts[0],
-            inspected=inspected,
-        )
-        built = await self._open.compilers(devices[0]).build(candidate)
-        try:
-            timings["compile"] = built.seconds
-            if built.outcome is not None:
-                return verdict(built.outcome, queue_s=built.queue_s, compile_log=built.log)
-            resources = built.files.record.resources
-            to_beat = _to_beat(request)
-            judged = await pool.judge(devices, facts, job, built.files, to_beat)
-            looks, broke = judged.looks.concluded, judged.looks.breakdowns
-            timings.update(seconds_of(looks), lease=judged.lease_s)
-            outcome, run_log, notes = ended_as(looks, broke, request.root_ms)
-            began = time.monotonic()
-            found = await examined(
-                self._open, limits, candidate, built.files, judged, outcome, to_beat
-            )
-            if found is not None:
-                timings["autopsy"] = time.monotonic() - began
-            observations = observed_in(looks)
-            if observations is not None and isinstance(outcome, Correct):
-                wanted = request.observe
-                observations = await completed(
-                    self._open, limits, candidate, built.files, judged, observations, wanted=wanted
-                )
-        finally:
-            built.files.close()
-        if isinstance(outcome, Correct):
-            notes += pool.sharing(judged.device)
-            notes += [f"not sound: {' '.join(found[:2])}"] if found else []
-            load = load_of(
-                looks, observations, job.protocol.precision, on_gpu=judged.device.is_cuda
-            )
-            outcome, told = weighed(outcome, load, self._open.reach(judged.device, facts[0]))
-            notes += told
-        return verdict(
-            outcome,
-            device=judged.device,
-            queue_s=built.queue_s + judged.queue_s,
-            compile_log=built.log,
-            run_log="\n".join(part for part in (*(found or ()), run_log) if part),
-            resources=resources,
-            observations=observations,
-            conditions=conditions_of(looks),
-            notes=[*built.notes, *notes],
-        )
+        return await Evaluation(self._open, limits, request).verdict()
 
     @property
     def _open(self) -> Opened:
         if self._opened is None:
             raise RuntimeError("a LocalSandbox works inside 'async with' only")
         return self._opened
-
-
-def _to_beat(request: EvaluationRequest) -> float | None:
-    """The best ratio to the root's runtime so far, if there is a root."""
-    if request.root_ms is None:
-        return None
-    return (request.incumbent_ms or request.root_ms) / request.root_ms

@@ -10,12 +10,14 @@ from functools import partial
 import msgspec
 import torch
 
+from gpu_sandbox.child.caches import Company
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.one_call import OneCall
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import FEW_CALLS, MANY_CALLS, Batch, Released, Settings
+from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.jobs import Job, Measured
 from gpu_sandbox.messages import Done, Warm
 from gpu_sandbox.paired import quantile, relative_spread
@@ -51,6 +53,7 @@ class Baseline:
         self._peer = reference
         self._job = job
         self._make_batch = partial(Batch, task, first, device)
+        self._company = Company(sum(moved_bytes(task, first))) if device.type == "cpu" else None
         self._warm = False
         self._ready = False
 
@@ -106,10 +109,13 @@ class Baseline:
         self._warm = once_s <= _SLOW_S
 
     def alone(self, releases: int, purpose: str) -> list[Released]:
-        """So many releases, each on inputs of its own, with outputs taken: as in the pairs."""
+        """So many releases, each on inputs of its own, with outputs taken, after as much else as
+        in the pairs."""
         self.get_ready()
         seen = []
         for number in range(releases):
+            if self._company is not None:
+                self._company.keep()
             self.releases.draw(purpose, number)
             seen.append(self._release(self.releases.choose()).bare())
         self.releases.let_go()

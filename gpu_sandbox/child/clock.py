@@ -62,16 +62,24 @@ class Clocked:
         return ran
 
     def warm(self, calls: int, seconds: float) -> None:
-        """At least so many calls, and at least so long. On the CPU on slot 0 alone: what is
-        delivered elsewhere each time may lie where the inputs of a trial's other slot did."""
-        began = _now()
-        done = 0
-        slots = [self.slots[0]] if self._device.type == "cpu" else list(self.slots.values())
+        """At least so many calls, and at least so long."""
+        began, done = _now(), 0
         with torch.no_grad():
             while done < calls or (_now() - began) < seconds * 1e9:
-                self._model(*slots[done % len(slots)].arguments)
-                self._synchronize()
+                self._warm_call(done)
                 done += 1
+
+    def _warm_call(self, number: int) -> None:
+        """On the CPU on slot 0 alone: what is delivered elsewhere each time may lie where the
+        inputs of a trial's other slot did. And as what is timed, if its outputs are held, too:
+        else the allocator takes memory for more of them then, which is longer than the call."""
+        if self._device.type != "cpu":
+            self._model(*list(self.slots.values())[number % len(self.slots)].arguments)
+            torch.cuda.synchronize(self._device)
+        elif sum(place.nbytes for place in self.slots[0].outputs) <= _KEPT_BYTES:
+            self._time_cpu(0)
+        else:
+            self._model(*self.slots[0].arguments)
 
     def time(self, asked: Time, host: Arena | None = None) -> Timed | Claimed:
         """As many forwards as asked, on CUDA with every output in its place by the end.

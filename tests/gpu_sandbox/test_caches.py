@@ -1,12 +1,24 @@
-"""What is evicted: twice the second level of the cores that time, as Linux tells it."""
+"""What is evicted: twice the second level of the cores that time, as Linux tells it; and what
+releases have between them that are alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import torch
 
-from gpu_sandbox.child.caches import private_cache_bytes
+from gpu_sandbox.child.baseline import Baseline
+from gpu_sandbox.child.caches import Company, private_cache_bytes
+from gpu_sandbox.child.cases import Seeds
+from gpu_sandbox.child.one_call import OneCall
+from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.releases import Released
+from gpu_sandbox.messages import Done, Ran
+from gpu_sandbox.protocols import PROTOCOLS
+from tests.gpu_sandbox.sources import ADD_RELU
 
 
 def machine(at: Path, *caches: tuple[int, str, str]) -> Path:
@@ -35,3 +47,36 @@ def test_the_second_level_of_the_cores_that_time(
     tmp_path: Path, caches: list[tuple[int, str, str]], found: int
 ) -> None:
     assert private_cache_bytes([0, 1], machine(tmp_path, *caches)) == found
+
+
+def test_each_release_alone_has_the_company_that_one_in_pairs_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | int] = []
+
+    def release(*_: Any) -> Released:
+        seen.append("release")
+        return Released(1000, 2000, 1000, 0, [], Ran(tree=None, leaves=[]))
+
+    monkeypatch.setattr(OneCall, "release", release)
+    monkeypatch.setattr(Company, "keep", lambda company: seen.append(company.total_bytes))
+    (tmp_path / "task.py").write_text(ADD_RELU)
+    task = Task(str(tmp_path / "task.py"), torch.device("cpu"), Seeds(3))
+    first = task.draw("trial", 0)
+    task.solve(first, exact=True)
+    moved = sum(t.nbytes for t in [*first.tensors, *(e.native for e in first.expected)])
+    worker = SimpleNamespace(ask=lambda *_: Done())
+    job = SimpleNamespace(protocol=PROTOCOLS["strict"], bench_s=1.0, seed=3)
+    baseline = Baseline(task, cast(Any, worker), cast(Any, job), torch.device("cpu"), first)
+    baseline.get_ready()
+    seen.clear()
+    assert len(baseline.alone(2, "alone")) == 2
+    company = seen[0]
+    assert seen == [company, "release"] * 2
+    assert isinstance(company, int)
+    assert company > 4 * moved
+
+
+@pytest.mark.parametrize("gigabytes", [1, 1000])
+def test_company_is_bounded(gigabytes: int) -> None:
+    assert Company(gigabytes << 30).total_bytes == 64 << 20

@@ -92,6 +92,32 @@ def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: Clocked)
     assert alive == [[], [True], [False, True], [False, False, True]]
 
 
+@pytest.mark.parametrize(("words", "held"), [(7, True), (9 << 20, False)])
+def test_warm_calls_hold_as_many_outputs_as_timed_ones(words: int, held: bool) -> None:
+    """So the allocator has memory for those before anything is timed; but not for gigabytes."""
+    output = torch.empty(words, dtype=torch.int64)
+    arena = Arena(torch.zeros((words << 3) + (1 << 16), dtype=torch.uint8))
+    layout = lay_out([Y], [output], 1)
+    (inputs,), (outputs,) = layout.inputs, layout.outputs
+    place = Place(slot=0, args=pack(None, [], pickling=True), inputs=inputs, outputs=outputs)
+    made: list[weakref.ref[torch.Tensor]] = []
+    alive: list[bool] = []
+
+    def model(y: torch.Tensor) -> torch.Tensor:
+        alive.append(bool(made) and made[-1]() is not None)
+        output = torch.empty(words, dtype=torch.int64)
+        made.append(weakref.ref(output))
+        return output
+
+    clocked = Clocked(model, CPU)
+    clocked.slots[0] = Slot(
+        arena.views(inputs), arena.views(inputs), arena.views(outputs), arena, place
+    )
+    clocked.warm(3, 0.0)
+    assert alive == [False, held, held]
+    assert (made[-1]() is not None) == held
+
+
 def test_a_view_of_much_memory_does_not_hold_it(clocked: Clocked) -> None:
     made: list[weakref.ref[torch.Tensor]] = []
 

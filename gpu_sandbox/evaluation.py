@@ -1,0 +1,133 @@
+"""One evaluation: static guard, build, device, autopsy and observations, verdict."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+
+from events.outcomes import Correct, Outcome
+from gpu_sandbox.compile_stage import Candidate, Compiled
+from gpu_sandbox.device_stage import Judged
+from gpu_sandbox.devices import Device
+from gpu_sandbox.floor import weighed
+from gpu_sandbox.guard import inspect_candidate
+from gpu_sandbox.inquest import examined
+from gpu_sandbox.limits import Limits
+from gpu_sandbox.observed import completed
+from gpu_sandbox.opened import Opened
+from gpu_sandbox.orders import job_for
+from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.verdicts import (
+    cleaned,
+    conditions_of,
+    ended_as,
+    load_of,
+    observed_in,
+    seconds_of,
+)
+
+__all__ = ["Evaluation"]
+
+
+class Evaluation:
+    """Of one request, by what a sandbox has opened.
+
+    Raises ``PrerequisiteMissing`` for what this machine can't do or may not: at once, or in
+    ``verdict``, which raises ``SandboxFault`` too.
+    """
+
+    def __init__(self, opened: Opened, limits: Limits, request: EvaluationRequest) -> None:
+        self._opened, self._limits, self._request = opened, limits, request
+        self._devices = opened.devices.of(request.device)
+        self._job = job_for(request, self._devices[0], limits)
+        self._timings_s: dict[str, float] = {}
+        self._isolation: list[str] = []
+
+    async def verdict(self) -> Verdict:
+        source, device = self._request.candidate_source, self._devices[0]
+        began = time.monotonic()
+        inspected = await anyio.to_thread.run_sync(inspect_candidate, source)
+        self._timings_s["guard"] = time.monotonic() - began
+        self._isolation = await self._opened.isolation()
+        if inspected.outcome is not None:
+            return self._ended(inspected.outcome, device, compile_log=inspected.log)
+        facts = await self._opened.devices.facts_of(self._devices)
+        candidate = Candidate(
+            source=source,
+            task_source=self._request.task_source,
+            device=device,
+            facts=facts[0],
+            inspected=inspected,
+        )
+        built = await self._opened.compilers(device).build(candidate)
+        try:
+            self._timings_s["compile"] = built.seconds
+            if built.outcome is not None:
+                log = built.log
+                return self._ended(built.outcome, device, queue_s=built.queue_s, compile_log=log)
+            judged = await self._opened.devices.judge(
+                self._devices, facts, self._job, built.files, self._to_beat
+            )
+            return await self._concluded(candidate, built, judged)
+        finally:
+            built.files.close()
+
+    async def _concluded(self, candidate: Candidate, built: Compiled, judged: Judged) -> Verdict:
+        looks, broke = judged.looks.concluded, judged.looks.breakdowns
+        self._timings_s.update(seconds_of(looks), lease=judged.lease_s)
+        outcome, run_log, notes = ended_as(looks, broke, self._request.root_ms)
+        opened, limits, files = self._opened, self._limits, built.files
+        began = time.monotonic()
+        found = await examined(opened, limits, candidate, files, judged, outcome, self._to_beat)
+        if found is not None:
+            self._timings_s["autopsy"] = time.monotonic() - began
+        observations = observed_in(looks)
+        if isinstance(outcome, Correct):
+            if observations is not None:
+                wanted = self._request.observe
+                observations = await completed(
+                    opened, limits, candidate, files, judged, observations, wanted=wanted
+                )
+            notes += opened.devices.sharing(judged.device)
+            notes += [f"not sound: {' '.join(found[:2])}"] if found else []
+            load = load_of(
+                looks, observations, self._job.protocol.precision, on_gpu=judged.device.is_cuda
+            )
+            outcome, told = weighed(outcome, load, opened.reach(judged.device, candidate.facts))
+            notes += told
+        return self._ended(
+            outcome,
+            judged.device,
+            queue_s=built.queue_s + judged.queue_s,
+            compile_log=built.log,
+            run_log="\n".join(part for part in (*(found or ()), run_log) if part),
+            resources=files.record.resources,
+            observations=observations,
+            conditions=conditions_of(looks),
+            notes=[*built.notes, *notes],
+        )
+
+    @property
+    def _to_beat(self) -> float | None:
+        """The best ratio to the root's runtime so far, if there is a root."""
+        request = self._request
+        if request.root_ms is None:
+            return None
+        return (request.incumbent_ms or request.root_ms) / request.root_ms
+
+    def _ended(
+        self, outcome: Outcome, device: Device, queue_s: float = 0.0, **found: Any
+    ) -> Verdict:
+        verdict = Verdict(
+            outcome=cleaned(outcome),
+            protocol=self._request.protocol,
+            device=device.name,
+            isolation=self._isolation,
+            timings_s=self._timings_s,
+            queue_s=queue_s,
+            usage=self._opened.usage(),
+        )
+        return msgspec.structs.replace(verdict, **found)
