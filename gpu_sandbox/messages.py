@@ -154,12 +154,13 @@ class Place(_Message, frozen=True):
 
 
 class Run(_Message, frozen=True):
-    """One forward on ``slot``. With ``then``, another on that slot before the first
-    one's outputs are delivered: a buffer that is used again shows."""
+    """One forward on ``slot``. With ``then``, so many ``more`` on that slot before the first
+    one's outputs are delivered: buffers that are used again show."""
 
     slot: int
     seed: int
     then: int | None = None
+    more: int = 1
 
 
 class Warm(_Message, frozen=True):

@@ -18,7 +18,7 @@ from gpu_sandbox.child.delivery import Delivered, Slot, deliver, described
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
 from gpu_sandbox.child.turns import Turns, stream_write
-from gpu_sandbox.messages import Claimed, Ran, Time, Timed
+from gpu_sandbox.messages import Claimed, Ran, Run, Time, Timed
 
 __all__ = ["Clocked"]
 
@@ -50,14 +50,16 @@ class Clocked:
         self.kernels: Kernels | None = None
         """What gates need."""
 
-    def run(self, slot: int, seed: int, then: int | None = None) -> Ran:
+    def run(self, asked: Run) -> Ran:
         """One forward under its own seed, so that dropout draws the same on both sides."""
-        seed_torch(seed, self._device)
+        slot = self.slots[asked.slot]
+        seed_torch(asked.seed, self._device)
         with torch.no_grad():
-            output = self._model(*self.slots[slot].arguments)
-            if then is not None:
-                self._model(*self.slots[then].arguments)
-            ran = described(deliver(output, self.slots[slot]), self.slots[slot])
+            output = self._model(*slot.arguments)
+            if asked.then is not None:
+                for _ in range(asked.more):
+                    self._model(*self.slots[asked.then].arguments)
+            ran = described(deliver(output, slot), slot)
         self._synchronize()
         return ran
 

@@ -1,18 +1,20 @@
 """The correctness trials: fresh inputs, some of them out of the ordinary.
 
 Every trial runs the candidate on inputs that it never saw, with outputs scrambled before
-and inputs compared after, and another call in between, so that a buffer that is used
-again shows. Random inputs come as the task draws them; structured ones are the same with
-their floating point tensors changed. Where the reference itself leaves the finite numbers
-on those, or fails, the trial says nothing and is left out.
+and inputs compared after, and other calls in between, nobody knows how many, so that buffers
+that are used again show. Random inputs come as the task draws them; structured ones are the
+same with their floating point tensors changed. Where the reference itself leaves the finite
+numbers on those, or fails, the trial says nothing and is left out.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import secrets
 from collections.abc import Iterator
 
+import msgspec
 import torch
 
 from gpu_sandbox.child.arena import lay_out
@@ -29,6 +31,8 @@ __all__ = ["Trials", "trial_cases"]
 
 _SLOW_S = 2.0
 _LARGE_BYTES = 1 << 30
+_MOST_BETWEEN = 8
+_BETWEEN_S = 0.02
 _SLOW_TRIALS = 3
 _AHEAD_BYTES = 1 << 28
 """Of cases that are worked out before there is a candidate to try them on."""
@@ -104,6 +108,11 @@ class Trials:
         other = self._task.draw("between", number)
         return [other] if _like(case, other) else []
 
+    def _calls_between(self) -> int:
+        """More than one where the reference is fast: some use two buffers, or more, in turn."""
+        affordable = int(_BETWEEN_S / max(self._task.forward_s, 1e-9))
+        return 1 + secrets.randbelow(max(1, min(affordable, _MOST_BETWEEN)))
+
     def _trial(self, case: Case, number: int) -> float:
         peer = self._peer
         cases = [case, *self._between(case, number)]
@@ -111,7 +120,9 @@ class Trials:
         peer.lay(layout, cases)
         peer.put(layout, cases)
         peer.scramble(layout.outputs[0])
-        run = Run(slot=0, seed=case.forward_seed, then=1 if len(cases) == 2 else None)
+        run = Run(slot=0, seed=case.forward_seed)
+        if len(cases) == 2:
+            run = msgspec.structs.replace(run, then=1, more=self._calls_between())
         ran = peer.ask(run, Ran, "run")
         check_shape(case, ran, number)
         got = peer.taken(layout.outputs[0])

@@ -80,8 +80,8 @@ class Worker:
                 return self._load(request)
             case Place():
                 self._place(request)
-            case Run(slot=slot, seed=seed, then=then):
-                return self._clocked.run(slot, seed, then)
+            case Run():
+                return self._clocked.run(request)
             case Warm():
                 self._clocked.warm(request.calls, request.seconds)
             case ProfileCalls(calls=calls):

@@ -241,6 +241,7 @@ _CHECKER = (
         device="both",
     ),
     _checker("output_is_a_reused_buffer", REJECTED, "cached_workspace", device="both"),
+    _checker("outputs_are_two_buffers_in_turn", REJECTED, "cached_workspace", device="both"),
     _checker("output_is_a_weight", REJECTED, "weight_folding", task="weights", device="both"),
     _checker("stride_zero", REJECTED, "not_contiguous_output", task="repeated_rows", device="both"),
     _checker("wrong_dtype", REJECTED, "half", device="both"),
