@@ -93,16 +93,17 @@ class Pairing:
     ) -> Pair:
         seed = secrets.randbits(48)
 
-        def one(peer: Peer) -> tuple[Released, Reading | None]:
-            return releases.release(peer, settings, seed, chosen), reading()
+        def one(peer: Peer, other: Peer) -> tuple[Released, Reading | None]:
+            with other.stopped():
+                return releases.release(peer, settings, seed, chosen), reading()
 
         first = bool(secrets.randbits(1))
         if first:
-            candidate = one(self._peer)
-            baseline = one(self._reference)
+            candidate = one(self._peer, self._reference)
+            baseline = one(self._reference, self._peer)
         else:
-            baseline = one(self._reference)
-            candidate = one(self._peer)
+            baseline = one(self._reference, self._peer)
+            candidate = one(self._peer, self._reference)
         return Pair(candidate[0], baseline[0], first, readings=(candidate[1], baseline[1]))
 
     def gated_wall_ns(self, gated: Gated, index: int) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
 import torch
@@ -14,6 +15,7 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.sealing import rows_of
 from gpu_sandbox.child.spoiling import Spoiling
+from gpu_sandbox.child.stopping import Stoppable, Unstoppable
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent
 from gpu_sandbox.jobs import Finding, Forged, WorkerDied, WorkerFailed, WorkerSilent
@@ -83,6 +85,7 @@ class Peer:
         self._seen: dict[Spot, torch.Tensor] = {}
         self.ended: Callable[[Finding], Exception] = ReferenceEnded if reference else Ended
         self._cpu_clock = (~pid << 3) | _CPUCLOCK_SCHED
+        self._processes = Stoppable(pid) if device.type == "cpu" else None
 
     @property
     def queues(self) -> bool:
@@ -102,6 +105,21 @@ class Peer:
             return time.clock_gettime_ns(self._cpu_clock)
         except OSError:
             return 0
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """While the other side is timed on the CPU, which this one could keep busy. A GPU is timed
+        by its own clock, and by gates."""
+        with ExitStack() as stack:
+            if self._processes is not None:
+                try:
+                    stack.enter_context(self._processes.stopped())
+                except Unstoppable:
+                    reason = "its processes can't be stopped while the baseline is timed"
+                    raise self.ended(Forged(reason=reason)) from None
+                except OSError:
+                    raise self.ended(WorkerDied(stage="bench")) from None
+            yield
 
     # --- questions and claims
 

@@ -134,6 +134,7 @@ TABLE: dict[str, tuple[int | None, int | None]] = {
     "swapon": (167, 224),
     "sysfs": (139, None),
     "syslog": (103, 116),
+    "timer_create": (222, 107),
     "umount2": (166, 39),
     "unshare": (272, 97),
     "uselib": (134, None),

@@ -55,7 +55,7 @@ _OF_FILES = (
 )
 """Device requests that change a file which may only be read, or make one: Landlock knows of those
 to devices alone."""
-_F_SETLEASE, _F_NOTIFY = 1024, 1026
+_F_SETSIG, _F_SETLEASE, _F_NOTIFY = 10, 1024, 1026
 _PR_SCHED_CORE = 62
 _AF_UNIX = 1
 _SOCK_STREAM = 1
@@ -176,17 +176,17 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
         allow,
         no,
     ]
+    asleep: list[Step] = [_argument(1), (_EQUAL, 0, 1, _F_SETSIG), no]  # see ``timer_create``
     unnoticed: list[Step] = [  # or who opens a file waits for its holder, and is heard of
-        _argument(1),
+        *asleep,
         (_EQUAL, 1, 0, _F_SETLEASE),
         (_EQUAL, 0, 1, _F_NOTIFY),
         no,
-        allow,
     ]
     sockets = unix_only if own_files else drivers_only if driver else [no_family]
     return [
         ("ioctl", _ioctls(own_files)),
-        ("fcntl", [allow] if own_files else unnoticed),
+        ("fcntl", [*(asleep if own_files else unnoticed), allow]),
         ("clone", [_argument(0), (_ANY_BIT, 0, 1, _NEW_NAMESPACES), no, allow]),
         ("socket", sockets),
         ("socketpair", [allow] if own_files else connected),

@@ -110,6 +110,7 @@ _CLOCK = (
     _clock("writes_into_place", WRONG, "plain_torch", task="softmax"),
     _clock("computes_when_the_place_is_told", WRONG, "scratch_in_place", task="softmax"),
     _clock("computes_in_between", USELESS, "threads_that_are_joined", task="softmax"),
+    _clock("stretches_the_rest", USELESS, "starts_a_process", task="softmax"),
     _clock("batch_runs_only_the_last", REJECTED, "cached_workspace", device="cuda"),
     _clock("takes_over_the_worker", REJECTED, "base_class_of_its_own", device="both"),
     _clock("replies_in_advance", USELESS, "talks_to_itself", device="both"),

@@ -10,6 +10,7 @@ import itertools
 import os
 import resource
 import shutil
+import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -244,6 +245,24 @@ def test_as_ones_own_user_a_ward_opens_no_file_to_others_and_takes_none_away(
     after = theirs.stat()
     assert (after.st_mode, after.st_mtime) == (before.st_mode, before.st_mtime)
     assert tmp_path.stat().st_mode == around.st_mode
+
+
+@in_zygote
+def test_a_ward_that_is_stopped_is_woken_by_nobody() -> None:
+    """By no timer, and by no descriptor that something happens to."""
+    need("seccomp")
+
+    def main() -> None:
+        with pytest.raises(PermissionError):
+            syscalls.call("timer_create", 0, 0, 0)
+        with pytest.raises(PermissionError):
+            fcntl.fcntl(1, fcntl.F_SETSIG, signal.SIGCONT)
+        assert fcntl.fcntl(1, fcntl.F_GETFD) == 0
+        print("nobody")
+
+    for kept in (found(), survey(without=NAMESPACES)):
+        status, text = run(main, survey_=kept)
+        assert (status.code, text) == (0, "nobody\n"), text
 
 
 @in_zygote

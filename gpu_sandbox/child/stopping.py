@@ -1,0 +1,144 @@
+"""Stopping all processes of a candidate while the baseline is timed, and the other way round.
+
+What a candidate starts beside its worker is in nobody's account. Such a process can burn the core
+in bursts beside the baseline's releases, so that what these take besides their calls grows: then
+as much is believed of the candidate's, and a false claim fits in. So while one side is timed, the
+other side's processes lie still: each thread of each was seen stopped, twice in a row, since the
+end of one may wake another. Nobody is left to start or wake them: what would need nobody is refused
+(``confine/calls.py``, AWAKENING).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+__all__ = ["Stoppable", "Unstoppable"]
+
+_WITHIN_S = 5.0
+_LIES_STILL = frozenset({b"T", b"Z", b"X"})
+_AT_REST = 2
+"""Looks in a row that find the same processes, and none at work."""
+
+
+class Unstoppable(Exception):
+    """Processes start others faster than they can be stopped, or stay in the kernel."""
+
+
+class Stoppable:
+    """A worker, and all that descends from its warden, which adopts whoever loses its own parent.
+
+    Made before there is a candidate. Raises ``OSError`` if it has ended.
+    """
+
+    def __init__(self, worker: int) -> None:
+        self._worker = worker
+        self._warden = _parent(worker)
+        if self._warden in _ancestors():
+            raise ProcessLookupError(f"process {worker} has no warden, or has lost it")
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Raises ``Unstoppable``; ``OSError`` if the worker or its warden has ended."""
+        if _parent(self._worker) != self._warden:
+            raise ProcessLookupError(f"process {self._worker} has ended")
+        held: dict[int, int] = {}
+        try:
+            self._stop(held)
+            yield
+        finally:
+            for fd in held.values():
+                with suppress(OSError):  # it has ended
+                    signal.pidfd_send_signal(fd, signal.SIGCONT)
+                os.close(fd)
+
+    def _stop(self, held: dict[int, int]) -> None:
+        """``held``: descriptors of those that were sent a stop, by their pids."""
+        deadline, looks, before = time.monotonic() + _WITHIN_S, 0, set[int]()
+        while looks < _AT_REST:
+            found, at_work = self._seen()
+            looks = 0 if at_work or found != before else looks + 1
+            before = found
+            for pid in at_work:
+                with suppress(OSError):
+                    if pid not in held:
+                        held[pid] = self._opened(pid, found)
+                    signal.pidfd_send_signal(held[pid], signal.SIGSTOP)
+            if at_work:
+                if time.monotonic() > deadline:
+                    raise Unstoppable
+                os.sched_yield()  # to one that stops on our own core
+
+    def _seen(self) -> tuple[set[int], set[int]]:
+        """All processes, and those of them of which a thread does not lie still. Whether it does
+        comes first: who does starts no others afterwards."""
+        found, at_work, ahead = set[int](), set[int](), _children(self._warden)
+        while ahead:
+            pid = ahead.pop()
+            if pid in found:
+                continue
+            found.add(pid)
+            with suppress(OSError):
+                if not _lies_still(pid):
+                    at_work.add(pid)
+                ahead += _children(pid)
+        return found, at_work
+
+    def _opened(self, pid: int, found: set[int]) -> int:
+        """A descriptor, which never becomes another process'."""
+        fd = os.pidfd_open(pid)
+        try:
+            if _parent(pid) not in {self._warden, *found}:
+                raise ProcessLookupError
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+
+def _lies_still(pid: int) -> bool:
+    """Each of its threads: the first one may have ended before others."""
+    threads = _threads(pid)
+    return all(_stat(f"/proc/{pid}/task/{thread}")[0] in _LIES_STILL for thread in threads)
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for thread in _threads(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+    return found
+
+
+def _threads(pid: int) -> list[str]:
+    return os.listdir(f"/proc/{pid}/task")
+
+
+def _ancestors() -> set[int]:
+    """Ours."""
+    found, pid = {0, 1}, os.getpid()
+    while pid not in found:
+        found.add(pid)
+        pid = _parent(pid)
+    return found
+
+
+def _parent(pid: int) -> int:
+    return int(_stat(f"/proc/{pid}")[1])
+
+
+def _stat(place: str) -> list[bytes]:
+    """What the kernel says of a process or a thread, from its state on."""
+    return _read(f"{place}/stat").rpartition(b")")[2].split()
+
+
+def _read(path: str) -> bytes:
+    """Bare calls: pairs wait for this."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
+    finally:
+        os.close(fd)

@@ -1,0 +1,211 @@
+"""Stopping all processes of a worker, whoever their parents are, and letting them go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gpu_sandbox.child.stopping import Stoppable, Unstoppable
+
+WARDEN = """
+import ctypes, os, signal, sys, threading, time
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
+
+def forked(work):
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return pid
+
+def burn():
+    while True:
+        pass
+
+def rest():
+    time.sleep(1000)
+
+def sleep_beside_a_burning_thread():
+    threading.Thread(target=burn, daemon=True).start()
+    rest()
+
+def fork_for_ever():
+    while True:
+        if pid := os.fork():
+            os.waitpid(pid, 0)
+        else:
+            os._exit(0)
+
+def change_for_ever():  # who is looked at is never who is at work
+    while True:
+        if os.fork():
+            os._exit(0)
+
+def wake_its_parent_for_ever():
+    while True:
+        os.kill(os.getppid(), signal.SIGCONT)
+
+def work():
+    for each in KINDS:
+        forked(lambda: (forked(globals()[each]), rest()))
+    rest()
+
+KINDS = sys.argv[1:]
+print(forked(work), flush=True)
+rest()
+"""
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., tuple[int, int]]]:
+    """A warden and its worker, which starts children of the named kinds, and gives their pids."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*kinds: str) -> tuple[int, int]:
+        command = [sys.executable, "-c", WARDEN, *kinds]
+        made = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        started.append(made)
+        assert made.stdout is not None
+        return made.pid, int(made.stdout.readline())
+
+    yield begin
+    for made in started:
+        os.killpg(made.pid, signal.SIGKILL)
+        made.wait()
+        assert made.stdout is not None
+        made.stdout.close()
+
+
+def below(root: int) -> list[int]:
+    """Those that have not ended meanwhile."""
+    found = []
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{root}/task"):
+            for pid in map(int, Path(f"/proc/{root}/task/{thread}/children").read_text().split()):
+                found += [pid, *below(pid)]
+    return found
+
+
+def states(pid: int) -> set[str]:
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return {facts(thread)[0] for thread in threads}
+
+
+def facts(place: Path) -> list[str]:
+    """State and parent of a process or a thread, and more."""
+    return (place / "stat").read_text().rpartition(")")[2].split()
+
+
+def used_ns(pid: int) -> int:
+    return time.clock_gettime_ns((~pid << 3) | 2)
+
+
+def at_work_since(before: dict[int, int]) -> int:
+    """How many have used more than a millisecond of a processor."""
+    return sum(used_ns(pid) > used + 1_000_000 for pid, used in before.items())
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_all_below_the_warden_lie_still_and_go_on_afterwards(
+    start: Callable[..., tuple[int, int]],
+) -> None:
+    kinds = ("burn", "sleep_beside_a_burning_thread", "rest")
+    warden, worker = start(*kinds)
+    wait_until(lambda: len(below(warden)) == 1 + 2 * len(kinds))
+    stoppable = Stoppable(worker)
+    for _ in range(3):
+        with stoppable.stopped():
+            all_of_them = below(warden)
+            assert len(all_of_them) == 1 + 2 * len(kinds)
+            before = {pid: used_ns(pid) for pid in all_of_them}
+            time.sleep(0.05)
+            assert all(states(pid) == {"T"} for pid in all_of_them)
+            assert before == {pid: used_ns(pid) for pid in all_of_them}
+            assert states(warden) == {"S"}
+        wait_until(lambda: not any("T" in states(pid) for pid in below(warden)))
+        wait_until(partial(lambda used: at_work_since(used) == 2, before))
+
+
+@pytest.mark.parametrize("kind", ["fork_for_ever", "change_for_ever", "wake_its_parent_for_ever"])
+def test_who_forks_or_wakes_another_is_stopped_too(
+    start: Callable[..., tuple[int, int]], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or is unstoppable, who ends sooner than it is found."""
+    monkeypatch.setattr("gpu_sandbox.child.stopping._WITHIN_S", 1.0)
+    warden, worker = start(kind)
+    wait_until(lambda: len(below(warden)) >= 3)
+    stoppable, seen = Stoppable(worker), set()
+    for _ in range(10):
+        evades = Unstoppable if kind == "change_for_ever" else ()
+        with suppress(evades), stoppable.stopped():
+            all_of_them = below(warden)
+            before = {pid: used_ns(pid) for pid in all_of_them}
+            time.sleep(0.01)
+            assert all_of_them == below(warden)
+            assert all(states(pid) <= {"T", "Z"} for pid in all_of_them)
+            assert before == {pid: used_ns(pid) for pid in all_of_them}
+            seen |= set(all_of_them)
+        time.sleep(0.01)
+    assert worker in seen or (kind == "change_for_ever" and not seen)
+    wait_until(lambda: states(worker) == {"S"})
+
+
+def test_who_loses_its_parent_is_stopped_too(start: Callable[..., tuple[int, int]]) -> None:
+    warden, worker = start("burn")
+    wait_until(lambda: len(below(warden)) == 3)
+    stoppable = Stoppable(worker)
+    between, orphan = below(warden)[1:]
+    os.kill(between, signal.SIGKILL)
+    wait_until(lambda: int(facts(Path(f"/proc/{orphan}"))[1]) == warden)
+    with stoppable.stopped():
+        assert states(worker) == states(orphan) == {"T"}
+
+
+def test_who_stays_in_the_kernel_is_unstoppable(
+    start: Callable[..., tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other processes are let go on."""
+    monkeypatch.setattr("gpu_sandbox.child.stopping._WITHIN_S", 0.2)
+    monkeypatch.setattr("gpu_sandbox.child.stopping._lies_still", lambda pid: pid != worker)
+    warden, worker = start("rest")
+    wait_until(lambda: len(below(warden)) == 3)
+    with pytest.raises(Unstoppable), Stoppable(worker).stopped():
+        raise AssertionError("it was not stopped")
+    wait_until(lambda: all(states(pid) == {"S"} for pid in below(warden)))
+
+
+def test_a_worker_without_a_warden_is_refused() -> None:
+    """Or whatever descends from one of ours would be stopped."""
+    with pytest.raises(ProcessLookupError, match="no warden"):
+        Stoppable(os.getpid())
+
+
+def test_a_worker_that_has_ended_is_refused(start: Callable[..., tuple[int, int]]) -> None:
+    _, worker = start()
+    stoppable = Stoppable(worker)
+    os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{worker}").exists())
+    with pytest.raises((FileNotFoundError, ProcessLookupError)), stoppable.stopped():
+        raise AssertionError("there was nobody to stop")
+    with pytest.raises((FileNotFoundError, ProcessLookupError)):
+        Stoppable(worker)
