@@ -115,7 +115,8 @@ def used_ns(pid: int) -> int:
 
 
 def at_work_since(before: dict[int, int]) -> int:
-    """How many have used more than a millisecond of a processor."""
+    """How many have used more than a millisecond of a processor. Who is seen stopped may still have
+    to leave its own, which takes some microseconds."""
     return sum(used_ns(pid) > used + 1_000_000 for pid, used in before.items())
 
 
@@ -140,7 +141,7 @@ def test_all_below_the_warden_lie_still_and_go_on_afterwards(
             before = {pid: used_ns(pid) for pid in all_of_them}
             time.sleep(0.05)
             assert all(states(pid) == {"T"} for pid in all_of_them)
-            assert before == {pid: used_ns(pid) for pid in all_of_them}
+            assert at_work_since(before) == 0
             assert states(warden) == {"S"}
         wait_until(lambda: not any("T" in states(pid) for pid in below(warden)))
         wait_until(partial(lambda used: at_work_since(used) == 2, before))
@@ -160,10 +161,10 @@ def test_who_forks_or_wakes_another_is_stopped_too(
         with suppress(evades), stoppable.stopped():
             all_of_them = below(warden)
             before = {pid: used_ns(pid) for pid in all_of_them}
-            time.sleep(0.01)
+            time.sleep(0.02)
             assert all_of_them == below(warden)
             assert all(states(pid) <= {"T", "Z"} for pid in all_of_them)
-            assert before == {pid: used_ns(pid) for pid in all_of_them}
+            assert at_work_since(before) == 0
             seen |= set(all_of_them)
         time.sleep(0.01)
     assert worker in seen or (kind == "change_for_ever" and not seen)
