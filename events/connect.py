@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
+from typing import Any, TypeVar
 
 from events.errors import LogDamaged, LogError, LogUnreadable, NewerFormat, NotALog
 from events.lock import WriterLock
@@ -34,6 +35,13 @@ _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs
 
 _READER_PRAGMAS = {"integrity_check", "foreign_key_check", "table_info"}
 
+_READER_MAY = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+    sqlite3.SQLITE_TRANSACTION,
+}
 _WRITER_MAY = {
     sqlite3.SQLITE_INSERT,
     sqlite3.SQLITE_SELECT,
@@ -43,10 +51,51 @@ _WRITER_MAY = {
 }
 
 
+C = TypeVar("C", bound=sqlite3.Connection)
+
+
 def open_sqlite(uri: str) -> sqlite3.Connection:
+    return _connect(uri, sqlite3.Connection)
+
+
+def _connect(uri: str, factory: type[C]) -> C:
     return sqlite3.connect(
-        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
+        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0, factory=factory
     )
+
+
+class _Reading(sqlite3.Connection):
+    """May be told to refuse statements that do more than read the log: mode=ro alone lets one
+    attach, and write, another file.
+
+    SQLite takes any exception in an authorizer, and so a Ctrl-C, for a refusal.
+    """
+
+    _refused = False
+
+    def guard(self) -> None:
+        self.set_authorizer(self._allow)
+
+    def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
+        """Raises ``KeyboardInterrupt`` where that came while SQLite asked what is allowed."""
+        self._refused = False
+        try:
+            return super().execute(sql, values)
+        except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", None)  # none where Python itself complains
+            if code == sqlite3.SQLITE_AUTH and not self._refused:
+                raise KeyboardInterrupt from error
+            raise
+
+    def _allow(self, action: int, name: str | None, *_: str | None) -> int:
+        if action in _READER_MAY or (action == sqlite3.SQLITE_PRAGMA and name in _READER_PRAGMAS):
+            return sqlite3.SQLITE_OK
+        self._refused = True
+        return sqlite3.SQLITE_DENY
+
+
+def _open_for_reading(uri: str) -> _Reading:
+    return _connect(uri, _Reading)
 
 
 def connect_read_write(path: Path, opener: Opener = open_sqlite) -> sqlite3.Connection:
@@ -91,14 +140,13 @@ def connect_read_only(path: Path, *, views: bool = False) -> sqlite3.Connection:
     # In a directory that can't be written a reader can't create the -shm file that WAL
     # needs; a log that was closed cleanly has no -wal and is safe to read as immutable.
     immutable = not os.access(path.parent, os.W_OK) and not beside(path, "-wal").exists()
-    connection = _open(
-        f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}", path
-    )
+    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
+    connection = _open(uri, path, _open_for_reading)
     try:
         _recognise(connection, path)
         if views:
             connection.executescript(views_sql(temporary=True))
-        connection.set_authorizer(_reader_authorizer)
+        connection.guard()
     except sqlite3.Error as error:
         connection.close()
         raise unreadable(path, error) from error
@@ -120,7 +168,7 @@ def views_sql(*, temporary: bool = False) -> str:
     return sql.replace("CREATE VIEW", "CREATE TEMP VIEW") if temporary else sql
 
 
-def _open(uri: str, path: Path, opener: Opener = open_sqlite) -> sqlite3.Connection:
+def _open(uri: str, path: Path, opener: Callable[[str], C]) -> C:
     try:
         return opener(uri)
     except sqlite3.Error as error:
@@ -136,7 +184,8 @@ def _roll_back(path: Path) -> None:
     except LogError:
         return  # its writer is at work; or we may not write here, and SQLite says so
     try:
-        with contextlib.closing(_open(f"{path.absolute().as_uri()}?mode=rw", path)) as connection:
+        uri = f"{path.absolute().as_uri()}?mode=rw"
+        with contextlib.closing(_open(uri, path, open_sqlite)) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:
         raise unreadable(path, error) from error
@@ -209,18 +258,3 @@ def beside(path: Path, suffix: str) -> Path:
 
 def _writer_authorizer(action: int, *_: str | None) -> int:
     return sqlite3.SQLITE_OK if action in _WRITER_MAY else sqlite3.SQLITE_DENY
-
-
-def _reader_authorizer(action: int, name: str | None, *_: str | None) -> int:
-    """mode=ro alone lets a statement attach, and write, another file."""
-    if action in (
-        sqlite3.SQLITE_SELECT,
-        sqlite3.SQLITE_READ,
-        sqlite3.SQLITE_FUNCTION,
-        sqlite3.SQLITE_RECURSIVE,
-        sqlite3.SQLITE_TRANSACTION,
-    ):
-        return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_PRAGMA and name in _READER_PRAGMAS:
-        return sqlite3.SQLITE_OK
-    return sqlite3.SQLITE_DENY

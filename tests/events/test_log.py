@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 
 import anyio
 import msgspec
@@ -264,6 +265,28 @@ async def test_connections_are_denied_what_they_do_not_need(tmp_path: Path, stat
         connection.close()
 
 
+def test_an_interrupt_while_sqlite_asks_what_is_allowed_is_no_damage(tmp_path: Path) -> None:
+    """SQLite takes what an authorizer raises for a refusal."""
+    anyio.run(write, tmp_path / "log.db")
+    interrupted = 0
+
+    def interrupt(frame: FrameType, event: str, _: object) -> None:
+        nonlocal interrupted
+        if event == "call" and frame.f_code.co_name == "_allow":
+            interrupted += 1
+            raise KeyboardInterrupt
+
+    with LogReader(tmp_path / "log.db") as reader:
+        sys.setprofile(interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                reader.runs()
+        finally:
+            sys.setprofile(None)
+        assert interrupted
+        assert len(reader.runs()) == 1
+
+
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
@@ -470,6 +493,7 @@ async def test_a_killed_writer_frees_the_log_and_loses_nothing_acknowledged(
     program = f"""
 import anyio, os, sys
 from pathlib import Path
+from types import FrameType
 from events.writer import LogWriter
 from events.bodies import StopRequested
 async def main():
@@ -558,6 +582,7 @@ async def test_a_full_disk_poisons_the_writer_and_keeps_what_was_acknowledged(
     program = f"""
 import anyio, resource, signal
 from pathlib import Path
+from types import FrameType
 from events.writer import LogWriter
 from events.envelope import Blob
 from events.errors import WriterFailed
