@@ -41,14 +41,16 @@ class Pair(msgspec.Struct, frozen=True):
 
     def wall_bound_ns(self, most_rest_ns: float) -> float:
         """The candidate's time if nothing that it says is believed, but that messages,
-        copies and flushes cost it what they cost the baseline, or ``most_rest_ns``."""
-        return self.candidate.wall_ns - min(self.baseline.rest_ns, most_rest_ns)
+        copies and flushes cost it what they cost the baseline, or ``most_rest_ns``. What its own
+        processes took of the baseline's time is none of that."""
+        rest = self.baseline.rest_ns - self.baseline.beside_ns
+        return self.candidate.wall_ns - min(rest, most_rest_ns)
 
-    def cpu_bound_ns(self) -> float:
+    def cpu_bound_ns(self, most_rest_ns: float) -> float:
         """The same from the processor time: less than the truth for whatever waits, but a
         busy machine does not add to it. For workers of one thread: idle ones of a pool spin."""
         rest = self.baseline.cpu_ns - self.baseline.claim_ns
-        return float(self.candidate.cpu_ns - max(rest, 0))
+        return float(self.candidate.cpu_ns - max(min(rest, most_rest_ns), 0))
 
 
 class Pairing:
@@ -94,8 +96,10 @@ class Pairing:
         seed = secrets.randbits(48)
 
         def one(peer: Peer, other: Peer) -> tuple[Released, Reading | None]:
-            with other.stopped():
-                return releases.release(peer, settings, seed, chosen), reading()
+            with other.stopped() as used_ns:
+                released = releases.release(peer, settings, seed, chosen)
+                released = msgspec.structs.replace(released, beside_ns=used_ns())
+                return released, reading()
 
         first = bool(secrets.randbits(1))
         if first:
@@ -159,7 +163,7 @@ def bounded(pairs: Sequence[Pair], device: torch.device, most_rest_ns: float) ->
     wall = estimate_bound([p.wall_bound_ns(most_rest_ns) for p in pairs], baseline, orders)
     if device.type != "cpu" or torch.get_num_threads() > 1:
         return wall
-    cpu = estimate_bound([p.cpu_bound_ns() for p in pairs], baseline, orders)
+    cpu = estimate_bound([p.cpu_bound_ns(most_rest_ns) for p in pairs], baseline, orders)
     return max(wall, cpu, key=lambda estimate: estimate.ratio)
 
 

@@ -38,6 +38,8 @@ __all__ = ["Ended", "Peer", "ReferenceEnded", "same_bits"]
 R = TypeVar("R")
 _CPUCLOCK_SCHED = 2
 _WORD = 8
+_MOST_USED_NS = 1_000_000
+"""Of the processor, by a side that is stopped."""
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -107,19 +109,23 @@ class Peer:
             return 0
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
+    def stopped(self) -> Iterator[Callable[[], int]]:
         """While the other side is timed on the CPU, which this one could keep busy. A GPU is timed
-        by its own clock, and by gates."""
+        by its own clock, and by gates. Gives what tells how much of the processor this side has
+        used all the same, in nanoseconds."""
+        unstoppable = Forged(reason="its processes can't be stopped while the baseline is timed")
         with ExitStack() as stack:
+            used: Callable[[], int] = _none
             if self._processes is not None:
                 try:
-                    stack.enter_context(self._processes.stopped())
+                    used = stack.enter_context(self._processes.stopped())
                 except Unstoppable:
-                    reason = "its processes can't be stopped while the baseline is timed"
-                    raise self.ended(Forged(reason=reason)) from None
+                    raise self.ended(unstoppable) from None
                 except OSError:
                     raise self.ended(WorkerDied(stage="bench")) from None
-            yield
+            yield used
+            if used() > _MOST_USED_NS:
+                raise self.ended(unstoppable)
 
     # --- questions and claims
 
@@ -286,6 +292,10 @@ class Peer:
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+
+
+def _none() -> int:
+    return 0
 
 
 def _failure(reply: Failed) -> WorkerFailed:

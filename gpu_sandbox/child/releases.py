@@ -48,7 +48,8 @@ _CHECKED = 2
 class Released(msgspec.Struct, frozen=True):
     """``claim_ns``: of the calls, as the worker says; ``wall_ns``: of all, as we saw;
     ``cpu_ns``: what its process used of the processor meanwhile, by the kernel's account;
-    ``own_ns``: what copying took us of ``wall_ns``.
+    ``own_ns``: what copying took us of ``wall_ns``; ``beside_ns``: what the other side's processes
+    used of the processor, though they should lie still.
 
     ``outputs`` are those of the chosen calls; ``last`` is what the worker says of the last
     call's, and ``launch_ns`` what it says that queueing a call takes.
@@ -61,6 +62,7 @@ class Released(msgspec.Struct, frozen=True):
     outputs: list[list[torch.Tensor]]
     last: Ran
     launch_ns: int = 0
+    beside_ns: int = 0
 
     def bare(self) -> Released:
         """Without the outputs, which may be gigabytes."""

@@ -4,8 +4,8 @@ What a candidate starts beside its worker is in nobody's account. Such a process
 in bursts beside the baseline's releases, so that what these take besides their calls grows: then
 as much is believed of the candidate's, and a false claim fits in. So while one side is timed, the
 other side's processes lie still: each thread of each was seen stopped, twice in a row, since the
-end of one may wake another. Nobody is left to start or wake them: what would need nobody is refused
-(``confine/calls.py``, AWAKENING).
+end of one may wake another, and none has used a processor in between, since looks at many take
+time. What the kernel would do for them meanwhile is refused (``confine/calls.py``).
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 __all__ = ["Stoppable", "Unstoppable"]
 
 _WITHIN_S = 5.0
+_PATIENCE_S = 0.01
+_BREATH_S = 0.001
 _LIES_STILL = frozenset({b"T", b"Z", b"X"})
 _AT_REST = 2
-"""Looks in a row that find the same processes, and none at work."""
+"""Looks in a row that find the same processes, none of them at work or having been so."""
+_CPUCLOCK_SCHED = 2
 
 
 class Unstoppable(Exception):
@@ -41,36 +44,59 @@ class Stoppable:
             raise ProcessLookupError(f"process {worker} has no warden, or has lost it")
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Raises ``Unstoppable``; ``OSError`` if the worker or its warden has ended."""
+    def stopped(self) -> Iterator[Callable[[], int]]:
+        """Gives what tells how much of the processor they have used since, in nanoseconds: some
+        microseconds of one that had to leave its own yet, or more by a trick that is not known.
+
+        Raises ``Unstoppable``; ``OSError`` if the worker or its warden has ended.
+        """
         if _parent(self._worker) != self._warden:
             raise ProcessLookupError(f"process {self._worker} has ended")
         held: dict[int, int] = {}
         try:
-            self._stop(held)
-            yield
+            used = self._stop(held)
+
+            def used_since() -> int:
+                return sum(max(0, _used_ns(pid) - before) for pid, before in used.items())
+
+            yield used_since
         finally:
+            _let_go(held)
             for fd in held.values():
-                with suppress(OSError):  # it has ended
-                    signal.pidfd_send_signal(fd, signal.SIGCONT)
                 os.close(fd)
 
-    def _stop(self, held: dict[int, int]) -> None:
-        """``held``: descriptors of those that were sent a stop, by their pids."""
-        deadline, looks, before = time.monotonic() + _WITHIN_S, 0, set[int]()
-        while looks < _AT_REST:
+    def _stop(self, held: dict[int, int]) -> dict[int, int]:
+        """What each has used by then. ``held``: descriptors of those that were sent a stop, by
+        their pids."""
+        deadline = time.monotonic() + _WITHIN_S
+        looks, before, working, since = 0, dict[int, int](), set[int](), 0.0
+        while True:
             found, at_work = self._seen()
-            looks = 0 if at_work or found != before else looks + 1
-            before = found
-            for pid in at_work:
-                with suppress(OSError):
-                    if pid not in held:
-                        held[pid] = self._opened(pid, found)
-                    signal.pidfd_send_signal(held[pid], signal.SIGSTOP)
-            if at_work:
-                if time.monotonic() > deadline:
-                    raise Unstoppable
-                os.sched_yield()  # to one that stops on our own core
+            used = {pid: _used_ns(pid) for pid in found}
+            looks = 0 if at_work or used != before else looks + 1
+            if looks == _AT_REST:
+                return used
+            self._send_stops(at_work, found, held)
+            now = time.monotonic()
+            if now > deadline:
+                raise Unstoppable
+            if at_work != working:
+                working, since = at_work, now
+            elif at_work and now - since > _PATIENCE_S:
+                # Who has started a program by vfork waits in the kernel until its child, which we
+                # may have stopped, is that program.
+                _let_go(held)
+                time.sleep(_BREATH_S)
+                since = time.monotonic()
+            before = used
+            os.sched_yield()  # to one that stops on our own core
+
+    def _send_stops(self, at_work: set[int], found: set[int], held: dict[int, int]) -> None:
+        for pid in at_work:
+            with suppress(OSError):
+                if pid not in held:
+                    held[pid] = self._opened(pid, found)
+                signal.pidfd_send_signal(held[pid], signal.SIGSTOP)
 
     def _seen(self) -> tuple[set[int], set[int]]:
         """All processes, and those of them of which a thread does not lie still. Whether it does
@@ -81,9 +107,9 @@ class Stoppable:
             if pid in found:
                 continue
             found.add(pid)
+            if not _lies_still(pid):
+                at_work.add(pid)
             with suppress(OSError):
-                if not _lies_still(pid):
-                    at_work.add(pid)
                 ahead += _children(pid)
         return found, at_work
 
@@ -99,10 +125,28 @@ class Stoppable:
         return fd
 
 
+def _let_go(held: dict[int, int]) -> None:
+    for fd in held.values():
+        with suppress(OSError):  # it has ended
+            signal.pidfd_send_signal(fd, signal.SIGCONT)
+
+
 def _lies_still(pid: int) -> bool:
-    """Each of its threads: the first one may have ended before others."""
-    threads = _threads(pid)
-    return all(_stat(f"/proc/{pid}/task/{thread}")[0] in _LIES_STILL for thread in threads)
+    """Each of its threads: the first one may have ended before others. One that is gone when it is
+    looked at was at work, and may have started another."""
+    try:
+        threads = _threads(pid)
+        return all(_stat(f"/proc/{pid}/task/{thread}")[0] in _LIES_STILL for thread in threads)
+    except OSError:
+        return False
+
+
+def _used_ns(pid: int) -> int:
+    """Processor time of all threads that it has had, by the kernel's account; 0 if it is gone."""
+    try:
+        return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
+    except OSError:
+        return 0
 
 
 def _children(pid: int) -> list[int]:

@@ -102,9 +102,14 @@ REFUSED = (
     "semctl",
     "mq_open",
     "mq_unlink",
-    # a signal by nobody: SIGCONT wakes who was stopped while another is timed. ``fcntl`` is asked
-    # for one, too (seccomp.py)
+    # what goes on while all of a ward's processes are stopped, since another is timed: a signal by
+    # nobody, which wakes one (``fcntl`` is asked for one, too), and what runs out or comes in then,
+    # which takes the processor in an interrupt, for each of thousands of epolls that wait for it.
+    # (``setitimer`` has a kind of those; both in seccomp.py.) Blocking calls end with the stop.
     "timer_create",
+    "timerfd_create",
+    "alarm",
+    "io_setup",
 )
 NOTES = tuple(
     f"{prefix}{what}xattr" for what in ("get", "set", "list", "remove") for prefix in ("", "l", "f")

@@ -57,6 +57,7 @@ _OF_FILES = (
 to devices alone."""
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY = 10, 1024, 1026
 _PR_SCHED_CORE = 62
+_ITIMER_REAL = 0
 _AF_UNIX = 1
 _SOCK_STREAM = 1
 _SOCK_SEQPACKET = 5
@@ -194,6 +195,8 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
             "personality",
             [_argument(0), (_EQUAL, 1, 0, 0), (_EQUAL, 0, 1, _PERSONALITY_QUERY), allow, no],
         ),
+        # by the clock: the others count what a process uses, none while it is stopped
+        ("setitimer", [_argument(0), (_EQUAL, 0, 1, _ITIMER_REAL), no, allow]),
         ("move_pages", [_argument(0), (_EQUAL, 0, 1, 0), allow, no]),
         # whose cookie keeps strangers off the other half of its core, and makes that idle
         ("prctl", [_argument(0), (_EQUAL, 0, 1, _PR_SCHED_CORE), no, allow]),

@@ -23,6 +23,7 @@ from gpu_sandbox.confine import (
     survey,
     syscalls,
 )
+from gpu_sandbox.confine.numbers import NUMBERS
 from tests.confine.wards import NAMESPACES, a_policy, found, in_zygote, need, run, skip
 
 
@@ -248,15 +249,25 @@ def test_as_ones_own_user_a_ward_opens_no_file_to_others_and_takes_none_away(
 
 
 @in_zygote
-def test_a_ward_that_is_stopped_is_woken_by_nobody() -> None:
-    """By no timer, and by no descriptor that something happens to."""
+def test_for_a_ward_that_is_stopped_nothing_runs_out_or_comes_in() -> None:
+    """No timer wakes it, or takes the processor in an interrupt, and no descriptor."""
     need("seccomp")
 
     def main() -> None:
         with pytest.raises(PermissionError):
             syscalls.call("timer_create", 0, 0, 0)
         with pytest.raises(PermissionError):
+            syscalls.call("timerfd_create", 0, 0)
+        with pytest.raises(PermissionError):
+            syscalls.call("io_setup", 1, 0)
+        with pytest.raises(OSError, match="not permitted"):
+            signal.setitimer(signal.ITIMER_REAL, 1)
+        if "alarm" in NUMBERS:  # elsewhere the C library sets the other one
+            with pytest.raises(PermissionError):
+                syscalls.call("alarm", 1)
+        with pytest.raises(PermissionError):
             fcntl.fcntl(1, fcntl.F_SETSIG, signal.SIGCONT)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         assert fcntl.fcntl(1, fcntl.F_GETFD) == 0
         print("nobody")
 
