@@ -36,9 +36,10 @@ _BEYOND = 1.15
 _DOUBTS = ("doubted at first", "scored by")
 _FORGED = """
 
+import sys
+clock = sys.modules["gpu_sandbox.child.clock"]
+
 def _shave(name):
-    import sys
-    clock = sys.modules["gpu_sandbox.child.clock"]
     real = getattr(clock, name)
 
     def made(**fields):
@@ -52,8 +53,9 @@ def _shave(name):
     setattr(clock, name, made)
 
 
-for _name in ("Timed", "Claimed"):
-    _shave(_name)
+_shave("Timed")
+_claim = clock.claim
+clock.claim = lambda elapsed_ns: _claim(int(elapsed_ns * {claim}))
 """
 
 

@@ -13,6 +13,7 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -111,6 +112,30 @@ class Channel(_Reading[T]):
             raise PeerSilent from error
         except (BrokenPipeError, ConnectionResetError) as error:
             raise PeerGone from error
+
+    def signals(self) -> tuple[Callable[[int], bytes], Callable[[bytes], None]]:
+        """The bare ``told`` and ``tell``, which wait for ever."""
+        self._sock.settimeout(None)
+        return self._sock.recv, self._sock.sendall
+
+    def tell(self, data: bytes) -> None:
+        """A few bytes that are no frame, where microseconds count. The other end knows how many."""
+        try:
+            self._sock.sendall(data)
+        except TimeoutError as error:
+            raise PeerSilent from error
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise PeerGone from error
+
+    def told(self, count: int) -> bytes:
+        """So many bytes that are no frame; ``BadFrame`` if they come by fewer."""
+        try:
+            data = self._sock.recv(count)
+        except ConnectionResetError as error:
+            raise PeerGone from error
+        if len(data) != count:
+            raise BadFrame(f"{len(data)} bytes") if data else PeerGone
+        return data
 
     def pending(self) -> bool:
         """Whether the peer has sent something that was not received yet."""

@@ -18,8 +18,7 @@ __all__ = [
     "MOST_REPLY_BYTES",
     "MOST_TENSORS",
     "ArenaShared",
-    "Claimed",
-    "Deliver",
+    "Describe",
     "Done",
     "Failed",
     "Gate",
@@ -40,6 +39,7 @@ __all__ = [
     "Run",
     "Sequence",
     "Spot",
+    "StandBy",
     "TensorAt",
     "Time",
     "Timed",
@@ -172,11 +172,10 @@ Gate: TypeAlias = Literal["none", "once", "each"]
 
 
 class Time(_Message, frozen=True):
-    """One forward on each of the slots 0…``calls`` − 1, each output delivered; on the CPU on
-    slot 0 alone, whose output is kept until ``Deliver`` says where it belongs.
+    """On CUDA one forward on each of the slots 0…``calls`` − 1, each output delivered.
 
     The first is seeded with ``seed``, the next with ``seed`` + 1, and so on. Before each,
-    on CUDA, ``flush_bytes`` are written and the device is kept busy for ``cover_us``
+    ``flush_bytes`` are written and the device is kept busy for ``cover_us``
     microseconds, so that the call is queued before its turn comes.
 
     ``gate`` (``child/gates.py``): all are queued, and begin when the key to the inputs is there,
@@ -192,10 +191,16 @@ class Time(_Message, frozen=True):
     empty: bool = False
 
 
-class Deliver(_Message, frozen=True):
-    """Where the outputs of the call that was timed belong: so many bytes behind slot 0's."""
+class StandBy(_Message, frozen=True):
+    """On the CPU: get ready for one forward on slot 0, say ``Done``, and make it when its seed
+    comes. From then on there are no frames but a few bytes each (``child/signals.py``), until the
+    output lies where it belongs: one of so many ``places``, which are ``ALIGN`` bytes apart."""
 
-    shift: int
+    places: int
+
+
+class Describe(_Message, frozen=True):
+    """The output of that forward."""
 
 
 class ProfileCalls(_Message, frozen=True):
@@ -213,7 +218,8 @@ Request: TypeAlias = (
     | Run
     | Warm
     | Time
-    | Deliver
+    | StandBy
+    | Describe
     | ProfileCalls
 )
 
@@ -253,12 +259,6 @@ class Timed(_Message, frozen=True):
     launch_ns: int = 0
 
 
-class Claimed(_Message, frozen=True):
-    """Claimed nanoseconds of the CPU's one call, whose output is still to be delivered."""
-
-    elapsed_ns: int
-
-
 class Profiled(_Message, frozen=True):
     profile: Profile
 
@@ -277,4 +277,4 @@ class Failed(_Message, frozen=True):
     traceback: str
 
 
-Reply: TypeAlias = Loaded | Ran | Timed | Claimed | Profiled | Done | Failed
+Reply: TypeAlias = Loaded | Ran | Timed | Profiled | Done | Failed

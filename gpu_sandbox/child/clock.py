@@ -9,16 +9,26 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import torch
 
 from gpu_sandbox.child.arena import Arena
-from gpu_sandbox.child.delivery import Delivered, Slot, deliver, described
+from gpu_sandbox.child.delivery import Delivered, Slot, deliver, deliver_to, delivered, described
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
+from gpu_sandbox.child.signals import (
+    CLAIM_BYTES,
+    DELIVERED,
+    FAILED,
+    PLACE_BYTES,
+    SEED_BYTES,
+    claim,
+)
 from gpu_sandbox.child.turns import Turns, stream_write
-from gpu_sandbox.messages import Claimed, Ran, Run, Time, Timed
+from gpu_sandbox.frames import Channel
+from gpu_sandbox.messages import Ran, Request, Run, Time, Timed
 
 __all__ = ["Clocked"]
 
@@ -31,6 +41,7 @@ _ZEROS = torch.zeros(_MOST_BYTES, dtype=torch.uint8)
 _KEPT_BYTES = 64 << 20
 """Of an output, and of what it is a view of, until the next one is there: more no cache holds."""
 _device_sleep: Any = torch.cuda._sleep
+_seed_cpu = torch.default_generator.manual_seed
 _CYCLES_PER_US = 2000
 """Of about the fastest clock: at a slower one the cover is longer, which does no harm."""
 
@@ -45,6 +56,8 @@ class Clocked:
         self._spot: torch.Tensor | None = None
         self._blank: list[torch.Tensor] = []
         self._owed: Any = None
+        self._before: Any = None
+        self._place = 0
         self._launch_ns = 0
         self.slots: dict[int, Slot] = {}
         self.kernels: Kernels | None = None
@@ -83,47 +96,74 @@ class Clocked:
         else:
             self._model(*self.slots[0].arguments)
 
-    def time(self, asked: Time, host: Arena | None = None) -> Timed | Claimed:
-        """As many forwards as asked, on CUDA with every output in its place by the end.
-        ``host``: where gates are."""
+    def time(self, asked: Time, host: Arena | None = None) -> Timed:
+        """As many forwards as asked, with every output in its place by the end. ``host``: where
+        gates are."""
         with torch.no_grad():
-            if self._device.type == "cpu":
-                return self._time_cpu(asked.seed)
             if asked.gate == "none":
                 return self._time_cuda(asked)
             assert host is not None
             return Timed(elapsed_ns=[], last=self._pass_gates(asked, host))
 
-    def _time_cpu(self, seed: int) -> Claimed:
-        """While the output before lives, as it does in ``y = model(x)``.
+    def stand_by(self, places: int) -> None:
+        """For a call on the CPU: all that does not need its inputs."""
+        self.slots[0].prepare(places)
+
+    def answer(self, channel: Channel[Request]) -> None:
+        """One call, its output delivered, by signals alone. Raises what the model raises.
+
+        What is done here besides the call is credited to whoever leaves it out: so there is as
+        little as can be, of few functions, since none of their code is in the caches.
+        """
+        due, (told, tell) = CLAIM_BYTES * b"\xff", channel.signals()
+        try:
+            with torch.no_grad():
+                tell(claim(self._time_cpu(int.from_bytes(told(SEED_BYTES), "little"))))
+                due = FAILED
+                self.deliver(told(PLACE_BYTES)[0])
+                tell(DELIVERED)
+        except (Exception, SystemExit):
+            tell(due)
+            raise
+
+    def _time_cpu(self, seed: int) -> int:
+        """Nanoseconds of a call, while the output before lives, as it does in ``y = model(x)``.
 
         Without that an allocator that has one place for it gives the same one each time, which is
         in the cache still, and one that has two alternates: of two processes with the same code,
         one did this and one that for as long as they lived, and 256 KB were 2.5 % slower there.
         """
         model, arguments = self._model, self.slots[0].arguments
-        before, self._owed = self._owed, None
-        seed_torch(seed, self._device)
+        self._before, self._owed = self._owed, None
+        _seed_cpu(seed)
         began = _now()
         self._owed = model(*arguments)
-        elapsed_ns = _now() - began
-        del before  # not within the time: giving back much memory takes long
-        return Claimed(elapsed_ns=elapsed_ns)
+        return _now() - began
 
-    def deliver(self, shift: int) -> Ran:
+    def deliver(self, place: int) -> None:
         """The output of the call that was timed."""
-        slot = self.slots[0].moved(shift)
-        with torch.no_grad():
-            delivered = deliver(self._owed, slot)
-            ran = described(delivered, slot)
-        strided = [t for t in delivered.tensors if t.layout == torch.strided]
+        self._place = place
+        owed, places = self._owed, self.slots[0].places[place]
+        if type(owed) is torch.Tensor and places:
+            with suppress(RuntimeError):  # it does not fit, which is told afterwards
+                places[0].copy_(owed)
+        else:
+            deliver_to(owed, places)
+
+    def describe(self) -> Ran:
+        """That output. The one before is given up now: to give back much memory takes long."""
+        self._before = None
+        slot = self.slots[0]
+        found = delivered(self._owed)
+        ran = described(found, slot.at(self._place))
+        strided = [t for t in found.tensors if t.layout == torch.strided]
         if sum(t.untyped_storage().nbytes() for t in strided) > _KEPT_BYTES:
             self.forget()
         return ran
 
     def forget(self) -> None:
         """The output of the last call."""
-        self._owed = None
+        self._owed = self._before = None
 
     def _time_cuda(self, asked: Time) -> Timed:
         events, self._launch_ns = [], 0

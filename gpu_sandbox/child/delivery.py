@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gpu_sandbox.child.arena import Arena
+from gpu_sandbox.child.arena import ALIGN, Arena
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.messages import Leaf, Place, Ran, Tree
 
-__all__ = ["Delivered", "Slot", "deliver", "described", "overlapping"]
+__all__ = ["Delivered", "Slot", "deliver", "deliver_to", "delivered", "described", "overlapping"]
 
 
 class Slot:
@@ -30,11 +30,18 @@ class Slot:
         self.outputs = outputs
         self.place = place
         self.address = arena.address
+        self.places: list[list[torch.Tensor]] = []
 
-    def moved(self, shift: int) -> Slot:
-        """The same with its outputs' places so many bytes further on, within the arena."""
+    def prepare(self, places: int) -> None:
+        """Outputs may belong to so many places, ``ALIGN`` bytes apart, the own one first."""
+        while len(self.places) < places:
+            shift = ALIGN * len(self.places)
+            self.places.append([_moved(tensor, shift) for tensor in self.outputs])
+
+    def at(self, place: int) -> Slot:
+        """The same with its outputs there."""
         other = copy.copy(self)
-        other.outputs = [_moved(tensor, shift) for tensor in self.outputs]
+        other.outputs = self.places[place]
         return other
 
 
@@ -45,10 +52,19 @@ class Delivered(NamedTuple):
 
 def deliver(output: Any, slot: Slot) -> Delivered:
     """Copy each output tensor that fits to its place."""
+    found = delivered(output)
+    _copy(found.tensors, slot.outputs)
+    return found
+
+
+def delivered(output: Any) -> Delivered:
     found: list[torch.Tensor] = []
-    tree = pack(output, found, pickling=False)
-    _copy(found, slot.outputs)
-    return Delivered(tree, found)
+    return Delivered(pack(output, found, pickling=False), found)
+
+
+def deliver_to(output: Any, places: list[torch.Tensor]) -> None:
+    """The same, where nothing is said of it yet."""
+    _copy(delivered(output).tensors, places)
 
 
 def _copy(tensors: list[torch.Tensor], places: list[torch.Tensor]) -> None:

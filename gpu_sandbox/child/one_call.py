@@ -7,6 +7,9 @@ that took. Then stretches of its inputs are overwritten (``spoiling.py``), and o
 learns where its outputs belong, somewhere else each time. Who still has to compute has not the
 inputs any more, and who kept them has paid for a copy.
 
+What a worker does besides its call, while the clock runs, is as little as can be
+(``signals.py``): it is credited to whoever leaves it out.
+
 The clock goes on in between: a worker that works on meanwhile is not to do so for nothing. So
 what is done there is little, and done as soon as the worker says anything; whether the inputs
 are intact is looked at after the release, when they have been put back.
@@ -26,7 +29,14 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Batch, Released, Settings, believable
-from gpu_sandbox.messages import Claimed, Deliver, Ran, Spot, Time
+from gpu_sandbox.child.signals import (
+    CLAIM_BYTES,
+    DELIVERED,
+    PLACE_BYTES,
+    SEED_BYTES,
+    claimed,
+)
+from gpu_sandbox.messages import Describe, Done, Failed, Ran, Spot, StandBy
 
 __all__ = ["OneCall"]
 
@@ -52,27 +62,35 @@ class OneCall(Batch):
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
     ) -> Released:
         peer.lay(self.layout, self.cases)
-        shift = ALIGN * secrets.randbelow(_PLACES)
-        places = [_moved(spot, shift) for spot in self.layout.outputs[0]]
+        number = secrets.randbelow(_PLACES)
+        places = [_moved(spot, ALIGN * number) for spot in self.layout.outputs[0]]
+        start, place = seed.to_bytes(SEED_BYTES, "little"), number.to_bytes(PLACE_BYTES, "little")
         peer.get_ready(places)
         spoiling = peer.spoiling(self.layout.inputs[0] if self._spoils else [])
+        peer.ask(StandBy(places=_PLACES), Done, "bench")
         self._eviction.evict()
         used_ns = peer.cpu_ns()
         began = time.perf_counter_ns()
         peer.put(self.layout, self.cases)
         given = time.perf_counter_ns()
-        peer.send(Time(calls=1, seed=seed, flush_bytes=0, cover_us=0), "bench")
+        peer.tell(start, "bench")
         peer.wait("bench")
         spoiling.spoil()
-        claimed = peer.take(Claimed, "bench")
-        ran = peer.ask(Deliver(shift=shift), Ran, "bench")
+        elapsed_ns = claimed(peer.told(CLAIM_BYTES, "bench"))
+        if elapsed_ns < 0:
+            peer.take(Failed, "bench")
+        peer.tell(place, "bench")
+        peer.wait("bench")
+        if peer.told(len(DELIVERED), "bench") != DELIVERED:
+            peer.take(Failed, "bench")
         answered = time.perf_counter_ns()
         outputs = [peer.taken(places) for _ in chosen]
         ended = time.perf_counter_ns()
         cpu_ns = peer.cpu_ns() - used_ns
         spoiling.undo()
         wall_ns, own_ns = ended - began, ended - answered + given - began
-        claim_ns = believable(peer, [claimed.elapsed_ns], 1, wall_ns)
+        claim_ns = believable(peer, [elapsed_ns], 1, wall_ns)
+        ran = peer.ask(Describe(), Ran, "bench")
         return Released(claim_ns, wall_ns, cpu_ns, own_ns, outputs, ran)
 
 

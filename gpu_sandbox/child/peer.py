@@ -144,6 +144,26 @@ class Peer:
         except PeerGone:
             raise self.ended(WorkerDied(stage=stage)) from None
 
+    def tell(self, data: bytes, stage: str) -> None:
+        """A few bytes that are no frame."""
+        if self._channel.pending():
+            raise self.ended(Forged(reason="the worker answered before it was asked"))
+        try:
+            self._channel.tell(data)
+        except PeerSilent:
+            raise self.ended(WorkerSilent(stage=stage, limit_s=self.call_s)) from None
+        except PeerGone:
+            raise self.ended(WorkerDied(stage=stage)) from None
+
+    def told(self, count: int, stage: str) -> bytes:
+        """So many bytes that are no frame, once there are some."""
+        try:
+            return self._channel.told(count)
+        except PeerGone:
+            raise self.ended(WorkerDied(stage=stage)) from None
+        except BadFrame:
+            raise self.ended(Forged(reason="the worker sent a malformed reply")) from None
+
     def said_something(self) -> bool:
         """Whether there is something to take, be it that it is gone."""
         return self._channel.readable()

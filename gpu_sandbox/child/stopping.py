@@ -142,7 +142,8 @@ def _lies_still(pid: int) -> bool:
 
 
 def _used_ns(pid: int) -> int:
-    """Processor time of all threads that it has had, by the kernel's account; 0 if it is gone."""
+    """Processor time of all threads that it has had, by the kernel's account, which knows of one
+    that has a processor now up to the last tick; 0 if it is gone."""
     try:
         return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
     except OSError:

@@ -28,7 +28,7 @@ from gpu_sandbox.child.values import unpack
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.messages import (
     ArenaShared,
-    Deliver,
+    Describe,
     Done,
     GateKernels,
     Load,
@@ -40,6 +40,7 @@ from gpu_sandbox.messages import (
     Reply,
     Request,
     Run,
+    StandBy,
     Time,
     Warm,
 )
@@ -68,9 +69,11 @@ class Worker:
                 reply = self._answer(request)
             except (Exception, SystemExit) as error:
                 reply = failed(error, self._path, self._stage)
-            self._channel.send(reply)
+            if reply is not None:
+                self._channel.send(reply)
 
-    def _answer(self, request: Request) -> Reply:
+    def _answer(self, request: Request) -> Reply | None:
+        """None if that was told otherwise."""
         match request:
             case ArenaShared():
                 self._open(request)
@@ -88,8 +91,13 @@ class Worker:
                 return Profiled(profile=profile(self._clocked, calls, self._device))
             case Time():
                 return self._clocked.time(request, self._host)
-            case Deliver(shift=shift):
-                return self._clocked.deliver(shift)
+            case StandBy(places=places):
+                self._clocked.stand_by(places)
+                self._channel.send(Done())
+                self._clocked.answer(self._channel)
+                return None
+            case Describe():
+                return self._clocked.describe()
         return Done()
 
     def _open(self, shared: ArenaShared) -> None:

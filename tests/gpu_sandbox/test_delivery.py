@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -10,11 +14,20 @@ import torch
 from gpu_sandbox.child.arena import ALIGN, Arena, lay_out
 from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.delivery import Slot
+from gpu_sandbox.child.signals import (
+    CLAIM_BYTES,
+    DELIVERED,
+    FAILED,
+    PLACE_BYTES,
+    SEED_BYTES,
+    claimed,
+)
 from gpu_sandbox.child.values import pack
-from gpu_sandbox.messages import Place, Time
+from gpu_sandbox.frames import Channel
+from gpu_sandbox.messages import Place, Request
 
 CPU = torch.device("cpu")
-TIME = Time(calls=1, seed=1, flush_bytes=0, cover_us=0)
+PLACES, SEED = 4, 1
 X, Y = torch.randn(6, 5), torch.randint(0, 9, (7,))
 
 
@@ -30,38 +43,77 @@ def arena() -> Arena:
 @pytest.fixture
 def clocked(arena: Arena) -> Clocked:
     layout = lay_out([X, Y], list(double(X, Y)), 2, room=3 * ALIGN)
-    made = Clocked(double, CPU)
+    fresh = Clocked(double, CPU)
     for number in range(2):
         inputs, outputs = layout.inputs[number], layout.outputs[number]
         place = Place(
             slot=number, args=pack(None, [], pickling=True), inputs=inputs, outputs=outputs
         )
         views = arena.views(inputs)
-        made.slots[number] = Slot(views, views, arena.views(outputs), arena, place)
-    for view, tensor in zip(made.slots[0].inputs, (X, Y), strict=True):
+        fresh.slots[number] = Slot(views, views, arena.views(outputs), arena, place)
+    for view, tensor in zip(fresh.slots[0].inputs, (X, Y), strict=True):
         view.copy_(tensor)
-    return made
+    return fresh
 
 
-@pytest.mark.parametrize("shift", [0, ALIGN, 3 * ALIGN])
+def made(clocked: Clocked, place: int = 0, while_out: Callable[[], None] = lambda: None) -> int:
+    """A call as the verifier has one made, and what it claims; ``while_out`` before its output is
+    asked for."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ThreadPoolExecutor(1) as pool:
+        clocked.stand_by(PLACES)
+        channel: Channel[Request] = Channel(theirs, Request)
+        answering = pool.submit(clocked.answer, channel)
+        ours.sendall(SEED.to_bytes(SEED_BYTES, "little"))
+        elapsed_ns = claimed(ours.recv(CLAIM_BYTES))
+        if elapsed_ns >= 0:
+            while_out()
+            ours.sendall(place.to_bytes(PLACE_BYTES, "little"))
+            assert ours.recv(1) == (FAILED if answering.exception() else DELIVERED)
+        answering.result()
+    return elapsed_ns
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
 def test_outputs_are_where_they_are_told_to_be_and_nowhere_before(
-    clocked: Clocked, arena: Arena, shift: int
+    clocked: Clocked, arena: Arena, place: int
 ) -> None:
     before = arena.stretch(0, arena.size).clone()
-    clocked.time(TIME)
-    assert torch.equal(arena.stretch(0, arena.size), before)
-    ran = clocked.deliver(shift)
-    assert all(leaf.written and not leaf.aliases_input for leaf in ran.leaves)
-    places = clocked.slots[0].moved(shift).outputs
+
+    def nowhere() -> None:
+        assert torch.equal(arena.stretch(0, arena.size), before)
+
+    assert made(clocked, place, nowhere) > 0
+    assert all(leaf.written and not leaf.aliases_input for leaf in clocked.describe().leaves)
+    places = clocked.slots[0].places[place]
     assert all(torch.equal(a, b) for a, b in zip(places, double(X, Y), strict=True))
-    assert places[0].data_ptr() == clocked.slots[0].outputs[0].data_ptr() + shift
+    assert places[0].data_ptr() == clocked.slots[0].outputs[0].data_ptr() + place * ALIGN
+
+
+@pytest.mark.parametrize("output", ["call", "delivery"])
+def test_what_fails_is_said_in_time_and_raised(clocked: Clocked, output: str) -> None:
+    class Odd(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *_: Any, **__: Any) -> Any:
+            raise ArithmeticError
+
+    def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if output == "call":
+            raise ArithmeticError
+        return torch.Tensor._make_subclass(Odd, x)
+
+    other = Clocked(model, CPU)
+    other.slots = clocked.slots
+    with pytest.raises(ArithmeticError):
+        made(other)
 
 
 def test_what_was_called_is_delivered_though_its_inputs_are_gone(clocked: Clocked) -> None:
-    clocked.time(TIME)
-    for tensor in clocked.slots[0].inputs:
-        tensor.zero_()
-    clocked.deliver(0)
+    def spoil() -> None:
+        for tensor in clocked.slots[0].inputs:
+            tensor.zero_()
+
+    made(clocked, 0, spoil)
     assert torch.equal(clocked.slots[0].outputs[0], 2 * X.t())
 
 
@@ -75,20 +127,20 @@ def test_warming_up_reads_what_was_given_for_timed_calls_alone(clocked: Clocked)
 
 def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: Clocked) -> None:
     """Else what a call takes hangs on where the allocator puts its output."""
-    made: list[weakref.ref[torch.Tensor]] = []
+    outs: list[weakref.ref[torch.Tensor]] = []
     alive: list[list[bool]] = []
 
     def model(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        alive.append([reference() is not None for reference in made])
+        alive.append([reference() is not None for reference in outs])
         outputs = double(x, y)
-        made.append(weakref.ref(outputs[1]))
+        outs.append(weakref.ref(outputs[1]))
         return outputs
 
     other = Clocked(model, CPU)
     other.slots = clocked.slots
     for _ in range(4):
-        other.time(TIME)
-        other.deliver(0)
+        made(other)
+        other.describe()
     assert alive == [[], [True], [False, True], [False, False, True]]
 
 
@@ -100,13 +152,13 @@ def test_warm_calls_hold_as_many_outputs_as_timed_ones(words: int, held: bool) -
     layout = lay_out([Y], [output], 1)
     (inputs,), (outputs,) = layout.inputs, layout.outputs
     place = Place(slot=0, args=pack(None, [], pickling=True), inputs=inputs, outputs=outputs)
-    made: list[weakref.ref[torch.Tensor]] = []
+    outs: list[weakref.ref[torch.Tensor]] = []
     alive: list[bool] = []
 
     def model(y: torch.Tensor) -> torch.Tensor:
-        alive.append(bool(made) and made[-1]() is not None)
+        alive.append(bool(outs) and outs[-1]() is not None)
         output = torch.empty(words, dtype=torch.int64)
-        made.append(weakref.ref(output))
+        outs.append(weakref.ref(output))
         return output
 
     clocked = Clocked(model, CPU)
@@ -115,20 +167,20 @@ def test_warm_calls_hold_as_many_outputs_as_timed_ones(words: int, held: bool) -
     )
     clocked.warm(3, 0.0)
     assert alive == [False, held, held]
-    assert (made[-1]() is not None) == held
+    assert (outs[-1]() is not None) == held
 
 
 def test_a_view_of_much_memory_does_not_hold_it(clocked: Clocked) -> None:
-    made: list[weakref.ref[torch.Tensor]] = []
+    outs: list[weakref.ref[torch.Tensor]] = []
 
     def model(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         outputs = 2 * x.t(), torch.empty(9 << 20, dtype=torch.int64)[:7]
-        made.append(weakref.ref(outputs[1]))
+        outs.append(weakref.ref(outputs[1]))
         return outputs
 
     other = Clocked(model, CPU)
     other.slots = clocked.slots
-    other.time(TIME)
-    assert made[0]() is not None
-    other.deliver(0)
-    assert made[0]() is None
+    made(other)
+    assert outs[0]() is not None
+    other.describe()
+    assert outs[0]() is None

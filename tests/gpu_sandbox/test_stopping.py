@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from gpu_sandbox.child import stopping
 from gpu_sandbox.child.stopping import Stoppable, Unstoppable
 
 WARDEN = """
-import ctypes, os, signal, sys, threading, time
+import ctypes, os, signal, subprocess, sys, threading, time
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
@@ -39,6 +40,10 @@ def burn():
 def rest():
     time.sleep(1000)
 
+def burn_in_bursts():
+    while True:
+        time.sleep(1e-5)
+
 def sleep_beside_a_burning_thread():
     threading.Thread(target=burn, daemon=True).start()
     rest()
@@ -58,6 +63,10 @@ def change_for_ever():  # who is looked at is never who is at work
 def wake_its_parent_for_ever():
     while True:
         os.kill(os.getppid(), signal.SIGCONT)
+
+def start_programs_for_ever():  # by vfork, so that it waits in the kernel for its child
+    while True:
+        subprocess.run(["/bin/true"])
 
 def work():
     for each in KINDS:
@@ -180,6 +189,55 @@ def test_who_loses_its_parent_is_stopped_too(start: Callable[..., tuple[int, int
     wait_until(lambda: int(facts(Path(f"/proc/{orphan}"))[1]) == warden)
     with stoppable.stopped():
         assert states(worker) == states(orphan) == {"T"}
+
+
+def test_who_starts_programs_is_stopped_too(start: Callable[..., tuple[int, int]]) -> None:
+    """A new process that is stopped before it is the program keeps its parent in the kernel."""
+    warden, worker = start(*["start_programs_for_ever"] * 3)
+    wait_until(lambda: len(below(warden)) >= 4)
+    stoppable = Stoppable(worker)
+    for _ in range(20):
+        with stoppable.stopped() as used_ns:
+            assert all(states(pid) <= {"T", "Z"} for pid in below(warden))
+            assert used_ns() < 1_000_000
+        time.sleep(0.005)
+
+
+def test_a_thread_that_is_gone_when_it_is_looked_at_was_at_work(
+    start: Callable[..., tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have started the next one."""
+    monkeypatch.setattr("gpu_sandbox.child.stopping._WITHIN_S", 0.2)
+    warden, worker = start("rest")
+    wait_until(lambda: len(below(warden)) == 3)
+    seen = stopping._threads
+    gone = str(2**22 + 1)  # beyond all numbers
+    monkeypatch.setattr(stopping, "_threads", lambda pid: [gone] if pid == worker else seen(pid))
+    with pytest.raises(Unstoppable), Stoppable(worker).stopped():
+        raise AssertionError("it was not stopped")
+
+
+def test_who_seems_to_lie_still_but_uses_a_processor_is_unstoppable(
+    start: Callable[..., tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looks at many processes take time, in which one may wake the next and stop itself."""
+    monkeypatch.setattr("gpu_sandbox.child.stopping._WITHIN_S", 0.2)
+    monkeypatch.setattr("gpu_sandbox.child.stopping._lies_still", lambda _: True)
+    warden, worker = start("burn_in_bursts")
+    wait_until(lambda: len(below(warden)) == 3)
+    with pytest.raises(Unstoppable), Stoppable(worker).stopped():
+        raise AssertionError("it was not stopped")
+
+
+def test_what_is_used_of_a_processor_while_all_are_stopped_is_told(
+    start: Callable[..., tuple[int, int]],
+) -> None:
+    warden, worker = start("burn")
+    wait_until(lambda: len(below(warden)) == 3)
+    with Stoppable(worker).stopped() as used_ns:
+        assert used_ns() < 1_000_000
+        os.kill(below(warden)[-1], signal.SIGCONT)
+        wait_until(lambda: used_ns() > 5_000_000)
 
 
 def test_who_stays_in_the_kernel_is_unstoppable(

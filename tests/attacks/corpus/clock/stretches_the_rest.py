@@ -17,8 +17,8 @@ CLAIMED, PAUSE_S, BURST_S, OURS_S = 0.4, 0.5e-3, 1.2e-3, 1.6e-3
 page = mmap.mmap(-1, 4096)
 called_at = ctypes.c_double.from_buffer(page)
 seen = ctypes.c_int.from_buffer(page, 64)
-claimed = clock.Claimed
-clock.Claimed = lambda elapsed_ns: claimed(elapsed_ns=int(elapsed_ns * CLAIMED))
+claim = clock.claim
+clock.claim = lambda elapsed_ns: claim(int(elapsed_ns * CLAIMED))
 
 
 def burn(first_input, parent):
