@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -39,10 +40,6 @@ def burn():
 
 def rest():
     time.sleep(1000)
-
-def burn_in_bursts():
-    while True:
-        time.sleep(1e-5)
 
 def sleep_beside_a_burning_thread():
     threading.Thread(target=burn, daemon=True).start()
@@ -222,8 +219,9 @@ def test_who_seems_to_lie_still_but_uses_a_processor_is_unstoppable(
 ) -> None:
     """Looks at many processes take time, in which one may wake the next and stop itself."""
     monkeypatch.setattr("gpu_sandbox.child.stopping._WITHIN_S", 0.2)
-    monkeypatch.setattr("gpu_sandbox.child.stopping._lies_still", lambda _: True)
-    warden, worker = start("burn_in_bursts")
+    used = itertools.count()
+    monkeypatch.setattr("gpu_sandbox.child.stopping._used_ns", lambda _: next(used))
+    warden, worker = start("rest")
     wait_until(lambda: len(below(warden)) == 3)
     with pytest.raises(Unstoppable), Stoppable(worker).stopped():
         raise AssertionError("it was not stopped")
