@@ -106,8 +106,10 @@ class Clocked:
             return Timed(elapsed_ns=[], last=self._pass_gates(asked, host))
 
     def stand_by(self, places: int) -> None:
-        """For a call on the CPU: all that does not need its inputs."""
+        """For a call on the CPU: all that does not need its inputs. The output before the last is
+        given up, as after each call: to give back much memory takes long."""
         self.slots[0].prepare(places)
+        self._before = None
 
     def answer(self, channel: Channel[Request]) -> None:
         """One call, its output delivered, by signals alone. Raises what the model raises.
@@ -151,7 +153,7 @@ class Clocked:
             deliver_to(owed, places)
 
     def describe(self) -> Ran:
-        """That output. The one before is given up now: to give back much memory takes long."""
+        """That output."""
         self._before = None
         slot = self.slots[0]
         found = delivered(self._owed)
