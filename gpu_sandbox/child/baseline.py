@@ -114,8 +114,9 @@ class Baseline:
         self.get_ready()
         seen = []
         for number in range(releases):
-            if self._company is not None:
-                self._company.keep()
+            with self._peer.stopped():  # as it is in pairs, while the other side is timed
+                if self._company is not None:
+                    self._company.keep()
             self.releases.draw(purpose, number)
             seen.append(self._release(self.releases.choose()).bare())
         self.releases.let_go()

@@ -27,6 +27,7 @@ __all__ = [
     "close_all_but",
     "drop_bounding_set",
     "flush_c_output",
+    "hear_of_ends_only",
     "held_capabilities",
     "keep_only",
     "lacks",
@@ -47,6 +48,9 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
 _SIGCHLD = 17
+_SA_NOCLDSTOP = 1
+_SIGACTION_BYTES, _FLAGS_AT = 152, 136
+"""Of the C library's ``struct sigaction``, on both machines: handler, 128 bytes of mask, flags."""
 _PR_CAPBSET_DROP = 24
 _CAPABILITY_V3 = 0x20080522
 _AT_FDCWD = -100
@@ -145,6 +149,17 @@ def keep_only(mask: int) -> None:
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_V3, 0), 8)
     data = ctypes.create_string_buffer(struct.pack("=6I", low, low, 0, high, high, 0), 24)
     call("capset", header, data)
+
+
+def hear_of_ends_only() -> None:
+    """SIGCHLD, whose handler stays, comes no more of children that are stopped or go on."""
+    action = ctypes.create_string_buffer(_SIGACTION_BYTES)
+    if _LIBC.sigaction(_SIGCHLD, None, action):
+        raise OSError(ctypes.get_errno(), "sigaction")
+    (flags,) = struct.unpack_from("=i", action, _FLAGS_AT)
+    struct.pack_into("=i", action, _FLAGS_AT, flags | _SA_NOCLDSTOP)
+    if _LIBC.sigaction(_SIGCHLD, action, None):
+        raise OSError(ctypes.get_errno(), "sigaction")
 
 
 def held_capabilities() -> int:

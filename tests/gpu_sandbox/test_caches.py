@@ -3,6 +3,7 @@ releases have between them that are alone."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -65,7 +66,7 @@ def test_each_release_alone_has_the_company_that_one_in_pairs_has(
     first = task.draw("trial", 0)
     task.solve(first, exact=True)
     moved = sum(t.nbytes for t in [*first.tensors, *(e.native for e in first.expected)])
-    worker = SimpleNamespace(ask=lambda *_: Done())
+    worker = SimpleNamespace(ask=lambda *_: Done(), stopped=nullcontext)
     job = SimpleNamespace(protocol=PROTOCOLS["strict"], bench_s=1.0, seed=3)
     baseline = Baseline(task, cast(Any, worker), cast(Any, job), torch.device("cpu"), first)
     baseline.get_ready()
