@@ -131,6 +131,8 @@ class Channel(_Reading[T]):
         """So many bytes that are no frame; ``BadFrame`` if they come by fewer."""
         try:
             data = self._sock.recv(count)
+        except TimeoutError as error:  # readable it was, by what is no data
+            raise PeerSilent from error
         except ConnectionResetError as error:
             raise PeerGone from error
         if len(data) != count:
@@ -148,6 +150,8 @@ class Channel(_Reading[T]):
     def _gone(self) -> bool:
         try:
             return self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:  # readable by what is no data, but something
+            return False
         except OSError:
             return True
 

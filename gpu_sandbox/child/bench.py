@@ -265,7 +265,7 @@ class Bench:
     def _labels(self, pairs: list[Pair], found: Estimate, each_ns: float) -> dict[Label, str]:
         """Slow calls need no gate: flushes and covers are as nothing beside them."""
         if self._device.type == "cpu":
-            return labels_on_cpu(self._blur(pairs), self._baseline_ns(pairs))
+            return labels_on_cpu(self._blur(pairs) * self._baseline_ns(pairs), each_ns)
         undecided = self._passages.undecided if self._passages is not None else ""
         return timing_labels(found, each_ns, undecided)
 

@@ -27,7 +27,7 @@ from gpu_sandbox.child.signals import (
     claim,
 )
 from gpu_sandbox.child.turns import Turns, stream_write
-from gpu_sandbox.frames import Channel
+from gpu_sandbox.frames import Channel, PeerGone
 from gpu_sandbox.messages import Ran, Request, Run, Time, Timed
 
 __all__ = ["Clocked"]
@@ -120,10 +120,14 @@ class Clocked:
         due, (told, tell) = CLAIM_BYTES * b"\xff", channel.signals()
         try:
             with torch.no_grad():
-                tell(claim(self._time_cpu(int.from_bytes(told(SEED_BYTES), "little"))))
+                if not (seed := told(SEED_BYTES)):
+                    raise PeerGone
+                tell(claim(self._time_cpu(int.from_bytes(seed, "little", signed=True))))
                 due = FAILED
                 self.deliver(told(PLACE_BYTES)[0])
                 tell(DELIVERED)
+        except PeerGone:
+            raise
         except (Exception, SystemExit):
             tell(due)
             raise
@@ -148,7 +152,7 @@ class Clocked:
         owed, places = self._owed, self.slots[0].places[place]
         if type(owed) is torch.Tensor and places:
             with suppress(RuntimeError):  # it does not fit, which is told afterwards
-                places[0].copy_(owed)
+                places[0].copy_(owed.detach())
         else:
             deliver_to(owed, places)
 

@@ -25,6 +25,8 @@ _LIES_STILL = frozenset({b"T", b"Z", b"X"})
 _AT_REST = 2
 """Looks in a row that find the same processes, none of them at work or having been so."""
 _CPUCLOCK_SCHED = 2
+_AWAKE_NS = 10_000_000
+"""For each that does not lie still any more: of some the account is told by ticks."""
 
 
 class Unstoppable(Exception):
@@ -57,7 +59,12 @@ class Stoppable:
             used = self._stop(held)
 
             def used_since() -> int:
-                return sum(max(0, _used_ns(pid) - before) for pid, before in used.items())
+                found, awake = set(used), set[int]()
+                with suppress(OSError):  # it has ended
+                    now, awake = self._seen()
+                    found |= now
+                grown = (_used_ns(pid) - used.get(pid, 0) for pid in found)
+                return sum(max(0, ns) for ns in grown) + _AWAKE_NS * len(awake)
 
             yield used_since
         finally:

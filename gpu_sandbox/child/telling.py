@@ -18,10 +18,10 @@ _LEFT_OUT_NS = 75_000.0
 """What a worker gains by answering from native code, of a release of the CPU: 65 us were seen."""
 
 
-def labels_on_cpu(blur: float, baseline_ns: float) -> dict[Label, str]:
-    """``blur``: what the outer clock may be off by, as a share of the baseline's call. No claim is
-    held against it more closely, nor against what no worker can do without."""
-    blur += _LEFT_OUT_NS / baseline_ns
+def labels_on_cpu(blur_ns: float, each_ns: float) -> dict[Label, str]:
+    """``blur_ns``: what the outer clock may be off by. No claim is held against it more closely,
+    nor against what no worker can do without. ``each_ns``: a call of the faster side."""
+    blur = (blur_ns + _LEFT_OUT_NS) / each_ns
     if blur < _UNCHECKED:
         return {}
     why = "its calls are short beside what is around them: no claim is checked closer than"

@@ -25,7 +25,6 @@ Sandboxes: TypeAlias = dict[tuple[str, Limits], LocalSandbox]
 
 _SHARED = "PYTEST_XDIST_WORKER" in os.environ
 """Others attack the same GPU meanwhile: what is left on it is nobody's in particular."""
-_MARGIN = 1.15
 _SLOWER = 0.5
 
 
@@ -161,7 +160,7 @@ async def _faster(attack: Attack, device: str, verdict: Verdict, twins: Twins) -
     outcome = verdict.outcome
     if attack.degenerate or not isinstance(outcome, Correct) or "correct" not in attack.outcomes:
         return 0.0
-    bound = _MARGIN * max(1.0, await twins.speedup(attack.task, device))
+    bound = attack.gains * max(1.0, await twins.speedup(attack.task, device))
     return bound if 1 / outcome.ratio_high > bound else 0.0
 
 

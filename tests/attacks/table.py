@@ -69,7 +69,9 @@ class Attack(msgspec.Struct, frozen=True):
     where memory is watched, no cgroup is needed. ``before``
     names an attack that is run first, in the same world. ``after``: an honest candidate
     must come out correct, and no slower, after it. ``degenerate``: the verdict must say
-    that the task is. ``elsewhere``: also tried under other kinds of isolation (README).
+    that the task is. ``gains``: how many times its twin's speed it may reach, more than usual where
+    ``docs/sandbox.md`` says what is not promised. ``elsewhere``: also tried under other kinds of
+    isolation (README).
     """
 
     name: str
@@ -86,6 +88,7 @@ class Attack(msgspec.Struct, frozen=True):
     after: bool = False
     degenerate: bool = False
     elsewhere: bool = False
+    gains: float = 1.15
 
 
 def _of(family: Family, task: str) -> Callable[..., Attack]:
@@ -112,8 +115,15 @@ _CLOCK = (
     _clock("computes_in_between", USELESS, "threads_that_are_joined", task="softmax"),
     _clock("stretches_the_rest", USELESS, "starts_a_process", task="softmax"),
     _clock("fires_timers_while_stopped", USELESS, "runs_programs", task="softmax", compiles=True),
-    _clock("leaves_out_the_workers_python", USELESS, "scripted", task="softmax"),
-    _clock("answers_from_native_code", USELESS, "c_through_ctypes", compiles=True),
+    _clock("leaves_out_the_workers_python", USELESS, "scripted", task="softmax", gains=1.4),
+    _clock(
+        "answers_from_native_code",
+        USELESS,
+        "c_through_ctypes",
+        task="softmax",
+        compiles=True,
+        gains=1.5,
+    ),
     _clock("batch_runs_only_the_last", REJECTED, "cached_workspace", device="cuda"),
     _clock("takes_over_the_worker", REJECTED, "base_class_of_its_own", device="both"),
     _clock("replies_in_advance", USELESS, "talks_to_itself", device="both"),
@@ -282,6 +292,7 @@ _CHECKER = (
     _checker("deep_forged_frame", REJECTED, "talks_to_itself"),
     _checker("garbage_frames", REJECTED, "talks_to_itself"),
     _checker("endless_frame", REJECTED, "talks_to_itself"),
+    _checker("sends_urgent_data", REJECTED | _CUT_OFF, "talks_to_itself", limits=HANGS),
     _checker("trickled_frame", REJECTED | _CUT_OFF, "talks_to_itself", limits=HANGS),
     _checker("never_reads", _CUT_OFF, "talks_to_itself", task="with_words", limits=HANGS),
     _checker("answers_another_question", REJECTED, "talks_to_itself"),

@@ -265,14 +265,20 @@ async def test_connections_are_denied_what_they_do_not_need(tmp_path: Path, stat
         connection.close()
 
 
-def test_an_interrupt_while_sqlite_asks_what_is_allowed_is_no_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "action", [sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION]
+)
+def test_an_interrupt_while_sqlite_asks_what_is_allowed_is_no_damage(
+    tmp_path: Path, action: int
+) -> None:
     """SQLite takes what an authorizer raises for a refusal."""
     anyio.run(write, tmp_path / "log.db")
     interrupted = 0
 
     def interrupt(frame: FrameType, event: str, _: object) -> None:
         nonlocal interrupted
-        if event == "call" and frame.f_code.co_name == "_allow":
+        asked = event == "call" and frame.f_code.co_name == "_allow"
+        if asked and frame.f_locals["action"] == action:
             interrupted += 1
             raise KeyboardInterrupt
 
@@ -280,11 +286,11 @@ def test_an_interrupt_while_sqlite_asks_what_is_allowed_is_no_damage(tmp_path: P
         sys.setprofile(interrupt)
         try:
             with pytest.raises(KeyboardInterrupt):
-                reader.runs()
+                reader.newest_epoch()
         finally:
             sys.setprofile(None)
         assert interrupted
-        assert len(reader.runs()) == 1
+        assert reader.newest_epoch() == 1
 
 
 @pytest.mark.parametrize(

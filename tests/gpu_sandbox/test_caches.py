@@ -3,7 +3,8 @@ releases have between them that are alone."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -61,19 +62,26 @@ def test_each_release_alone_has_the_company_that_one_in_pairs_has(
 
     monkeypatch.setattr(OneCall, "release", release)
     monkeypatch.setattr(Company, "keep", lambda company: seen.append(company.total_bytes))
+
+    @contextmanager
+    def stopped() -> Iterator[None]:
+        seen.append("stopped")
+        yield
+        seen.append("goes on")
+
     (tmp_path / "task.py").write_text(ADD_RELU)
     task = Task(str(tmp_path / "task.py"), torch.device("cpu"), Seeds(3))
     first = task.draw("trial", 0)
     task.solve(first, exact=True)
     moved = sum(t.nbytes for t in [*first.tensors, *(e.native for e in first.expected)])
-    worker = SimpleNamespace(ask=lambda *_: Done(), stopped=nullcontext)
+    worker = SimpleNamespace(ask=lambda *_: Done(), stopped=stopped)
     job = SimpleNamespace(protocol=PROTOCOLS["strict"], bench_s=1.0, seed=3)
     baseline = Baseline(task, cast(Any, worker), cast(Any, job), torch.device("cpu"), first)
     baseline.get_ready()
     seen.clear()
     assert len(baseline.alone(2, "alone")) == 2
-    company = seen[0]
-    assert seen == [company, "release"] * 2
+    company = seen[1]
+    assert seen == ["stopped", company, "goes on", "release"] * 2
     assert isinstance(company, int)
     assert company > 4 * moved
 

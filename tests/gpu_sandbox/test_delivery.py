@@ -27,7 +27,7 @@ from gpu_sandbox.frames import Channel
 from gpu_sandbox.messages import Place, Request
 
 CPU = torch.device("cpu")
-PLACES, SEED = 4, 1
+PLACES, SEED = 4, -1
 X, Y = torch.randn(6, 5), torch.randint(0, 9, (7,))
 
 
@@ -64,7 +64,7 @@ def made(clocked: Clocked, place: int = 0, while_out: Callable[[], None] = lambd
         clocked.stand_by(PLACES)
         channel: Channel[Request] = Channel(theirs, Request)
         answering = pool.submit(clocked.answer, channel)
-        ours.sendall(SEED.to_bytes(SEED_BYTES, "little"))
+        ours.sendall(SEED.to_bytes(SEED_BYTES, "little", signed=True))
         elapsed_ns = claimed(ours.recv(CLAIM_BYTES))
         if elapsed_ns >= 0:
             while_out()

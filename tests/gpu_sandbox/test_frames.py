@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from gpu_sandbox.frames import BadFrame, Channel, PeerSilent, TooLong
+from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent, TooLong
 from gpu_sandbox.jobs import Differs, Finding, Measured, Report, Stage, WorkerFailed
 
 LONG = "\0" * (17 << 20)
@@ -66,3 +66,32 @@ def test_short_texts_stay_as_they_are() -> None:
     report = Report(finding=finding, timings_s={"check": 1.0}, notes=["busy"])
     assert report.notes == ["busy"]
     assert finding.reason == "it changed its inputs"
+
+
+def test_bare_bytes_come_whole_or_are_none(ends: ENDS) -> None:
+    theirs, ours = ends
+    channel: Channel[Finding] = Channel(ours, Finding)
+    theirs.sendall(b"12345678")
+    assert channel.told(8) == b"12345678"
+    channel.tell(b"9")
+    assert theirs.recv(8) == b"9"
+    theirs.sendall(b"123")
+    with pytest.raises(BadFrame):
+        channel.told(8)
+    theirs.close()
+    with pytest.raises(PeerGone):
+        channel.told(8)
+
+
+def test_urgent_data_is_something_said_but_none_of_it(ends: ENDS) -> None:
+    """A peer may make us readable by a byte that no read gives."""
+    theirs, ours = ends
+    try:
+        theirs.send(b"x", socket.MSG_OOB)
+    except OSError:
+        pytest.skip("this kernel has none over local sockets")
+    channel: Channel[Finding] = Channel(ours, Finding)
+    assert channel.pending()
+    ours.settimeout(0.05)
+    with pytest.raises(PeerSilent):
+        channel.told(8)
