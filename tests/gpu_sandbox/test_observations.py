@@ -118,7 +118,8 @@ async def test_who_saves_what_the_reference_computes_has_a_label_that_says_so(
         if before is not None:
             ceilings._known[CPU.name] = before
     assert isinstance(verdict.outcome, Correct), verdict.outcome
-    assert verdict.outcome.labels == ["below-floor", "torch-only"], verdict
+    labels = ["below-floor", "below-resolution", "torch-only"]  # it takes 0.2 ms
+    assert verdict.outcome.labels == labels, verdict
     (note,) = [note for note in verdict.notes if note.startswith("below-floor: ")]
     assert "the reference's 0.906 GFLOP take 2.5 ms" in note
     assert "(float32), the most that was seen here" in note

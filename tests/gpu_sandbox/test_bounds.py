@@ -1,0 +1,48 @@
+"""What a pair says of the candidate's time if nothing that it says is believed."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpu_sandbox.child.pairs import Pair
+from gpu_sandbox.child.releases import Released
+from gpu_sandbox.child.telling import labels_on_cpu
+from gpu_sandbox.messages import Ran
+
+
+def released(claim_ns: int, wall_ns: int, cpu_ns: int, beside_ns: int = 0) -> Released:
+    last = Ran(tree=None, leaves=[])
+    return Released(claim_ns, wall_ns, cpu_ns, 0, [], last, beside_ns=beside_ns)
+
+
+def pair(beside_ns: int = 0) -> Pair:
+    return Pair(released(100, 1000, 800), released(300, 900, 700, beside_ns), first=True)
+
+
+@pytest.mark.parametrize(
+    ("beside_ns", "most_rest_ns", "bound_ns"), [(0, 1e9, 400), (100, 1e9, 500), (0, 450, 550)]
+)
+def test_of_the_baselines_rest_what_is_the_candidates_doing_is_not_believed(
+    beside_ns: int, most_rest_ns: float, bound_ns: float
+) -> None:
+    assert pair(beside_ns).wall_bound_ns(most_rest_ns) == bound_ns
+
+
+@pytest.mark.parametrize(("most_rest_ns", "bound_ns"), [(1e9, 400), (300, 500)])
+def test_the_processor_time_besides_calls_has_a_limit_too(
+    most_rest_ns: float, bound_ns: float
+) -> None:
+    assert pair().cpu_bound_ns(most_rest_ns) == bound_ns
+
+
+@pytest.mark.parametrize(
+    ("blur_ns", "each_ns", "told"),
+    [(0, 10e6, None), (0, 0.5e6, "15%"), (425e3, 10e6, "5%"), (0, 1.6e6, None)],
+)
+def test_a_short_call_says_how_closely_it_is_checked(
+    blur_ns: float, each_ns: float, told: str | None
+) -> None:
+    """By what the outer clock is off, and by what a worker may leave out, of the faster side."""
+    labels = labels_on_cpu(blur_ns, each_ns)
+    assert (told is None) == (labels == {})
+    assert told is None or labels["below-resolution"].endswith(told)
