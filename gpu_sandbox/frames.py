@@ -1,4 +1,5 @@
-"""Length-prefixed msgspec frames over a local socket: the only way processes talk.
+"""Length-prefixed msgspec frames over a local socket: how processes talk, but for a few bare bytes
+while the CPU's clock runs (``tell``, ``told``).
 
 A frame is four bytes of big-endian length and that many bytes of msgpack. The reader
 names the type that it expects, the most bytes that it takes and how many descriptors;
