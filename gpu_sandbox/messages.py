@@ -1,4 +1,5 @@
-"""What verifier and worker say to each other: one ``Reply`` to each ``Request``.
+"""What verifier and worker say to each other: one ``Reply`` to each ``Request``, and after that to
+``StandBy`` another if what it announced fails.
 
 Tensors never travel in a frame: a ``Spot`` names their place in the arena, which the
 verifier owns. A worker's reply is a claim, and is treated as one.
