@@ -33,6 +33,7 @@ Opener = Callable[[str], sqlite3.Connection]
 
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "fuse.sshfs"}
 
+_DENIED_FUNCTION = "not authorized to use function"
 _READER_PRAGMAS = {"integrity_check", "foreign_key_check", "table_info"}
 
 _READER_MAY = {
@@ -84,7 +85,7 @@ class _Reading(sqlite3.Connection):
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", None)  # none where Python itself complains
             # Of functions it says so in words alone.
-            denied = code == sqlite3.SQLITE_AUTH or "not authorized" in str(error)
+            denied = code == sqlite3.SQLITE_AUTH or str(error).startswith(_DENIED_FUNCTION)
             if denied and not self._refused:
                 raise KeyboardInterrupt from error
             raise

@@ -195,9 +195,14 @@ class Time(_Message, frozen=True):
 class StandBy(_Message, frozen=True):
     """On the CPU: get ready for one forward on slot 0, say ``Done``, and make it when its seed
     comes. From then on there are no frames but a few bytes each (``child/signals.py``), until the
-    output lies where it belongs: one of so many ``places``, which are ``ALIGN`` bytes apart."""
+    output lies where it belongs: one of so many ``places``, which are ``ALIGN`` bytes apart.
+
+    To get ready, the last forward is repeated on the inputs that it had, so many ``rehearsals``, or
+    fewer if they take longer than ``within_s``. There may not have been one."""
 
     places: int
+    rehearsals: int = 0
+    within_s: float = 0.0
 
 
 class Describe(_Message, frozen=True):

@@ -20,6 +20,8 @@ makes the baseline's grow further hides nothing in it."""
 _REST_LATER = 1.25
 _RELEASES, _RELEASES_AGAIN, _FEWEST = 5, 15, 3
 """Of which a median is taken. Slow models: one."""
+_BUSY, _STANDSTILL_S = 4.0, 2.0
+"""A machine may be so much slower for a while, and stand still so long."""
 _LOOKS = 4
 """At least, before a candidate is cleared."""
 
@@ -29,8 +31,10 @@ class Alone:
 
     def __init__(self, baseline: Baseline) -> None:
         self._baseline = baseline
+        began = time.monotonic()
         self.claim_ns, self.rest_ns = self._measured("alone", _RELEASES)
         """Of a release: what its calls take, and what it takes besides."""
+        self._turn_s = (time.monotonic() - began) / self._affordable(_RELEASES)
 
     @property
     def most_rest_ns(self) -> float:
@@ -72,12 +76,26 @@ class Alone:
         slower = [math.log(p.baseline.claim_ns / self.claim_ns) for p in pairs]
         return math.exp(middle_of_orders(slower, [p.first for p in pairs]))
 
+    def late(self, pairs: Sequence[Pair], made: int, spent_s: float) -> str:
+        """Why that is too long for the pairs that were ``made``, of which these are some, or empty.
+        Drawing inputs, checks and stops are in what the baseline's releases took alone; whose
+        calls take longer may take longer."""
+        claim_ns = quantile([float(pair.candidate.claim_ns) for pair in pairs], 0.5)
+        longer_s = max(0.0, claim_ns - self.claim_ns) / 1e9
+        due_s = made * (2 * self._turn_s + longer_s)
+        if spent_s <= _BUSY * due_s + _STANDSTILL_S:
+            return ""
+        return f"{made} pairs took {spent_s:.3g} s, where {due_s:.2g} s would have done"
+
     def rest_grew(self, pairs: Sequence[Pair]) -> bool:
         """Further than a candidate is to gain by: by its doing, or the machine is busier now."""
         return quantile([float(p.baseline.rest_ns) for p in pairs], 0.5) > self.most_rest_ns
 
+    def _affordable(self, releases: int) -> int:
+        return 1 if self._baseline.slow else releases
+
     def _measured(self, purpose: str, releases: int) -> tuple[float, float]:
         """Medians of what a release claims, and of what it takes besides, in nanoseconds."""
-        seen = self._baseline.alone(1 if self._baseline.slow else releases, purpose)
+        seen = self._baseline.alone(self._affordable(releases), purpose)
         claims, rests = [float(r.claim_ns) for r in seen], [float(r.rest_ns) for r in seen]
         return quantile(claims, 0.5), quantile(rests, 0.5)

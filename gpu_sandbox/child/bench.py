@@ -32,12 +32,12 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed, unbelieved
 from gpu_sandbox.child.passages import Judgement, Passages
-from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.peer import Ended, Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.telling import RESOLUTION_NS, labels_on_cpu, timing_labels
 from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.child.writing import BELIEVED_SHARE, least_ns
-from gpu_sandbox.jobs import Agreed, Job
+from gpu_sandbox.jobs import Agreed, Job, WorkerSilent
 from gpu_sandbox.messages import Done
 from gpu_sandbox.paired import Estimate, has_both_orders, quantile, relative_spread
 
@@ -46,6 +46,9 @@ __all__ = ["Bench"]
 _PATIENCE = 3
 _BELIEVED_EXCESS = 1.05
 _BELIEVED_DOUBT = 1.25
+_BELIEVED_BEYOND = 1.1
+"""On the CPU, as long as it is not sure that it is more: how much is not sure is in the hands of a
+candidate that makes noise where it is not timed. A GPU's claims have gates."""
 _ENOUGH = 2
 _COARSEST = 0.1
 _BLUR = 0.05
@@ -168,6 +171,7 @@ class Bench:
             spent_s = time.monotonic() - began
             if len(pairs) < least:
                 if spent_s > _PATIENCE * self._job.bench_s:
+                    self._require_turns(taken, index + 1, spent_s)
                     self._notes.append(f"only {len(pairs)} pairs: the time was up")
                     break
             elif spent_s > self._job.bench_s or self._settled(pairs):
@@ -175,6 +179,14 @@ class Bench:
         self._clocks.read()
         self._releases.forget_ahead()
         return taken
+
+    def _require_turns(self, taken: list[Pair], made: int, spent_s: float) -> None:
+        """Raises ``Ended`` where few pairs are not for what their calls take. A candidate that is
+        late where it is not timed could choose how few there are: its score would be one lucky
+        reading, and changed inputs hardly come (``surprises.py``)."""
+        if why := self._alone.late(taken, made, spent_s):
+            self._notes.append(f"it was late where it is not timed: {why}")
+            raise Ended(WorkerSilent(stage="bench", limit_s=_PATIENCE * self._job.bench_s))
 
     def _counted(self, taken: list[Pair]) -> list[Pair]:
         return sifting.sifted(taken) if self._job.protocol.sifts else taken
@@ -220,9 +232,12 @@ class Bench:
         least = min(1.0, self._least_ns / self._baseline_ns(pairs))
         if claim.ratio < BELIEVED_SHARE * least:
             return self._scored_by("what writing its outputs takes", claim.at_least(least), claim)
-        if self._borne_out(pairs):
-            return claim
-        return self._scored_by("the outer clock", bound, claim)
+        if not self._borne_out(pairs):
+            return self._scored_by("the outer clock", bound, claim)
+        least = (bound.ratio - self._blur(pairs)) / _BELIEVED_BEYOND
+        if self._device.type == "cpu" and claim.ratio < least:
+            return self._scored_by("the outer clock", claim.at_least(least), claim)
+        return claim
 
     def _scored_by(self, what: str, found: Estimate, claim: Estimate) -> Estimate:
         told = f"{1 / found.ratio:.2f}x, not the {1 / claim.ratio:.2f}x that its own process claims"

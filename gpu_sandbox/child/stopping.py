@@ -44,6 +44,9 @@ class Stoppable:
         self._warden = _parent(worker)
         if self._warden in _ancestors():
             raise ProcessLookupError(f"process {worker} has no warden, or has lost it")
+        if worker not in self._adopted():
+            # What a kernel without CONFIG_PROC_CHILDREN says of all.
+            raise NotImplementedError("the kernel does not list the children of a process")
 
     @contextmanager
     def stopped(self) -> Iterator[Callable[[], int]]:
@@ -79,6 +82,8 @@ class Stoppable:
         looks, before, working, since = 0, dict[int, int](), set[int](), 0.0
         while True:
             found, at_work = self._seen()
+            if self._worker not in found:  # or nobody would be stopped, and all be well
+                raise ProcessLookupError(f"process {self._worker} is not its warden's child")
             used = {pid: _used_ns(pid) for pid in found}
             looks = 0 if at_work or used != before else looks + 1
             if looks == _AT_REST:
@@ -107,8 +112,9 @@ class Stoppable:
 
     def _seen(self) -> tuple[set[int], set[int]]:
         """All processes, and those of them of which a thread does not lie still. Whether it does
-        comes first: who does starts no others afterwards."""
-        found, at_work, ahead = set[int](), set[int](), _children(self._warden)
+        comes first: who does starts no others afterwards. Not the warden's own forks
+        (``confine/memory.py``): they are of its session, which nobody else can join."""
+        found, at_work, ahead = set[int](), set[int](), self._adopted()
         while ahead:
             pid = ahead.pop()
             if pid in found:
@@ -119,6 +125,10 @@ class Stoppable:
             with suppress(OSError):
                 ahead += _children(pid)
         return found, at_work
+
+    def _adopted(self) -> list[int]:
+        own = _session(self._warden)
+        return [pid for pid in _children(self._warden) if _session(pid) != own]
 
     def _opened(self, pid: int, found: set[int]) -> int:
         """A descriptor, which never becomes another process'."""
@@ -180,6 +190,14 @@ def _ancestors() -> set[int]:
 
 def _parent(pid: int) -> int:
     return int(_stat(f"/proc/{pid}")[1])
+
+
+def _session(pid: int) -> int | None:
+    """None if it is gone."""
+    try:
+        return int(_stat(f"/proc/{pid}")[3])
+    except OSError:
+        return None
 
 
 def _stat(place: str) -> list[bytes]:

@@ -91,8 +91,8 @@ class Worker:
                 return Profiled(profile=profile(self._clocked, calls, self._device))
             case Time():
                 return self._clocked.time(request, self._host)
-            case StandBy(places=places):
-                self._clocked.stand_by(places)
+            case StandBy():
+                self._clocked.stand_by(request)
                 self._channel.send(Done())
                 self._clocked.answer(self._channel)
                 return None

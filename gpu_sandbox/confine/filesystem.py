@@ -196,6 +196,11 @@ def _proc(policy: Policy, own_pids: bool) -> None:
             mount("proc", target, "proc", flags)
     except OSError as error:
         raise LayerFailed(PID, f"a fresh /proc is refused: {error}") from error
+    # Whoever writes there is told every two seconds how busy the machine is. While it is stopped,
+    # thousands of epolls that wait for it would be, too: beside what is timed then.
+    pressure = target + "/pressure"
+    if os.path.isdir(pressure):
+        mount("tmpfs", pressure, "tmpfs", flags | _RDONLY, "size=4k,nr_inodes=1,mode=555")
     # A container's runtime lays its own files over the driver's parameters.
     driver = "/proc/driver/nvidia"
     if policy.devices and os.path.isdir(_OLD + driver) and os.path.isdir(_NEW + driver):

@@ -62,6 +62,9 @@ _AF_UNIX = 1
 _SOCK_STREAM = 1
 _SOCK_SEQPACKET = 5
 _SOCK_KIND = 0xF
+_MSG_OOB = 1
+_FLAGS_OF = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
+"""With the argument that they are."""
 _PERSONALITY_QUERY = 0xFFFFFFFF
 
 _LOAD, _EQUAL, _GREATER, _AT_LEAST, _ANY_BIT, _AND, _RETURN = (
@@ -184,13 +187,16 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
         (_EQUAL, 0, 1, _F_NOTIFY),
         no,
     ]
+    paired = [allow] if own_files else connected
     sockets = unix_only if own_files else drivers_only if driver else [no_family]
     return [
         ("ioctl", _ioctls(own_files)),
         ("fcntl", [*(asleep if own_files else unnoticed), allow]),
         ("clone", [_argument(0), (_ANY_BIT, 0, 1, _NEW_NAMESPACES), no, allow]),
         ("socket", sockets),
-        ("socketpair", [allow] if own_files else connected),
+        ("socketpair", [_argument(0), (_EQUAL, 1, 0, _AF_UNIX), no_family, *paired]),
+        # a byte that wakes its reader and can't be read, of a record of holes in the kernel
+        *((n, [_argument(i), (_ANY_BIT, 0, 1, _MSG_OOB), no, allow]) for n, i in _FLAGS_OF.items()),
         (
             "personality",
             [_argument(0), (_EQUAL, 1, 0, 0), (_EQUAL, 0, 1, _PERSONALITY_QUERY), allow, no],

@@ -38,6 +38,9 @@ WRONG = frozenset({"wrong_result"})
 USELESS = REJECTED | {"correct"}
 """It may pass, because its outputs are right; then it must not be faster than its twin."""
 
+PASSES = frozenset({"correct"})
+"""The same where it would show that it attacks nothing if it were rejected."""
+
 ANYTHING = USELESS | {"timed_out"}
 """Whatever becomes of it, the damage must not be done (``world.py`` looks for it). Not
 ``compile_failed``: an attack that does not even import has tried nothing."""
@@ -115,9 +118,9 @@ _CLOCK = (
     _clock("computes_in_between", USELESS, "threads_that_are_joined", task="softmax"),
     _clock("stretches_the_rest", USELESS, "starts_a_process", task="softmax"),
     _clock("fires_timers_while_stopped", USELESS, "runs_programs", task="softmax", compiles=True),
-    _clock("leaves_out_the_workers_python", USELESS, "scripted", task="softmax", gains=1.4),
+    _clock("leaves_out_the_workers_python", PASSES, "scripted", task="softmax", gains=1.4),
     # Of calls of a millisecond and more: docs/sandbox.md says what it gains on shorter ones.
-    _clock("answers_from_native_code", USELESS, "c_through_ctypes", compiles=True, gains=1.4),
+    _clock("answers_from_native_code", PASSES, "c_through_ctypes", compiles=True, gains=1.4),
     _clock("batch_runs_only_the_last", REJECTED, "cached_workspace", device="cuda"),
     _clock("takes_over_the_worker", REJECTED, "base_class_of_its_own", device="both"),
     _clock("replies_in_advance", USELESS, "talks_to_itself", device="both"),
@@ -238,6 +241,13 @@ _CHECKER = (
         "online_softmax",
         task="softmax",
         device="both",
+        limits=TWIN,
+    ),
+    _checker(
+        "late_between_calls",
+        frozenset({"timed_out"}),
+        "times_its_variants",
+        task="softmax",
         limits=TWIN,
     ),
     _checker("output_is_the_input", REJECTED, "aliases_as_the_reference_does", device="both"),

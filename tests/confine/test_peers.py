@@ -277,6 +277,31 @@ def test_for_a_ward_that_is_stopped_nothing_runs_out_or_comes_in() -> None:
 
 
 @in_zygote
+def test_a_ward_tells_nobody_out_of_band() -> None:
+    """Nor has it pairs of sockets of another family, by another part of the kernel."""
+    need("seccomp")
+
+    def main() -> None:
+        one, other = socket.socketpair()
+        for send in (one.send, lambda data, flags: one.sendmsg([data], (), flags)):
+            with pytest.raises(PermissionError):
+                send(b"x", socket.MSG_OOB)
+            send(b"x", socket.MSG_DONTWAIT)
+        assert other.recv(3) == b"xx"
+        with pytest.raises(PermissionError):
+            syscalls.call("sendmmsg", one.fileno(), 0, 0, socket.MSG_OOB)
+        with pytest.raises(OSError, match=os.strerror(errno.EAFNOSUPPORT)):
+            socket.socketpair(socket.AF_INET)
+        one.close()
+        other.close()
+        print("nobody")
+
+    for kept in (found(), survey(without=NAMESPACES)):
+        status, text = run(main, survey_=kept)
+        assert (status.code, text) == (0, "nobody\n"), text
+
+
+@in_zygote
 def test_no_ward_has_memory_that_is_nobodys() -> None:
     """It would be freed when the ward is gone, beside what is timed then; and by its id anybody's
     is there."""

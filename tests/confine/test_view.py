@@ -120,3 +120,20 @@ def test_nothing_of_the_host_is_in_sight() -> None:
 
     status, text = run(main)
     assert status.code == 0, text
+
+
+@in_zygote
+def test_nothing_tells_a_ward_how_busy_the_machine_is() -> None:
+    """It would do so while the ward is stopped, by a thread of the kernel."""
+    need("namespaces:mount", "namespaces:pid")
+
+    def main() -> None:
+        assert os.listdir("/proc/pressure") == []
+        with pytest.raises(OSError, match=r"denied|Read-only"):
+            Path("/proc/pressure/cpu").write_text("some 100000 2000000")
+        print("nothing")
+
+    if not os.path.isdir("/proc/pressure"):
+        skip("this kernel does not account for it")
+    status, text = run(main)
+    assert (status.code, text) == (0, "nothing\n"), text

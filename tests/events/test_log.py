@@ -266,6 +266,20 @@ async def test_connections_are_denied_what_they_do_not_need(tmp_path: Path, stat
 
 
 @pytest.mark.parametrize(
+    "statement", ["SELECT load_extension('x')", "SELECT [not authorized] FROM runs"]
+)
+async def test_an_error_that_reads_like_a_refusal_is_no_interrupt(
+    tmp_path: Path, statement: str
+) -> None:
+    path = tmp_path / "log.db"
+    await write(path)
+    connection = connect_read_only(path)
+    with pytest.raises(sqlite3.OperationalError, match="not authorized"):
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
     "action", [sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION]
 )
 def test_an_interrupt_while_sqlite_asks_what_is_allowed_is_no_damage(
@@ -499,7 +513,6 @@ async def test_a_killed_writer_frees_the_log_and_loses_nothing_acknowledged(
     program = f"""
 import anyio, os, sys
 from pathlib import Path
-from types import FrameType
 from events.writer import LogWriter
 from events.bodies import StopRequested
 async def main():
@@ -588,7 +601,6 @@ async def test_a_full_disk_poisons_the_writer_and_keeps_what_was_acknowledged(
     program = f"""
 import anyio, resource, signal
 from pathlib import Path
-from types import FrameType
 from events.writer import LogWriter
 from events.envelope import Blob
 from events.errors import WriterFailed

@@ -46,6 +46,21 @@ def disturbance(machine: Machine, *, within_s: float) -> float:
     return alone.disturbance(pairs)
 
 
+@pytest.mark.parametrize(
+    ("claim_us", "spent_s", "is_late"),
+    [(400, 3.0, True), (400, 1.0, False), (500_000, 3.0, False), (500_000, 9.0, True)],
+)
+def test_few_pairs_are_for_what_calls_take_or_for_who_is_late_between_them(
+    claim_us: float, spent_s: float, is_late: bool
+) -> None:
+    """A machine that stands still for a second is nobody's fault."""
+    alone = Alone(cast(Baseline, Machine(repeat(CALM_US))))
+    pairs = [Pair(released(claim_us), released(CALM_US), first=True) for _ in range(3)]
+    told = alone.late(pairs, len(pairs), spent_s)
+    assert bool(told) == is_late, told
+    assert alone.late(pairs, 3 * len(pairs), 3.0 if claim_us > 400 else 1.0) == ""
+
+
 def by_turns(calm: int, busy: int) -> Machine:
     """So many looks of the one kind, and so many of the other, again and again."""
     turn = (*repeat(CALM_US, 15 * calm), *repeat(BUSY_US, 15 * busy))

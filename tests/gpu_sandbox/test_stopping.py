@@ -66,12 +66,19 @@ def start_programs_for_ever():  # by vfork, so that it waits in the kernel for i
         subprocess.run(["/bin/true"])
 
 def work():
+    os.setsid()
     for each in KINDS:
         forked(lambda: (forked(globals()[each]), rest()))
     rest()
 
-KINDS = sys.argv[1:]
-print(forked(work), flush=True)
+OWN = "own_fork"  # of the warden's own
+KINDS = [kind for kind in sys.argv[1:] if kind != OWN]
+worker = forked(work)
+while os.getsid(worker) != worker:
+    time.sleep(0.001)
+if OWN in sys.argv:
+    forked(rest)
+print(worker, flush=True)
 rest()
 """
 
@@ -80,17 +87,21 @@ rest()
 def start() -> Iterator[Callable[..., tuple[int, int]]]:
     """A warden and its worker, which starts children of the named kinds, and gives their pids."""
     started: list[subprocess.Popen[str]] = []
+    workers: dict[int, int] = {}
 
     def begin(*kinds: str) -> tuple[int, int]:
         command = [sys.executable, "-c", WARDEN, *kinds]
         made = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         started.append(made)
         assert made.stdout is not None
-        return made.pid, int(made.stdout.readline())
+        workers[made.pid] = int(made.stdout.readline())
+        return made.pid, workers[made.pid]
 
     yield begin
     for made in started:
-        os.killpg(made.pid, signal.SIGKILL)
+        for group in workers[made.pid], made.pid:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
         made.wait()
         assert made.stdout is not None
         made.stdout.close()
@@ -249,6 +260,31 @@ def test_who_stays_in_the_kernel_is_unstoppable(
     with pytest.raises(Unstoppable), Stoppable(worker).stopped():
         raise AssertionError("it was not stopped")
     wait_until(lambda: all(states(pid) == {"S"} for pid in below(warden)))
+
+
+def test_the_wardens_own_forks_go_on(start: Callable[..., tuple[int, int]]) -> None:
+    """They look after memory: who stopped them would be told that nobody answers, and the
+    candidate be charged with what they use."""
+    warden, worker = start("rest", "own_fork")
+    wait_until(lambda: len(below(warden)) == 4)
+    (own,) = {pid for pid in below(warden) if os.getsid(pid) == warden}
+    with Stoppable(worker).stopped() as used_ns:
+        assert states(worker) == {"T"}
+        assert states(own) == {"S"}
+        assert used_ns() < 1_000_000
+
+
+def test_a_kernel_that_lists_no_children_is_refused(
+    start: Callable[..., tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or nobody would be stopped, and nobody told."""
+    _, worker = start("rest")
+    stoppable = Stoppable(worker)
+    monkeypatch.setattr(stopping, "_children", lambda pid: [])
+    with pytest.raises(ProcessLookupError), stoppable.stopped():
+        raise AssertionError("nobody was stopped")
+    with pytest.raises(NotImplementedError, match="does not list"):
+        Stoppable(worker)
 
 
 def test_a_worker_without_a_warden_is_refused() -> None:

@@ -1,0 +1,117 @@
+"""What becomes of a side that does not lie still while the other one is timed."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, cast
+
+import pytest
+import torch
+
+from gpu_sandbox.child.clocks import Clocks
+from gpu_sandbox.child.pairs import Pairing
+from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
+from gpu_sandbox.child.releases import Released, Settings
+from gpu_sandbox.child.stopping import Unstoppable
+from gpu_sandbox.jobs import Finding, Forged, WorkerDied
+from gpu_sandbox.messages import Ran
+
+MUCH_NS, LITTLE_NS = 2_000_000, 900_000
+
+
+class Processes:
+    """In the place of ``Stoppable``: what is used while they are stopped, or what that raises."""
+
+    found: int | Exception = 0
+
+    def __init__(self, pid: int) -> None:
+        assert pid > 0
+
+    @contextmanager
+    def stopped(self) -> Iterator[Callable[[], int]]:
+        found = self.found
+        if isinstance(found, Exception):
+            raise found
+        yield lambda: found
+
+
+@pytest.fixture
+def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Peer]]:
+    """Makes sides whose processes are as said."""
+    monkeypatch.setattr("gpu_sandbox.child.peer.Stoppable", Processes)
+    with ExitStack() as stack:
+
+        def make(found: int | Exception, *, reference: bool = False) -> Peer:
+            monkeypatch.setattr(Processes, "found", found)
+            ours, theirs = socket.socketpair()
+            stack.enter_context(ours)
+            stack.enter_context(theirs)
+            return Peer(ours, 1, torch.device("cpu"), 1.0, reference=reference)
+
+        yield make
+
+
+def stop(peer: Peer) -> Finding | None:
+    """What it ends as, if it does."""
+    try:
+        with peer.stopped():
+            return None
+    except (Ended, ReferenceEnded) as ended:
+        return ended.finding
+
+
+def test_who_is_often_at_work_while_stopped_is_rejected(peer: Callable[..., Peer]) -> None:
+    candidate = peer(MUCH_NS)
+    assert [stop(candidate) for _ in range(3)] == [None] * 3, "it may have had to wait with that"
+    found = stop(candidate)
+    assert isinstance(found, Forged)
+    assert "can't be stopped" in found.reason
+
+
+@pytest.mark.parametrize(("used_ns", "reference"), [(LITTLE_NS, False), (MUCH_NS, True)])
+def test_who_leaves_the_processor_late_is_not_and_nor_is_the_reference(
+    peer: Callable[..., Peer], used_ns: int, reference: bool
+) -> None:
+    side = peer(used_ns, reference=reference)
+    assert [stop(side) for _ in range(20)] == [None] * 20
+
+
+@pytest.mark.parametrize(
+    ("raised", "finding"),
+    [
+        (Unstoppable(), Forged),
+        (ProcessLookupError(), WorkerDied),
+        (FileNotFoundError(), WorkerDied),
+    ],
+)
+def test_who_can_not_be_stopped_ends_the_evaluation(
+    peer: Callable[..., Peer], raised: Exception, finding: type[Finding]
+) -> None:
+    assert isinstance(stop(peer(raised)), finding)
+    with pytest.raises(ReferenceEnded), peer(raised, reference=True).stopped():
+        raise AssertionError("it was not stopped")
+
+
+class Side:
+    def __init__(self, used_ns: int) -> None:
+        self._used_ns = used_ns
+
+    @contextmanager
+    def stopped(self) -> Iterator[Callable[[], int]]:
+        yield lambda: self._used_ns
+
+
+class OneRelease:
+    def release(self, peer: Peer, settings: Settings, seed: int, chosen: list[int]) -> Released:
+        return Released(1, 2, 1, 0, [], Ran(tree=None, leaves=[]))
+
+
+def test_a_release_tells_what_the_other_side_used_meanwhile() -> None:
+    candidate, reference = cast(Peer, Side(7)), cast(Peer, Side(11))
+    nothing = cast(Any, None)
+    pairing = Pairing(nothing, reference, candidate, nothing, nothing, cast(Clocks, nothing))
+    for _ in range(8):  # in either order
+        pair = pairing._released(cast(Any, OneRelease()), Settings(), [])
+        assert (pair.baseline.beside_ns, pair.candidate.beside_ns) == (7, 11)
