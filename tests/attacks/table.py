@@ -121,6 +121,13 @@ _CLOCK = (
     _clock("leaves_out_the_workers_python", PASSES, "scripted", task="softmax", gains=1.4),
     # Of calls of a millisecond and more: docs/sandbox.md says what it gains on shorter ones.
     _clock("answers_from_native_code", PASSES, "c_through_ctypes", compiles=True, gains=1.4),
+    _clock(
+        "warms_up_while_it_stands_by",
+        PASSES,
+        "weights_prepared_in_first_call",
+        task="softmax",
+        limits=TWIN,
+    ),
     _clock("batch_runs_only_the_last", REJECTED, "cached_workspace", device="cuda"),
     _clock("takes_over_the_worker", REJECTED, "base_class_of_its_own", device="both"),
     _clock("replies_in_advance", USELESS, "talks_to_itself", device="both"),
