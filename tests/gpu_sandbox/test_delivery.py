@@ -24,7 +24,7 @@ from gpu_sandbox.child.signals import (
 )
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.frames import Channel
-from gpu_sandbox.messages import Place, Request
+from gpu_sandbox.messages import Place, Request, StandBy
 
 CPU = torch.device("cpu")
 PLACES, SEED = 4, -1
@@ -56,12 +56,18 @@ def clocked(arena: Arena) -> Clocked:
     return fresh
 
 
-def made(clocked: Clocked, place: int = 0, while_out: Callable[[], None] = lambda: None) -> int:
+def made(
+    clocked: Clocked,
+    place: int = 0,
+    while_out: Callable[[], None] = lambda: None,
+    rehearsals: int = 0,
+    within_s: float = 60.0,
+) -> int:
     """A call as the verifier has one made, and what it claims; ``while_out`` before its output is
     asked for."""
     ours, theirs = socket.socketpair()
     with ours, theirs, ThreadPoolExecutor(1) as pool:
-        clocked.stand_by(PLACES)
+        clocked.stand_by(StandBy(places=PLACES, rehearsals=rehearsals, within_s=within_s))
         channel: Channel[Request] = Channel(theirs, Request)
         answering = pool.submit(clocked.answer, channel)
         ours.sendall(SEED.to_bytes(SEED_BYTES, "little", signed=True))
@@ -123,6 +129,39 @@ def test_warming_up_reads_what_was_given_for_timed_calls_alone(clocked: Clocked)
     other.slots = clocked.slots
     other.warm(3, 0.0)
     assert set(called) == {clocked.slots[0].inputs[0].data_ptr()}
+
+
+def test_a_call_is_rehearsed_on_the_inputs_before(clocked: Clocked) -> None:
+    """Who did so by itself would be faster than who does not. Before the first there are none."""
+    seen: list[float] = []
+
+    def model(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        seen.append(x[0, 0].item())
+        return double(x, y)
+
+    other = Clocked(model, CPU)
+    other.slots = clocked.slots
+    x = other.slots[0].inputs[0]
+    x[0, 0] = 7
+    made(other, 1, rehearsals=3)
+    assert seen == [7]
+    made(other, 2, lambda: x[0, 0].fill_(8), rehearsals=3)
+    assert seen == [7] * 5
+    made(other, 0, rehearsals=3, within_s=0.0)
+    assert seen[5:] == [8, 8], "once, if it takes long"
+    other.slots = {0: clocked.slots[1]}
+    made(other, 0, rehearsals=3)
+    assert len(seen) == 8, "what lies elsewhere was nobody's input yet"
+
+
+def test_a_rehearsal_delivers_where_the_output_was(clocked: Clocked) -> None:
+    made(clocked, 2)
+    before = [place.clone() for place in clocked.slots[0].places[2]]
+    for place in clocked.slots[0].places[2]:
+        place.zero_()
+    clocked.stand_by(StandBy(places=PLACES, rehearsals=1, within_s=60.0))
+    after = clocked.slots[0].places[2]
+    assert all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
 
 
 def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: Clocked) -> None:
