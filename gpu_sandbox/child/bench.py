@@ -226,23 +226,26 @@ class Bench:
         return not surely and bound.ratio <= claim.ratio * _BELIEVED_DOUBT + blur
 
     def _believed(self, pairs: list[Pair]) -> Estimate:
-        """The claim, or the outer clock's bound where that does not bear it out, or on the CPU
-        what writing outputs takes."""
-        claim, bound = self._claimed(pairs), self._bounded(pairs)
+        """The claim, or the outer clock's bound where that does not bear it out; on the CPU no less
+        than what writing outputs takes."""
+        claim, found, why = self._claimed(pairs), *self._by_the_clock(pairs)
         least = min(1.0, self._least_ns / self._baseline_ns(pairs))
-        if claim.ratio < BELIEVED_SHARE * least:
-            return self._scored_by("what writing its outputs takes", claim.at_least(least), claim)
-        if not self._borne_out(pairs):
-            return self._scored_by("the outer clock", bound, claim)
-        least = (bound.ratio - self._blur(pairs)) / _BELIEVED_BEYOND
-        if self._device.type == "cpu" and claim.ratio < least:
-            return self._scored_by("the outer clock", claim.at_least(least), claim)
-        return claim
-
-    def _scored_by(self, what: str, found: Estimate, claim: Estimate) -> Estimate:
-        told = f"{1 / found.ratio:.2f}x, not the {1 / claim.ratio:.2f}x that its own process claims"
-        self._notes.append(f"scored by {what}: {told}")
+        if claim.ratio < BELIEVED_SHARE * least and found.ratio < least:
+            found, why = found.at_least(least), "what writing its outputs takes"
+        if why:
+            told = f"{1 / found.ratio:.2f}x, not the {1 / claim.ratio:.2f}x"
+            self._notes.append(f"scored by {why}: {told} that its own process claims")
         return found
+
+    def _by_the_clock(self, pairs: list[Pair]) -> tuple[Estimate, str]:
+        """And what decided, if that was not the claim."""
+        claim, bound = self._claimed(pairs), self._bounded(pairs)
+        if not self._borne_out(pairs):
+            return bound, "the outer clock"
+        nearest = (bound.ratio - self._blur(pairs)) / _BELIEVED_BEYOND
+        if self._device.type == "cpu" and claim.ratio < nearest:
+            return claim.at_least(nearest), "the outer clock"
+        return claim, ""
 
     def _blur(self, pairs: list[Pair]) -> float:
         """What the outer clock may be off by, as a ratio. On a GPU a release lasts many times

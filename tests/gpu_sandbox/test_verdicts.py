@@ -208,7 +208,9 @@ clock.claim = lambda elapsed_ns: claim(elapsed_ns // 10)
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("before", [SLOW_CLOCK, SMALL_CLAIMS])
+@pytest.mark.parametrize(
+    "before", [SLOW_CLOCK, SMALL_CLAIMS, SMALL_CLAIMS.replace("// 10", "// 1000")]
+)
 async def test_a_claim_that_the_outer_clock_does_not_bear_out_is_no_score(
     shared_sandbox: LocalSandbox, before: str
 ) -> None:
