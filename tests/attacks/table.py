@@ -252,7 +252,7 @@ _CHECKER = (
     ),
     _checker(
         "late_between_calls",
-        frozenset({"timed_out"}),
+        WRONG | {"timed_out"},  # one pair in five has the inputs that show it
         "times_its_variants",
         task="softmax",
         limits=TWIN,
