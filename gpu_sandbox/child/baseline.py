@@ -80,7 +80,11 @@ class Baseline:
         first = [self._release() for _ in range(3)]
         once_ns = min(one.claim_ns for one in first)
         cover_us = long_cover_us(self.settings.cover_us, [one.launch_ns for one in first])
-        self.settings = msgspec.structs.replace(self.settings, cover_us=cover_us)
+        # Inputs that a call changed are not what it had.
+        rehearses = self._company is not None and not self._task.mutates
+        self.settings = msgspec.structs.replace(
+            self.settings, cover_us=cover_us, rehearses=rehearses
+        )
         few = MANY_CALLS if self._job.protocol.mean else FEW_CALLS
         calls, self.gated_calls = (
             self.releases.long_enough(once_ns, draw_s, self._job.bench_s, most)

@@ -28,6 +28,7 @@ from events.outcomes import Label
 from gpu_sandbox.child import sifting
 from gpu_sandbox.child.alone import DISTURBED, Alone
 from gpu_sandbox.child.baseline import Baseline, warm
+from gpu_sandbox.child.belief import agree, believed, borne_out
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed, unbelieved
@@ -36,7 +37,7 @@ from gpu_sandbox.child.peer import Ended, Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.telling import RESOLUTION_NS, labels_on_cpu, timing_labels
 from gpu_sandbox.child.work import moved_bytes
-from gpu_sandbox.child.writing import BELIEVED_SHARE, least_ns
+from gpu_sandbox.child.writing import least_ns
 from gpu_sandbox.jobs import Agreed, Job, WorkerSilent
 from gpu_sandbox.messages import Done
 from gpu_sandbox.paired import Estimate, has_both_orders, quantile, relative_spread
@@ -44,11 +45,6 @@ from gpu_sandbox.paired import Estimate, has_both_orders, quantile, relative_spr
 __all__ = ["Bench"]
 
 _PATIENCE = 3
-_BELIEVED_EXCESS = 1.05
-_BELIEVED_DOUBT = 1.25
-_BELIEVED_BEYOND = 1.1
-"""On the CPU, as long as it is not sure that it is more: how much is not sure is in the hands of a
-candidate that makes noise where it is not timed. A GPU's claims have gates."""
 _ENOUGH = 2
 _COARSEST = 0.1
 _BLUR = 0.05
@@ -209,8 +205,7 @@ class Bench:
             return False
         if len(pairs) >= _ENOUGH * self._job.protocol.min_pairs:
             return True
-        blur = self._blur(pairs)
-        return self._bounded(pairs).ratio <= claim.ratio * _BELIEVED_EXCESS + blur
+        return agree(claim, self._bounded(pairs), self._blur(pairs))
 
     # --- what the pairs say
 
@@ -221,31 +216,17 @@ class Bench:
         return claimed(pairs, mean=self._job.protocol.mean)
 
     def _borne_out(self, pairs: list[Pair]) -> bool:
-        claim, bound, blur = self._claimed(pairs), self._bounded(pairs), self._blur(pairs)
-        surely = bound.low > claim.ratio * _BELIEVED_EXCESS + blur
-        return not surely and bound.ratio <= claim.ratio * _BELIEVED_DOUBT + blur
+        return borne_out(self._claimed(pairs), self._bounded(pairs), self._blur(pairs))
 
     def _believed(self, pairs: list[Pair]) -> Estimate:
-        """The claim, or the outer clock's bound where that does not bear it out; on the CPU no less
-        than what writing outputs takes."""
-        claim, found, why = self._claimed(pairs), *self._by_the_clock(pairs)
+        claim = self._claimed(pairs)
         least = min(1.0, self._least_ns / self._baseline_ns(pairs))
-        if claim.ratio < BELIEVED_SHARE * least and found.ratio < least:
-            found, why = found.at_least(least), "what writing its outputs takes"
+        gated, blur = self._device.type == "cuda", self._blur(pairs)
+        found, why = believed(claim, self._bounded(pairs), blur, gated=gated, least=least)
         if why:
             told = f"{1 / found.ratio:.2f}x, not the {1 / claim.ratio:.2f}x"
             self._notes.append(f"scored by {why}: {told} that its own process claims")
         return found
-
-    def _by_the_clock(self, pairs: list[Pair]) -> tuple[Estimate, str]:
-        """And what decided, if that was not the claim."""
-        claim, bound = self._claimed(pairs), self._bounded(pairs)
-        if not self._borne_out(pairs):
-            return bound, "the outer clock"
-        nearest = (bound.ratio - self._blur(pairs)) / _BELIEVED_BEYOND
-        if self._device.type == "cpu" and claim.ratio < nearest:
-            return claim.at_least(nearest), "the outer clock"
-        return claim, ""
 
     def _blur(self, pairs: list[Pair]) -> float:
         """What the outer clock may be off by, as a ratio. On a GPU a release lasts many times

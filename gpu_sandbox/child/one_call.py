@@ -55,13 +55,11 @@ class OneCall(Batch):
 
     def __init__(self, task: Task, first: Case, device: torch.device) -> None:
         super().__init__(task, first, device, calls=1)
-        self._rehearsals = 0
         self._eviction = Eviction(torch.get_num_threads())
         # An output that is a view of an input would be overwritten with it.
         self._spoils = not any(first.aliasing)
 
     def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
-        self._rehearsals = 0 if self._task.mutates else _REHEARSALS
         return 1
 
     def release(
@@ -75,7 +73,8 @@ class OneCall(Batch):
         peer.get_ready(places)
         spoiling = peer.spoiling(self.layout.inputs[0] if self._spoils else [])
         self._eviction.evict()
-        standing = StandBy(places=_PLACES, rehearsals=self._rehearsals, within_s=_REHEARSAL_S)
+        rehearsals = _REHEARSALS if settings.rehearses else 0
+        standing = StandBy(places=_PLACES, rehearsals=rehearsals, within_s=_REHEARSAL_S)
         peer.ask(standing, Done, "bench")
         used_ns = peer.cpu_ns()
         began = time.perf_counter_ns()

@@ -75,10 +75,12 @@ class Released(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Of CUDA releases: what is done before each call (``messages.Time``)."""
+    """What is done before each call: of CUDA releases (``messages.Time``), and whether the last one
+    is repeated before one of the CPU (``messages.StandBy``)."""
 
     flush_bytes: int = 0
     cover_us: int = 0
+    rehearses: bool = False
 
 
 class Releases(ABC):

@@ -44,8 +44,8 @@ class Stoppable:
         self._warden = _parent(worker)
         if self._warden in _ancestors():
             raise ProcessLookupError(f"process {worker} has no warden, or has lost it")
-        if worker not in self._adopted():
-            # What a kernel without CONFIG_PROC_CHILDREN says of all.
+        if worker not in self._adopted() and _parent(worker) == self._warden:  # it has not ended
+            # As on a kernel without CONFIG_PROC_CHILDREN.
             raise NotImplementedError("the kernel does not list the children of a process")
 
     @contextmanager

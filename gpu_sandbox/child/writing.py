@@ -10,10 +10,8 @@ import time
 
 import torch
 
-__all__ = ["BELIEVED_SHARE", "least_ns"]
+__all__ = ["least_ns"]
 
-BELIEVED_SHARE = 0.7
-"""Of it: another way to write may be faster."""
 _FEWEST_BYTES, _MOST_BYTES = 1 << 20, 1 << 26
 """Less is written in no time beside the call that does so. More, which is beyond what caches
 hold, takes as much longer as it is more."""
