@@ -14,7 +14,8 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -128,17 +129,18 @@ class Channel(_Reading[T]):
         except (BrokenPipeError, ConnectionResetError) as error:
             raise PeerGone from error
 
-    def told(self, count: int) -> bytes:
-        """So many bytes that are no frame; ``BadFrame`` if they come by fewer."""
+    def told(self, count: int, limit_s: float) -> bytes:
+        """So many bytes that are no frame. The limit is that of all its pieces together."""
+        return self._exactly(count, time.monotonic() + limit_s)
+
+    @contextmanager
+    def taking_fds(self, count: int) -> Iterator[None]:
+        """With each frame that is received meanwhile, at most."""
+        before, self._most_fds = self._most_fds, count
         try:
-            data = self._sock.recv(count)
-        except TimeoutError as error:  # readable it was, by what is no data
-            raise PeerSilent from error
-        except ConnectionResetError as error:
-            raise PeerGone from error
-        if len(data) != count:
-            raise BadFrame(f"{len(data)} bytes") if data else PeerGone
-        return data
+            yield
+        finally:
+            self._most_fds = before
 
     def pending(self) -> bool:
         """Whether the peer has sent something that was not received yet."""

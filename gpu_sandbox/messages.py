@@ -39,6 +39,7 @@ __all__ = [
     "Request",
     "Run",
     "Sequence",
+    "ShowMemory",
     "Spot",
     "StandBy",
     "TensorAt",
@@ -120,6 +121,11 @@ class ArenaShared(_Message, frozen=True):
     host: bool = False
 
 
+class ShowMemory(_Message, frozen=True):
+    """On the CPU, before there is a candidate: with ``Done`` comes a descriptor of the worker's own
+    memory (``child/own_memory.py``)."""
+
+
 class GateKernels(_Message, frozen=True):
     """Machine code of what gates need (``child/sealing.py``)."""
 
@@ -194,13 +200,11 @@ class Time(_Message, frozen=True):
 
 class StandBy(_Message, frozen=True):
     """On the CPU: get ready for one forward on slot 0, say ``Done``, and make it when its seed
-    comes. From then on there are no frames but a few bytes each (``child/signals.py``), until the
-    output lies where it belongs: one of so many ``places``, which are ``ALIGN`` bytes apart.
+    comes. From then on there are no frames but a few bytes each way (``child/signals.py``).
 
     To get ready, the last forward is repeated on the inputs that it had, so many ``rehearsals``, or
     fewer if they take longer than ``within_s``. There may not have been one."""
 
-    places: int
     rehearsals: int = 0
     within_s: float = 0.0
 
@@ -218,6 +222,7 @@ class ProfileCalls(_Message, frozen=True):
 Request: TypeAlias = (
     MakeContext
     | ArenaShared
+    | ShowMemory
     | GateKernels
     | Load
     | Place

@@ -80,11 +80,8 @@ class Layout:
         self.total_bytes = end
 
 
-def lay_out(
-    inputs: list[torch.Tensor], outputs: list[torch.Tensor], calls: int, room: int = 0
-) -> Layout:
-    """Room for ``calls`` calls whose inputs and outputs are like these, and for each call's
-    outputs to lie so many bytes further on."""
+def lay_out(inputs: list[torch.Tensor], outputs: list[torch.Tensor], calls: int) -> Layout:
+    """Room for ``calls`` calls whose inputs and outputs are like these."""
     end = 0
     all_inputs, all_outputs = [], []
     for _ in range(calls):
@@ -92,7 +89,6 @@ def lay_out(
         all_inputs.append(spots)
         spots, end = place(outputs, end)
         all_outputs.append(spots)
-        end += room
     return Layout(all_inputs, all_outputs, end)
 
 

@@ -118,9 +118,10 @@ class Baseline:
         self.get_ready()
         seen = []
         for number in range(releases):
-            with self._peer.stopped():  # as it is in pairs, while the other side is timed
+            with self._peer.stopped() as still:  # as in pairs, while the other side is timed
                 if self._company is not None:
                     self._company.keep()
+                self._peer.used_while(still)
             self.releases.draw(purpose, number)
             seen.append(self._release(self.releases.choose()).bare())
         self.releases.let_go()

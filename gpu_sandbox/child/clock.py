@@ -9,23 +9,15 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeAlias
 
 import torch
 
 from gpu_sandbox.child.arena import Arena
-from gpu_sandbox.child.delivery import Delivered, Slot, deliver, deliver_to, delivered, described
+from gpu_sandbox.child.delivery import Delivered, Slot, deliver, delivered, described, laid_open
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
-from gpu_sandbox.child.signals import (
-    CLAIM_BYTES,
-    DELIVERED,
-    FAILED,
-    PLACE_BYTES,
-    SEED_BYTES,
-    claim,
-)
+from gpu_sandbox.child.signals import SEED_BYTES
 from gpu_sandbox.child.turns import Turns, stream_write
 from gpu_sandbox.frames import Channel, PeerGone
 from gpu_sandbox.messages import Ran, Request, Run, StandBy, Time, Timed
@@ -57,8 +49,8 @@ class Clocked:
         self._blank: list[torch.Tensor] = []
         self._owed: Any = None
         self._before: Any = None
-        self._place = 0
         self._answered: Slot | None = None
+        self._laid_open: list[torch.Tensor] = []
         self._launch_ns = 0
         self.slots: dict[int, Slot] = {}
         self.kernels: Kernels | None = None
@@ -86,8 +78,7 @@ class Clocked:
                 done += 1
 
     def _warm_call(self, number: int) -> None:
-        """On the CPU on slot 0 alone: what is delivered elsewhere each time may lie where the
-        inputs of a trial's other slot did. And as what is timed, if its outputs are held, too:
+        """On the CPU on slot 0 alone, as what is timed. And as that, if its outputs are held, too:
         else the allocator takes memory for more of them then, which is longer than the call."""
         if self._device.type != "cpu":
             self._model(*list(self.slots.values())[number % len(self.slots)].arguments)
@@ -113,7 +104,6 @@ class Clocked:
         Who called its model now, on what is there, would find in the caches what the other side has
         lost from them: so both do.
         """
-        self.slots[0].prepare(asked.places)
         self._before = None
         if self._answered is not self.slots[0]:  # there is nothing yet that could be inputs
             return
@@ -121,29 +111,31 @@ class Clocked:
         with torch.no_grad():
             for _ in range(asked.rehearsals):
                 self._time_cpu(0)
-                self.deliver(self._place)
                 if _now() - began > asked.within_s * 1e9:
                     break
 
     def answer(self, channel: Channel[Request]) -> None:
-        """One call, its output delivered, by signals alone. Raises what the model raises.
+        """One call, by signals alone: the seed comes, and what it took is told, and where its
+        outputs are. Raises what the model raises.
 
         What is done here besides the call is credited to whoever leaves it out: so there is as
         little as can be, of few functions, since none of their code is in the caches.
         """
-        due, (told, tell) = CLAIM_BYTES * b"\xff", channel.signals()
+        self._answered = slot = self.slots[0]
+        told, tell = channel.signals()
         try:
             with torch.no_grad():
                 if not (seed := told(SEED_BYTES)):
                     raise PeerGone
-                tell(claim(self._time_cpu(int.from_bytes(seed, "little", signed=True))))
-                due = FAILED
-                self.deliver(told(PLACE_BYTES)[0])
-                tell(DELIVERED)
+                elapsed_ns = self._time_cpu(int.from_bytes(seed, "little", signed=True))
+                owed = self._owed
+                tensors = [owed] if type(owed) is torch.Tensor else delivered(owed).tensors
+                found, self._laid_open = laid_open(tensors, slot)
+                tell(slot.answer.told(elapsed_ns, found))
         except PeerGone:
             raise
         except (Exception, SystemExit):
-            tell(due)
+            tell(slot.answer.failed)
             raise
 
     def _time_cpu(self, seed: int) -> int:
@@ -160,22 +152,12 @@ class Clocked:
         self._owed = model(*arguments)
         return _now() - began
 
-    def deliver(self, place: int) -> None:
-        """The output of the call that was timed."""
-        self._place, self._answered = place, self.slots[0]
-        owed, places = self._owed, self.slots[0].places[place]
-        if type(owed) is torch.Tensor and places:
-            with suppress(RuntimeError):  # it does not fit, which is told afterwards
-                places[0].copy_(owed.detach())
-        else:
-            deliver_to(owed, places)
-
     def describe(self) -> Ran:
-        """That output."""
+        """The output of the call that was timed."""
         self._before = None
-        slot = self.slots[0]
+        self._laid_open.clear()
         found = delivered(self._owed)
-        ran = described(found, slot.at(self._place))
+        ran = described(found, self.slots[0])
         strided = [t for t in found.tensors if t.layout == torch.strided]
         if sum(t.untyped_storage().nbytes() for t in strided) > _KEPT_BYTES:
             self.forget()
@@ -184,6 +166,7 @@ class Clocked:
     def forget(self) -> None:
         """The output of the last call."""
         self._owed = self._before = None
+        self._laid_open.clear()
 
     def _time_cuda(self, asked: Time) -> Timed:
         events, self._launch_ns = [], 0

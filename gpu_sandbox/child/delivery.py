@@ -1,17 +1,18 @@
-"""Where a call's output belongs, and what is said of what it was."""
+"""Where a call's output belongs, or is, and what is said of what it was."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any, NamedTuple
 
 import torch
 
-from gpu_sandbox.child.arena import ALIGN, Arena
+from gpu_sandbox.child.arena import Arena
+from gpu_sandbox.child.own_memory import spread
+from gpu_sandbox.child.signals import NOWHERE, Answer, Where
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.messages import Leaf, Place, Ran, Tree
 
-__all__ = ["Delivered", "Slot", "deliver", "deliver_to", "delivered", "described", "overlapping"]
+__all__ = ["Delivered", "Slot", "deliver", "delivered", "described", "laid_open", "overlapping"]
 
 
 class Slot:
@@ -30,19 +31,8 @@ class Slot:
         self.outputs = outputs
         self.place = place
         self.address = arena.address
-        self.places: list[list[torch.Tensor]] = []
-
-    def prepare(self, places: int) -> None:
-        """Outputs may belong to so many places, ``ALIGN`` bytes apart, the own one first."""
-        while len(self.places) < places:
-            shift = ALIGN * len(self.places)
-            self.places.append([_moved(tensor, shift) for tensor in self.outputs])
-
-    def at(self, place: int) -> Slot:
-        """The same with its outputs there."""
-        other = copy.copy(self)
-        other.outputs = self.places[place]
-        return other
+        self.answer = Answer([tensor.dim() for tensor in outputs])
+        self.nowhere = [Where(NOWHERE, (0,) * tensor.dim()) for tensor in outputs]
 
 
 class Delivered(NamedTuple):
@@ -62,20 +52,27 @@ def delivered(output: Any) -> Delivered:
     return Delivered(pack(output, found, pickling=False), found)
 
 
-def deliver_to(output: Any, places: list[torch.Tensor]) -> None:
-    """The same, where nothing is said of it yet."""
-    _copy(delivered(output).tensors, places)
+def laid_open(tensors: list[torch.Tensor], slot: Slot) -> tuple[list[Where], list[torch.Tensor]]:
+    """Where each output is that is as expected, and tensors that hold them there: copies of those
+    that can't be read as they are."""
+    found, held = slot.nowhere.copy(), []
+    for number, (tensor, place) in enumerate(zip(tensors, slot.outputs, strict=False)):
+        if _fits(tensor, place):
+            if type(tensor) is not torch.Tensor:  # it may have no memory, or not say where that is
+                tensor = torch.empty_like(place).copy_(tensor)
+            if tensor.is_conj() or tensor.is_neg():
+                tensor = tensor.resolve_conj().resolve_neg()
+            if not tensor.is_contiguous() and spread(tensor):
+                tensor = tensor.contiguous()
+            found[number] = Where(tensor.data_ptr(), tensor.stride())
+            held.append(tensor)
+    return found, held
 
 
 def _copy(tensors: list[torch.Tensor], places: list[torch.Tensor]) -> None:
     for tensor, place in zip(tensors, places, strict=False):
         if _fits(tensor, place):
             place.copy_(tensor.detach())
-
-
-def _moved(tensor: torch.Tensor, shift: int) -> torch.Tensor:
-    offset = tensor.storage_offset() + shift // tensor.element_size()
-    return tensor.as_strided(tensor.shape, tensor.stride(), offset)
 
 
 def _fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:

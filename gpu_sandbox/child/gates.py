@@ -127,16 +127,14 @@ class Gated(Releases):
         peer.send(request, "bench")
         with turns.released():
             self._let_queue(peer, turns)
-            used_ns = peer.cpu_ns()
             began = time.perf_counter_ns()
             committed = self._let_in(peer, turns, keys)
             wall_ns = time.perf_counter_ns() - began
-        cpu_ns = peer.cpu_ns() - used_ns
         timed = peer.take(Timed, "bench")
         if committed != self._digests(peer):
             raise peer.ended(Differs(reason="an output changed after its call was done"))
         outputs = [[view.clone() for view in self._outputs.views[number]] for number in chosen]
-        return Released(0, wall_ns, cpu_ns, 0, outputs, timed.last)
+        return Released(0, wall_ns, 0, outputs, timed.last)
 
     def beside_ns(self) -> float:
         """What a call's unsealing, copying and digest take, all of which it need not leave to be

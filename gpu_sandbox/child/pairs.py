@@ -96,10 +96,10 @@ class Pairing:
         seed = secrets.randbits(48)
 
         def one(peer: Peer, other: Peer) -> tuple[Released, Reading | None]:
-            with other.stopped() as used_ns:
+            with other.stopped() as still:
                 released = releases.release(peer, settings, seed, chosen)
-                released = msgspec.structs.replace(released, beside_ns=used_ns())
-                return released, reading()
+                beside_ns = other.used_while(still)
+                return msgspec.structs.replace(released, beside_ns=beside_ns), reading()
 
         first = bool(secrets.randbits(1))
         if first:

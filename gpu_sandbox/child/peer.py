@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
 
 from gpu_sandbox.child.arena import Arena, Layout, place
 from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.own_memory import Memory
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.sealing import rows_of
-from gpu_sandbox.child.spoiling import Spoiling
-from gpu_sandbox.child.stopping import Stoppable, Unstoppable
+from gpu_sandbox.child.signals import Where
+from gpu_sandbox.child.stopping import Still, Stoppable, Unstoppable
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent
 from gpu_sandbox.jobs import Finding, Forged, WorkerDied, WorkerFailed, WorkerSilent
@@ -30,18 +30,20 @@ from gpu_sandbox.messages import (
     Place,
     Reply,
     Request,
+    ShowMemory,
     Spot,
 )
 
 __all__ = ["Ended", "Peer", "ReferenceEnded", "same_bits"]
 
 R = TypeVar("R")
-_CPUCLOCK_SCHED = 2
 _WORD = 8
 _MOST_USED_NS = 1_000_000
 """Of the processor, by a side that is stopped."""
 _SELDOM = 3
 """It may be more: who leaves the processor to stop may have to wait with that."""
+_UNSTOPPABLE = Forged(reason="its processes can't be stopped while the baseline is timed")
+_NOBODY = Still({}, lambda: (set(), set()), 0)
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -88,7 +90,7 @@ class Peer:
         self._placed: dict[int, Place] = {}
         self._seen: dict[Spot, torch.Tensor] = {}
         self.ended: Callable[[Finding], Exception] = ReferenceEnded if reference else Ended
-        self._cpu_clock = (~pid << 3) | _CPUCLOCK_SCHED
+        self._memory: Memory | None = None
         self._processes = Stoppable(pid) if device.type == "cpu" else None
         self._restless = 0
 
@@ -99,37 +101,37 @@ class Peer:
 
     def close(self) -> None:
         self._seen.clear()
-        for arena in (self._arena, self._host):
-            if arena is not None:
-                arena.close()
-
-    def cpu_ns(self) -> int:
-        """Processor time that its process has used, all threads together, by the kernel's
-        account: no word of its own, and what other processes take is not in it."""
-        try:
-            return time.clock_gettime_ns(self._cpu_clock)
-        except OSError:
-            return 0
+        for held in (self._arena, self._host, self._memory, self._processes):
+            if held is not None:
+                held.close()
 
     @contextmanager
-    def stopped(self) -> Iterator[Callable[[], int]]:
-        """While the other side is timed on the CPU, which this one could keep busy. A GPU is timed
-        by its own clock, and by gates. Gives what tells how much of the processor this side has
-        used all the same, in nanoseconds."""
-        unstoppable = Forged(reason="its processes can't be stopped while the baseline is timed")
-        with ExitStack() as stack:
-            used: Callable[[], int] = _none
-            if self._processes is not None:
-                try:
-                    used = stack.enter_context(self._processes.stopped())
-                except Unstoppable:
-                    raise self.ended(unstoppable) from None
-                except OSError:
-                    raise self.ended(WorkerDied(stage="bench")) from None
-            yield used
-            self._restless += used() > _MOST_USED_NS
-            if self._restless > _SELDOM and self.ended is Ended:
-                raise self.ended(unstoppable)
+    def stopped(self) -> Iterator[Still]:
+        """On the CPU: while the other side is timed, which this one could keep busy, while its
+        inputs come, and when it has answered. A GPU is timed by its own clock, and by gates."""
+        if self._processes is None:
+            yield _NOBODY
+            return
+        stopping = self._processes.stopped()
+        try:
+            still = stopping.__enter__()
+        except Unstoppable:
+            raise self.ended(_UNSTOPPABLE) from None
+        except OSError:
+            raise self.ended(WorkerDied(stage="bench")) from None
+        try:
+            yield still
+        finally:
+            stopping.__exit__(None, None, None)
+
+    def used_while(self, still: Still) -> int:
+        """How much of the processor this side has used though it was to lie still, in nanoseconds.
+        Ends who does so often."""
+        used_ns = still.used_ns()
+        self._restless += used_ns > _MOST_USED_NS
+        if self._restless > _SELDOM and self.ended is Ended:
+            raise self.ended(_UNSTOPPABLE)
+        return used_ns
 
     # --- questions and claims
 
@@ -160,9 +162,9 @@ class Peer:
             raise self.ended(WorkerDied(stage=stage)) from None
 
     def told(self, count: int, stage: str) -> bytes:
-        """So many bytes that are no frame, once there are some."""
+        """So many bytes that are no frame."""
         try:
-            return self._channel.told(count)
+            return self._channel.told(count, self.call_s)
         except PeerSilent:
             raise self.ended(WorkerSilent(stage=stage, limit_s=self.call_s)) from None
         except PeerGone:
@@ -173,11 +175,6 @@ class Peer:
     def said_something(self) -> bool:
         """Whether there is something to take, be it that it is gone."""
         return self._channel.readable()
-
-    def wait(self, stage: str) -> None:
-        """Until there is something to take."""
-        if not self._channel.readable(self.call_s):
-            raise self.ended(WorkerSilent(stage=stage, limit_s=self.call_s))
 
     def take(self, expected: type[R], stage: str, limit_s: float | None = None) -> R:
         limit_s = limit_s or self.call_s
@@ -255,7 +252,17 @@ class Peer:
             init=tree,
             init_spots=spots,
         )
+        if self._processes is not None and self._memory is None:
+            self._memory = self._shown_memory()
         self.send(load, "load", *fds)
+
+    def _shown_memory(self) -> Memory:
+        """Asked for before there is a candidate: it could show another's."""
+        self.send(ShowMemory(), "load")
+        with self._channel.taking_fds(1):
+            self.take(Done, "load")
+        (descriptor,) = self._channel.take_fds()
+        return Memory(descriptor)
 
     def finish_loading(self, limit_s: float) -> Loaded:
         return self.take(Loaded, "load", limit_s)
@@ -286,18 +293,17 @@ class Peer:
         self._need().scramble(spots)
         self._synchronize()
 
-    def get_ready(self, spots: list[Spot]) -> None:
-        """To take what will lie there, which is then as fast the first time as later."""
-        self._views(spots)
-
-    def spoiling(self, spots: list[Spot]) -> Spoiling:
-        return Spoiling(self._need(), spots)
-
     def taken(self, spots: list[Spot]) -> list[torch.Tensor]:
         """Private copies: what is compared can't be changed while it is."""
         copies = [view.clone() for view in self._views(spots)]
         self._synchronize()
         return copies
+
+    def read(self, spots: list[Spot], found: Sequence[Where]) -> list[torch.Tensor]:
+        """On the CPU: private copies of outputs that lie in its own memory. Raises
+        ``Unreadable``."""
+        assert self._memory is not None
+        return [self._memory.read(*each) for each in zip(spots, found, strict=True)]
 
     def intact(self, spots: list[Spot], tensors: list[torch.Tensor]) -> bool:
         """Whether the inputs there are, bit for bit, what was put there."""
@@ -318,10 +324,6 @@ class Peer:
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-
-
-def _none() -> int:
-    return 0
 
 
 def _failure(reply: Failed) -> WorkerFailed:

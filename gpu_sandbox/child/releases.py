@@ -47,9 +47,9 @@ _CHECKED = 2
 
 class Released(msgspec.Struct, frozen=True):
     """``claim_ns``: of the calls, as the worker says; ``wall_ns``: of all, as we saw;
-    ``cpu_ns``: what its process used of the processor meanwhile, by the kernel's account;
-    ``own_ns``: what copying took us of ``wall_ns``; ``beside_ns``: what the other side's processes
-    used of the processor, though they should lie still.
+    ``own_ns``: what copying took us of ``wall_ns``; ``cpu_ns``: on the CPU what its processes used
+    of the processor meanwhile, by the kernel's account; ``beside_ns``: what the other side's used,
+    though they should lie still.
 
     ``outputs`` are those of the chosen calls; ``last`` is what the worker says of the last
     call's, and ``launch_ns`` what it says that queueing a call takes.
@@ -57,11 +57,11 @@ class Released(msgspec.Struct, frozen=True):
 
     claim_ns: int
     wall_ns: int
-    cpu_ns: int
     own_ns: int
     outputs: list[list[torch.Tensor]]
     last: Ran
     launch_ns: int = 0
+    cpu_ns: int = 0
     beside_ns: int = 0
 
     def bare(self) -> Released:
@@ -169,14 +169,12 @@ class Releases(ABC):
 
 class Batch(Releases):
     """All calls at once, each with its own place for inputs and outputs. On the CPU that is
-    one call, released in two steps (``one_call.py``)."""
-
-    _room = 0
+    one call (``one_call.py``)."""
 
     def __init__(self, task: Task, first: Case, device: torch.device, calls: int) -> None:
         super().__init__(task, first, device, calls)
         outputs = [e.native for e in first.expected]
-        self.layout = lay_out(first.tensors, outputs, calls, self._room)
+        self.layout = lay_out(first.tensors, outputs, calls)
 
     def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
         """How many calls make a release long enough to time from outside, ``most`` at most.
@@ -199,7 +197,6 @@ class Batch(Releases):
             cover_us=settings.cover_us,
         )
         peer.lay(self.layout, self.cases)
-        used_ns = peer.cpu_ns()
         began = time.perf_counter_ns()
         peer.put(self.layout, self.cases)
         given = time.perf_counter_ns()
@@ -208,10 +205,8 @@ class Batch(Releases):
         outputs = [peer.taken(self.layout.outputs[number]) for number in chosen]
         ended = time.perf_counter_ns()
         wall_ns, own_ns = ended - began, ended - answered + given - began
-        cpu_ns = peer.cpu_ns() - used_ns
         claim_ns = believable(peer, timed.elapsed_ns, self.calls, wall_ns)
-        last, launch_ns = timed.last, timed.launch_ns
-        return Released(claim_ns, wall_ns, cpu_ns, own_ns, outputs, last, launch_ns)
+        return Released(claim_ns, wall_ns, own_ns, outputs, timed.last, launch_ns=timed.launch_ns)
 
     def intact(self, peer: Peer, number: int) -> bool:
         return peer.intact(self.layout.inputs[number], self.cases[number].tensors)

@@ -8,18 +8,54 @@ before or after is (``StandBy``, ``Describe``), and this is what is left.
 
 from __future__ import annotations
 
-__all__ = ["CLAIM_BYTES", "DELIVERED", "FAILED", "PLACE_BYTES", "SEED_BYTES", "claim", "claimed"]
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-SEED_BYTES, CLAIM_BYTES, PLACE_BYTES = 8, 8, 1
-"""To the worker the seed of its call, which is to begin; back the nanoseconds that it took, or
--1; then the number of the place of its outputs, and back ``DELIVERED`` or ``FAILED``. After a
-failure its reason comes in a frame."""
-DELIVERED, FAILED = b"\x01", b"\x00"
+__all__ = ["NOWHERE", "SEED_BYTES", "Answer", "Where"]
+
+SEED_BYTES = 8
+"""To the worker the seed of its call, which is to begin; back comes an ``Answer``."""
+_FAILED = -1
+"""In the place of nanoseconds. The reason comes in a frame."""
 
 
-def claim(elapsed_ns: int) -> bytes:
-    return elapsed_ns.to_bytes(CLAIM_BYTES, "little", signed=True)
+class Where(NamedTuple):
+    """An output: the address of its first element in the worker's memory, and its stride."""
+
+    address: int
+    stride: tuple[int, ...]
 
 
-def claimed(said: bytes) -> int:
-    return int.from_bytes(said, "little", signed=True)
+NOWHERE = 0
+"""The address of an output that is not what was expected, which is told afterwards."""
+
+
+class Answer:
+    """How a worker says what its call took and where its outputs are, of so many dimensions
+    each."""
+
+    def __init__(self, dimensions: Sequence[int]) -> None:
+        self._dimensions = dimensions
+        self._words = struct.Struct(f"<{1 + len(dimensions) + sum(dimensions)}q")
+        self.size = self._words.size
+        self.failed = self._words.pack(_FAILED, *[0] * (len(dimensions) + sum(dimensions)))
+
+    def told(self, elapsed_ns: int, outputs: Iterable[Where]) -> bytes:
+        """The bytes of it. ``outputs``: one for each that is expected."""
+        words = [elapsed_ns]
+        for address, stride in outputs:
+            words.append(address)
+            words += stride
+        return self._words.pack(*words)
+
+    def heard(self, said: bytes) -> tuple[int, list[Where]] | None:
+        """What bytes of this size say; None that the call has failed."""
+        elapsed_ns, *words = self._words.unpack(said)
+        if elapsed_ns == _FAILED:
+            return None
+        return elapsed_ns, list(self._outputs(iter(words)))
+
+    def _outputs(self, words: Iterator[int]) -> Iterator[Where]:
+        for dimensions in self._dimensions:
+            yield Where(next(words), tuple(next(words) for _ in range(dimensions)))

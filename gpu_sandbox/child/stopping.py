@@ -13,18 +13,21 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-__all__ = ["Stoppable", "Unstoppable"]
+__all__ = ["Still", "Stoppable", "Unstoppable"]
 
 _WITHIN_S = 5.0
 _PATIENCE_S = 0.01
 _BREATH_S = 0.001
+_GIVES_WAY_S = 1e-6
+"""To one that has to run to stop, on our own core maybe: a yield does not always let it."""
 _LIES_STILL = frozenset({b"T", b"Z", b"X"})
 _AT_REST = 2
 """Looks in a row that find the same processes, none of them at work or having been so."""
 _CPUCLOCK_SCHED = 2
+_MOST_FILES, _PIECE = 128, 1 << 16
 _AWAKE_NS = 10_000_000
 """For each that does not lie still any more: of some the account is told by ticks."""
 
@@ -33,62 +36,90 @@ class Unstoppable(Exception):
     """Processes start others faster than they can be stopped, or stay in the kernel."""
 
 
+class Still:
+    """Processes that lie still, and what of the processor each had used when they did: exactly,
+    as it is not for one that has a processor."""
+
+    def __init__(
+        self, used: Mapping[int, int], look: Callable[[], tuple[set[int], set[int]]], since_ns: int
+    ) -> None:
+        self.since_ns = since_ns
+        """Of ``time.perf_counter_ns``: by then none was at work any more."""
+        self._used = used
+        self._look = look
+
+    def used_ns(self) -> int:
+        """What they have used all the same since, in nanoseconds: some microseconds of one that
+        had to leave its own yet, or more by a trick that is not known."""
+        found, awake = set(self._used), set[int]()
+        with suppress(OSError):  # it has ended
+            now, awake = self._look()
+            found |= now
+        grown = (_used_ns(pid) - self._used.get(pid, 0) for pid in found)
+        return sum(max(0, ns) for ns in grown) + _AWAKE_NS * len(awake)
+
+    def used_since(self, before: Still) -> int:
+        """What those of now have used since they lay still ``before``, in nanoseconds. Who was
+        begun and has ended in between is in nobody's account."""
+        return sum(ns - before._used.get(pid, 0) for pid, ns in self._used.items())
+
+
 class Stoppable:
     """A worker, and all that descends from its warden, which adopts whoever loses its own parent.
 
-    Made before there is a candidate. Raises ``OSError`` if it has ended.
+    Made before there is a candidate. Raises ``OSError`` if it has ended. ``close`` lets them be.
     """
 
     def __init__(self, worker: int) -> None:
         self._worker = worker
+        self._held: dict[int, int] = {}
+        """Descriptors of those that were stopped, by their pids."""
         self._warden = _parent(worker)
+        self._wardens_session = _session(self._warden)
         if self._warden in _ancestors():
             raise ProcessLookupError(f"process {worker} has no warden, or has lost it")
         if worker not in self._adopted() and _parent(worker) == self._warden:  # it has not ended
             # As on a kernel without CONFIG_PROC_CHILDREN.
             raise NotImplementedError("the kernel does not list the children of a process")
 
+    def close(self) -> None:
+        _files.close()
+        while self._held:
+            os.close(self._held.popitem()[1])
+
     @contextmanager
-    def stopped(self) -> Iterator[Callable[[], int]]:
-        """Gives what tells how much of the processor they have used since, in nanoseconds: some
-        microseconds of one that had to leave its own yet, or more by a trick that is not known.
-
-        Raises ``Unstoppable``; ``OSError`` if the worker or its warden has ended.
-        """
-        if _parent(self._worker) != self._warden:
-            raise ProcessLookupError(f"process {self._worker} has ended")
-        held: dict[int, int] = {}
+    def stopped(self) -> Iterator[Still]:
+        """Raises ``Unstoppable``; ``OSError`` if the worker or its warden has ended."""
+        sent = self._send_stops(self._held)  # those that are known, before they are looked for
+        time.sleep(_GIVES_WAY_S)
         try:
-            used = self._stop(held)
-
-            def used_since() -> int:
-                found, awake = set(used), set[int]()
-                with suppress(OSError):  # it has ended
-                    now, awake = self._seen()
-                    found |= now
-                grown = (_used_ns(pid) - used.get(pid, 0) for pid in found)
-                return sum(max(0, ns) for ns in grown) + _AWAKE_NS * len(awake)
-
-            yield used_since
+            if _parent(self._worker) != self._warden:
+                raise ProcessLookupError(f"process {self._worker} has ended")
+            used, since_ns = self._stop(sent)
+            yield Still(used, self._seen, since_ns)
         finally:
-            _let_go(held)
-            for fd in held.values():
-                os.close(fd)
+            self._let_go(sent)
 
-    def _stop(self, held: dict[int, int]) -> dict[int, int]:
-        """What each has used by then. ``held``: descriptors of those that were sent a stop, by
-        their pids."""
+    def _stop(self, sent: set[int]) -> tuple[dict[int, int], int]:
+        """What each has used by then, and when that was. ``sent``: who was sent a stop, to which
+        others are added."""
         deadline = time.monotonic() + _WITHIN_S
-        looks, before, working, since = 0, dict[int, int](), set[int](), 0.0
+        looks, before, working, since, still_ns = 0, dict[int, int](), set[int](), 0.0, 0
         while True:
             found, at_work = self._seen()
             if self._worker not in found:  # or nobody would be stopped, and all be well
                 raise ProcessLookupError(f"process {self._worker} is not its warden's child")
             used = {pid: _used_ns(pid) for pid in found}
-            looks = 0 if at_work or used != before else looks + 1
+            if at_work or used != before:
+                looks, still_ns = 0, time.perf_counter_ns()
+            else:
+                looks += 1
             if looks == _AT_REST:
-                return used
-            self._send_stops(at_work, found, held)
+                return used, still_ns
+            for pid in at_work - self._held.keys():
+                with suppress(OSError):
+                    self._held[pid] = self._opened(pid, found)
+            sent |= self._send_stops(at_work)
             now = time.monotonic()
             if now > deadline:
                 raise Unstoppable
@@ -97,18 +128,28 @@ class Stoppable:
             elif at_work and now - since > _PATIENCE_S:
                 # Who has started a program by vfork waits in the kernel until its child, which we
                 # may have stopped, is that program.
-                _let_go(held)
+                self._let_go(sent)
                 time.sleep(_BREATH_S)
                 since = time.monotonic()
             before = used
-            os.sched_yield()  # to one that stops on our own core
+            time.sleep(_GIVES_WAY_S)
 
-    def _send_stops(self, at_work: set[int], found: set[int], held: dict[int, int]) -> None:
-        for pid in at_work:
-            with suppress(OSError):
-                if pid not in held:
-                    held[pid] = self._opened(pid, found)
-                signal.pidfd_send_signal(held[pid], signal.SIGSTOP)
+    def _send_stops(self, pids: Iterable[int]) -> set[int]:
+        """To those that are held, and who got one."""
+        sent = set[int]()
+        for pid in [pid for pid in pids if pid in self._held]:
+            try:
+                signal.pidfd_send_signal(self._held[pid], signal.SIGSTOP)
+            except OSError:  # it has ended
+                os.close(self._held.pop(pid))
+            else:
+                sent.add(pid)
+        return sent
+
+    def _let_go(self, pids: Iterable[int]) -> None:
+        for pid in [pid for pid in pids if pid in self._held]:
+            with suppress(OSError):  # it has ended
+                signal.pidfd_send_signal(self._held[pid], signal.SIGCONT)
 
     def _seen(self) -> tuple[set[int], set[int]]:
         """All processes, and those of them of which a thread does not lie still. Whether it does
@@ -127,8 +168,8 @@ class Stoppable:
         return found, at_work
 
     def _adopted(self) -> list[int]:
-        own = _session(self._warden)
-        return [pid for pid in _children(self._warden) if _session(pid) != own]
+        children = _children(self._warden)
+        return [pid for pid in children if _session(pid) != self._wardens_session]
 
     def _opened(self, pid: int, found: set[int]) -> int:
         """A descriptor, which never becomes another process'."""
@@ -140,12 +181,6 @@ class Stoppable:
             os.close(fd)
             raise
         return fd
-
-
-def _let_go(held: dict[int, int]) -> None:
-    for fd in held.values():
-        with suppress(OSError):  # it has ended
-            signal.pidfd_send_signal(fd, signal.SIGCONT)
 
 
 def _lies_still(pid: int) -> bool:
@@ -171,7 +206,7 @@ def _children(pid: int) -> list[int]:
     found: list[int] = []
     for thread in _threads(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
-            found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+            found += map(int, _files.read(f"/proc/{pid}/task/{thread}/children").split())
     return found
 
 
@@ -202,13 +237,38 @@ def _session(pid: int) -> int | None:
 
 def _stat(place: str) -> list[bytes]:
     """What the kernel says of a process or a thread, from its state on."""
-    return _read(f"{place}/stat").rpartition(b")")[2].split()
+    return _files.read(f"{place}/stat").rpartition(b")")[2].split()
 
 
-def _read(path: str) -> bytes:
-    """Bare calls: pairs wait for this."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
-    finally:
-        os.close(fd)
+class _Files:
+    """What the kernel says of processes, which is read again and again: pairs wait for this. An
+    open file is of the process that it was opened of, whatever has its number later."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, int] = {}
+
+    def read(self, path: str) -> bytes:
+        fd = self._open.get(path)
+        if fd is None:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            if len(self._open) >= _MOST_FILES:
+                self.close()
+            self._open[path] = fd
+        try:
+            return self._all(fd)
+        except ProcessLookupError:  # of one that is gone; there may be another
+            os.close(self._open.pop(path))
+            raise
+
+    def close(self) -> None:
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+    def _all(self, fd: int) -> bytes:
+        data = b""
+        while piece := os.pread(fd, _PIECE, len(data)):
+            data += piece
+        return data
+
+
+_files = _Files()

@@ -22,6 +22,7 @@ from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.context import make_context, start_driver
 from gpu_sandbox.child.delivery import Slot
 from gpu_sandbox.child.loading import construct, import_file, settle
+from gpu_sandbox.child.own_memory import open_own_memory
 from gpu_sandbox.child.profile import profile
 from gpu_sandbox.child.sealing import Kernels
 from gpu_sandbox.child.values import unpack
@@ -40,6 +41,7 @@ from gpu_sandbox.messages import (
     Reply,
     Request,
     Run,
+    ShowMemory,
     StandBy,
     Time,
     Warm,
@@ -77,6 +79,9 @@ class Worker:
         match request:
             case ArenaShared():
                 self._open(request)
+            case ShowMemory():
+                self._show_memory()
+                return None
             case GateKernels(image=image):
                 self._kernels = self._clocked.kernels = Kernels(image)
             case Load():
@@ -114,6 +119,13 @@ class Worker:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         self._arena = Arena.open(shared, fd, self._device)
+
+    def _show_memory(self) -> None:
+        descriptor = open_own_memory()
+        try:
+            self._channel.send(Done(), descriptor)
+        finally:
+            os.close(descriptor)
 
     def _pin(self, host: Arena) -> None:
         """Or copies from it would be slow, and unevenly so."""

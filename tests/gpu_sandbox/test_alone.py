@@ -19,7 +19,7 @@ CALM_US, BUSY_US = 400.0, 500.0
 
 def released(claim_us: float) -> Released:
     claim, rest = int(claim_us * 1e3), 100_000
-    return Released(claim, claim + rest, claim, 0, [], Ran(tree=None, leaves=[]))
+    return Released(claim, claim + rest, 0, [], Ran(tree=None, leaves=[]))
 
 
 class Machine:

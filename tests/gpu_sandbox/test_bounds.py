@@ -12,7 +12,7 @@ from gpu_sandbox.messages import Ran
 
 def released(claim_ns: int, wall_ns: int, cpu_ns: int, beside_ns: int = 0) -> Released:
     last = Ran(tree=None, leaves=[])
-    return Released(claim_ns, wall_ns, cpu_ns, 0, [], last, beside_ns=beside_ns)
+    return Released(claim_ns, wall_ns, 0, [], last, cpu_ns=cpu_ns, beside_ns=beside_ns)
 
 
 def pair(beside_ns: int = 0) -> Pair:

@@ -18,6 +18,7 @@ from gpu_sandbox.child.cases import Seeds
 from gpu_sandbox.child.one_call import OneCall
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released
+from gpu_sandbox.child.stopping import Still
 from gpu_sandbox.messages import Done, Ran
 from gpu_sandbox.protocols import PROTOCOLS
 from tests.gpu_sandbox.sources import ADD_RELU
@@ -58,15 +59,15 @@ def test_each_release_alone_has_the_company_that_one_in_pairs_has(
 
     def release(*_: Any) -> Released:
         seen.append("release")
-        return Released(1000, 2000, 1000, 0, [], Ran(tree=None, leaves=[]))
+        return Released(1000, 2000, 0, [], Ran(tree=None, leaves=[]))
 
     monkeypatch.setattr(OneCall, "release", release)
     monkeypatch.setattr(Company, "keep", lambda company: seen.append(company.total_bytes))
 
     @contextmanager
-    def stopped() -> Iterator[None]:
+    def stopped() -> Iterator[Still]:
         seen.append("stopped")
-        yield
+        yield Still({}, lambda: (set(), set()), 0)
         seen.append("goes on")
 
     (tmp_path / "task.py").write_text(ADD_RELU)
@@ -74,7 +75,9 @@ def test_each_release_alone_has_the_company_that_one_in_pairs_has(
     first = task.draw("trial", 0)
     task.solve(first, exact=True)
     moved = sum(t.nbytes for t in [*first.tensors, *(e.native for e in first.expected)])
-    worker = SimpleNamespace(ask=lambda *_: Done(), stopped=stopped)
+    worker = SimpleNamespace(
+        ask=lambda *_: Done(), stopped=stopped, used_while=lambda still: still.used_ns()
+    )
     job = SimpleNamespace(protocol=PROTOCOLS["strict"], bench_s=1.0, seed=3)
     baseline = Baseline(task, cast(Any, worker), cast(Any, job), torch.device("cpu"), first)
     baseline.get_ready()

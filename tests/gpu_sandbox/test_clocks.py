@@ -104,7 +104,7 @@ def test_it_does_not_matter_which_side_is_the_candidates(
 
 
 def pair(slowed: Side | None = None, claim_ns: int = 1000) -> Pair:
-    released = Released(claim_ns, 2 * claim_ns, 0, 0, [], Ran(tree=None, leaves=[]))
+    released = Released(claim_ns, 2 * claim_ns, 0, [], Ran(tree=None, leaves=[]))
     low, full = Reading(LOW, THERMAL), Reading(FULL)
     readings = {"candidate": (low, full), "baseline": (full, low), None: (full, full)}[slowed]
     assert slower_side(*readings) == slowed

@@ -1,33 +1,28 @@
-"""The CPU's call in two steps, on the worker's side."""
+"""The CPU's call, on the worker's side: what is told of it, and what becomes of its output."""
 
 from __future__ import annotations
 
+import os
 import socket
 import weakref
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 
-from gpu_sandbox.child.arena import ALIGN, Arena, lay_out
+from gpu_sandbox.child.arena import Arena, lay_out
 from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.delivery import Slot
-from gpu_sandbox.child.signals import (
-    CLAIM_BYTES,
-    DELIVERED,
-    FAILED,
-    PLACE_BYTES,
-    SEED_BYTES,
-    claimed,
-)
+from gpu_sandbox.child.own_memory import Memory, Unreadable, open_own_memory
+from gpu_sandbox.child.signals import NOWHERE, SEED_BYTES, Answer, Where
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.messages import Place, Request, StandBy
 
 CPU = torch.device("cpu")
-PLACES, SEED = 4, -1
+SEED = -1
 X, Y = torch.randn(6, 5), torch.randint(0, 9, (7,))
 
 
@@ -36,67 +31,162 @@ def double(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 
 
 @pytest.fixture
-def arena() -> Arena:
-    return Arena(torch.zeros(1 << 16, dtype=torch.uint8))
+def memory() -> Iterator[Memory]:
+    memory = Memory(open_own_memory())
+    yield memory
+    memory.close()
+
+
+def laid(model: Any, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> Clocked:
+    layout = lay_out(inputs, outputs, 2)
+    arena = Arena(torch.zeros(layout.total_bytes, dtype=torch.uint8))
+    clocked = Clocked(model, CPU)
+    for number in range(2):
+        spots = layout.inputs[number], layout.outputs[number]
+        place = Place(
+            slot=number, args=pack(None, [], pickling=True), inputs=spots[0], outputs=spots[1]
+        )
+        views = arena.views(spots[0])
+        clocked.slots[number] = Slot(views, views, arena.views(spots[1]), arena, place)
+    for view, tensor in zip(clocked.slots[0].inputs, inputs, strict=True):
+        view.copy_(tensor)
+    return clocked
 
 
 @pytest.fixture
-def clocked(arena: Arena) -> Clocked:
-    layout = lay_out([X, Y], list(double(X, Y)), 2, room=3 * ALIGN)
-    fresh = Clocked(double, CPU)
-    for number in range(2):
-        inputs, outputs = layout.inputs[number], layout.outputs[number]
-        place = Place(
-            slot=number, args=pack(None, [], pickling=True), inputs=inputs, outputs=outputs
-        )
-        views = arena.views(inputs)
-        fresh.slots[number] = Slot(views, views, arena.views(outputs), arena, place)
-    for view, tensor in zip(fresh.slots[0].inputs, (X, Y), strict=True):
-        view.copy_(tensor)
-    return fresh
+def clocked() -> Clocked:
+    return laid(double, [X, Y], list(double(X, Y)))
 
 
-def made(
-    clocked: Clocked,
-    place: int = 0,
-    while_out: Callable[[], None] = lambda: None,
-    rehearsals: int = 0,
-    within_s: float = 60.0,
-) -> int:
-    """A call as the verifier has one made, and what it claims; ``while_out`` before its output is
-    asked for."""
+def answered(
+    clocked: Clocked, rehearsals: int = 0, within_s: float = 60.0
+) -> tuple[int, list[Where]] | None:
+    """A call as the verifier has one made, and what is told of it."""
     ours, theirs = socket.socketpair()
+    form = Answer([place.dim() for place in clocked.slots[0].outputs])
     with ours, theirs, ThreadPoolExecutor(1) as pool:
-        clocked.stand_by(StandBy(places=PLACES, rehearsals=rehearsals, within_s=within_s))
+        clocked.stand_by(StandBy(rehearsals=rehearsals, within_s=within_s))
         channel: Channel[Request] = Channel(theirs, Request)
         answering = pool.submit(clocked.answer, channel)
         ours.sendall(SEED.to_bytes(SEED_BYTES, "little", signed=True))
-        elapsed_ns = claimed(ours.recv(CLAIM_BYTES))
-        if elapsed_ns >= 0:
-            while_out()
-            ours.sendall(place.to_bytes(PLACE_BYTES, "little"))
-            assert ours.recv(1) == (FAILED if answering.exception() else DELIVERED)
+        heard = form.heard(ours.recv(form.size))
         answering.result()
-    return elapsed_ns
+    return heard
 
 
-@pytest.mark.parametrize("place", [0, 1, 3])
-def test_outputs_are_where_they_are_told_to_be_and_nowhere_before(
-    clocked: Clocked, arena: Arena, place: int
-) -> None:
-    before = arena.stretch(0, arena.size).clone()
+def made(clocked: Clocked, rehearsals: int = 0, within_s: float = 60.0) -> list[Where]:
+    heard = answered(clocked, rehearsals, within_s)
+    assert heard is not None
+    assert heard[0] > 0
+    return heard[1]
 
-    def nowhere() -> None:
-        assert torch.equal(arena.stretch(0, arena.size), before)
 
-    assert made(clocked, place, nowhere) > 0
+def read(memory: Memory, clocked: Clocked, found: list[Where]) -> list[torch.Tensor]:
+    spots = clocked.slots[0].place.outputs
+    return [memory.read(*each) for each in zip(spots, found, strict=True)]
+
+
+def test_outputs_are_read_from_where_the_call_left_them(clocked: Clocked, memory: Memory) -> None:
+    got = read(memory, clocked, made(clocked))
+    assert all(torch.equal(a, b) for a, b in zip(got, double(X, Y), strict=True))
     assert all(leaf.written and not leaf.aliases_input for leaf in clocked.describe().leaves)
-    places = clocked.slots[0].places[place]
-    assert all(torch.equal(a, b) for a, b in zip(places, double(X, Y), strict=True))
-    assert places[0].data_ptr() == clocked.slots[0].outputs[0].data_ptr() + place * ALIGN
+    assert not any(place.any() for place in clocked.slots[0].outputs), "nothing is copied"
 
 
-@pytest.mark.parametrize("output", ["call", "delivery"])
+class Named(torch.Tensor):
+    """As a library's own kind of tensor."""
+
+
+OUTPUTS = {
+    "dense": lambda x: x * 2,
+    "transposed": lambda x: (x.t() * 2).t(),
+    "every-other": lambda x: torch.stack([x, x], -1)[..., 0] * 2 if x.dim() else x,
+    "far-apart": lambda x: torch.randn(6, 5 * 64)[:, ::64].copy_(x),
+    "expanded": lambda x: x[:1].expand(6, 5),
+    "of-a-class": lambda x: (x * 2).as_subclass(Named),
+    "parameter": lambda x: torch.nn.Parameter(x * 2),
+    "conjugate": lambda x: torch.complex(x, x).conj(),
+    "negative": lambda x: torch.complex(x, x).conj().imag,
+    "boolean": lambda x: x > 0,
+    "half": lambda x: x.half(),
+    "empty": lambda x: x[:, :0],
+    "scalar": lambda x: x.sum(),
+    "an-input": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_outputs_of_every_kind_are_read_as_they_are(kind: str, memory: Memory) -> None:
+    output = OUTPUTS[kind]
+    expected = output(X).detach().as_subclass(torch.Tensor)
+    clocked = laid(lambda x: output(x), [X], [expected])
+    (got,) = read(memory, clocked, made(clocked))
+    assert torch.equal(got, expected.resolve_conj().resolve_neg())
+    assert type(got) is torch.Tensor
+    assert got.dtype == expected.dtype
+    (leaf,) = clocked.describe().leaves
+    assert leaf.written
+
+
+@pytest.mark.parametrize(
+    "output", [X.double(), X[:5], torch.empty(6, 5, device="meta"), X.to_sparse(), None]
+)
+def test_an_output_that_is_not_as_expected_is_nowhere(output: Any, memory: Memory) -> None:
+    clocked = laid(lambda x: output, [X], [X])
+    (where,) = made(clocked)
+    assert where.address == NOWHERE
+    with pytest.raises(Unreadable):
+        read(memory, clocked, [where])
+    assert not any(leaf.written for leaf in clocked.describe().leaves)
+
+
+def test_a_byte_of_a_boolean_is_no_third_value(memory: Memory) -> None:
+    odd = torch.tensor([0, 1, 2, 255], dtype=torch.uint8).view(torch.bool)
+    clocked = laid(lambda x: odd, [X], [odd])
+    (got,) = read(memory, clocked, made(clocked))
+    assert got.view(torch.uint8).tolist() == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("address", "stride"),
+    [
+        (NOWHERE, (5, 1)),
+        (4096, (5, 1)),
+        (-1, (5, 1)),
+        ((1 << 63) - 1, (5, 1)),
+        (None, (-5, -1)),
+        (None, (1 << 62, 1 << 62)),
+        (None, (5 << 10, 1)),
+    ],
+)
+def test_what_can_not_be_read_is_nothing(
+    clocked: Clocked, memory: Memory, address: int | None, stride: tuple[int, ...]
+) -> None:
+    _, where = made(clocked)
+    (spot, _) = clocked.slots[0].place.outputs
+    with pytest.raises(Unreadable):
+        memory.read(spot, Where(where.address if address is None else address, stride))
+
+
+def test_memory_of_one_that_has_ended_is_nothing(clocked: Clocked) -> None:
+    """Nor of one that is another program by now: it has none of what was shown any more."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        socket.send_fds(theirs, [b"x"], [open_own_memory()])
+        os._exit(0)
+    with ours, theirs:
+        _, (descriptor,), _, _ = socket.recv_fds(ours, 1, 1)
+    os.waitpid(pid, 0)
+    memory = Memory(descriptor)
+    try:
+        with pytest.raises(Unreadable):
+            read(memory, clocked, made(clocked))
+    finally:
+        memory.close()
+
+
+@pytest.mark.parametrize("output", ["call", "look at it"])
 def test_what_fails_is_said_in_time_and_raised(clocked: Clocked, output: str) -> None:
     class Odd(torch.Tensor):
         @classmethod
@@ -111,16 +201,7 @@ def test_what_fails_is_said_in_time_and_raised(clocked: Clocked, output: str) ->
     other = Clocked(model, CPU)
     other.slots = clocked.slots
     with pytest.raises(ArithmeticError):
-        made(other)
-
-
-def test_what_was_called_is_delivered_though_its_inputs_are_gone(clocked: Clocked) -> None:
-    def spoil() -> None:
-        for tensor in clocked.slots[0].inputs:
-            tensor.zero_()
-
-    made(clocked, 0, spoil)
-    assert torch.equal(clocked.slots[0].outputs[0], 2 * X.t())
+        answered(other)
 
 
 def test_warming_up_reads_what_was_given_for_timed_calls_alone(clocked: Clocked) -> None:
@@ -143,25 +224,16 @@ def test_a_call_is_rehearsed_on_the_inputs_before(clocked: Clocked) -> None:
     other.slots = clocked.slots
     x = other.slots[0].inputs[0]
     x[0, 0] = 7
-    made(other, 1, rehearsals=3)
+    made(other, rehearsals=3)
     assert seen == [7]
-    made(other, 2, lambda: x[0, 0].fill_(8), rehearsals=3)
+    made(other, rehearsals=3)
     assert seen == [7] * 5
-    made(other, 0, rehearsals=3, within_s=0.0)
+    x[0, 0] = 8
+    made(other, rehearsals=3, within_s=0.0)
     assert seen[5:] == [8, 8], "once, if it takes long"
     other.slots = {0: clocked.slots[1]}
-    made(other, 0, rehearsals=3)
+    made(other, rehearsals=3)
     assert len(seen) == 8, "what lies elsewhere was nobody's input yet"
-
-
-def test_a_rehearsal_delivers_where_the_output_was(clocked: Clocked) -> None:
-    made(clocked, 2)
-    before = [place.clone() for place in clocked.slots[0].places[2]]
-    for place in clocked.slots[0].places[2]:
-        place.zero_()
-    clocked.stand_by(StandBy(places=PLACES, rehearsals=1, within_s=60.0))
-    after = clocked.slots[0].places[2]
-    assert all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
 
 
 def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: Clocked) -> None:
@@ -186,11 +258,6 @@ def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: Clocked)
 @pytest.mark.parametrize(("words", "held"), [(7, True), (9 << 20, False)])
 def test_warm_calls_hold_as_many_outputs_as_timed_ones(words: int, held: bool) -> None:
     """So the allocator has memory for those before anything is timed; but not for gigabytes."""
-    output = torch.empty(words, dtype=torch.int64)
-    arena = Arena(torch.zeros((words << 3) + (1 << 16), dtype=torch.uint8))
-    layout = lay_out([Y], [output], 1)
-    (inputs,), (outputs,) = layout.inputs, layout.outputs
-    place = Place(slot=0, args=pack(None, [], pickling=True), inputs=inputs, outputs=outputs)
     outs: list[weakref.ref[torch.Tensor]] = []
     alive: list[bool] = []
 
@@ -200,10 +267,7 @@ def test_warm_calls_hold_as_many_outputs_as_timed_ones(words: int, held: bool) -
         outs.append(weakref.ref(output))
         return output
 
-    clocked = Clocked(model, CPU)
-    clocked.slots[0] = Slot(
-        arena.views(inputs), arena.views(inputs), arena.views(outputs), arena, place
-    )
+    clocked = laid(model, [Y], [torch.empty(words, dtype=torch.int64)])
     clocked.warm(3, 0.0)
     assert alive == [False, held, held]
     assert (outs[-1]() is not None) == held

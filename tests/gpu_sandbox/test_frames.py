@@ -3,6 +3,7 @@ that a candidate has a part in."""
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 
@@ -71,16 +72,17 @@ def test_short_texts_stay_as_they_are() -> None:
 def test_bare_bytes_come_whole_or_are_none(ends: ENDS) -> None:
     theirs, ours = ends
     channel: Channel[Finding] = Channel(ours, Finding)
-    theirs.sendall(b"12345678")
-    assert channel.told(8) == b"12345678"
+    theirs.sendall(b"1234")
+    theirs.sendall(b"5678")
+    assert channel.told(8, 5.0) == b"12345678"
     channel.tell(b"9")
     assert theirs.recv(8) == b"9"
     theirs.sendall(b"123")
-    with pytest.raises(BadFrame):
-        channel.told(8)
+    with pytest.raises(PeerSilent):
+        channel.told(8, 0.05)
     theirs.close()
     with pytest.raises(PeerGone):
-        channel.told(8)
+        channel.told(8, 5.0)
 
 
 def test_urgent_data_is_something_said_but_none_of_it(ends: ENDS) -> None:
@@ -92,6 +94,22 @@ def test_urgent_data_is_something_said_but_none_of_it(ends: ENDS) -> None:
         pytest.skip("this kernel has none over local sockets")
     channel: Channel[Finding] = Channel(ours, Finding)
     assert channel.pending()
-    ours.settimeout(0.05)
     with pytest.raises(PeerSilent):
-        channel.told(8)
+        channel.told(8, 0.05)
+
+
+def test_descriptors_are_taken_only_while_they_are_expected(ends: ENDS) -> None:
+    theirs, ours = ends
+    channel: Channel[Finding] = Channel(ours, Finding)
+    sender: Channel[Finding] = Channel(theirs, Finding)
+    with open("/dev/null") as file:
+        for _ in range(3):
+            sender.send(Differs(reason="with a descriptor"), file.fileno())
+    channel.receive(5.0)
+    with channel.taking_fds(1):
+        channel.receive(5.0)
+    channel.receive(5.0)
+    taken = channel.take_fds()
+    for descriptor in taken:
+        os.close(descriptor)
+    assert len(taken) == 1

@@ -118,9 +118,6 @@ class Worker:
     def said_something(self) -> bool:
         return not self._thread.is_alive()
 
-    def cpu_ns(self) -> int:
-        return 0
-
     def take(self, expected: type[Timed], stage: str) -> Timed:
         self._thread.join(10)
         assert self._answer is not None

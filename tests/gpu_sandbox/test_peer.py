@@ -14,11 +14,17 @@ from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.releases import Released, Settings
-from gpu_sandbox.child.stopping import Unstoppable
+from gpu_sandbox.child.stopping import Still, Unstoppable
 from gpu_sandbox.jobs import Finding, Forged, WorkerDied
 from gpu_sandbox.messages import Ran
 
 MUCH_NS, LITTLE_NS = 2_000_000, 900_000
+
+
+def stopped_but_for(used_ns: int) -> Still:
+    still = Still({}, lambda: (set(), set()), 0)
+    still.used_ns = lambda: used_ns  # type: ignore[method-assign]
+    return still
 
 
 class Processes:
@@ -30,11 +36,14 @@ class Processes:
         assert pid > 0
 
     @contextmanager
-    def stopped(self) -> Iterator[Callable[[], int]]:
+    def stopped(self) -> Iterator[Still]:
         found = self.found
         if isinstance(found, Exception):
             raise found
-        yield lambda: found
+        yield stopped_but_for(found)
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.fixture
@@ -56,7 +65,8 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Peer]]:
 def stop(peer: Peer) -> Finding | None:
     """What it ends as, if it does."""
     try:
-        with peer.stopped():
+        with peer.stopped() as still:
+            peer.used_while(still)
             return None
     except (Ended, ReferenceEnded) as ended:
         return ended.finding
@@ -99,13 +109,16 @@ class Side:
         self._used_ns = used_ns
 
     @contextmanager
-    def stopped(self) -> Iterator[Callable[[], int]]:
-        yield lambda: self._used_ns
+    def stopped(self) -> Iterator[Still]:
+        yield stopped_but_for(self._used_ns)
+
+    def used_while(self, still: Still) -> int:
+        return still.used_ns()
 
 
 class OneRelease:
     def release(self, peer: Peer, settings: Settings, seed: int, chosen: list[int]) -> Released:
-        return Released(1, 2, 1, 0, [], Ran(tree=None, leaves=[]))
+        return Released(1, 2, 0, [], Ran(tree=None, leaves=[]))
 
 
 def test_a_release_tells_what_the_other_side_used_meanwhile() -> None:

@@ -205,9 +205,9 @@ def test_who_starts_programs_is_stopped_too(start: Callable[..., tuple[int, int]
     wait_until(lambda: len(below(warden)) >= 4)
     stoppable = Stoppable(worker)
     for _ in range(20):
-        with stoppable.stopped() as used_ns:
+        with stoppable.stopped() as still:
             assert all(states(pid) <= {"T", "Z"} for pid in below(warden))
-            assert used_ns() < 1_000_000
+            assert still.used_ns() < 1_000_000
         time.sleep(0.005)
 
 
@@ -243,10 +243,10 @@ def test_what_is_used_of_a_processor_while_all_are_stopped_is_told(
 ) -> None:
     warden, worker = start("burn")
     wait_until(lambda: len(below(warden)) == 3)
-    with Stoppable(worker).stopped() as used_ns:
-        assert used_ns() < 1_000_000
+    with Stoppable(worker).stopped() as still:
+        assert still.used_ns() < 1_000_000
         os.kill(below(warden)[-1], signal.SIGCONT)
-        wait_until(lambda: used_ns() > 5_000_000)
+        wait_until(lambda: still.used_ns() > 5_000_000)
 
 
 def test_who_stays_in_the_kernel_is_unstoppable(
@@ -268,10 +268,10 @@ def test_the_wardens_own_forks_go_on(start: Callable[..., tuple[int, int]]) -> N
     warden, worker = start("rest", "own_fork")
     wait_until(lambda: len(below(warden)) == 4)
     (own,) = {pid for pid in below(warden) if os.getsid(pid) == warden}
-    with Stoppable(worker).stopped() as used_ns:
+    with Stoppable(worker).stopped() as still:
         assert states(worker) == {"T"}
         assert states(own) == {"S"}
-        assert used_ns() < 1_000_000
+        assert still.used_ns() < 1_000_000
 
 
 def test_a_kernel_that_lists_no_children_is_refused(

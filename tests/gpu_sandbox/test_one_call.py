@@ -1,0 +1,163 @@
+"""The CPU's release, from the verifier's side: what is on the clock, and what is read when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+
+from gpu_sandbox.child.cases import Case, Seeds
+from gpu_sandbox.child.one_call import OneCall
+from gpu_sandbox.child.own_memory import Unreadable
+from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.releases import Released, Settings
+from gpu_sandbox.child.signals import Answer, Where
+from gpu_sandbox.child.stopping import Still
+from gpu_sandbox.jobs import Forged
+from gpu_sandbox.messages import Describe, Done, Failed, Leaf, Ran
+from tests.gpu_sandbox.sources import ADD_RELU
+
+SLOW_S, CLAIM_NS = 0.05, 2_000
+
+
+class Recorder:
+    """In the place of a ``Peer``: what is asked of it, in order. ``used_ns``: while it is stopped."""
+
+    def __init__(self, said: bytes, used_ns: int = 0) -> None:
+        self.seen: list[str] = []
+        self.ended = Ended
+        self.read: Callable[..., list[torch.Tensor]] = self._read
+        self.written = True
+        self._said = said
+        self._used_ns = used_ns
+
+    def lay(self, *_: Any) -> None:
+        self.seen.append("lay")
+
+    def ask(self, request: Any, *_: Any) -> Any:
+        self.seen.append(type(request).__name__)
+        leaf = Leaf(
+            shape=(64, 128),
+            dtype="float32",
+            device="cpu",
+            written=self.written,
+            aliases_input=False,
+            overlapping=False,
+        )
+        return Ran(tree=None, leaves=[leaf]) if isinstance(request, Describe) else Done()
+
+    @contextmanager
+    def stopped(self) -> Iterator[Still]:
+        self.seen.append("stop")
+        time.sleep(SLOW_S / 10)
+        yield Still({1: len(self.seen)}, lambda: (set(), set()), time.perf_counter_ns())
+        self.seen.append("go on")
+
+    def used_while(self, still: Still) -> int:
+        return self._used_ns
+
+    def put(self, *_: Any) -> None:
+        self.seen.append("put")
+        time.sleep(SLOW_S)
+
+    def tell(self, *_: Any) -> None:
+        self.seen.append("seed")
+
+    def told(self, size: int, stage: str) -> bytes:
+        self.seen.append("answer")
+        assert size == len(self._said)
+        return self._said
+
+    def take(self, expected: type[Failed], stage: str) -> None:
+        raise Ended(Forged(reason=f"as {expected.__name__} says"))
+
+    def _read(self, spots: list[Any], found: list[Where]) -> list[torch.Tensor]:
+        self.seen.append(f"read at {found[0].address}")
+        time.sleep(SLOW_S)
+        return [torch.zeros(64, 128)]
+
+
+FORM = Answer([2])
+SAID = FORM.told(CLAIM_NS, [Where(4096, (128, 1))])
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Callable[..., Released]:
+    (tmp_path / "task.py").write_text(ADD_RELU)
+    task = Task(str(tmp_path / "task.py"), torch.device("cpu"), Seeds(3))
+    first: Case = task.draw("trial", 0)
+    task.solve(first, exact=True)
+    calls = OneCall(task, first, torch.device("cpu"))
+    calls._eviction = cast(Any, SimpleNamespace(evict=lambda: None))
+
+    def one(peer: Recorder, chosen: list[int]) -> Released:
+        return calls.release(cast(Peer, peer), Settings(), 3, chosen)
+
+    return one
+
+
+def test_inputs_come_and_outputs_are_read_while_the_worker_lies_still(
+    release: Callable[..., Released],
+) -> None:
+    peer = Recorder(SAID)
+    released = release(peer, [0])
+    before, call = ["lay", "StandBy", "stop", "put", "go on"], ["seed", "answer"]
+    assert peer.seen == [*before, *call, "stop", "read at 4096", "go on", "Describe"]
+    assert [len(outputs) for outputs in released.outputs] == [1]
+    assert released.claim_ns == CLAIM_NS
+
+
+def test_neither_is_on_the_clock_but_the_stop_is(release: Callable[..., Released]) -> None:
+    """Who makes that last, and works on meanwhile, is not to do so for nothing."""
+    released = release(Recorder(SAID), [0])
+    assert SLOW_S / 10 <= released.wall_ns / 1e9 < SLOW_S
+    assert released.own_ns == 0
+
+
+def test_what_is_used_of_a_processor_all_the_same_is_on_the_clock(
+    release: Callable[..., Released],
+) -> None:
+    used_ns = 10**10
+    released = release(Recorder(SAID, used_ns), [0])
+    assert released.wall_ns > 2 * used_ns
+    assert released.cpu_ns > 2 * used_ns
+
+
+def test_nothing_is_read_of_a_call_that_was_not_chosen(release: Callable[..., Released]) -> None:
+    peer = Recorder(SAID)
+    assert release(peer, []).outputs == []
+    assert not any("read" in each for each in peer.seen)
+
+
+def test_a_failure_is_told_by_its_frame(release: Callable[..., Released]) -> None:
+    peer = Recorder(FORM.failed)
+    with pytest.raises(Ended) as ended:
+        release(peer, [0])
+    assert ended.value.finding == Forged(reason="as Failed says")
+    assert peer.seen[-1] == "go on"
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_what_can_not_be_read_was_forged_unless_it_is_said_not_to_be_there(
+    release: Callable[..., Released], written: bool
+) -> None:
+    """Which the verdict then gives the reason of."""
+
+    def nowhere(*_: Any) -> list[torch.Tensor]:
+        raise Unreadable
+
+    peer = Recorder(SAID)
+    peer.read, peer.written = nowhere, written
+    if not written:
+        assert release(peer, [0]).outputs == []
+        return
+    with pytest.raises(Ended) as ended:
+        release(peer, [0])
+    assert isinstance(ended.value.finding, Forged)
