@@ -101,7 +101,7 @@ OUTPUTS = {
     "dense": lambda x: x * 2,
     "transposed": lambda x: (x.t() * 2).t(),
     "every-other": lambda x: torch.stack([x, x], -1)[..., 0] * 2 if x.dim() else x,
-    "far-apart": lambda x: torch.randn(6, 5 * 64)[:, ::64].copy_(x),
+    "far-apart": torch.randn(6, 5 * 64)[:, ::64].copy_,
     "expanded": lambda x: x[:1].expand(6, 5),
     "of-a-class": lambda x: (x * 2).as_subclass(Named),
     "parameter": lambda x: torch.nn.Parameter(x * 2),
@@ -119,7 +119,7 @@ OUTPUTS = {
 def test_outputs_of_every_kind_are_read_as_they_are(kind: str, memory: Memory) -> None:
     output = OUTPUTS[kind]
     expected = output(X).detach().as_subclass(torch.Tensor)
-    clocked = laid(lambda x: output(x), [X], [expected])
+    clocked = laid(output, [X], [expected])
     (got,) = read(memory, clocked, made(clocked))
     assert torch.equal(got, expected.resolve_conj().resolve_neg())
     assert type(got) is torch.Tensor

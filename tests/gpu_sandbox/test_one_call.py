@@ -28,7 +28,7 @@ SLOW_S, CLAIM_NS = 0.05, 2_000
 
 
 class Recorder:
-    """In the place of a ``Peer``: what is asked of it, in order. ``used_ns``: while it is stopped."""
+    """In the place of a ``Peer``: what is asked of it. ``used_ns``: though it is stopped."""
 
     def __init__(self, said: bytes, used_ns: int = 0) -> None:
         self.seen: list[str] = []
