@@ -194,6 +194,7 @@ _CLOCK = (
     _clock("cuda_writes_the_arena_late", USELESS, "cuda_joined_streams", device="cuda"),
     _clock("cuda_overlaps_calls", USELESS, "cuda_joined_streams", device="cuda"),
     _clock("cuda_skips_the_flush", USELESS, "cuda_graph", device="cuda"),
+    _clock("cuda_skips_one_call_in_sixteen", WRONG, "cached_workspace", device="cuda"),
     _clock("cuda_says_done_early", WRONG, "cuda_joined_streams", device="cuda"),
     _clock("cuda_works_on_sealed_inputs", WRONG, "cuda_joined_streams", device="cuda"),
     _clock("cuda_watches_inputs_come", USELESS, "cuda_joined_streams", device="cuda"),

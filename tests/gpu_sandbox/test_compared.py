@@ -1,0 +1,259 @@
+"""Which calls of a release are compared, and what needs no more than a look at its norms."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gpu_sandbox.child import compare as comparing
+from gpu_sandbox.child import judge, pairs
+from gpu_sandbox.child.compare import compare, plainly_close
+from gpu_sandbox.child.expected import RULES, Expected, Margin
+from gpu_sandbox.child.pairs import Pairing
+from gpu_sandbox.child.peer import Ended
+from gpu_sandbox.child.releases import Batch
+from gpu_sandbox.protocols import protocol_named
+
+CPU = torch.device("cpu")
+STRICT = protocol_named("strict")
+CALLS = 16
+MEGABYTE = 1 << 20
+
+
+def batch(calls: int, output_bytes: int, changed: tuple[int, ...] = ()) -> Batch:
+    """Releases of calls that all put out so much, some of them on changed inputs."""
+    native = torch.empty(output_bytes, dtype=torch.uint8, device="meta")
+    first: Any = SimpleNamespace(tensors=[torch.rand(3)], expected=[SimpleNamespace(native=native)])
+    made = Batch(SimpleNamespace(altered=[]), first, CPU, calls)  # type: ignore[arg-type]
+    ways = [object() if number in changed else None for number in range(calls)]
+    made.cases = [SimpleNamespace(altered=way) for way in ways]  # type: ignore[misc]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("calls", "output_bytes", "compared"),
+    [
+        (1, 4, 1),
+        (CALLS, 4, CALLS),
+        (CALLS, 0, CALLS),
+        (CALLS, 16 * MEGABYTE, CALLS),
+        (CALLS, 17 * MEGABYTE, 15),
+        (CALLS, 1 << 30, 2),
+        (48, 16 * MEGABYTE, 16),
+    ],
+)
+def test_as_many_calls_are_compared_as_memory_allows(
+    calls: int, output_bytes: int, compared: int
+) -> None:
+    chosen = batch(calls, output_bytes).choose()
+    assert len(chosen) == len(set(chosen)) == compared
+    assert set(chosen) <= set(range(calls))
+
+
+def test_those_compared_differ_from_release_to_release_and_so_does_their_order() -> None:
+    """Of the first few the inputs are looked at, too."""
+    few, all_of_them = batch(CALLS, 128 * MEGABYTE), batch(CALLS, 4)
+    assert {number for _ in range(400) for number in few.choose()} == set(range(CALLS))
+    assert {all_of_them.choose()[0] for _ in range(400)} == set(range(CALLS))
+
+
+@given(st.integers(1, 48), st.sampled_from([4, 40 * MEGABYTE, 1 << 30]), st.data())
+@settings(deadline=None)
+def test_a_call_on_changed_inputs_is_always_compared(
+    calls: int, output_bytes: int, data: st.DataObject
+) -> None:
+    changed = data.draw(st.sets(st.integers(0, calls - 1), min_size=1, max_size=3))
+    chosen = batch(calls, output_bytes, tuple(changed)).choose()
+    assert set(chosen) & changed
+    assert len(chosen) == len(set(chosen)) == len(batch(calls, output_bytes).choose())
+
+
+# --- a bound that is tighter than the rule
+
+
+class Made(msgspec.Struct, frozen=True):
+    """An output that is off, and by how many times more than it is it may be: ``tolerance`` and
+    ``slack``. ``odd`` is put into one of its elements, or the truth's, or both."""
+
+    dtype: torch.dtype
+    seed: int
+    scale: int
+    tolerance: float
+    slack: float
+    single: bool = False
+    off: float = 0.1
+    odd: float = 0.0
+    odd_in: str = ""
+
+    def outputs(self) -> tuple[Expected, torch.Tensor]:
+        """One row holds what there is, so that little but ``slack`` decides on an error in
+        another; where it is not a single one it is spread."""
+        draw = torch.Generator().manual_seed(self.seed)
+        exact = torch.randn(20, 31, generator=draw, dtype=torch.float64)
+        if self.single:
+            exact[1:] = 0.0
+        error = torch.randn(exact.shape, generator=draw, dtype=torch.float64)
+        error *= self.off * float(exact.norm()) / float(error.norm())
+        if self.single:
+            one = float(error.norm())
+            error = torch.zeros_like(exact)
+            error[7, 3] = one
+            exact[7, 3] = -one * float(torch.rand((), generator=draw))
+        scale = 10.0**self.scale
+        native = (exact * scale).to(self.dtype)
+        got = (native.double() + error * scale).to(self.dtype)
+        relative, worst = _distance(native, got)
+        if "expected" in self.odd_in:
+            native[2, 2] = self.odd
+        if "got" in self.odd_in:
+            got[2, 2] = self.odd
+        tolerance = max(self.tolerance * relative, RULES[self.dtype].floor)
+        return Expected.within(native, Margin(tolerance, self.slack * worst)), got
+
+
+def _distance(native: torch.Tensor, got: torch.Tensor) -> tuple[float, float]:
+    error = (got.double() - native.double()).nan_to_num(0.0, 0.0, 0.0)
+    size = float(native.double().nan_to_num(0.0, 0.0, 0.0).norm())
+    return (float(error.norm()) / size if size else 1.0), float(error.abs().max())
+
+
+MADE = st.builds(
+    Made,
+    dtype=st.sampled_from(list(RULES)),
+    seed=st.integers(0, 10**6),
+    scale=st.one_of(st.integers(-3, 3), st.integers(-40, 38)),
+    tolerance=st.sampled_from([0.5, 0.99, 1.01, 1.9, 2.0, 2.1, 4.0]),
+    slack=st.sampled_from([0.0, 0.5, 0.998, 0.9999, 1 - 2e-8, 1.0, 1 + 1e-7, 1.1, 4.0]),
+    single=st.booleans(),
+    off=st.sampled_from([0.0, 1e-9, 1e-5, 1e-3, 0.1, 1.0]),
+    odd=st.sampled_from([math.nan, math.inf, -math.inf]),
+    odd_in=st.sampled_from(["", "", "", "", "got", "expected", "expected and got"]),
+)
+TOO_LARGE = Made(torch.float32, seed=0, scale=25, tolerance=0.5, slack=4.0)
+TOO_SMALL = Made(torch.float32, seed=0, scale=-28, tolerance=0.5, slack=4.0)
+ROUNDED = [
+    Made(torch.bfloat16, seed=22, scale=0, tolerance=4.0, slack=0.998, single=True),
+    Made(torch.float32, seed=342, scale=0, tolerance=4.0, slack=1 - 2e-8, single=True),
+]
+"""Not further off than allowed where differences are taken in the outputs' own dtype."""
+
+
+def strictly_right(made: Made) -> bool:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(comparing, "plainly_close", lambda outputs: [False] * len(outputs))
+        return compare(*made.outputs(), STRICT).ok
+
+
+def test_what_is_plainly_close_is_right_by_the_strict_rule() -> None:
+    found: set[tuple[torch.dtype, bool]] = set()
+
+    @given(MADE)
+    @example(TOO_LARGE)
+    @example(TOO_SMALL)
+    @example(ROUNDED[0])
+    @example(ROUNDED[1])
+    @settings(max_examples=400, deadline=None)
+    def implies(made: Made) -> None:
+        (close,) = plainly_close([made.outputs()])
+        assert not close or strictly_right(made)
+        found.add((made.dtype, close))
+
+    implies()
+    assert found == {(dtype, close) for dtype in RULES for close in (True, False)}
+
+
+def test_norms_of_many_elements_are_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU that has added up a large square and then millions of small ones has lost these."""
+    made = Made(torch.float32, seed=0, scale=0, tolerance=2.1, slack=4.0)
+    monkeypatch.setattr(comparing, "_ADDED", 100)
+    assert plainly_close([made.outputs()]) == [True]
+    assert plainly_close([msgspec.structs.replace(made, tolerance=1.9).outputs()]) == [False]
+    _, got = made.outputs()
+    assert float(comparing._norm(got)) == pytest.approx(float(got.norm()))
+
+
+def test_outputs_that_no_norm_tells_of_go_the_usual_way() -> None:
+    native = torch.rand(4, 3)
+    others = [torch.arange(4), torch.rand(0, 3), torch.rand(3).to(torch.complex64)]
+    outputs = [(Expected.within(t, Margin(1e-3, 1e-3)), t.clone()) for t in (native, *others)]
+    exact = Expected(native, native.double())
+    assert plainly_close([*outputs, (exact, native.clone())]) == [True, *[False] * 4]
+    assert plainly_close([]) == []
+
+
+# --- what is compared of a pair
+
+
+class Compared:
+    """A release's check: calls of one output each, of which some are ``wrong``, in memory only."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+        self.looked_at: list[int] = []
+        self.asked: list[int] = []
+        self.strictly = 0
+        self.truths = [[torch.arange(1, 13).reshape(4, 3).to(dtype)] for _ in range(CALLS)]
+        monkeypatch.setattr(pairs, "check_shape", lambda *_: None)
+        monkeypatch.setattr(pairs, "plainly_close", self._plainly_close)
+        monkeypatch.setattr(pairs, "check_values", self._check_values)
+
+    def check(self, wrong: tuple[int, ...] = (), protocol: str = "strict") -> None:
+        expected = Expected.within(self.truths[0][0], Margin(1e-4, 1e-3))
+        first: Any = SimpleNamespace(margins=[expected.margin])
+        task: Any = SimpleNamespace(mutates=False, allow=lambda outputs: None)
+        case = SimpleNamespace(altered=None, changed="")
+        releases: Any = SimpleNamespace(device=torch.device("cuda"), cases=[case] * CALLS)
+        releases.intact = lambda peer, number: self.looked_at.append(number) or True
+        got = [[t + (number in wrong) for t in ts] for number, ts in enumerate(self.truths)]
+        chosen = list(reversed(range(CALLS)))
+        candidate = SimpleNamespace(last=None, outputs=[got[number] for number in chosen])
+        tree = SimpleNamespace(tree=None)
+        baseline = SimpleNamespace(last=tree, outputs=[self.truths[number] for number in chosen])
+        pair: Any = SimpleNamespace(candidate=candidate, baseline=baseline, first=True)
+        none: Any = None
+        pairing = Pairing(task, none, none, protocol_named(protocol), first, none)
+        pairing._check(releases, pair, chosen)
+
+    def _plainly_close(self, outputs: Any) -> list[bool]:
+        self.asked.append(len(outputs))
+        return plainly_close(outputs)
+
+    def _check_values(self, *asked: Any) -> float:
+        self.strictly += 1
+        return judge.check_values(*asked)
+
+
+def test_all_outputs_are_looked_at_in_one_go_and_some_inputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = Compared(monkeypatch, torch.float32)
+    compared.check()
+    assert (compared.asked, compared.strictly) == ([CALLS], 0)
+    assert compared.looked_at == [15, 14]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+@pytest.mark.parametrize("wrong", [0, 7, 15])
+def test_one_wrong_call_of_a_release_is_enough(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, wrong: int
+) -> None:
+    with pytest.raises(Ended):
+        Compared(monkeypatch, dtype).check((wrong,))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "protocol", "asked"),
+    [(torch.int64, "strict", [CALLS]), (torch.float32, "kernelbench", [])],
+)
+def test_where_no_norm_decides_each_call_is_compared_by_itself(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, protocol: str, asked: list[int]
+) -> None:
+    compared = Compared(monkeypatch, dtype)
+    compared.check(protocol=protocol)
+    assert (compared.asked, compared.strictly) == (asked, CALLS)
