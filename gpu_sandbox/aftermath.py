@@ -22,7 +22,7 @@ _STILL = 5
 """Looks in a row: it does not begin at once."""
 _STEP = 8 << 20
 """Freed between two looks: a fraction of what a thread that does nothing else frees."""
-_KINDS = ("AnonPages", "Shmem", "PageTables", "SUnreclaim", "KernelStack")
+_KINDS = ("AnonPages", "Shmem", "PageTables", "SUnreclaim", "SReclaimable", "KernelStack")
 """Of ``/proc/meminfo``. What is free says less: a virtual machine gives it back to its host."""
 
 

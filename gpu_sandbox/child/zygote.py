@@ -26,6 +26,7 @@ import torch
 
 from gpu_sandbox.child import autopsy, ceilings, compiler, facts, verifier, worker
 from gpu_sandbox.confine import Status, Survey, Ward, spawn, survey
+from gpu_sandbox.confine.leftovers import at_work, finished_within
 from gpu_sandbox.confine.warden import KILL_S
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.spawns import Alive, Ended, Kill, Refused, Spawn, Spawned, ToZygote
@@ -43,6 +44,8 @@ _ROLES: Mapping[str, Callable[..., None]] = {
 _PRELOADED = ("torch.utils.cpp_extension", "torch.utils.flop_counter")
 _ENDED_S = KILL_S + 2.0
 """A ward says by itself before that it is stuck."""
+_FREED_S = 5.0
+"""Two gigabytes, or more: whoever works on for us when we are gone is killed."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -111,6 +114,7 @@ class Zygote:
             for number in list(self._living):
                 with contextlib.suppress(PeerGone):
                     self._end(number)
+            finished_within(_FREED_S)
 
     def _obey(self, command: ToZygote) -> None:
         match command:
@@ -146,7 +150,7 @@ class Zygote:
     def _adopt_and_kill(self) -> None:
         """Whoever was reparented to us has lost its own parent: a daemon, or a leftover."""
         ours = {_head(living) for living in self._living.values()}
-        while strays := [pid for pid in _children() if pid not in ours | self._stuck]:
+        while strays := [p for p in _children() if p not in ours | self._stuck | at_work()]:
             for pid in strays:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)

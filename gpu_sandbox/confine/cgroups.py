@@ -56,23 +56,23 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         Version 1's ``tasks`` does it without the lock that makes ``cgroup.procs`` wait for
         an RCU grace period (10 to 20 ms).
         """
-        self._write("tasks" if self.hierarchy.version == 1 else "cgroup.procs", "0")
+        self.write("tasks" if self.hierarchy.version == 1 else "cgroup.procs", "0")
 
     def pids(self) -> list[int]:
         """Members, as numbered in the caller's PID namespace (0: from outside of it)."""
-        return [int(word) for word in self._read("cgroup.procs").split()]
+        return [int(word) for word in self.read("cgroup.procs").split()]
 
     def kill(self) -> None:
         """SIGKILL for every member, forks under way included."""
         if self.hierarchy.version == 2:
             try:
-                self._write("cgroup.kill", "1")
+                self.write("cgroup.kill", "1")
                 return
             except OSError:  # before Linux 5.14
                 pass
         if "pids" in self.hierarchy.controllers:
             with suppress(OSError):
-                self._write("pids.max", "0")  # no more forks
+                self.write("pids.max", "0")  # no more forks
         for pid in self.pids():
             if pid > 0 and pid != os.getpid():
                 with suppress(ProcessLookupError, PermissionError):
@@ -83,7 +83,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         if "memory" not in self.hierarchy.controllers:
             return 0
         name = "memory.events" if self.hierarchy.version == 2 else "memory.oom_control"
-        for line in self._read(name).splitlines():
+        for line in self.read(name).splitlines():
             key, _, value = line.partition(" ")
             if key == "oom_kill":
                 return int(value)
@@ -107,24 +107,25 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         memory, pids = str(policy.memory_bytes), str(policy.processes)
         if "memory" in self.hierarchy.controllers:
             if self.hierarchy.version == 2:
-                self._write("memory.max", memory)
+                self.write("memory.max", memory)
                 with suppress(FileNotFoundError):  # no swap accounting: no such file
-                    self._write("memory.swap.max", "0")
+                    self.write("memory.swap.max", "0")
             else:
-                self._write("memory.limit_in_bytes", memory)
+                self.write("memory.limit_in_bytes", memory)
                 with suppress(FileNotFoundError):
-                    self._write("memory.memsw.limit_in_bytes", memory)
+                    self.write("memory.memsw.limit_in_bytes", memory)
         if "pids" in self.hierarchy.controllers:
-            self._write("pids.max", pids)
+            self.write("pids.max", pids)
 
-    def _write(self, name: str, value: str) -> None:
+    def write(self, name: str, value: str) -> None:
         file = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=self.fd)
         try:
             os.write(file, value.encode())
         finally:
             os.close(file)
 
-    def _read(self, name: str) -> str:
+    def read(self, name: str) -> str:
+        """Empty where there is no such file."""
         try:
             file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.fd)
         except FileNotFoundError:

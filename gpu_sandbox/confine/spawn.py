@@ -81,7 +81,7 @@ def spawn(
             )
     except LayerFailed as failure:
         raise SpawnFailed(failure.layer, failure.reason) from failure
-    ward = Ward(ours, pid, uid, number, survey)
+    ward = Ward(ours, pid, uid, number, survey, policy.affinity)
     try:
         ward.begin()
     except BaseException:

@@ -2,7 +2,8 @@
 
 Invariants: ``Ward.end`` returns within ``grace_s`` and some twenty seconds, and says so if
 something could not be killed; it leaves no process and no control group otherwise, even if
-the warden was killed from outside.
+the warden was killed from outside. (Where the kernel still has much to free, one group stays
+until that is done: ``leftovers.py``.)
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from contextlib import suppress
 from types import TracebackType
 
-from gpu_sandbox.confine import cgroups, processes
+from gpu_sandbox.confine import cgroups, leftovers, processes
 from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, Stop, hear, tell
 from gpu_sandbox.confine.facts import Survey
 from gpu_sandbox.confine.identity import map_user
@@ -36,7 +37,13 @@ class Ward:
     """
 
     def __init__(
-        self, channel: socket.socket, pid: int, uid: int | None, number: int, survey: Survey
+        self,
+        channel: socket.socket,
+        pid: int,
+        uid: int | None,
+        number: int,
+        survey: Survey,
+        cores: tuple[int, ...],
     ) -> None:
         self.warden = pid
         """The warden's pid, as the zygote numbers it."""
@@ -52,6 +59,7 @@ class Ward:
         self._uid = uid
         self._number = number
         self._survey = survey
+        self._cores = cores
         self._others = frozenset(() if PID in survey.layers else processes.children(os.getpid()))
         """Of the zygote, before: not this ward's, whatever happens."""
         self._lost = False
@@ -124,6 +132,8 @@ class Ward:
                 self.stuck = True
         if self._lost:
             self._sweep()
+        else:
+            self._free_what_the_kernel_keeps()
         self._lost = False
         self._channel.close()
         return self.status
@@ -172,9 +182,18 @@ class Ward:
         for group in groups:
             group.close()
 
+    def _free_what_the_kernel_keeps(self) -> None:
+        """In groups that the warden left for that. Nobody waits for it."""
+        if self._channel.fileno() < 0 or CGROUP not in self._survey.layers:
+            return
+        for group in cgroups.reopen(self._survey.machine.hierarchies, self._number):
+            if not group.pids() and leftovers.laden(group):
+                leftovers.free(group, self._cores)
+            group.close()
+
     def _strays(self) -> list[int]:
         """Who came to the zygote, its sub-reaper, when the warden died."""
-        kept = _wardens | self._others
+        kept = _wardens | self._others | leftovers.at_work()
         heads = [pid for pid in processes.children(os.getpid()) if pid not in kept]
         return heads + [pid for head in heads for pid in processes.descendants(head)]
 

@@ -30,6 +30,7 @@ from gpu_sandbox.confine.cgroups import Group
 from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, hear_stop, tell
 from gpu_sandbox.confine.filesystem import build
 from gpu_sandbox.confine.identity import enter_namespaces, weaken_warden
+from gpu_sandbox.confine.leftovers import laden
 from gpu_sandbox.confine.machine import Machine
 from gpu_sandbox.confine.memory import LOOK_S, HeldMemory
 from gpu_sandbox.confine.policy import (
@@ -259,7 +260,10 @@ class _Warden:
         processes.kill(processes.descendants(os.getpid()))
 
     def _remove_groups(self) -> None:
+        """But for those that ``Ward.end`` has freed first."""
         for group in self._order.groups:
+            if laden(group):
+                continue
             for _ in range(50):
                 if group.remove():
                     break

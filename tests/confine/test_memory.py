@@ -7,12 +7,14 @@ import mmap
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from gpu_sandbox.confine import (
+    leftovers,
     memory,
     processes,
     survey,
@@ -26,10 +28,13 @@ from tests.confine.wards import (
     MIB,
     NAMESPACES,
     a_policy,
+    eventually,
     found,
+    group_directories,
     in_zygote,
     need,
     run,
+    running,
     skip,
     usable,
 )
@@ -132,6 +137,35 @@ def share_with_forks() -> None:
     for _ in range(4):
         os.wait()
     assert held
+
+
+def names_looked_up_in_vain() -> int:
+    """That the kernel remembers, of the whole machine."""
+    return int(Path("/proc/sys/fs/dentry-state").read_text().split()[4])
+
+
+@in_zygote
+def test_the_kernel_gives_back_what_it_remembers_of_a_ward() -> None:
+    need("cgroup")
+    ready, write = os.pipe()
+    many, mine = 400_000, os.urandom(40).hex()
+
+    def main() -> None:
+        for number in range(many):
+            os.access(f"/usr/lib/{mine}-{number}", os.F_OK)
+        os.write(write, b"x")
+        time.sleep(100)
+
+    before = names_looked_up_in_vain()
+    with running(main, keep_fds=(write,)) as it:
+        assert os.read(ready, 1) == b"x"
+        assert names_looked_up_in_vain() > before + many * 0.9
+        it.ward.end()
+        assert not it.ward.stuck
+    assert eventually(lambda: names_looked_up_in_vain() < before + many * 0.5)
+    assert leftovers.finished_within(30.0)
+    assert processes.children(os.getpid()) == []
+    assert group_directories() == []
 
 
 @in_zygote

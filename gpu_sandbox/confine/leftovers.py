@@ -1,0 +1,91 @@
+"""What the kernel keeps of a control group when its last process is gone, and is asked to free.
+
+Names that were looked up in vain are remembered, and charged to whoever looked: a loop over names
+that nobody has leaves gigabytes of them, which go to the group above when the ward's is removed.
+The kernel frees them when somebody needs the memory, and looks up names the slower until then.
+It can be asked to free them at once. That takes about two seconds a gigabyte, in which it hears no
+signal, so a process does it that nobody waits for: a child of the zygote, which outlives the ward
+by as much, and takes the group away when it is done. (If it is killed before, the kernel goes on
+to the end, and the next survey finds the empty group.)
+
+Pages of files are charged likewise, to whoever read them first: a compiler's among them, which the
+next ward wants. So nothing is asked for where the kernel's own memory is little.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection
+from contextlib import suppress
+
+from gpu_sandbox.confine import processes
+from gpu_sandbox.confine.cgroups import Group
+from gpu_sandbox.confine.syscalls import close_all_but
+
+__all__ = ["at_work", "finished_within", "free", "laden"]
+
+_LITTLE_BYTES = 32 << 20
+"""An ordinary ward's are a megabyte or two."""
+
+_children: set[int] = set()
+
+
+def laden(group: Group) -> bool:
+    """Whether the kernel holds much for it. Asked when nobody is in it any more."""
+    if "memory" not in group.hierarchy.controllers:
+        return False
+    return _kernel_bytes(group) > _LITTLE_BYTES
+
+
+def _kernel_bytes(group: Group) -> int:
+    if group.hierarchy.version == 1:
+        return int(group.read("memory.kmem.usage_in_bytes") or 0)
+    for line in group.read("memory.stat").splitlines():
+        key, _, value = line.partition(" ")
+        if key == "slab_reclaimable":
+            return int(value)
+    return 0
+
+
+def free(group: Group, spared: Collection[int]) -> None:
+    """Begin to, on none of the ``spared`` cores if there are others, and when they are idle."""
+    pid = os.fork()
+    if pid:
+        _children.add(pid)
+        return
+    try:
+        os.setsid()
+        close_all_but({group.fd, group.base_fd})
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        with suppress(OSError):
+            os.sched_setaffinity(0, os.sched_getaffinity(0) - set(spared))
+        _have_it_freed(group)
+        group.remove()
+    finally:
+        os._exit(0)
+
+
+def _have_it_freed(group: Group) -> None:
+    with suppress(OSError):
+        if group.hierarchy.version == 1:
+            group.write("memory.force_empty", "0")
+        else:  # from Linux 5.19 on; if less could be freed it says so
+            group.write("memory.reclaim", group.read("memory.current").strip())
+
+
+def at_work() -> frozenset[int]:
+    """Children of this process that are still freeing; takes those that are done."""
+    _children.difference_update([pid for pid in _children if processes.reap(pid, 0.0)])
+    return frozenset(_children)
+
+
+def finished_within(seconds: float) -> bool:
+    """Whether all of them are done by then."""
+    deadline = time.monotonic() + seconds
+    while at_work():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
