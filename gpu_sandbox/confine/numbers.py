@@ -78,6 +78,7 @@ TABLE: dict[str, tuple[int | None, int | None]] = {
     "lookup_dcookie": (212, 18),
     "lremovexattr": (198, 15),
     "lsetxattr": (189, 6),
+    "madvise": (28, 233),
     "memfd_secret": (447, 447),
     "migrate_pages": (256, 238),
     "modify_ldt": (154, None),

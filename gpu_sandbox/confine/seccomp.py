@@ -58,6 +58,7 @@ to devices alone."""
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY = 10, 1024, 1026
 _PR_SCHED_CORE = 62
 _ITIMER_REAL = 0
+_MADV_COLLAPSE = 25
 _AF_UNIX = 1
 _SOCK_STREAM = 1
 _SOCK_SEQPACKET = 5
@@ -204,6 +205,9 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
         # by the clock: the others count what a process uses, none while it is stopped
         ("setitimer", [_argument(0), (_EQUAL, 0, 1, _ITIMER_REAL), no, allow]),
         ("move_pages", [_argument(0), (_EQUAL, 0, 1, 0), allow, no]),
+        # huge pages under memory that is shared with the verifier, which the baseline has not: it
+        # would be read faster than theirs by no doing of the kernel's. As Linux before 6.1 says.
+        ("madvise", [_argument(2), (_EQUAL, 0, 1, _MADV_COLLAPSE), _refuse(errno.EINVAL), allow]),
         # whose cookie keeps strangers off the other half of its core, and makes that idle
         ("prctl", [_argument(0), (_EQUAL, 0, 1, _PR_SCHED_CORE), no, allow]),
     ]

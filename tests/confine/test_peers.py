@@ -7,6 +7,7 @@ import ctypes
 import errno
 import fcntl
 import itertools
+import mmap
 import os
 import resource
 import shutil
@@ -274,6 +275,33 @@ def test_for_a_ward_that_is_stopped_nothing_runs_out_or_comes_in() -> None:
     for kept in (found(), survey(without=NAMESPACES)):
         status, text = run(main, survey_=kept)
         assert (status.code, text) == (0, "nobody\n"), text
+
+
+@in_zygote
+def test_memory_that_is_there_does_not_become_huge_pages() -> None:
+    """Nor that of others, or where the kernel ignores what is above an int."""
+    need("seccomp")
+    huge, collapse, asked, needless = 2 << 20, 25, 14, 4
+
+    def main() -> None:
+        held = mmap.mmap(-1, 4 * huge, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(held))
+        first = -(-start // huge) * huge
+        held.write(b"x" * len(held))
+        for advice in (collapse, collapse | 1 << 32):
+            with pytest.raises(OSError, match="Invalid argument"):
+                syscalls.call("madvise", first, 2 * huge, advice)
+        with pytest.raises(PermissionError):
+            syscalls.call("process_madvise", 0, 0, 0, collapse, 0)
+        with contextlib.suppress(OSError):  # as a kernel without such pages says
+            syscalls.call("madvise", first, huge, asked)
+        syscalls.call("madvise", first, huge, needless)
+        assert held[first - start] == 0
+        print("as it was")
+
+    for kept in (found(), survey(without=NAMESPACES)):
+        status, text = run(main, survey_=kept)
+        assert (status.code, text) == (0, "as it was\n"), text
 
 
 @in_zygote
