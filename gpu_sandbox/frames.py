@@ -70,7 +70,7 @@ class _Reading(Generic[T]):
     def _decoded(self, body: bytes) -> T:
         try:
             return self._decoder.decode(body)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise BadFrame(str(error)) from error
 
     def _chunk(self, count: int) -> bytes:

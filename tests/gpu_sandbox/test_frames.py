@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Iterator
 
 import msgspec
@@ -38,6 +39,14 @@ def test_a_reader_takes_no_more_than_it_said(ends: ENDS) -> None:
     Channel[Stage](ours, Stage).send(Stage(name="x" * 100))
     with pytest.raises(BadFrame, match="bytes"):
         Channel[Stage](theirs, Stage, most_bytes=100).receive(1.0)
+
+
+def test_a_text_that_is_none_is_no_frame(ends: ENDS) -> None:
+    body = msgspec.msgpack.encode({"type": "Stage", "name": "abc"}).replace(b"abc", b"a\xff\xfe")
+    ours, theirs = ends
+    ours.sendall(struct.pack("!I", len(body)) + body)
+    with pytest.raises(BadFrame, match="utf-8"):
+        Channel[Stage](theirs, Stage).receive(1.0)
 
 
 def test_a_peer_that_does_not_read_is_not_waited_for(ends: ENDS) -> None:
