@@ -46,6 +46,8 @@ _MAX_LOG = 32_000
 _MAX_KERNELS = 16
 _MAX_LINES = 50_000
 _MAX_NAME = 200
+_MOST = 1 << 40
+"""Bytes or registers of one kernel."""
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,13 +234,19 @@ def _close(fds: list[int]) -> None:
 
 
 def _bounded(told: list[KernelResources]) -> list[KernelResources]:
-    """A compile child's word: few of them, on one printable line each."""
+    """A compile child's word: few of them, on one printable line each, with figures that a kernel
+    could have. Logs keep them, and not every table has a place for more than 64 bits."""
     return [
         msgspec.structs.replace(
             one, kernel="".join(c if c.isprintable() else " " for c in one.kernel[:_MAX_NAME])
         )
         for one in told[:_MAX_KERNELS]
+        if all(0 <= figure <= _MOST for figure in _figures(one))
     ]
+
+
+def _figures(one: KernelResources) -> list[int]:
+    return [value for value in msgspec.structs.astuple(one) if isinstance(value, int)]
 
 
 def _modest(lines: dict[str, list[int]]) -> dict[str, list[int]]:

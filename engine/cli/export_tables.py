@@ -32,6 +32,7 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "runs": RunRecord, "nodes": NodeRecord, "calls": CallRecord, "evaluations": EvaluationRecord,
     "implementations": ImplementationRecord, "signatures": SignatureRecord,
 }  # fmt: skip
+_WIDEST = 1 << 63
 _SQL_TYPES = {int: "BIGINT", float: "DOUBLE", str: "VARCHAR", bool: "BOOLEAN"}
 
 Write = Callable[[msgspec.Struct], object]
@@ -74,9 +75,10 @@ def _frames(logs: Iterable[str]) -> Iterator[Frames]:
 @contextmanager
 def _open_table(path: Path, record: type[msgspec.Struct]) -> Iterator[Write]:
     part = path.with_name(f".{path.name}.part")
+    begin = {".csv": _csv, ".parquet": _narrow_jsonl}.get(path.suffix, _jsonl)
     try:
         with part.open("w", newline="") as file:
-            yield _csv(file, record) if path.suffix == ".csv" else _jsonl(file)
+            yield begin(file, record)
         if path.suffix == ".parquet":
             _to_parquet(part, path, record)
         else:
@@ -85,9 +87,22 @@ def _open_table(path: Path, record: type[msgspec.Struct]) -> Iterator[Write]:
         part.unlink(missing_ok=True)
 
 
-def _jsonl(file: IO[str]) -> Write:
+def _jsonl(file: IO[str], _: type[msgspec.Struct]) -> Write:
     encode = msgspec.json.Encoder().encode
     return lambda row: file.write(encode(row).decode() + "\n")
+
+
+def _narrow_jsonl(file: IO[str], record: type[msgspec.Struct]) -> Write:
+    """Null for what a column of 64 bits has no place for: in older logs, figures that a candidate
+    made up."""
+    write = _jsonl(file, record)
+
+    def narrow(row: msgspec.Struct) -> object:
+        cells = msgspec.structs.asdict(row).items()
+        wide = {k: None for k, v in cells if isinstance(v, int) and not -_WIDEST <= v < _WIDEST}
+        return write(msgspec.structs.replace(row, **wide) if wide else row)
+
+    return narrow
 
 
 def _csv(file: IO[str], record: type[msgspec.Struct]) -> Write:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from events.outcomes import CompileFailed, Correct, Crashed, TimedOut
+from events.outcomes import CompileFailed, Correct, Crashed, KernelResources, TimedOut
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import PrerequisiteMissing
 from gpu_sandbox.sandbox import LocalSandbox
@@ -61,6 +61,46 @@ async def test_a_failed_build_under_the_lease_reads_the_same(shared_sandbox: Loc
     assert isinstance(verdict.outcome, CompileFailed)
     assert verdict.outcome.reason.startswith("extension 'add_relu' did not build: candidate.py:")
     assert "FAILED" not in verdict.compile_log + verdict.run_log
+
+
+FORGED = """
+import contextlib
+import os
+import stat
+import struct
+import sys
+
+import msgspec
+import torch
+import torch.nn as nn
+from torch.utils import cpp_extension
+
+KERNELS = [{"kernel": "huge", "registers": 2**64 - 1}]
+KERNELS += [{"kernel": "owed", "registers": 8, "spill_load_bytes": -1}]
+KERNELS += [{"kernel": "likely", "registers": 255, "stack_bytes": 1 << 20}]
+frame = sys._getframe()
+while frame is not None and not frame.f_code.co_filename.endswith("/child/compiler.py"):
+    frame = frame.f_back
+if frame is not None:
+    body = msgspec.msgpack.encode({"type": "Built", "resources": KERNELS})
+    for number in range(3, 64):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                os.write(number, struct.pack("!I", len(body)) + body)
+    os._exit(0)
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        return torch.relu(a + b)
+"""
+
+
+async def test_what_no_kernel_can_take_is_not_believed(shared_sandbox: LocalSandbox) -> None:
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, FORGED))
+    assert isinstance(verdict.outcome, Correct), verdict.outcome
+    likely = KernelResources(kernel="likely", registers=255, stack_bytes=1 << 20)
+    assert verdict.resources == [likely]
 
 
 async def test_an_undefined_symbol_is_told_by_its_plain_name(shared_sandbox: LocalSandbox) -> None:

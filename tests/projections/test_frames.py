@@ -9,6 +9,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
+import anyio
 import duckdb
 import msgspec
 import pytest
@@ -18,8 +19,17 @@ from agents.edits import edits_of
 from engine.cli.exits import Exit, Failure
 from engine.cli.main import cli
 from engine.config import Config
-from events.bodies import AgentCalled, AgentReplied, CallParams, NodeSelected, RunForked, Usage
+from events.bodies import (
+    AgentCalled,
+    AgentReplied,
+    CallParams,
+    EvaluationFinished,
+    NodeSelected,
+    RunForked,
+    Usage,
+)
 from events.connect import connect_read_only
+from events.outcomes import KernelResources
 from events.reader import LogReader
 from events.writer import LogWriter
 from projections.frames import Frames, columns, frames_of
@@ -161,6 +171,33 @@ def test_many_logs_become_tables(rich: Path, tmp_path: Path) -> None:
         for row in (*rows, *same):
             row.pop("log", None)
         assert rows == same
+
+
+@pytest.mark.anyio
+async def test_a_figure_that_a_candidate_made_up_spoils_no_table(
+    rich: Path, tmp_path: Path
+) -> None:
+    """As logs have them from before such figures were dropped."""
+    path = Path(shutil.copy(rich, tmp_path / "log.db"))
+    with LogReader(path) as reader:
+        events = [event.body for event in reader.events(1)]
+    last = next(b for b in reversed(events) if isinstance(b, EvaluationFinished) and b.resources)
+    made_up = KernelResources(kernel="huge", registers=2**64 - 1, stack_bytes=10**30)
+    async with LogWriter(path) as log:
+        body = msgspec.structs.replace(last, resources=[made_up])
+        await log.durable(log.append(1, body))
+    done = await anyio.to_thread.run_sync(
+        lambda: export(path, "--format", "parquet", "-o", tmp_path / "out")
+    )
+    assert done.exit_code == 0, done.exception
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            f"SELECT registers, spill_bytes, resources FROM '{tmp_path}/out/evaluations.parquet'"
+            " ORDER BY run_seq DESC LIMIT 1"
+        ).fetchone()
+    assert found is not None
+    assert found[:2] == (None, 0)
+    assert str(2**64 - 1) in found[2]
 
 
 def test_what_is_missing_is_named(

@@ -3,6 +3,7 @@
 import os
 import stat
 import struct
+import sys
 
 import msgspec
 import torch
@@ -13,8 +14,12 @@ BUILT = {"type": "Built", "failure": "line\n" * 100, "log": "x" * 3_900_000, "ex
 
 
 def compiling():
-    with open("/proc/self/cmdline", "rb") as words:
-        return b"compiler" in words.read() or "GPU_SANDBOX_COMPILING" in os.environ
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename.endswith("/child/compiler.py"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 if compiling():
