@@ -11,7 +11,7 @@ from gpu_sandbox.lines import Origin
 __all__ = ["Unexplained", "cut_compiler_output", "first_error", "unexplained"]
 
 _ERROR = re.compile(
-    r"(?P<file>[^\s:()]+)[:(](?P<line>\d+)\)?(?::(?P<column>\d+))?\s*:?\s*"
+    r"(?<![^\s:()])(?P<file>[^\s:()]+)[:(](?P<line>\d+)\)?(?::(?P<column>\d+))?\s*(?::\s*)?"
     r"(?:fatal )?error\s*:?\s*(?P<what>.*)"
 )
 _TOOL = re.compile(
@@ -65,6 +65,10 @@ _MAX_ERRORS = 8
 _MAX_CHARS = 6000
 _CONTEXT_LINES = 3
 _MAX_LINE = 300
+_MOST_WIDE = 1000
+"""Of a line that is read at all: a candidate may have printed it."""
+_FOLLOWING = 60
+"""Lines below an error that may belong to it."""
 
 
 class _Error(NamedTuple):
@@ -81,7 +85,7 @@ def cut_compiler_output(output: str, generated: dict[str, str], candidate: str) 
     ``generated`` holds the files that torch wrote out of the candidate's strings. An error
     in somebody else's header is told at the candidate's line that needed it.
     """
-    errors = _errors(output.splitlines(), Origin(generated, candidate))
+    errors = _errors(_lines(output), Origin(generated, candidate))
     found = list(
         {error.told.partition(" (in ")[0]: error for error in reversed([*errors])}.values()
     )
@@ -102,11 +106,15 @@ def first_error(cut: str) -> str:
     return next((line for line in cut.splitlines() if line.strip()), "")[:300]
 
 
+def _lines(output: str) -> list[str]:
+    return [line[:_MOST_WIDE] for line in output.splitlines()]
+
+
 def _errors(lines: list[str], origin: Origin) -> Iterator[_Error]:
     needed: list[tuple[str, int]] = []
     for number, line in enumerate(lines):
         if found := _ERROR.search(line):
-            yield _source_error(found, lines[number + 1 :], needed, origin)
+            yield _source_error(found, lines[number + 1 : number + 1 + _FOLLOWING], needed, origin)
             needed = []
         elif found := _REQUIRED.match(line):
             needed.append((_name(found["file"]), int(found["line"])))
@@ -159,7 +167,7 @@ def _excerpt(following: list[str], name: str, own: int | None, origin: Origin) -
 def _reasons(following: list[str]) -> list[str]:
     """Why the nearest candidates of an overload did not fit."""
     why: dict[str, None] = {}
-    for line in following[:60]:
+    for line in following:
         if _ERROR.search(line):
             break
         if found := _REASON.search(line):
@@ -192,7 +200,7 @@ def unexplained(output: str) -> Unexplained:
     macros: set[str] = set()
     members: set[str] = set()
     anyway = False
-    lines = output.splitlines()
+    lines = _lines(output)
     for number, whole in enumerate(lines):
         found = _ERROR.search(whole)
         what = found["what"] if found else ""
@@ -205,8 +213,8 @@ def unexplained(output: str) -> Unexplained:
             members.add(missing["a"] or missing["b"] or missing["c"])
         else:
             anyway = True
-    linking = any(_TOOL.search(line) for line in output.splitlines())
-    nothing = not macros and not members and not _ERROR.search(output)
+    linking = any(_TOOL.search(line) for line in lines)
+    nothing = not macros and not members and not any(_ERROR.search(line) for line in lines)
     return Unexplained(frozenset(macros), frozenset(members), anyway or (nothing and not linking))
 
 

@@ -14,7 +14,10 @@ __all__ = ["failed", "one_line", "own_traceback"]
 _MAX_FRAMES = 12
 _MAX_CHARS = 6000
 _MAX_LINE = 500
-_PRINTED_TENSOR = re.compile(r"tensor\(\[.*?\](?:,\s*\w+=[^,()]+)*\)", re.DOTALL)
+_PRINTED_TENSOR = re.compile(
+    r"tensor\(\[(?:(?!tensor\(\[).)*?\](?:,\s{0,40}\w{1,20}=[^,()]{1,60}){0,5}\)", re.DOTALL
+)
+"""Bounded, and none within another: a candidate's message may look like many that do not end."""
 
 
 def own_traceback(error: BaseException, path: str) -> str:

@@ -159,3 +159,21 @@ def test_which_failures_the_real_headers_may_cure() -> None:
     ):
         assert unexplained(curable).anyway, curable
     assert unexplained("something killed the compiler").anyway
+
+
+@pytest.mark.parametrize(
+    "wide",
+    ["x" * 200_000, "f.cpp:1" + " " * 200_000, "c++" * 70_000, "note: " * 30_000],
+    ids=["a word", "spaces", "drivers", "notes"],
+)
+def test_what_is_told_beside_a_long_line_is_found(wide: str) -> None:
+    """In time: what reads a line must not take the square of its length."""
+    lines = GPP.splitlines()
+    output = "\n".join([wide, *lines[:5], wide, *lines[5:], wide])
+    generated = {"main.cpp": "#include <torch/extension.h>\nint x;\n  return outt;\n"}
+    cut = cut_compiler_output(output, generated, "A = 1\nS = '''\n  return outt;\n'''\n")
+    assert first_error(cut).startswith("candidate.py:3:10: error: ‘outt’ was not declared")
+    assert len(cut) < 1000
+    assert unexplained(output) == unexplained(GPP)
+    assert unexplained(wide) == (frozenset(), frozenset(), True)
+    assert cut_compiler_output(wide, {}, "") == wide[:300]
