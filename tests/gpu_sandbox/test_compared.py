@@ -169,6 +169,19 @@ def test_what_is_plainly_close_is_right_by_the_strict_rule() -> None:
     assert found == {(dtype, close) for dtype in RULES for close in (True, False)}
 
 
+def test_each_of_many_outputs_is_told_of_by_itself() -> None:
+    margin, outputs, right = Margin(1e-3, 1e-2), [], list[bool]()
+    for number in range(24):
+        dtype = (torch.float32, torch.bfloat16, torch.float64)[number % 3]
+        native = torch.randn((8, 16) if number % 2 else (128, 2)).to(dtype)
+        got = native if number % 5 else torch.zeros_like(native)
+        outputs.append((Expected.within(native.t(), margin), got.t()))
+        right.append(bool(number % 5))
+    outputs.insert(7, (Expected.within(torch.arange(3), margin), torch.arange(3)))
+    right.insert(7, False)  # no norm tells of integers
+    assert plainly_close(outputs) == right
+
+
 def test_norms_of_many_elements_are_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU that has added up a large square and then millions of small ones has lost these."""
     made = Made(torch.float32, seed=0, scale=0, tolerance=2.1, slack=4.0)
