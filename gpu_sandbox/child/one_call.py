@@ -6,7 +6,7 @@ Outputs stay where the call left them: the worker says where that is, and the cl
 processes lie still. Only then they are read, from its own memory (``own_memory.py``): what was not
 computed by then is not there.
 
-It lies still while its inputs are put, too, and the clock starts with its seed: who watched them
+It lies still while its inputs are put, too, and the clock starts when it is let go: who watched them
 come could begin with the first of them, and what a copy of them takes says nothing of its call.
 """
 
@@ -56,7 +56,7 @@ class OneCall(Batch):
         with peer.stopped() as before:
             peer.put(self.layout, self.cases)
             ahead_ns = peer.used_while(before)
-        began = time.perf_counter_ns()
+            began = time.perf_counter_ns()  # before it is let go, and can see them
         peer.tell(start, "bench")
         said = peer.told(self._answer.size, "bench")
         with peer.stopped() as after:

@@ -23,6 +23,7 @@ __all__ = ["Memory", "Unreadable", "open_own_memory", "spread"]
 
 _OWN = "/proc/self/mem"
 _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4
+_OWNERS = 1
 _SPREAD = 4
 """Times its own size that an output may reach over: of a view that reaches further, a copy is."""
 
@@ -35,11 +36,11 @@ def open_own_memory() -> int:
     """A descriptor for reading. In a process that has given up a user's rights, what is its own in
     ``/proc`` is root's; it is its own again for this moment."""
     before = prctl(_PR_GET_DUMPABLE)
-    prctl(_PR_SET_DUMPABLE, 1)
+    prctl(_PR_SET_DUMPABLE, _OWNERS)
     try:
         return os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
     finally:
-        prctl(_PR_SET_DUMPABLE, before)
+        prctl(_PR_SET_DUMPABLE, int(before == _OWNERS))  # what else there is can't be asked for
 
 
 def spread(tensor: torch.Tensor) -> bool:

@@ -27,7 +27,7 @@ _LIES_STILL = frozenset({b"T", b"Z", b"X"})
 _AT_REST = 2
 """Looks in a row that find the same processes, none of them at work or having been so."""
 _CPUCLOCK_SCHED = 2
-_MOST_FILES, _PIECE = 128, 1 << 16
+_MOST_FILES, _PIECE = 512, 1 << 16
 _AWAKE_NS = 10_000_000
 """For each that does not lie still any more: of some the account is told by ticks."""
 

@@ -59,6 +59,7 @@ class Recorder:
         time.sleep(SLOW_S / 10)
         yield Still({1: len(self.seen)}, lambda: (set(), set()), time.perf_counter_ns())
         self.seen.append("go on")
+        time.sleep(SLOW_S / 10)
 
     def used_while(self, still: Still) -> int:
         return self._used_ns
@@ -114,10 +115,12 @@ def test_inputs_come_and_outputs_are_read_while_the_worker_lies_still(
     assert released.claim_ns == CLAIM_NS
 
 
-def test_neither_is_on_the_clock_but_the_stop_is(release: Callable[..., Released]) -> None:
-    """Who makes that last, and works on meanwhile, is not to do so for nothing."""
+def test_neither_is_on_the_clock_but_the_stop_and_being_let_go_are(
+    release: Callable[..., Released],
+) -> None:
+    """Who makes those last, and works meanwhile, is not to do so for nothing."""
     released = release(Recorder(SAID), [0])
-    assert SLOW_S / 10 <= released.wall_ns / 1e9 < SLOW_S
+    assert SLOW_S / 5 <= released.wall_ns / 1e9 < SLOW_S
     assert released.own_ns == 0
 
 
