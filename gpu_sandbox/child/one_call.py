@@ -6,8 +6,8 @@ Outputs stay where the call left them: the worker says where that is, and the cl
 processes lie still. Only then they are read, from its own memory (``own_memory.py``): what was not
 computed by then is not there.
 
-It lies still while its inputs are put, too, and the clock starts when it is let go: who watched them
-come could begin with the first of them, and what a copy of them takes says nothing of its call.
+It lies still while its inputs come, too, and the clock starts when it is let go: who watched that
+could begin with the first of them, and what a copy of them takes says nothing of its call.
 """
 
 from __future__ import annotations
