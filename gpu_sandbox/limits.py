@@ -30,7 +30,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float = 120.0
     """A child's interpreter and torch import."""
     memory_bytes: int = 16 << 30
-    """Address space of untrusted CPU children (CUDA can't live under such a limit)."""
+    """Of all that an untrusted child starts; of the address space of each process, too, on the CPU
+    (CUDA can't live under such a limit)."""
     processes: int = 256
     file_bytes: int = 1 << 30
     tmpfs_bytes: int = 2 << 30

@@ -179,11 +179,17 @@ def _limit(order: Order, layers: frozenset[str]) -> None:
     elif USER in layers and order.machine.own_process_count:
         limits[resource.RLIMIT_NPROC] = policy.processes + 1  # the warden is of the same user
     if policy.address_space:
-        limits[resource.RLIMIT_AS] = policy.memory_bytes
+        limits[resource.RLIMIT_AS] = _addresses() + policy.memory_bytes
     for limit, value in limits.items():
         _, hard = resource.getrlimit(limit)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(limit, (value, value))
+
+
+def _addresses() -> int:
+    """Bytes of our own address space: a torch with CUDA in it fills gigabytes before it is used."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def _rules(order: Order, layers: frozenset[str]) -> list[landlock.Rule]:

@@ -85,8 +85,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...] = ()
     """Device nodes to open, such as ``/dev/nvidia0``."""
     memory_bytes: int = 16 << 30
-    """Of the whole ward, by cgroup or watched; of each process's addresses if
-    ``address_space``."""
+    """Of the whole ward, by cgroup or watched; of the addresses of each process, on top of what it
+    begins with, if ``address_space``."""
     address_space: bool = False
     """Never with CUDA, which reserves terabytes of addresses."""
     processes: int = 256

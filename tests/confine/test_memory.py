@@ -61,6 +61,13 @@ def test_memory_ends_with_the_candidate_not_the_host() -> None:
     status, text = run(addresses, a_policy(address_space=True, memory_bytes=2 << 30))
     assert status.code == 0, text
 
+    def less_than_it_begins_with() -> None:
+        assert len(bytearray(5 * MIB)) == 5 * MIB
+        addresses()
+
+    status, text = run(less_than_it_begins_with, a_policy(address_space=True, memory_bytes=8 * MIB))
+    assert status.code == 0, text
+
 
 def touch(mib: int) -> bytearray:
     held = bytearray(mib * MIB)
