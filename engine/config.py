@@ -233,6 +233,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One extra run of a correct candidate under Nsight Compute, if a role sees counters."""
     memory_gb: int = 16
     """Of a candidate's processes; on the CPU it bounds addresses, with files mapped in."""
+    threads: int | None = None
+    """Torch and OpenMP threads of what is timed; null: one on each core that times."""
     refuse: list[Label] = []
     """Labels (docs/sandbox.md) with which a correct candidate is a failure all the same."""
     cache_verdicts: bool = False

@@ -30,6 +30,7 @@ __all__ = ["fork"]
 _FIXED = {
     "sandbox.device": "the runtimes before the fork are of that device",
     "sandbox.protocol": "the verdicts before the fork were given under that protocol",
+    "sandbox.threads": "the runtimes before the fork were taken with that many",
     "search.start": "a run's start is in its first event",
 }
 """What the outcomes that a fork shares depend on, so that it can't change on the way."""

@@ -51,6 +51,7 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
             observe_share=config.sandbox.observe_share,
             counters_s=config.sandbox.counters_timeout_s,
             memory_bytes=config.sandbox.memory_gb << 30,
+            threads=config.sandbox.threads,
         ),
         cache_bytes=round(config.sandbox.cache_gb * 2**30),
         compile_jobs=config.sandbox.compile_jobs,

@@ -88,6 +88,10 @@ def _rules(config: Config) -> dict[str, tuple[bool, str]]:
         "sandbox.counters_timeout_s": (config.sandbox.counters_timeout_s >= 0, "at least 0"),
         "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
         "sandbox.memory_gb": (config.sandbox.memory_gb >= 1, "at least 1"),
+        "sandbox.threads": (
+            config.sandbox.threads is None or config.sandbox.threads >= 1,
+            "at least 1, or null",
+        ),
     }
     for role in msgspec.structs.asdict(config.roles):
         settings = config.role(role)
