@@ -110,6 +110,7 @@ def test_a_log_of_a_newer_format(finished: Path, tmp_path: Path) -> None:
         (["--set", "roles.plan.temperature=nan"], "roles.plan.temperature must be a finite"),
         (["--seed", "99999999999999999999999"], "search.seed"),
         (["--set", "search.method=[1]"], "search.method: "),
+        (["--set", "sandbox.threads=0"], "sandbox.threads must be at least 1, or null"),
         (["--set", "search.root_throttle=0"], "search.root_throttle must be at least 1, or null"),
         (["--set", "roles.code.timeout_s=-1"], "roles.code.timeout_s must be above 0"),
         (["--protocol", "quick"], "(known: strict, strict-tf32, strict-bf16, kernelbench, paper)"),
