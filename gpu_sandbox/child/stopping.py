@@ -242,23 +242,31 @@ def _stat(place: str) -> list[bytes]:
 
 class _Files:
     """What the kernel says of processes, which is read again and again: pairs wait for this. An
-    open file is of the process that it was opened of, whatever has its number later."""
+    open file is of the process that it was opened of, whatever has its number later: of one that is
+    gone it is refused, or, for its children, empty for ever. So what is empty is asked anew."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
 
     def read(self, path: str) -> bytes:
-        fd = self._open.get(path)
-        if fd is None:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = self._open.pop(path, None)
+        if fd is not None and (data := self._read(path, fd)):
+            return data
+        return self._read(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _read(self, path: str, fd: int) -> bytes:
+        """And it stays open, if there is something in it."""
+        data = b""
+        try:
+            data = self._all(fd)
+        finally:
+            if not data:
+                os.close(fd)
+        if data:
             if len(self._open) >= _MOST_FILES:
                 self.close()
             self._open[path] = fd
-        try:
-            return self._all(fd)
-        except ProcessLookupError:  # of one that is gone; there may be another
-            os.close(self._open.pop(path))
-            raise
+        return data
 
     def close(self) -> None:
         while self._open:

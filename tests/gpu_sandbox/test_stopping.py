@@ -249,6 +249,23 @@ def test_what_is_used_of_a_processor_while_all_are_stopped_is_told(
         wait_until(lambda: still.used_ns() > 5_000_000)
 
 
+def test_children_of_one_with_the_number_of_another_that_is_gone_are_found(
+    start: Callable[..., tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of children that was opened of one that is gone is empty, and no error. Numbers come
+    again: who takes as many as there are had children that nobody stopped."""
+    warden, worker = start("burn")
+    wait_until(lambda: len(below(warden)) == 3)
+    between, burning = below(warden)[1:]
+    gone = subprocess.Popen(["sleep", "1000"])
+    stale = os.open(f"/proc/{gone.pid}/task/{gone.pid}/children", os.O_RDONLY)
+    gone.kill()
+    gone.wait()
+    monkeypatch.setitem(stopping._files._open, f"/proc/{between}/task/{between}/children", stale)
+    with Stoppable(worker).stopped():
+        assert states(burning) == {"T"}
+
+
 def test_who_stays_in_the_kernel_is_unstoppable(
     start: Callable[..., tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
