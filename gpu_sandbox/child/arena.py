@@ -17,7 +17,16 @@ import torch
 from gpu_sandbox.child.device_memory import DeviceMemory
 from gpu_sandbox.messages import ArenaShared, Spot
 
-__all__ = ["ALIGN", "Arena", "Layout", "extent_bytes", "lay_out", "place", "reach_of"]
+__all__ = [
+    "ALIGN",
+    "Arena",
+    "Layout",
+    "extent_bytes",
+    "lay_out",
+    "overlapping",
+    "place",
+    "reach_of",
+]
 
 ALIGN = 512
 _GROWTH = 1 << 20
@@ -33,15 +42,28 @@ def _dtype(name: str) -> torch.dtype:
     return found
 
 
+def overlapping(tensor: torch.Tensor) -> bool:
+    """Whether elements share memory, as in an expanded tensor or an unfolded one: a dimension's
+    step is not beyond all of the smaller ones."""
+    if tensor.layout != torch.strided:
+        return False
+    reach = 0
+    for stride, size in sorted(_steps(tensor)):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+def _steps(tensor: torch.Tensor) -> list[tuple[int, int]]:
+    """Stride and size of each dimension in which there is a step."""
+    return [(s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1]
+
+
 def _own_stride(tensor: torch.Tensor) -> tuple[int, ...]:
     """The tensor's stride if no two elements share memory, else a contiguous one."""
-    pairs = sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1)
-    reach = 0
-    for stride, size in pairs:
-        if stride <= reach:
-            return torch.empty(tensor.shape, device="meta").stride()
-        reach += stride * (size - 1)
-    if reach + 1 > 2 * max(tensor.numel(), 1):
+    reach = sum(stride * (size - 1) for stride, size in _steps(tensor))
+    if overlapping(tensor) or reach + 1 > 2 * max(tensor.numel(), 1):
         return torch.empty(tensor.shape, device="meta").stride()
     return tuple(tensor.stride())
 

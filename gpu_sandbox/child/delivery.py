@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gpu_sandbox.child.arena import Arena
+from gpu_sandbox.child.arena import Arena, overlapping
 from gpu_sandbox.child.own_memory import spread
 from gpu_sandbox.child.signals import NOWHERE, Answer, Where
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.messages import Leaf, Place, Ran, Tree
 
-__all__ = ["Delivered", "Slot", "deliver", "delivered", "described", "laid_open", "overlapping"]
+__all__ = ["Delivered", "Slot", "deliver", "delivered", "described", "laid_open"]
 
 
 class Slot:
@@ -98,13 +98,6 @@ def described(delivered: Delivered, slot: Slot) -> Ran:
         for number, tensor in enumerate(delivered.tensors)
     ]
     return Ran(tree=delivered.tree, leaves=leaves)
-
-
-def overlapping(tensor: torch.Tensor) -> bool:
-    """Whether elements share memory, as in an expanded tensor."""
-    if tensor.layout != torch.strided:
-        return False
-    return any(n > 1 and s == 0 for n, s in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def _shares_memory(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:

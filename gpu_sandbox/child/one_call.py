@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import torch
 
+from gpu_sandbox.child.arena import overlapping
 from gpu_sandbox.child.caches import Eviction
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.own_memory import Unreadable
@@ -67,14 +68,21 @@ class OneCall(Batch):
             peer.take(Failed, "bench")
             raise AssertionError("a failure is no Failed")
         ran = peer.ask(Describe(), Ran, "bench")
-        if chosen and outputs is None and all(leaf.written for leaf in ran.leaves):
+        if chosen and outputs is None and self._are_all_there(ran):
             raise peer.ended(Forged(reason="its outputs are not where it says"))
+        told = zip(outputs or [], ran.leaves, strict=False)  # it may not have told of all
+        if any(overlapping(output) and not leaf.overlapping for output, leaf in told):
+            raise peer.ended(Forged(reason="elements of its outputs share memory, and it says not"))
         beyond_ns = ahead_ns + late_ns
         wall_ns = after.since_ns - began + beyond_ns
         cpu_ns = after.used_since(before) + beyond_ns
         claim_ns = believable(peer, [heard[0]], 1, wall_ns)
         found = [outputs] if outputs is not None else []
         return Released(claim_ns, wall_ns, 0, found, ran, cpu_ns=cpu_ns)
+
+    def _are_all_there(self, ran: Ran) -> bool:
+        """As it says: others differ from what is expected, which the verdict tells."""
+        return sum(leaf.written for leaf in ran.leaves) == len(self.layout.outputs[0])
 
     def _read(self, peer: Peer, found: list[Where]) -> list[torch.Tensor] | None:
         """None if they can't be."""

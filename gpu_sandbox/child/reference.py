@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
+from gpu_sandbox.child.arena import overlapping
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
-from gpu_sandbox.child.delivery import overlapping
 from gpu_sandbox.child.expected import RULES, Expected, expect
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
 from gpu_sandbox.child.precision import rounded

@@ -129,6 +129,30 @@ def test_outputs_of_every_kind_are_read_as_they_are(kind: str, memory: Memory) -
 
 
 @pytest.mark.parametrize(
+    ("output", "overlap"),
+    [
+        (X, False),
+        (X.t(), False),
+        (X[::2, 1:4], False),
+        (torch.empty(4, 1, 7, 3).permute(3, 1, 0, 2), False),
+        (torch.empty(3, 4, 5).diagonal(dim1=0, dim2=2), False),
+        (torch.empty(20).unfold(0, 4, 4), False),
+        (torch.empty(0, 5), False),
+        (torch.tensor(1.0).expand(1, 1), False),
+        (X[:1].expand(6, 5), True),
+        (torch.empty(20).unfold(0, 4, 1), True),
+        (torch.empty(20).unfold(0, 4, 3), True),
+        (torch.empty(20).as_strided((4, 4), (2, 1)), True),
+    ],
+)
+def test_elements_that_share_memory_are_told_of(output: torch.Tensor, overlap: bool) -> None:
+    clocked = laid(lambda x: output, [X], [output])
+    made(clocked)
+    (leaf,) = clocked.describe().leaves
+    assert leaf.overlapping == overlap
+
+
+@pytest.mark.parametrize(
     "output", [X.double(), X[:5], torch.empty(6, 5, device="meta"), X.to_sparse(), None]
 )
 def test_an_output_that_is_not_as_expected_is_nowhere(output: Any, memory: Memory) -> None:

@@ -35,6 +35,7 @@ class Recorder:
         self.ended = Ended
         self.read: Callable[..., list[torch.Tensor]] = self._read
         self.written = True
+        self.leaves = 1
         self._said = said
         self._used_ns = used_ns
 
@@ -51,7 +52,8 @@ class Recorder:
             aliases_input=False,
             overlapping=False,
         )
-        return Ran(tree=None, leaves=[leaf]) if isinstance(request, Describe) else Done()
+        leaves = [leaf] * self.leaves
+        return Ran(tree=None, leaves=leaves) if isinstance(request, Describe) else Done()
 
     @contextmanager
     def stopped(self) -> Iterator[Still]:
@@ -147,9 +149,9 @@ def test_a_failure_is_told_by_its_frame(release: Callable[..., Released]) -> Non
     assert peer.seen[-1] == "go on"
 
 
-@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize(("written", "leaves"), [(True, 1), (False, 1), (True, 0)])
 def test_what_can_not_be_read_was_forged_unless_it_is_said_not_to_be_there(
-    release: Callable[..., Released], written: bool
+    release: Callable[..., Released], written: bool, leaves: int
 ) -> None:
     """Which the verdict then gives the reason of."""
 
@@ -157,10 +159,21 @@ def test_what_can_not_be_read_was_forged_unless_it_is_said_not_to_be_there(
         raise Unreadable
 
     peer = Recorder(SAID)
-    peer.read, peer.written = nowhere, written
-    if not written:
+    peer.read, peer.written, peer.leaves = nowhere, written, leaves
+    if not (written and leaves):
         assert release(peer, [0]).outputs == []
         return
+    with pytest.raises(Ended) as ended:
+        release(peer, [0])
+    assert isinstance(ended.value.finding, Forged)
+
+
+def test_elements_that_share_memory_are_seen_by_their_strides(
+    release: Callable[..., Released],
+) -> None:
+    """Or who takes the worker over need not write all of them."""
+    peer = Recorder(SAID)
+    peer.read = lambda *_: [torch.zeros(1, 128).expand(64, 128)]
     with pytest.raises(Ended) as ended:
         release(peer, [0])
     assert isinstance(ended.value.finding, Forged)
