@@ -99,7 +99,8 @@ class Clocked:
 
     def stand_by(self, asked: StandBy) -> None:
         """For a call on the CPU: all that does not need its inputs. The output before the last is
-        given up, as after each call: to give back much memory takes long.
+        given up, as after each call, also that of a rehearsal: to give back much memory takes long
+        (2.6 ms of a call of 15 that makes 48 MB).
 
         Who called its model now, on what is there, would find in the caches what the other side has
         lost from them: so both do.
@@ -113,6 +114,7 @@ class Clocked:
                 self._time_cpu(0)
                 if _now() - began > asked.within_s * 1e9:
                     break
+        self._before = None
 
     def answer(self, channel: Channel[Request]) -> None:
         """One call, by signals alone: the seed comes, and what it took is told, and where its

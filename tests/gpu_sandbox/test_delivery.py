@@ -279,6 +279,23 @@ def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: Clocked)
     assert alive == [[], [True], [False, True], [False, False, True]]
 
 
+def test_of_rehearsals_one_output_is_left_when_the_clock_starts(clocked: Clocked) -> None:
+    """To give back the one before takes a while, which who keeps it would be credited with."""
+    outs: list[weakref.ref[torch.Tensor]] = []
+
+    def model(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        outputs = double(x, y)
+        outs.append(weakref.ref(outputs[1]))
+        return outputs
+
+    other = Clocked(model, CPU)
+    other.slots = clocked.slots
+    made(other)
+    other.describe()
+    other.stand_by(StandBy(rehearsals=3, within_s=60.0))
+    assert [reference() is not None for reference in outs] == [False, False, False, True]
+
+
 @pytest.mark.parametrize(("words", "held"), [(7, True), (9 << 20, False)])
 def test_warm_calls_hold_as_many_outputs_as_timed_ones(words: int, held: bool) -> None:
     """So the allocator has memory for those before anything is timed; but not for gigabytes."""
