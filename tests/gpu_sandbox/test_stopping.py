@@ -285,6 +285,7 @@ def test_the_wardens_own_forks_go_on(start: Callable[..., tuple[int, int]]) -> N
     warden, worker = start("rest", "own_fork")
     wait_until(lambda: len(below(warden)) == 4)
     (own,) = {pid for pid in below(warden) if os.getsid(pid) == warden}
+    wait_until(lambda: states(own) == {"S"})
     with Stoppable(worker).stopped() as still:
         assert states(worker) == {"T"}
         assert states(own) == {"S"}
