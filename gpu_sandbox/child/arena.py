@@ -11,6 +11,9 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -31,6 +34,9 @@ __all__ = [
 ALIGN = 512
 _GROWTH = 1 << 20
 _PAGE = 4096
+_SPOILED = 16
+"""Elements of each tensor: who has a half of it in an output has one of them there, but for once in
+65,536 times."""
 _SEALS = 0x0001 | 0x0002 | 0x0004  # SEAL, SHRINK, GROW
 _ADD_SEALS = 1033
 
@@ -189,6 +195,25 @@ class Arena:
             pages.view(-1, words.numel()).copy_(words.expand(whole // _PAGE, -1))
             stretch[whole:].copy_(page[: stretch.numel() - whole])
 
+    @contextmanager
+    def spoiled(self, spots: list[Spot]) -> Iterator[None]:
+        """Some elements of each, nobody knows which, are others meanwhile, NaN where there is one:
+        whatever shares memory with them shows it, at whichever address."""
+        kept = []
+        for spot in spots:
+            dtype = _dtype(spot.dtype)
+            number = extent_bytes(spot) // dtype.itemsize
+            stretch = self._memory[spot.offset : spot.offset + number * dtype.itemsize]
+            elements = stretch.view(number, dtype.itemsize)
+            chosen = [secrets.randbelow(number) for _ in range(_SPOILED) if number]
+            kept.append((elements, chosen, elements[chosen]))
+            elements[chosen] = _others(elements[chosen], dtype)
+        try:
+            yield
+        finally:
+            for elements, chosen, former in kept:
+                elements[chosen] = former
+
     def close(self) -> None:
         """Give the memory back. No view of it may be used any more."""
         if self._fd is not None:
@@ -196,6 +221,13 @@ class Arena:
         del self._memory
         if self._owner is not None:
             self._owner.close()
+
+
+def _others(elements: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Bytes of elements that equal none of these."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.full_like(elements, 0xFF)
+    return elements ^ (1 if dtype == torch.bool else 0xFF)
 
 
 def _mapped(fd: int, size: int) -> torch.Tensor:

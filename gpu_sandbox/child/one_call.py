@@ -4,7 +4,8 @@ What a worker does besides its call, while the clock runs, is in what the baseli
 its calls: whoever leaves it out is credited with it (``signals.py``). So there is next to nothing.
 Outputs stay where the call left them: the worker says where that is, and the clock stops when its
 processes lie still. Only then they are read, from its own memory (``own_memory.py``): what was not
-computed by then is not there.
+computed by then is not there. Some of its inputs are spoiled meanwhile: an output that is one of
+them costs nothing to make, and a second mapping of that has an address of which nobody knows.
 
 It lies still while its inputs come, too, and the clock starts when it is let go: who watched that
 could begin with the first of them, and what a copy of them takes says nothing of its call.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 
@@ -41,6 +43,7 @@ class OneCall(Batch):
     def __init__(self, task: Task, first: Case, device: torch.device) -> None:
         super().__init__(task, first, device, calls=1)
         self._eviction = Eviction(torch.get_num_threads())
+        self._may_alias = any(first.aliasing)
         self._answer = Answer([len(spot.shape) for spot in self.layout.outputs[0]])
 
     def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
@@ -86,7 +89,9 @@ class OneCall(Batch):
 
     def _read(self, peer: Peer, found: list[Where]) -> list[torch.Tensor] | None:
         """None if they can't be."""
+        inputs = self.layout.inputs[0]
         try:
-            return peer.read(self.layout.outputs[0], found)
+            with nullcontext() if self._may_alias else peer.spoiled(inputs):
+                return peer.read(self.layout.outputs[0], found)
         except Unreadable:
             return None

@@ -305,6 +305,17 @@ class Peer:
         assert self._memory is not None
         return [self._memory.read(*each) for each in zip(spots, found, strict=True)]
 
+    @contextmanager
+    def spoiled(self, spots: list[Spot]) -> Iterator[None]:
+        """Inputs in the arena are others meanwhile, in some places. Of the reference only before:
+        an output that shares memory with them here may be one that does not where they lie
+        otherwise, as drawn; and both sides' inputs are to be touched alike."""
+        with self._need().spoiled(spots):
+            if self.ended is Ended:
+                yield
+        if self.ended is not Ended:
+            yield
+
     def intact(self, spots: list[Spot], tensors: list[torch.Tensor]) -> bool:
         """Whether the inputs there are, bit for bit, what was put there."""
         views = self._views(spots)

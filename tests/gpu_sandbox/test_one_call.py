@@ -66,6 +66,12 @@ class Recorder:
     def used_while(self, still: Still) -> int:
         return self._used_ns
 
+    @contextmanager
+    def spoiled(self, *_: Any) -> Iterator[None]:
+        self.seen.append("spoil")
+        yield
+        self.seen.append("put right")
+
     def put(self, *_: Any) -> None:
         self.seen.append("put")
         time.sleep(SLOW_S)
@@ -112,7 +118,8 @@ def test_inputs_come_and_outputs_are_read_while_the_worker_lies_still(
     peer = Recorder(SAID)
     released = release(peer, [0])
     before, call = ["lay", "StandBy", "stop", "put", "go on"], ["seed", "answer"]
-    assert peer.seen == [*before, *call, "stop", "read at 4096", "go on", "Describe"]
+    read = ["spoil", "read at 4096", "put right"]
+    assert peer.seen == [*before, *call, "stop", *read, "go on", "Describe"]
     assert [len(outputs) for outputs in released.outputs] == [1]
     assert released.claim_ns == CLAIM_NS
 
