@@ -17,8 +17,9 @@ from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.delivery import Delivered, Slot, deliver, delivered, described, laid_open
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
-from gpu_sandbox.child.signals import SEED_BYTES
+from gpu_sandbox.child.signals import NOTHING_PLAIN, SEED_BYTES
 from gpu_sandbox.child.turns import Turns, stream_write
+from gpu_sandbox.child.values import plain_digest
 from gpu_sandbox.frames import Channel, PeerGone
 from gpu_sandbox.messages import Ran, Request, Run, StandBy, Time, Timed
 
@@ -131,9 +132,12 @@ class Clocked:
                     raise PeerGone
                 elapsed_ns = self._time_cpu(int.from_bytes(seed, "little", signed=True))
                 owed = self._owed
-                tensors = [owed] if type(owed) is torch.Tensor else delivered(owed).tensors
+                tensors, plain = [owed], NOTHING_PLAIN
+                if type(owed) is not torch.Tensor:
+                    tree, tensors = delivered(owed)
+                    plain = plain_digest(tree)
                 found, self._laid_open = laid_open(tensors, slot)
-                tell(slot.answer.told(elapsed_ns, found))
+                tell(slot.answer.told(elapsed_ns, found, plain))
         except PeerGone:
             raise
         except (Exception, SystemExit):

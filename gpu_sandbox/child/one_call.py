@@ -27,6 +27,7 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Batch, Released, Settings, believable
 from gpu_sandbox.child.signals import SEED_BYTES, Answer, Where
+from gpu_sandbox.child.values import plain_digest
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Describe, Done, Failed, Ran, StandBy
 
@@ -71,6 +72,8 @@ class OneCall(Batch):
             peer.take(Failed, "bench")
             raise AssertionError("a failure is no Failed")
         ran = peer.ask(Describe(), Ran, "bench")
+        if plain_digest(ran.tree) != heard[2]:
+            raise peer.ended(Forged(reason="its output is not what it was when it answered"))
         if chosen and outputs is None and self._are_all_there(ran):
             raise peer.ended(Forged(reason="its outputs are not where it says"))
         told = zip(outputs or [], ran.leaves, strict=False)  # it may not have told of all

@@ -7,13 +7,16 @@ Pickle exists in one direction only: the trusted side may hand the worker an obj
 
 from __future__ import annotations
 
+import hashlib
 import math
 import pickle
 from typing import Any
 
+import msgspec
 import torch
 
 from gpu_sandbox.child.loading import TASK_MODULE
+from gpu_sandbox.child.signals import DIGEST_BYTES, NOTHING_PLAIN
 from gpu_sandbox.messages import (
     MOST_DIMS,
     MOST_TENSORS,
@@ -25,7 +28,7 @@ from gpu_sandbox.messages import (
     Tree,
 )
 
-__all__ = ["NotPlain", "mapped", "odd", "pack", "same_shape", "unpack"]
+__all__ = ["NotPlain", "mapped", "odd", "pack", "plain_digest", "same_shape", "unpack"]
 
 _PLAIN = (type(None), bool, int, float, str)
 _MAX_DEPTH = 50
@@ -68,6 +71,24 @@ def pack(value: Any, tensors: list[torch.Tensor], *, pickling: bool, depth: int 
         return Pickled(data=pickle.dumps(value))
     except Exception as error:
         raise NotPlain(f"{named}, which can't be handed on: {error}") from None
+
+
+def plain_digest(tree: Tree) -> bytes:
+    """Of a tree with plain values; ``NOTHING_PLAIN`` if it has none."""
+    if not _has_plain(tree):
+        return NOTHING_PLAIN
+    return hashlib.blake2b(msgspec.msgpack.encode(tree), digest_size=DIGEST_BYTES).digest()
+
+
+def _has_plain(tree: Tree) -> bool:
+    match tree:
+        case Plain():
+            return True
+        case Sequence(items=items):
+            return any(map(_has_plain, items))
+        case Mapping(keys=keys, values=values):
+            return any(map(_has_plain, (*keys, *values)))
+    return False
 
 
 def mapped(value: Any, function: Any) -> Any:

@@ -130,6 +130,7 @@ _CLOCK = (
     ),
     _clock("batch_runs_only_the_last", REJECTED, "cached_workspace", device="cuda"),
     _clock("takes_over_the_worker", REJECTED, "base_class_of_its_own", device="both"),
+    _clock("numbers_that_come_later", REJECTED, "plain_number_output", task="numbers"),
     _clock("replies_in_advance", USELESS, "talks_to_itself", device="both"),
     _clock("memo_by_pointer", USELESS, "weights_prepared_in_first_call", device="both"),
     _clock("memo_by_id", USELESS, "weights_prepared_in_first_call", device="both"),

@@ -20,6 +20,7 @@ from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Settings
 from gpu_sandbox.child.signals import Answer, Where
 from gpu_sandbox.child.stopping import Still
+from gpu_sandbox.child.values import pack, plain_digest
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Describe, Done, Failed, Leaf, Ran
 from tests.gpu_sandbox.sources import ADD_RELU
@@ -36,6 +37,7 @@ class Recorder:
         self.read: Callable[..., list[torch.Tensor]] = self._read
         self.written = True
         self.leaves = 1
+        self.tree: Any = None
         self._said = said
         self._used_ns = used_ns
 
@@ -53,7 +55,7 @@ class Recorder:
             overlapping=False,
         )
         leaves = [leaf] * self.leaves
-        return Ran(tree=None, leaves=leaves) if isinstance(request, Describe) else Done()
+        return Ran(tree=self.tree, leaves=leaves) if isinstance(request, Describe) else Done()
 
     @contextmanager
     def stopped(self) -> Iterator[Still]:
@@ -181,6 +183,25 @@ def test_elements_that_share_memory_are_seen_by_their_strides(
     """Or who takes the worker over need not write all of them."""
     peer = Recorder(SAID)
     peer.read = lambda *_: [torch.zeros(1, 128).expand(64, 128)]
+    with pytest.raises(Ended) as ended:
+        release(peer, [0])
+    assert isinstance(ended.value.finding, Forged)
+
+
+@pytest.mark.parametrize("later", [0.5, 0.0, True, "0.5", None])
+def test_plain_values_are_those_that_it_answered_with(
+    release: Callable[..., Released], later: Any
+) -> None:
+    """Or they are worked out when the clock has stopped."""
+    made = [torch.zeros(1), {"mean": 0.5}]
+    said = FORM.told(
+        CLAIM_NS, [Where(4096, (128, 1))], plain_digest(pack(made, [], pickling=False))
+    )
+    peer = Recorder(said)
+    peer.tree = pack([torch.zeros(1), {"mean": later}], [], pickling=False)
+    if later == 0.5:
+        assert release(peer, [0]).last.tree == peer.tree
+        return
     with pytest.raises(Ended) as ended:
         release(peer, [0])
     assert isinstance(ended.value.finding, Forged)

