@@ -172,11 +172,19 @@ class HeldMemory:
         except OSError:
             return ""
         try:
-            return os.read(file, 1 << 16).decode(errors="replace")
+            return _whole(file).decode(errors="replace")
         except OSError:
             return ""
         finally:
             os.close(file)
+
+
+def _whole(file: int) -> bytes:
+    """The kernel gives a page at a time: of the children of a process the first 819, or fewer."""
+    data = b""
+    while piece := os.read(file, 1 << 16):
+        data += piece
+    return data
 
 
 def _answered_by_fork(

@@ -6,6 +6,8 @@ import functools
 import mmap
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -284,3 +286,28 @@ def test_memory_is_watched_where_a_control_group_does_not_limit_it() -> None:
     excess._SEEN_S = 0.3
     result = survey(without=("cgroup",))
     assert "an attack got through (fill the memory" in result.missing[WATCH]
+
+
+_MANY = 900
+_MANY_CHILDREN = f"""
+import os, time
+for _ in range({_MANY}):
+    if os.fork() == 0:
+        time.sleep(1000)
+print(flush=True)
+time.sleep(1000)
+"""
+
+
+@in_zygote
+def test_children_are_counted_however_many_there_are() -> None:
+    """The kernel lists no more than 819 in one reading, and the last may hold the most."""
+    held = HeldMemory()
+    command = [sys.executable, "-c", _MANY_CHILDREN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as made:
+        try:
+            assert made.stdout is not None
+            made.stdout.readline()
+            assert len(list(held._descendants())) == 1 + _MANY
+        finally:
+            os.killpg(made.pid, signal.SIGKILL)
