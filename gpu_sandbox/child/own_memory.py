@@ -62,10 +62,10 @@ class Memory:
         """A private copy of what lies there, of the shape and dtype of ``spot``. Raises
         ``Unreadable``."""
         spot = Spot(0, spot.shape, where.stride, spot.dtype)
-        size = extent_bytes(spot)
         dtype: torch.dtype = getattr(torch, spot.dtype)
-        if not size:
+        if 0 in spot.shape:  # by negative strides others reach over nothing, too
             return torch.empty(spot.shape, dtype=dtype)
+        size = extent_bytes(spot)
         too_far = size > _SPREAD * math.prod(spot.shape) * dtype.itemsize
         if where.address == NOWHERE or min(where.stride, default=0) < 0 or too_far:
             raise Unreadable

@@ -50,6 +50,7 @@ BUILDS = ANYTHING | {"compile_failed"}
 
 _CUT_OFF = frozenset({"timed_out", "crashed"})
 _DIES = frozenset({"crashed"})
+_FOUND_OUT = frozenset({"cheated"})
 
 QUICK = Limits(bench_s=0.15, call_s=20.0, compile_s=60.0, autopsy_s=0.0)
 BUILDS_IN_FORWARD = Limits(bench_s=0.15, call_s=180.0)
@@ -313,6 +314,7 @@ _CHECKER = (
     _checker("forges_a_report", REJECTED, "talks_to_itself"),
     _checker("exits_after_forging", REJECTED, "talks_to_itself"),
     _checker("points_nowhere", REJECTED, "not_contiguous_output"),
+    _checker("reaches_over_nothing", _FOUND_OUT, "not_contiguous_output", task="signs"),
     _checker("floods_descriptors", REJECTED, "temporary_files", after=True),
     _checker("exception_that_hangs", REJECTED | _CUT_OFF, "optional_import", limits=HANGS),
     _checker("exception_of_megabytes", REJECTED, "optional_import"),

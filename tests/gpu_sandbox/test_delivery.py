@@ -179,6 +179,7 @@ def test_a_byte_of_a_boolean_is_no_third_value(memory: Memory) -> None:
         (-1, (5, 1)),
         ((1 << 63) - 1, (5, 1)),
         (None, (-5, -1)),
+        (None, (1, -1)),  # reaches over nothing
         (None, (1 << 62, 1 << 62)),
         (None, (5 << 10, 1)),
     ],
