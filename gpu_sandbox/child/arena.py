@@ -51,7 +51,7 @@ def _dtype(name: str) -> torch.dtype:
 def overlapping(tensor: torch.Tensor) -> bool:
     """Whether elements share memory, as in an expanded tensor or an unfolded one: a dimension's
     step is not beyond all of the smaller ones."""
-    if tensor.layout != torch.strided:
+    if tensor.layout != torch.strided or tensor.numel() == 0:
         return False
     reach = 0
     for stride, size in sorted(_steps(tensor)):

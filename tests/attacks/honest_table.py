@@ -38,6 +38,7 @@ _ALL = (
     Honest("double", task="double"),
     Honest("integers", task="integers"),
     Honest("empty_output", task="empty"),
+    Honest("empty_array_of_numpy", task="empty", device="cpu"),
     Honest("scalar_output", task="scalar"),
     Honest("dot_in_two_steps", task="zero_mean"),
     Honest("outer_by_broadcasting", task="outer"),

@@ -138,6 +138,7 @@ def test_outputs_of_every_kind_are_read_as_they_are(kind: str, memory: Memory) -
         (torch.empty(3, 4, 5).diagonal(dim1=0, dim2=2), False),
         (torch.empty(20).unfold(0, 4, 4), False),
         (torch.empty(0, 5), False),
+        (torch.empty(0, 5).as_strided((0, 5), (0, 0)), False),  # as of an array of numpy
         (torch.tensor(1.0).expand(1, 1), False),
         (X[:1].expand(6, 5), True),
         (torch.empty(20).unfold(0, 4, 1), True),
