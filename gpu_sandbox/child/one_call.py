@@ -67,6 +67,8 @@ class OneCall(Batch):
         with peer.stopped() as after:
             heard = self._answer.heard(said)
             outputs = self._read(peer, heard[1]) if heard and chosen else None
+            looks = chosen and not self._task.mutates
+            intact = self.intact(peer, 0) if looks else None  # or it could put them back before
             late_ns = peer.used_while(after)
         if heard is None:
             peer.take(Failed, "bench")
@@ -84,7 +86,7 @@ class OneCall(Batch):
         cpu_ns = after.used_since(before) + beyond_ns
         claim_ns = believable(peer, [heard[0]], 1, wall_ns)
         found = [outputs] if outputs is not None else []
-        return Released(claim_ns, wall_ns, 0, found, ran, cpu_ns=cpu_ns)
+        return Released(claim_ns, wall_ns, 0, found, ran, cpu_ns=cpu_ns, intact=intact)
 
     def _are_all_there(self, ran: Ran) -> bool:
         """As it says: others differ from what is expected, which the verdict tells."""

@@ -55,7 +55,8 @@ class Released(msgspec.Struct, frozen=True):
     though they should lie still.
 
     ``outputs`` are those of the chosen calls; ``last`` is what the worker says of the last
-    call's, and ``launch_ns`` what it says that queueing a call takes.
+    call's, and ``launch_ns`` what it says that queueing a call takes. ``intact``: on the CPU
+    whether its inputs were what was drawn when it lay still, if that was looked at.
     """
 
     claim_ns: int
@@ -66,6 +67,7 @@ class Released(msgspec.Struct, frozen=True):
     launch_ns: int = 0
     cpu_ns: int = 0
     beside_ns: int = 0
+    intact: bool | None = None
 
     def bare(self) -> Released:
         """Without the outputs, which may be gigabytes."""

@@ -261,6 +261,7 @@ _CHECKER = (
         limits=TWIN,
     ),
     _checker("output_is_the_input", REJECTED, "aliases_as_the_reference_does", device="both"),
+    _checker("puts_its_inputs_back", WRONG, "aliases_as_the_reference_does", task="negated"),
     _checker(
         "output_is_an_input_when_timed",
         REJECTED,

@@ -225,7 +225,8 @@ class Compared:
         releases.intact = lambda peer, number: self.looked_at.append(number) or True
         got = [[t + (number in wrong) for t in ts] for number, ts in enumerate(self.truths)]
         chosen = list(reversed(range(CALLS)))
-        candidate = SimpleNamespace(last=None, outputs=[got[number] for number in chosen])
+        outputs = [got[number] for number in chosen]
+        candidate = SimpleNamespace(last=None, outputs=outputs, intact=None)
         tree = SimpleNamespace(tree=None)
         baseline = SimpleNamespace(last=tree, outputs=[self.truths[number] for number in chosen])
         pair: Any = SimpleNamespace(candidate=candidate, baseline=baseline, first=True)

@@ -37,6 +37,7 @@ class Recorder:
         self.read: Callable[..., list[torch.Tensor]] = self._read
         self.written = True
         self.leaves = 1
+        self.inputs_intact = True
         self.tree: Any = None
         self._said = said
         self._used_ns = used_ns
@@ -89,6 +90,10 @@ class Recorder:
     def take(self, expected: type[Failed], stage: str) -> None:
         raise Ended(Forged(reason=f"as {expected.__name__} says"))
 
+    def intact(self, *_: Any) -> bool:
+        self.seen.append("look at inputs")
+        return self.inputs_intact
+
     def _read(self, spots: list[Any], found: list[Where]) -> list[torch.Tensor]:
         self.seen.append(f"read at {found[0].address}")
         time.sleep(SLOW_S)
@@ -106,6 +111,7 @@ def release(tmp_path: Path) -> Callable[..., Released]:
     first: Case = task.draw("trial", 0)
     task.solve(first, exact=True)
     calls = OneCall(task, first, torch.device("cpu"))
+    calls.cases = [first]
     calls._eviction = cast(Any, SimpleNamespace(evict=lambda: None))
 
     def one(peer: Recorder, chosen: list[int]) -> Released:
@@ -120,8 +126,8 @@ def test_inputs_come_and_outputs_are_read_while_the_worker_lies_still(
     peer = Recorder(SAID)
     released = release(peer, [0])
     before, call = ["lay", "StandBy", "stop", "put", "go on"], ["seed", "answer"]
-    read = ["spoil", "read at 4096", "put right"]
-    assert peer.seen == [*before, *call, "stop", *read, "go on", "Describe"]
+    looks = ["spoil", "read at 4096", "put right", "look at inputs"]
+    assert peer.seen == [*before, *call, "stop", *looks, "go on", "Describe"]
     assert [len(outputs) for outputs in released.outputs] == [1]
     assert released.claim_ns == CLAIM_NS
 
@@ -147,7 +153,17 @@ def test_what_is_used_of_a_processor_all_the_same_is_on_the_clock(
 def test_nothing_is_read_of_a_call_that_was_not_chosen(release: Callable[..., Released]) -> None:
     peer = Recorder(SAID)
     assert release(peer, []).outputs == []
-    assert not any("read" in each for each in peer.seen)
+    assert not any("read" in each or "look" in each for each in peer.seen)
+
+
+@pytest.mark.parametrize("intact", [True, False])
+def test_inputs_are_what_they_were_when_the_worker_lay_still(
+    release: Callable[..., Released], intact: bool
+) -> None:
+    """It could put them back afterwards."""
+    peer = Recorder(SAID)
+    peer.inputs_intact = intact
+    assert release(peer, [0]).intact == intact
 
 
 def test_a_failure_is_told_by_its_frame(release: Callable[..., Released]) -> None:
