@@ -25,7 +25,9 @@ OWN_KERNEL = frozenset({
     "cuda_default_stream", "cuda_half2", "cuda_inline", "cuda_large_shared_memory", "cuda_nvrtc",
     "cuda_split_tensor_cores", "cuda_triton",
 })  # fmt: skip
-UNREADABLE = frozenset({"numpy_inside", "optional_import", "runs_programs", "starts_a_process"})
+UNREADABLE = frozenset({
+    "empty_array_of_numpy", "numpy_inside", "optional_import", "runs_programs", "starts_a_process",
+})  # fmt: skip
 """They use what is neither torch's nor the task's: nothing is said of it."""
 
 BUILD = """
