@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ from gpu_sandbox.builds import BuildCache, BuildFiles, BuildRecord
 from gpu_sandbox.confinement import policy_for
 from gpu_sandbox.devices import Device, torch_identity
 from gpu_sandbox.flags import flag_sets
-from gpu_sandbox.frames import MAX_FDS, BadFrame, Line, PeerGone
+from gpu_sandbox.frames import BadFrame, Line, PeerGone
 from gpu_sandbox.guard import Inspected
 from gpu_sandbox.hub import hub_readable, hub_variables
-from gpu_sandbox.jobs import Built, Compile
+from gpu_sandbox.jobs import MOST_BUILT, Built, Compile
 from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.prebuilt import Prebuilt
@@ -46,6 +46,8 @@ _MAX_LOG = 32_000
 _MAX_KERNELS = 16
 _MAX_LINES = 50_000
 _MAX_NAME = 200
+_MOST_ANSWERS = 2
+_TRIES = 2
 _MOST = 1 << 40
 """Bytes or registers of one kernel."""
 
@@ -60,6 +62,10 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     queue_s: float = 0.0
     notes: list[str] = []
+
+
+class _Lost(Exception):
+    """The zygote died, or its warden: nobody knows what has become of it."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,14 +144,25 @@ class CompilePool:
             queued = time.monotonic() - began
             flags = await anyio.to_thread.run_sync(flag_sets, candidate.source)
             prebuilt = await self._prebuilt.for_flags(self._run, flags)
-            compiled = await self._compile(candidate, key, prebuilt)
+            compiled = await self._compiled_surely(candidate, key, prebuilt)
             if prebuilt is None:
                 notes = [*compiled.notes, "the slim binding can't be built here"]
                 compiled = msgspec.structs.replace(compiled, notes=notes)
         spent = time.monotonic() - began - queued
         return msgspec.structs.replace(compiled, seconds=spent, queue_s=queued)
 
+    async def _compiled_surely(
+        self, candidate: Candidate, key: str, prebuilt: Path | None
+    ) -> Compiled:
+        """Once more where what keeps its process is gone: that is nobody's doing, as a rule."""
+        for _ in range(_TRIES):
+            with suppress(_Lost):
+                return await self._compile(candidate, key, prebuilt)
+        reason = f"what keeps its process was gone on import, {_TRIES} times"
+        return Compiled(outcome=Crashed(reason=reason), files=BuildFiles([], []))
+
     async def _compile(self, candidate: Candidate, key: str, prebuilt: Path | None) -> Compiled:
+        """Raises ``_Lost``."""
         self._homes += 1
         home = self._run.home(f"compile-{self._homes}")
         device = candidate.device
@@ -155,7 +172,7 @@ class CompilePool:
             readable = (*readable, str(prebuilt))
             variables["GPU_SANDBOX_PREBUILT"] = str(prebuilt)
         ours, theirs = socket.socketpair()
-        line: Line[Built] = Line(ours, Built, fds=MAX_FDS)
+        line: Line[Built] = Line(ours, Built, fds=MOST_BUILT)
         try:
             with theirs:
                 ward = await self._zygote.spawn(
@@ -186,7 +203,8 @@ class CompilePool:
         ``fds`` gets the files that came with it.
 
         It reports after the import, and again after trying to construct the model: a
-        death or a hang in that second part loses nothing that was found.
+        death or a hang in that second part loses nothing that was found. Nothing follows, and
+        nobody listens to it.
         """
         last: Built | None = None
         with anyio.move_on_after(self._limits.compile_s) as scope:
@@ -194,7 +212,7 @@ class CompilePool:
                 late = candidate.inspected.builds_late
                 order = Compile(task=candidate.task_source, candidate=candidate.source, late=late)
                 await line.send(order)
-                while True:
+                for _ in range(_MOST_ANSWERS):
                     last = await line.receive()
                     _close(fds)
                     fds += line.take_fds()
@@ -209,6 +227,8 @@ class CompilePool:
     ) -> Compiled:
         nothing = BuildFiles([], [])
         if built is None:
+            if not late and ward.lost:
+                raise _Lost
             outcome = _ended(late, ward, self._limits.compile_s)
             return Compiled(
                 outcome=outcome, files=nothing, log=printed(ward.output(), stopped=late)
@@ -250,6 +270,8 @@ def _figures(one: KernelResources) -> list[int]:
 
 
 def _modest(lines: dict[str, list[int]]) -> dict[str, list[int]]:
+    if len(lines) > 2 * MOST_BUILT or any(len(name) > _MAX_NAME for name in lines):
+        return {}
     return lines if sum(map(len, lines.values())) < _MAX_LINES else {}
 
 
@@ -259,6 +281,7 @@ def _ended(late: bool, ward: Ward, limit_s: float) -> Outcome:
         reason = f"not compiled within {limit_s:g} s"
         return TimedOut(reason=reason, stage="compile", limit_s=limit_s)
     how = f"signal {ward.signal}" if ward.signal else f"exit {ward.code}"
+    how = "its memory limit" if ward.out_of_memory else how
     return Crashed(reason=f"its process died on import ({how})", signal=ward.signal)
 
 

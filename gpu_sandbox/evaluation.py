@@ -8,7 +8,9 @@ from typing import Any
 import anyio.to_thread
 import msgspec
 
+from events.observations import Observations
 from events.outcomes import Correct, Outcome
+from gpu_sandbox.builds import BuildFiles
 from gpu_sandbox.compile_stage import Candidate, Compiled
 from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import Device
@@ -19,7 +21,7 @@ from gpu_sandbox.limits import Limits
 from gpu_sandbox.observed import completed
 from gpu_sandbox.opened import Opened
 from gpu_sandbox.orders import job_for
-from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.port import EvaluationRequest, SandboxFault, Verdict
 from gpu_sandbox.verdicts import (
     cleaned,
     conditions_of,
@@ -30,6 +32,9 @@ from gpu_sandbox.verdicts import (
 )
 
 __all__ = ["Evaluation"]
+
+_FAULTS = (SandboxFault, OSError)
+"""Of what is done besides, when there is a verdict: they don't cost it."""
 
 
 class Evaluation:
@@ -79,28 +84,22 @@ class Evaluation:
         looks, broke = judged.looks.concluded, judged.looks.breakdowns
         self._timings_s.update(seconds_of(looks), lease=judged.lease_s)
         outcome, run_log, notes = ended_as(looks, broke, self._request.root_ms)
-        opened, limits, files = self._opened, self._limits, built.files
-        began = time.monotonic()
-        found = await examined(opened, limits, candidate, files, judged, outcome, self._to_beat)
-        if found is not None:
-            self._timings_s["autopsy"] = time.monotonic() - began
+        files, device = built.files, judged.device
+        found = await self._examined(candidate, files, judged, outcome, notes)
         observations = observed_in(looks)
         if isinstance(outcome, Correct):
             if observations is not None:
-                wanted = self._request.observe
-                observations = await completed(
-                    opened, limits, candidate, files, judged, observations, wanted=wanted
-                )
-            notes += opened.devices.sharing(judged.device)
+                observations = await self._completed(candidate, files, judged, observations, notes)
+            notes += self._opened.devices.sharing(device)
             notes += [f"not sound: {' '.join(found[:2])}"] if found else []
-            load = load_of(
-                looks, observations, self._job.protocol.precision, on_gpu=judged.device.is_cuda
-            )
-            outcome, told = weighed(outcome, load, opened.reach(judged.device, candidate.facts))
+            precision = self._job.protocol.precision
+            load = load_of(looks, observations, precision, on_gpu=device.is_cuda)
+            reach = self._opened.reach(device, candidate.facts)
+            outcome, told = weighed(outcome, load, reach)
             notes += told
         return self._ended(
             outcome,
-            judged.device,
+            device,
             queue_s=built.queue_s + judged.queue_s,
             compile_log=built.log,
             run_log="\n".join(part for part in (*(found or ()), run_log) if part),
@@ -109,6 +108,40 @@ class Evaluation:
             conditions=conditions_of(looks),
             notes=[*built.notes, *notes],
         )
+
+    async def _examined(
+        self,
+        candidate: Candidate,
+        files: BuildFiles,
+        judged: Judged,
+        outcome: Outcome,
+        notes: list[str],
+    ) -> list[str] | None:
+        began = time.monotonic()
+        opened, limits = self._opened, self._limits
+        try:
+            found = await examined(opened, limits, candidate, files, judged, outcome, self._to_beat)
+        except _FAULTS as fault:
+            notes.append(f"no autopsy: {fault}")
+            return None
+        if found is not None:
+            self._timings_s["autopsy"] = time.monotonic() - began
+        return found
+
+    async def _completed(
+        self,
+        candidate: Candidate,
+        files: BuildFiles,
+        judged: Judged,
+        seen: Observations,
+        notes: list[str],
+    ) -> Observations:
+        opened, limits, wanted = self._opened, self._limits, self._request.observe
+        try:
+            return await completed(opened, limits, candidate, files, judged, seen, wanted=wanted)
+        except _FAULTS as fault:
+            notes.append(f"observations are not complete: {fault}")
+            return seen
 
     @property
     def _to_beat(self) -> float | None:

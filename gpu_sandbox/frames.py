@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 __all__ = ["MAX_FDS", "BadFrame", "Channel", "Line", "PeerGone", "PeerSilent", "TooLong"]
@@ -54,6 +55,8 @@ class _Reading(Generic[T]):
         self._most_bytes = most_bytes
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(expected)
         self._most_fds = fds
+        self._most_held = fds or MAX_FDS
+        """Until they are taken: a frame may come in pieces, with as many each."""
         self._fds: list[int] = []
 
     def take_fds(self) -> list[int]:
@@ -81,7 +84,7 @@ class _Reading(Generic[T]):
         except ConnectionResetError as error:
             raise PeerGone from error
         self._fds += fds
-        if len(self._fds) > MAX_FDS:
+        if len(self._fds) > self._most_held:
             raise BadFrame("too many descriptors")
         if not chunk:
             raise PeerGone
@@ -203,7 +206,9 @@ class Line(_Reading[T]):
                 data = data[sent:]
 
     async def receive(self) -> T:
-        """Raises ``PeerGone`` and ``BadFrame``."""
+        """Raises ``PeerGone`` and ``BadFrame``. Others have their turn first: of a peer that sends
+        without end there is always a next frame, and no deadline would come."""
+        await anyio.lowlevel.checkpoint()
         return self._decoded(await self._exactly(self._length(await self._exactly(_HEADER.size))))
 
     def close(self) -> None:

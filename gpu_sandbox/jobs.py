@@ -19,6 +19,7 @@ from events.outcomes import KernelResources, Label
 from gpu_sandbox.protocols import Protocol
 
 __all__ = [
+    "MOST_BUILT",
     "Agreed",
     "Built",
     "Compile",
@@ -43,6 +44,8 @@ __all__ = [
 ]
 
 
+MOST_BUILT = 64
+"""Files of one candidate's build: they travel, and stay open until it is judged."""
 _MOST_CHARS = 20_000
 """Of one text: what a reason or a log keeps of it is less."""
 _MOST_TEXTS, _MOST_LISTED_CHARS = 100, 1_000
@@ -174,8 +177,11 @@ class WorkerDied(_Cut, frozen=True):
 
 
 class WorkerSilent(_Cut, frozen=True):
+    """``together``: the limit is that of all its answers, and it was in ``stage`` by then."""
+
     stage: str
     limit_s: float
+    together: bool = False
 
 
 class Forged(_Cut, frozen=True):

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from gpu_sandbox.limits import Limits
@@ -75,10 +76,13 @@ class Output:
         return (bytes(self._head) + middle + bytes(self._tail)).decode("utf-8", "replace")
 
     async def drain(self) -> None:
-        """Until everybody who could write has closed it, or this is cancelled."""
+        """Until everybody who could write has closed it, this is cancelled, or it can't be waited
+        for: the kernel counts what a user waits for, and candidates may be the same one."""
         try:
-            while chunk := await self._chunk():
-                self._keep(chunk)
+            with suppress(OSError):
+                while chunk := await self._chunk():
+                    self._keep(chunk)
+                    await anyio.lowlevel.checkpoint()  # some never stop printing
         finally:
             os.close(self._pipe)
             self._drained.set()

@@ -8,6 +8,7 @@ whatever runs foreign code is a confined fork of the zygote (``zygote.py``, ``co
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -49,9 +50,11 @@ from gpu_sandbox.port import (
 )
 from gpu_sandbox.verdicts import cleaned
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
-from gpu_sandbox.workdir import remove_stale, run_directory
+from gpu_sandbox.workdir import own_directory, remove_stale, run_directory
 
 __all__ = ["LocalSandbox", "default_cache"]
+
+_DESCRIPTORS = 1 << 16
 
 
 def default_cache() -> Path:
@@ -64,6 +67,16 @@ def _home() -> Path:
         return Path.home()
     except RuntimeError:  # a user without one, as in a container
         return Path("/nonexistent")
+
+
+def _raise_descriptor_limit() -> None:
+    """Ours, and so the zygote's and the verifiers': a candidate in flight has dozens of files open.
+    And a user's descriptors that are under way in messages are counted together: who may have more
+    than a candidate may can send one, however many that has sent."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class LocalSandbox:
@@ -108,9 +121,10 @@ class LocalSandbox:
     async def __aenter__(self) -> LocalSandbox:
         """Also sweeps up what killed engines left behind. Raises ``PrerequisiteMissing`` where
         there is no place for temporary files."""
+        _raise_descriptor_limit()
         try:
             runs = Path(tempfile.gettempdir()) / f"gpu-sandbox-runs-{os.getuid()}"
-            await anyio.to_thread.run_sync(remove_stale, runs)
+            await anyio.to_thread.run_sync(remove_stale, own_directory(runs))
             run = await self._stack.enter_async_context(run_directory(runs))
         except OSError as error:
             raise PrerequisiteMissing(

@@ -216,6 +216,10 @@ def _outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
             return Crashed(reason=f"{_WHERE.get(stage, stage)}: {message}")
         case WorkerDied(stage=stage):
             return _death(concluded, stage)
+        case WorkerSilent(stage=stage, limit_s=limit_s, together=True):
+            where = _WHERE.get(stage, stage)
+            reason = f"its answers took more than {limit_s:g} s together, the last one {where}"
+            return TimedOut(reason=reason, stage=stage, limit_s=limit_s)
         case WorkerSilent(stage=stage, limit_s=limit_s):
             reason = f"no answer {_WHERE.get(stage, stage)} within {limit_s:g} s"
             return TimedOut(reason=reason, stage=stage, limit_s=limit_s)

@@ -10,7 +10,9 @@ import fcntl
 import os
 import secrets
 import shutil
+import stat
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -21,9 +23,10 @@ import msgspec
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.process import tool_environment
 
-__all__ = ["RunDirectory", "remove", "remove_stale", "run_directory"]
+__all__ = ["RunDirectory", "own_directory", "remove", "remove_stale", "run_directory"]
 
 _LOCK = "owner.lock"
+_YOUNG_S = 60.0
 
 
 class RunDirectory(msgspec.Struct, frozen=True):
@@ -51,13 +54,28 @@ class RunDirectory(msgspec.Struct, frozen=True):
         return path
 
 
+def own_directory(path: Path) -> Path:
+    """The same, made if it is not there, and ours alone. Raises ``OSError`` where it is somebody
+    else's, or a link: who owns it could put others in the place of what is in it."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(f"{path} is somebody else's, or no directory")
+    if found.st_mode & 0o022:
+        path.chmod(0o700)
+    return path
+
+
 @asynccontextmanager
 async def run_directory(parent: Path) -> AsyncIterator[RunDirectory]:
+    """Below ``parent``, which is ours alone, or is made. It has its name when it is locked."""
     token = secrets.token_hex(8)
-    path = parent / token
-    path.mkdir(parents=True, mode=0o700)
-    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    own_directory(parent)
+    fresh, path = parent / f".{token}", parent / token
+    fresh.mkdir(mode=0o700)
+    lock = os.open(fresh / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fresh.rename(path)
     try:
         yield RunDirectory(path, token)
     finally:
@@ -67,20 +85,24 @@ async def run_directory(parent: Path) -> AsyncIterator[RunDirectory]:
 
 
 def remove(path: Path) -> None:
-    """Delete it, however deep a candidate made it, and whatever permissions it took away."""
+    """Delete it, however deep a candidate made it, and whatever permissions it took away. What
+    stays all the same goes with the directory that it is in, or when the next engine starts."""
     with suppress(RecursionError):
         shutil.rmtree(path, ignore_errors=True)
     if not path.exists():
         return
     for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
         words = [*command, "--", str(path)]
-        subprocess.run(words, check=False, capture_output=True, env=tool_environment())
+        with suppress(OSError):  # no process, or no descriptor, is left
+            subprocess.run(words, check=False, capture_output=True, env=tool_environment())
 
 
 def remove_stale(parent: Path) -> int:
     """Delete the directories of engines that died. Returns how many."""
     removed = 0
     for path in parent.iterdir() if parent.is_dir() else ():
+        if path.name.startswith(".") and _is_young(path):
+            continue  # somebody is about to lock it
         try:
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -94,3 +116,10 @@ def remove_stale(parent: Path) -> int:
         finally:
             os.close(lock)
     return removed
+
+
+def _is_young(path: Path) -> bool:
+    try:
+        return time.time() - path.lstat().st_mtime < _YOUNG_S
+    except OSError:
+        return True  # it has its name by now

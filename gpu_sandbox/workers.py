@@ -93,7 +93,7 @@ class _Meanwhile:
         self, do: Callable[[], Awaitable[None]], scope: anyio.CancelScope, over: anyio.Event
     ) -> None:
         try:
-            with scope, suppress(SandboxFault):
+            with scope, suppress(SandboxFault, OSError):
                 await do()
         finally:
             over.set()

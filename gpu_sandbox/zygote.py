@@ -56,6 +56,11 @@ class Ward:
     def output(self) -> str:
         return self._output.text()
 
+    @property
+    def lost(self) -> bool:
+        """It has ended, and nobody knows how: its warden did, too, or the zygote."""
+        return self.ended.is_set() and self.code is None and self.signal is None
+
     async def ended_within(self, seconds: float) -> bool:
         with anyio.move_on_after(seconds):
             await self.ended.wait()
@@ -170,8 +175,8 @@ class Zygote:
         try:
             async with self._sending:
                 await self._line.send(Kill(id=number))
-        except PeerGone:
-            pass
+        except (PeerGone, OSError):
+            pass  # of who ends by nothing else it is said that it is stuck
 
     def forget(self, number: int) -> None:
         self._wards.pop(number, None)
@@ -252,7 +257,7 @@ class Zygote:
                             ward.gone(ended.code, ended.signal, stuck=ended.stuck)
                     case _:
                         pass
-        except (PeerGone, BadFrame):
+        except (PeerGone, BadFrame, OSError):
             pass
         group.cancel_scope.cancel()
 

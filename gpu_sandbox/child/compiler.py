@@ -22,13 +22,10 @@ from gpu_sandbox.child.blame import one_line, own_traceback
 from gpu_sandbox.child.extensions import BuildFailed, Builds
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file
 from gpu_sandbox.child.pretend import pretend_cuda
-from gpu_sandbox.frames import MAX_FDS, Channel
-from gpu_sandbox.jobs import Built, Compile
+from gpu_sandbox.frames import Channel
+from gpu_sandbox.jobs import MOST_BUILT, Built, Compile
 
 __all__ = ["main"]
-
-_MOST_FILES = MAX_FDS - 2
-"""They go to the verifier with its two workers' sockets."""
 
 _MAX_KERNELS = 100
 _BLAMELESS = (ImportError, SyntaxError, NameError, AttributeError, TypeError, BuildFailed)
@@ -72,8 +69,8 @@ def _send(channel: Channel[Compile], built: Built, root: Path) -> None:
         return
     paths = [p for p in (root / "manifest.json", *sorted(root.glob("*/*.so"))) if p.is_file()]
     with ExitStack() as stack:
-        files = [stack.enter_context(open(p, "rb")) for p in paths[:_MOST_FILES]]
-        names = [str(p.relative_to(root)) for p in paths[:_MOST_FILES]]
+        files = [stack.enter_context(open(p, "rb")) for p in paths[:MOST_BUILT]]
+        names = [str(p.relative_to(root)) for p in paths[:MOST_BUILT]]
         channel.send(msgspec.structs.replace(built, files=names), *(f.fileno() for f in files))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -40,6 +42,9 @@ R = TypeVar("R")
 _WORD = 8
 _MOST_USED_NS = 1_000_000
 """Of the processor, by a side that is stopped."""
+_ALL_ANSWERS = 3.0
+"""Times what one may take, that all of a candidate's may take together: a call of eleven seconds,
+and some two hundred of them, is no reason to hold a device for half an hour."""
 _SELDOM = 3
 """It may be more: who leaves the processor to stop may have to wait with that."""
 _UNSTOPPABLE = Forged(reason="its processes can't be stopped while the baseline is timed")
@@ -93,6 +98,8 @@ class Peer:
         self._memory: Memory | None = None
         self._processes = Stoppable(pid) if device.type == "cpu" else None
         self._restless = 0
+        self._patience_s = math.inf if reference else _ALL_ANSWERS * call_s
+        """That is left for all of its answers together."""
 
     @property
     def queues(self) -> bool:
@@ -164,9 +171,8 @@ class Peer:
     def told(self, count: int, stage: str) -> bytes:
         """So many bytes that are no frame."""
         try:
-            return self._channel.told(count, self.call_s)
-        except PeerSilent:
-            raise self.ended(WorkerSilent(stage=stage, limit_s=self.call_s)) from None
+            with self._answering(stage, self.call_s) as limit_s:
+                return self._channel.told(count, limit_s)
         except PeerGone:
             raise self.ended(WorkerDied(stage=stage)) from None
         except BadFrame:
@@ -177,11 +183,9 @@ class Peer:
         return self._channel.readable()
 
     def take(self, expected: type[R], stage: str, limit_s: float | None = None) -> R:
-        limit_s = limit_s or self.call_s
         try:
-            reply = self._channel.receive(limit_s)
-        except PeerSilent:
-            raise self.ended(WorkerSilent(stage=stage, limit_s=limit_s)) from None
+            with self._answering(stage, limit_s or self.call_s) as limit_s:
+                reply = self._channel.receive(limit_s)
         except PeerGone:
             raise self.ended(WorkerDied(stage=stage)) from None
         except BadFrame:
@@ -191,6 +195,21 @@ class Peer:
         if not isinstance(reply, expected):
             raise self.ended(Forged(reason="the worker answered what it was not asked"))
         return reply
+
+    @contextmanager
+    def _answering(self, stage: str, limit_s: float) -> Iterator[float]:
+        """How long to wait for an answer. Ends who takes longer, or has for all together."""
+        began = time.monotonic()
+        allowed_s = min(limit_s, self._patience_s)
+        try:
+            yield max(allowed_s, 0.0)
+        except PeerSilent:
+            together = self._patience_s < limit_s
+            told_s = _ALL_ANSWERS * self.call_s if together else limit_s
+            silent = WorkerSilent(stage=stage, limit_s=told_s, together=together)
+            raise self.ended(silent) from None
+        finally:
+            self._patience_s -= time.monotonic() - began
 
     # --- the arena
 

@@ -74,7 +74,8 @@ def pack(value: Any, tensors: list[torch.Tensor], *, pickling: bool, depth: int 
 
 
 def plain_digest(tree: Tree) -> bytes:
-    """Of a tree with plain values; ``NOTHING_PLAIN`` if it has none."""
+    """Of a tree with plain values; ``NOTHING_PLAIN`` if it has none. Raises ``RecursionError`` for
+    one that ``pack`` has not made."""
     if not _has_plain(tree):
         return NOTHING_PLAIN
     return hashlib.blake2b(msgspec.msgpack.encode(tree), digest_size=DIGEST_BYTES).digest()

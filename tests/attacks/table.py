@@ -375,6 +375,7 @@ _HOST = (
     ),
     _host("stopped", _CUT_OFF, "starts_a_process", limits=HANGS),
     _host("output_flood", ANYTHING, "prints_a_lot"),
+    _host("floods_the_compilers_channel", ANYTHING, "prints_a_lot", after=True),
     _host("descriptor_exhaustion", ANYTHING, "temporary_files"),
     _host("deep_directories", ANYTHING, "temporary_files", after=True),
     _host("unremovable_files", ANYTHING, "temporary_files"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import sysconfig
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
 from events.outcomes import CompileFailed, Correct, Crashed, KernelResources, TimedOut
@@ -16,6 +19,7 @@ from gpu_sandbox.port import PrerequisiteMissing
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, candidate, inline
+from tests.processes import processes_with
 
 REUSED = "compiled before: build reused"
 
@@ -66,6 +70,7 @@ async def test_a_failed_build_under_the_lease_reads_the_same(shared_sandbox: Loc
 FORGED = """
 import contextlib
 import os
+import socket
 import stat
 import struct
 import sys
@@ -82,11 +87,12 @@ frame = sys._getframe()
 while frame is not None and not frame.f_code.co_filename.endswith("/child/compiler.py"):
     frame = frame.f_back
 if frame is not None:
-    body = msgspec.msgpack.encode({"type": "Built", "resources": KERNELS})
+    lines = {f"{number}/main.cpp": [] for number in range(100_000)}
+    body = msgspec.msgpack.encode({"type": "Built", "resources": KERNELS, "lines": lines})
     for number in range(3, 64):
         with contextlib.suppress(OSError):
             if stat.S_ISSOCK(os.fstat(number).st_mode):
-                os.write(number, struct.pack("!I", len(body)) + body)
+                socket.socket(fileno=number).sendall(struct.pack("!I", len(body)) + body)
     os._exit(0)
 
 
@@ -96,11 +102,17 @@ class ModelNew(nn.Module):
 """
 
 
-async def test_what_no_kernel_can_take_is_not_believed(shared_sandbox: LocalSandbox) -> None:
+async def test_what_no_kernel_can_take_is_not_believed(
+    shared_sandbox: LocalSandbox, sandbox_cache: Path
+) -> None:
+    """Nor that it has a hundred thousand files."""
     verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, FORGED))
     assert isinstance(verdict.outcome, Correct), verdict.outcome
     likely = KernelResources(kernel="likely", registers=255, stack_bytes=1 << 20)
     assert verdict.resources == [likely]
+    records = list((sandbox_cache / "builds").glob("*/record.json"))
+    assert records
+    assert all(path.stat().st_size < 100_000 for path in records)
 
 
 async def test_an_undefined_symbol_is_told_by_its_plain_name(shared_sandbox: LocalSandbox) -> None:
@@ -153,6 +165,37 @@ async def test_a_compile_child_that_dies_is_a_crash(shared_sandbox: LocalSandbox
     )
     assert isinstance(verdict.outcome, Crashed)
     assert verdict.outcome.signal == 11
+
+
+def _of(temp: Path, mark: str) -> set[int]:
+    """Not those of other engines."""
+    return {*processes_with(mark)} & {*processes_with(str(temp))}
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def test_a_compile_whose_keeper_dies_is_done_again(
+    sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    """The zygote, here: nothing that the candidate did."""
+    started = tmp_path / "started"
+    source = inline(f"// {time.time_ns()}: never built before\n{CPP}")
+    async with anyio.create_task_group() as group:
+
+        async def kill_the_zygote() -> None:
+            while not _of(tmp_path, "cc1plus"):  # noqa: ASYNC110 (nobody tells)
+                await anyio.sleep(0.01)
+            for pid in _of(tmp_path, '"role": "zygote"'):
+                if _parent(pid) == os.getpid():  # and not one of its forks
+                    os.kill(pid, signal.SIGKILL)
+                    started.touch()
+
+        group.start_soon(kill_the_zygote)
+        verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert started.exists()
+    assert isinstance(verdict.outcome, Correct), verdict.outcome
 
 
 async def test_a_missing_compiler_is_a_missing_prerequisite(

@@ -16,6 +16,7 @@ import pytest
 
 from events.outcomes import Correct, Crashed, TimedOut
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.process import Output
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.workdir import remove_stale
 from tests.gpu_sandbox.conftest import evaluation, left_behind
@@ -71,6 +72,15 @@ async def test_a_flood_does_not_block_and_is_cut(sandbox: LocalSandbox) -> None:
     assert "begin" in verdict.run_log
     assert "bytes dropped" in verdict.run_log
     assert verdict.run_log.endswith("end")
+
+
+async def test_what_is_printed_without_end_leaves_others_their_turn() -> None:
+    endless = os.open("/dev/zero", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    output = Output(endless, 1 << 16)
+    with anyio.move_on_after(0.2) as scope:
+        await output.drain()
+    assert scope.cancelled_caught
+    assert "bytes dropped" in output.text()
 
 
 async def test_a_daemon_that_leaves_the_group_is_swept_up(

@@ -6,12 +6,15 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
+import anyio
 import msgspec
 import pytest
 
-from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent, TooLong
+from gpu_sandbox.frames import BadFrame, Channel, Line, PeerGone, PeerSilent, TooLong
 from gpu_sandbox.jobs import Differs, Finding, Measured, Report, Stage, WorkerFailed
 
 LONG = "\0" * (17 << 20)
@@ -122,3 +125,40 @@ def test_descriptors_are_taken_only_while_they_are_expected(ends: ENDS) -> None:
     for descriptor in taken:
         os.close(descriptor)
     assert len(taken) == 1
+
+
+def _flood(sock: socket.socket) -> None:
+    body = msgspec.msgpack.encode(Stage(name="x"))
+    frames = (struct.pack("!I", len(body)) + body) * 2000
+    with suppress(OSError):
+        while True:
+            sock.sendall(frames)
+
+
+@pytest.mark.anyio
+async def test_who_sends_without_end_is_heard_no_longer_than_the_deadline(ends: ENDS) -> None:
+    ours, theirs = ends
+    line: Line[Stage] = Line(ours, Stage)
+    flood = threading.Thread(target=_flood, args=(theirs,), daemon=True)
+    flood.start()
+    frames = 0
+    with anyio.move_on_after(0.2) as scope:
+        while True:
+            await line.receive()
+            frames += 1
+    ours.shutdown(socket.SHUT_RDWR)
+    flood.join(10)
+    assert scope.cancelled_caught
+    assert frames > 100
+
+
+def test_more_descriptors_than_a_reader_takes_never_arrive(ends: ENDS) -> None:
+    ours, theirs = ends
+    with open(os.devnull, "rb") as file:
+        Channel[Stage](ours, Stage).send(Stage(name="x"), *[file.fileno()] * 5)
+    reader: Channel[Stage] = Channel(theirs, Stage, fds=3)
+    reader.receive(1.0)
+    came = reader.take_fds()
+    assert len(came) <= 3
+    for fd in came:
+        os.close(fd)

@@ -22,7 +22,7 @@ from gpu_sandbox.child.signals import Answer, Where
 from gpu_sandbox.child.stopping import Still
 from gpu_sandbox.child.values import pack, plain_digest
 from gpu_sandbox.jobs import Forged
-from gpu_sandbox.messages import Describe, Done, Failed, Leaf, Ran
+from gpu_sandbox.messages import Describe, Done, Failed, Leaf, Plain, Ran, Sequence
 from tests.gpu_sandbox.sources import ADD_RELU
 
 SLOW_S, CLAIM_NS = 0.05, 2_000
@@ -221,3 +221,19 @@ def test_plain_values_are_those_that_it_answered_with(
     with pytest.raises(Ended) as ended:
         release(peer, [0])
     assert isinstance(ended.value.finding, Forged)
+
+
+def test_an_output_nested_deeper_than_python_recurses_is_a_forgery(
+    release: Callable[..., Released],
+) -> None:
+    """msgspec reads such a one from Python 3.12 on."""
+    peer = Recorder(SAID)
+    peer.tree = Plain(value=1)
+    for _ in range(5000):
+        peer.tree = Sequence(kind="list", items=[peer.tree])
+    with pytest.raises(Ended) as ended:
+        release(peer, [0])
+    assert isinstance(ended.value.finding, Forged)
+    assert "nested" in ended.value.finding.reason
+    while isinstance(peer.tree, Sequence):  # or to free it recurses, too
+        peer.tree = peer.tree.items[0]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, cast
 
 import pytest
@@ -15,8 +17,9 @@ from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.releases import Released, Settings
 from gpu_sandbox.child.stopping import Still, Unstoppable
-from gpu_sandbox.jobs import Finding, Forged, WorkerDied
-from gpu_sandbox.messages import Ran
+from gpu_sandbox.frames import Channel, PeerGone
+from gpu_sandbox.jobs import Finding, Forged, WorkerDied, WorkerSilent
+from gpu_sandbox.messages import Describe, Done, Ran, Request
 
 MUCH_NS, LITTLE_NS = 2_000_000, 900_000
 
@@ -128,3 +131,39 @@ def test_a_release_tells_what_the_other_side_used_meanwhile() -> None:
     for _ in range(8):  # in either order
         pair = pairing._released(cast(Any, OneRelease()), Settings(), [])
         assert (pair.baseline.beside_ns, pair.candidate.beside_ns) == (7, 11)
+
+
+def _answer_slowly(sock: socket.socket, each_s: float) -> None:
+    channel: Channel[Request] = Channel(sock, Request)
+    with suppress(PeerGone, OSError):
+        while True:
+            channel.receive()
+            time.sleep(each_s)
+            channel.send(Done())
+
+
+@pytest.mark.parametrize("reference", [False, True], ids=["candidate", "reference"])
+def test_answers_that_are_each_in_time_may_be_too_slow_together(
+    monkeypatch: pytest.MonkeyPatch, *, reference: bool
+) -> None:
+    """Or a device is held for as long as there are calls. The reference takes what it takes."""
+    monkeypatch.setattr("gpu_sandbox.child.peer.Stoppable", Processes)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        side = Peer(ours, 1, torch.device("cpu"), 0.2, reference=reference)
+        threading.Thread(target=_answer_slowly, args=(theirs, 0.1), daemon=True).start()
+        answers, found = 0, None
+        with suppress(Ended):
+            try:
+                for _ in range(9):
+                    side.ask(Describe(), Done, "run")
+                    answers += 1
+            except Ended as ended:
+                found = ended.finding
+                raise
+        theirs.shutdown(socket.SHUT_RDWR)
+    if reference:
+        assert answers == 9
+    else:
+        assert 2 <= answers <= 5
+        assert found == WorkerSilent(stage="run", limit_s=3 * 0.2, together=True)

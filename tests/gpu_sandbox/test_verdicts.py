@@ -149,6 +149,25 @@ async def test_crashes(
     assert reason in outcome.reason
 
 
+async def test_who_wants_no_nan_says_so_and_that_is_a_note(shared_sandbox: LocalSandbox) -> None:
+    forward = "assert torch.isfinite(a).all(), 'finite, please'\nreturn torch.relu(a + b)"
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
+    assert isinstance(verdict.outcome, Correct), verdict.outcome
+    assert "it raises where NaN or infinity is in the input" in verdict.notes
+
+
+async def test_what_fails_besides_does_not_cost_the_verdict(
+    shared_sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def out_of_descriptors(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("gpu_sandbox.evaluation.examined", out_of_descriptors)
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, HONEST))
+    assert isinstance(verdict.outcome, Correct), verdict.outcome
+    assert any("no autopsy: [Errno 24]" in note for note in verdict.notes)
+
+
 async def test_a_segfault_is_a_crash_with_its_signal(shared_sandbox: LocalSandbox) -> None:
     verdict = await shared_sandbox.evaluate(
         evaluation(ADD_RELU, candidate("import ctypes\nctypes.string_at(0)"))
