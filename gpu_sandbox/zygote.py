@@ -29,9 +29,10 @@ from gpu_sandbox.workdir import RunDirectory
 __all__ = ["DEATH_S", "Ward", "Zygote"]
 
 _END_S = 15.0
-_KILLED_S = 45.0
-"""The zygote itself says after 12 s that something is stuck, or looks for 20 s more what is left
-of a ward whose warden does not answer; others wait for it then."""
+_KILLED_S = 160.0
+"""The zygote itself says after some 13 s that something is stuck, or after two minutes where the
+kernel is at work on it all the while, and looks for 20 s more what is left of a ward whose warden
+does not answer; others wait for it then."""
 _DRAIN_S = 0.2
 DEATH_S = 2.0
 """For one that has hung up to have ended."""

@@ -13,21 +13,20 @@ import ctypes
 import faulthandler
 import gc
 import importlib
-import math
 import os
 import select
 import signal
 import socket
 import tempfile
-import time
 from collections.abc import Callable, Collection, Mapping
 
 import torch
 
 from gpu_sandbox.child import autopsy, ceilings, compiler, facts, verifier, worker
-from gpu_sandbox.confine import Status, Survey, Ward, spawn, survey
+from gpu_sandbox.child.endings import Endings
+from gpu_sandbox.confine import Status, Survey, Ward, processes, spawn, survey
 from gpu_sandbox.confine.leftovers import at_work, finished_within
-from gpu_sandbox.confine.warden import KILL_S
+from gpu_sandbox.confine.warden import KILL_S, PATIENCE_S
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.spawns import Alive, Ended, Kill, Refused, Spawn, Spawned, ToZygote
 
@@ -43,7 +42,7 @@ _ROLES: Mapping[str, Callable[..., None]] = {
 }
 _PRELOADED = ("torch.utils.cpp_extension", "torch.utils.flop_counter")
 _ENDED_S = KILL_S + 2.0
-"""A ward says by itself before that it is stuck."""
+"""And more where the kernel is at it: then a ward says by itself when it has had enough."""
 _FREED_S = 5.0
 """Two gigabytes, or more: whoever works on for us when we are gone is killed."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -84,8 +83,7 @@ class Zygote:
         self._channel: Channel[ToZygote] = Channel(sock, ToZygote, fds=MAX_FDS)
         self._survey: Survey = survey(without=without)
         self._living: dict[int, Ward | _Trusted] = {}
-        self._overdue: dict[int, float] = {}
-        """When those that were told to end should have, at the latest."""
+        self._endings = Endings(self._spent, due_s=_ENDED_S, most_s=PATIENCE_S + 2.0)
         self._stuck: set[int] = set()
         """Killed, and the kernel does not let go of them: nobody waits for them twice."""
 
@@ -103,8 +101,7 @@ class Zygote:
                 for fd in by_fd:
                     poll.unregister(fd)
                 ended = {by_fd[fd] for fd in ready if fd in by_fd}
-                now = time.monotonic()
-                for number in ended | {n for n, when in self._overdue.items() if when <= now}:
+                for number in ended | self._endings.late():
                     self._end(number)
                 if self._socket.fileno() in ready:
                     self._obey(self._channel.receive())
@@ -121,17 +118,21 @@ class Zygote:
             case Spawn():
                 self._spawn(command)
             case Kill(id=number):
-                if number in self._living and number not in self._overdue:
-                    self._overdue[number] = time.monotonic() + _ENDED_S
+                if number in self._living and number not in self._endings:
+                    self._endings.told(number)
                     self._living[number].stop()
 
     def _patience_ms(self) -> float | None:
-        if not self._overdue:
-            return None
-        return max(0.0, min(self._overdue.values()) - time.monotonic()) * 1000
+        left_s = self._endings.next_s()
+        return None if left_s is None else left_s * 1000
+
+    def _spent(self, number: int) -> tuple[int, int]:
+        """Not by a warden, which goes on killing."""
+        living = self._living[number]
+        return processes.spent(_head(living), itself=isinstance(living, _Trusted))
 
     def _end(self, number: int) -> None:
-        overdue = self._overdue.pop(number, math.inf) <= time.monotonic()
+        overdue = self._endings.over(number)
         living = self._living.pop(number)
         status = living.end(told=overdue)
         if living.stuck:

@@ -11,18 +11,39 @@ import signal
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
-__all__ = ["children", "descendants", "kill", "kill_user", "reap"]
+__all__ = ["children", "descendants", "kill", "kill_user", "reap", "spent"]
+
+
+class _Process(NamedTuple):
+    """``ticks``: of processor time, its own and the kernel's for it."""
+
+    parent: int
+    dead: bool
+    ticks: int
 
 
 def children(root: int) -> list[int]:
     """Direct ones, zombies included."""
-    return sorted(pid for pid, (parent, _) in _all().items() if parent == root)
+    return sorted(pid for pid, one in _all().items() if one.parent == root)
 
 
 def descendants(root: int) -> list[int]:
     """The living ones, parents first, from one reading of ``/proc``."""
-    parents = {pid: parent for pid, (parent, dead) in _all().items() if not dead}
+    return _below(root, _all())
+
+
+def spent(root: int, *, itself: bool) -> tuple[int, int]:
+    """How many live below it, or with it, and the processor time that these have had together, in
+    ticks of the kernel's: while they are taken down, one of both changes."""
+    everybody = _all()
+    pids = [pid for pid in [root] * itself + _below(root, everybody) if pid in everybody]
+    return len(pids), sum(everybody[pid].ticks for pid in pids)
+
+
+def _below(root: int, everybody: dict[int, _Process]) -> list[int]:
+    parents = {pid: one.parent for pid, one in everybody.items() if not one.dead}
     found: list[int] = []
     level = {root}
     while level:
@@ -31,9 +52,8 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def _all() -> dict[int, tuple[int, bool]]:
-    """Each process's parent, and whether it is dead already."""
-    found: dict[int, tuple[int, bool]] = {}
+def _all() -> dict[int, _Process]:
+    found: dict[int, _Process] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -42,7 +62,8 @@ def _all() -> dict[int, tuple[int, bool]]:
                 words = file.read().rpartition(b")")[2].split()
         except OSError:
             continue
-        found[int(name)] = (int(words[1]), words[0] in (b"Z", b"X"))
+        dead, ticks = words[0] in (b"Z", b"X"), int(words[11]) + int(words[12])
+        found[int(name)] = _Process(int(words[1]), dead, ticks)
     return found
 
 

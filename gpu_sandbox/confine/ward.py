@@ -1,6 +1,6 @@
 """A running ward, as its zygote sees it: watched, stopped, and surely ended.
 
-Invariants: ``Ward.end`` returns within ``grace_s`` and some twenty seconds, and says so if
+Invariants: ``Ward.end`` returns within ``grace_s`` and some thirty seconds, and says so if
 something could not be killed; it leaves no process and no control group otherwise, even if
 the warden was killed from outside. (Where the kernel still has much to free, one group stays
 until that is done: ``leftovers.py``.)
@@ -54,7 +54,7 @@ class Ward:
         self.status: Status | None = None
         """None while it runs; looked up by ``ended`` and ``end``."""
         self.stuck = False
-        """Something did not die within ten seconds of SIGKILL: quarantine the device."""
+        """Something does not die of SIGKILL, and nothing changes there: quarantine the device."""
         self._channel = channel
         self._uid = uid
         self._number = number
@@ -128,7 +128,7 @@ class Ward:
         if not self._reap(0.0 if self._lost or self.stuck else 1.0):
             with suppress(ProcessLookupError):
                 os.kill(self.warden, signal.SIGKILL)
-            if not self._reap(0.0 if self.stuck else KILL_S):
+            if not self._reap(0.0 if self.stuck else 1.0 if told else KILL_S):
                 self.stuck = True
         if self._lost:
             self._sweep()

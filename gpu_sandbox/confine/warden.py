@@ -45,10 +45,13 @@ from gpu_sandbox.confine.policy import (
 )
 from gpu_sandbox.confine.syscalls import close_all_but, hear_of_ends_only, prctl
 
-__all__ = ["KILL_S", "Order", "run"]
+__all__ = ["KILL_S", "PATIENCE_S", "Order", "run"]
 
 KILL_S = 10.0
-"""How long to wait for a killed process before it counts as stuck in the kernel."""
+"""How long to wait for a killed process, of which nothing changes, before it counts as stuck in the
+kernel; that is for the zygote to see."""
+PATIENCE_S = 120.0
+"""And how long for those that the kernel is at work on."""
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _RETRY_MS = 20
 
@@ -233,11 +236,11 @@ class _Warden:
                 self._remained += 1
 
     def _kill_all(self) -> bool:
-        """SIGKILL until ``wait`` finds no child. False after ``KILL_S``."""
+        """SIGKILL until ``wait`` finds no child. False after ``PATIENCE_S``."""
         self._killing = True
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
-        deadline = time.monotonic() + KILL_S
+        deadline = time.monotonic() + PATIENCE_S
         while not self._reap():
             self._kill_once()
             if self._reap():

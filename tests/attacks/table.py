@@ -80,7 +80,7 @@ class Attack(msgspec.Struct, frozen=True):
     must come out correct, and no slower, after it. ``degenerate``: the verdict must say
     that the task is. ``gains``: how many times its twin's speed it may reach, more than usual where
     ``docs/sandbox.md`` says what is not promised. ``elsewhere``: also tried under other kinds of
-    isolation (README).
+    isolation (README). ``slow``: on request only.
     """
 
     name: str
@@ -97,6 +97,7 @@ class Attack(msgspec.Struct, frozen=True):
     after: bool = False
     degenerate: bool = False
     elsewhere: bool = False
+    slow: bool = False
     gains: float = 1.15
 
 
@@ -367,6 +368,7 @@ _HOST = (
     _host("devices_and_control_files", ANYTHING, "looks_around", device="both", elsewhere=True),
     _host("inherited_descriptors", ANYTHING, "temporary_files", device="both", elsewhere=True),
     _host("secrets_in_its_surroundings", ANYTHING, "looks_around"),
+    _host("leaves_much_to_take_down", ANYTHING, "starts_a_process", after=True, slow=True),
     _host("daemon", ANYTHING, "starts_a_process", after=True),
     _host("daemon_while_compiling", ANYTHING, "starts_a_process"),
     _host("answers_from_a_child", ANYTHING, "starts_a_process"),

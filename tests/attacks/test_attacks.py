@@ -26,6 +26,7 @@ def _marks(attack: Attack) -> list[pytest.MarkDecorator]:
     timed = attack.family == "clock" and "correct" in attack.outcomes and not attack.degenerate
     marks = [pytest.mark.alone] if timed or attack.needs else []
     marks += [pytest.mark.elsewhere] if attack.elsewhere else []
+    marks += [pytest.mark.slow] if attack.slow else []
     return [*marks, pytest.mark.compiles] if attack.compiles else marks
 
 
