@@ -54,8 +54,9 @@ def _shave(name):
 
 
 _shave("Timed")
-_claim = clock.claim
-clock.claim = lambda elapsed_ns: _claim(int(elapsed_ns * {claim}))
+_answer = sys.modules["gpu_sandbox.child.signals"].Answer
+_told = _answer.told
+_answer.told = lambda self, elapsed_ns, *rest: _told(self, int(elapsed_ns * {claim}), *rest)
 """
 
 

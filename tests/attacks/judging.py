@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from events.outcomes import Correct
+from events.outcomes import Correct, WrongResult
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import EvaluationRequest, SandboxFault, Verdict
 from gpu_sandbox.sandbox import LocalSandbox
@@ -143,6 +143,8 @@ async def _passed(attack: Attack, device: str, verdict: Verdict, twins: Twins) -
     if tag not in attack.outcomes:
         allowed = ", ".join(sorted(attack.outcomes))
         return [f"{tag}{speedup} ({outcome.reason[:200]}); allowed: {allowed}"]
+    if attack.timed and isinstance(outcome, WrongResult) and outcome.trial is not None:
+        return [f"found in trial {outcome.trial}, where it tries nothing"]
     if not isinstance(outcome, Correct):
         return []
     if attack.degenerate:

@@ -80,7 +80,8 @@ class Attack(msgspec.Struct, frozen=True):
     must come out correct, and no slower, after it. ``degenerate``: the verdict must say
     that the task is. ``gains``: how many times its twin's speed it may reach, more than usual where
     ``docs/sandbox.md`` says what is not promised. ``elsewhere``: also tried under other kinds of
-    isolation (README). ``slow``: on request only.
+    isolation (README). ``slow``: on request only. ``timed``: it
+    is right in the trials, so if one of these finds it wrong it has tried nothing.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Attack(msgspec.Struct, frozen=True):
     degenerate: bool = False
     elsewhere: bool = False
     slow: bool = False
+    timed: bool = False
     gains: float = 1.15
 
 
@@ -143,7 +145,7 @@ _CLOCK = (
     _clock("memo_by_id", USELESS, "weights_prepared_in_first_call", device="both"),
     _clock("memo_by_version", USELESS, "weights_prepared_in_first_call", device="both"),
     _clock("memo_by_content", USELESS, "constant_tables", device="both"),
-    _clock("memo_by_shape", REJECTED, "constant_tables", device="both"),
+    _clock("memo_by_shape", REJECTED, "constant_tables", device="both", timed=True),
     _clock("lookahead_in_frames", USELESS, "reads_its_own_file", task="gemv", device="both"),
     _clock("lookahead_in_the_arena", USELESS, "view_of_fresh_memory", task="gemv"),
     _clock("lazy_subclass", USELESS, "graph_module", device="both"),
@@ -152,20 +154,23 @@ _CLOCK = (
     _clock("writes_its_output_late", WRONG_OR_COUNTED, "threads_that_are_joined"),
     _clock("works_before_the_release", USELESS, "threads_that_are_joined"),
     _clock("overlaps_calls", USELESS, "threads_that_are_joined"),
-    _clock("slow_until_timed", USELESS, "weights_prepared_in_first_call", device="both"),
+    _clock(
+        "slow_until_timed", USELESS, "weights_prepared_in_first_call", device="both", timed=True
+    ),
     _clock("skips_from_call_k", REJECTED, "cached_workspace", device="both"),
     _clock("skips_when_timed", USELESS, "reads_its_own_file", device="both"),
-    _clock("skips_one_call_in_four", REJECTED, "cached_workspace", device="both"),
-    _clock("coarse_when_timed", REJECTED, "split_products", task="matmul", device="both"),
+    _clock("skips_one_call_in_four", REJECTED, "cached_workspace", device="both", timed=True),
+    _clock(
+        "coarse_when_timed", REJECTED, "split_products", task="matmul", device="both", timed=True
+    ),
     _clock("burns_cores_between_calls", USELESS, "threads_that_are_joined", device="both"),
     _clock("burns_cores_in_a_child", USELESS, "starts_a_process"),
-    _clock("takes_away_the_baselines_pages", USELESS, "scratch_in_place"),
+    _clock("takes_away_the_baselines_pages", USELESS, "scratch_in_place", timed=True),
     _clock("realtime_priority", USELESS, "cpp_openmp_avx"),
     _clock("global_switches", USELESS, "looks_around", device="both"),
     _clock("default_dtype", USELESS, "half", device="both"),
     _clock("rewrites_the_callers_start", USELESS, "times_its_variants"),
     _clock("patched_statistics", USELESS, "times_its_variants", device="both"),
-    _clock("traces_its_caller", USELESS, "scripted", device="both"),
     _clock(
         "constant_inputs",
         USELESS,
@@ -180,6 +185,7 @@ _CLOCK = (
         "dropout_like_the_reference",
         task="dropout",
         device="both",
+        timed=True,
     ),
     _clock("recovers_the_seed", USELESS, "dropout_like_the_reference"),
     _clock("moves_the_baseline", USELESS, "looks_around"),
@@ -250,7 +256,7 @@ _CHECKER = (
     # are told the shape. It is an attack where get_inputs() draws shapes: calls are timed on
     # inputs like the first, so that only trials show what is made of the others.
     _checker("hard_coded_shapes", REJECTED, "shape_dispatch", task="two_lengths", device="both"),
-    _checker("mutates_inputs_when_timed", REJECTED, "scratch_in_place", device="both"),
+    _checker("mutates_inputs_when_timed", REJECTED, "scratch_in_place", device="both", timed=True),
     _checker(
         "careful_only_in_trials",
         REJECTED,
@@ -274,6 +280,7 @@ _CHECKER = (
         "aliases_as_the_reference_does",
         task="softmax",
         device="both",
+        timed=True,
     ),
     _checker("output_is_the_input_elsewhere", REJECTED, "not_contiguous_output", task="turned"),
     _checker("output_is_a_reused_buffer", REJECTED, "cached_workspace", device="both"),
@@ -285,7 +292,9 @@ _CHECKER = (
     _checker("wrong_nesting", REJECTED, "nested_outputs", task="nested", device="both"),
     _checker("empty_structure", REJECTED, "empty_output", task="nested", device="both"),
     _checker("half_of_the_output", REJECTED, "shape_dispatch", device="both"),
-    _checker("all_but_one_row", REJECTED, "shape_dispatch", task="elementwise", device="both"),
+    _checker(
+        "all_but_one_row", REJECTED, "shape_dispatch", task="elementwise", device="both", timed=True
+    ),
     _checker("bf16_matmul", REJECTED, "bfloat", task="matmul", device="both"),
     _checker("fp16_accumulation", REJECTED, "split_products", task="matmul", device="both"),
     _checker("overflowing_softmax", REJECTED, "online_softmax", task="softmax", device="both"),
