@@ -11,6 +11,7 @@ whole, too, and who has their files open keeps them: several engines may do this
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -98,7 +99,7 @@ class BuildCache:
         lead elsewhere, or more bytes than a build has, and nothing is kept: then None. What the
         disk has no place for is returned all the same, from memory."""
         for name, fd in zip(names, fds, strict=True):
-            if not _NAME.fullmatch(name) or not stat.S_ISREG(os.fstat(fd).st_mode):
+            if not _NAME.fullmatch(name) or not _is_readable_file(fd):
                 return None
         with self._keeping:
             if not self._stored(key, names, fds, record):
@@ -226,6 +227,12 @@ class BuildFiles:
         for fd in self.fds:
             os.close(fd)
         self.names, self.fds = [], []
+
+
+def _is_readable_file(fd: int) -> bool:
+    how = fcntl.fcntl(fd, fcntl.F_GETFL)
+    readable = how & os.O_ACCMODE != os.O_WRONLY and not how & os.O_PATH
+    return readable and stat.S_ISREG(os.fstat(fd).st_mode)
 
 
 def _copy(fd: int, target: Path | int, most: int) -> int:

@@ -202,7 +202,7 @@ def _start(spec: Spec, watch: int, fds: tuple[int, ...]) -> Child:
         "arguments": spec.arguments,
         "watch": watch,
         "path": [entry for entry in sys.path if entry] or [os.getcwd()],
-        "rlimits": {"RLIMIT_CORE": 0},
+        "rlimits": {"RLIMIT_CORE": 1},  # see confine/candidate.py
     }
     flags = ["-I", "-X", "faulthandler", "-B", "-u"]  # what it printed survives a kill
     popen = subprocess.Popen(

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 import anyio.to_thread
+import msgspec
 from anyio.abc import TaskGroup
 
 from gpu_sandbox.confine import Policy
@@ -31,6 +32,8 @@ from gpu_sandbox.workdir import RunDirectory, remove
 from gpu_sandbox.zygote import Ward, Zygote
 
 __all__ = ["DeviceNotReady", "Side", "Worker", "Workers", "child_variables"]
+
+_BEFORE = 4
 
 Side: TypeAlias = Literal["worker", "reference"]
 """What it holds: a candidate, or the reference."""
@@ -190,7 +193,7 @@ class Workers:
                 home = self._run.home(name)
                 ward = await self._zygote.spawn(
                     "worker",
-                    {"device": self._device.inside},
+                    {"device": self._device.inside, "descriptors": self._limits.descriptors},
                     {"peer": theirs},
                     environment=child_environment(home, **child_variables(self._device)),
                     directory=home,
@@ -239,9 +242,11 @@ class Workers:
             raise
 
     def _policy(self, home: Path) -> Policy:
-        return policy_for(
+        """With more descriptors than where it holds a candidate (``child/worker.py``)."""
+        policy = policy_for(
             self._limits, home, self._cores, self._device.nodes(), readable=hub_readable()
         )
+        return msgspec.structs.replace(policy, descriptors=_BEFORE * policy.descriptors)
 
 
 def child_variables(device: Device) -> dict[str, str]:

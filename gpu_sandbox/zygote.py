@@ -165,7 +165,7 @@ class Zygote:
                 os.close(write)
                 ward.gone(None, None)  # nobody else knows of it
             await ward.end()
-            if isinstance(error, PeerGone | TimeoutError):
+            if isinstance(error, PeerGone | OSError):
                 raise SandboxFault(f"the zygote did not start a {role}: {error!r}") from None
             raise
         return ward

@@ -8,6 +8,7 @@ as it likes: the worker will construct in earnest.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 from contextlib import ExitStack
@@ -71,7 +72,13 @@ def _send(channel: Channel[Compile], built: Built, root: Path) -> None:
     with ExitStack() as stack:
         files = [stack.enter_context(open(p, "rb")) for p in paths[:MOST_BUILT]]
         names = [str(p.relative_to(root)) for p in paths[:MOST_BUILT]]
-        channel.send(msgspec.structs.replace(built, files=names), *(f.fileno() for f in files))
+        told = msgspec.structs.replace(built, files=names)
+        try:
+            channel.send(told, *(f.fileno() for f in files))
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS:  # of this user's are under way, not all of ours
+                raise
+            channel.send(built)  # the worker will have to build
 
 
 def _built(builds: Builds) -> Built:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import socket
 from pathlib import Path
@@ -53,8 +54,9 @@ __all__ = ["main"]
 class Worker:
     """Answers requests one by one, in the order in which they come."""
 
-    def __init__(self, channel: Channel[Request], device: torch.device) -> None:
+    def __init__(self, channel: Channel[Request], device: torch.device, descriptors: int) -> None:
         self._channel = channel
+        self._descriptors = descriptors
         self._device = device
         self._arena: Arena | None = None
         self._host: Arena | None = None
@@ -144,6 +146,7 @@ class Worker:
         self._reference = request.class_name == "Model"
         self._clocked = Clocked(_nothing, self._device)  # not two models: they fill the memory
         self._take_libraries(request.libraries)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self._descriptors, self._descriptors))
         Path(self._path).write_text(request.source, encoding="utf-8", errors="surrogatepass")
         settle(request.threads, request.precision)
         built = extensions.install(request.source)
@@ -196,8 +199,11 @@ def _prepare(channel: Channel[Request], device: torch.device) -> None:
     channel.send(Done())
 
 
-def main(*, peer: int, device: str) -> None:
-    """On CUDA the driver is started first, and, when it is asked for, the context made, before
+def main(*, peer: int, device: str, descriptors: int) -> None:
+    """It may have as many ``descriptors`` as it has a candidate: that user's under way in messages
+    are counted together, and who may have more can still send one (``_show_memory``).
+
+    On CUDA the driver is started first, and, when it is asked for, the context made, before
     there is a candidate: ``Done`` says so each time."""
     with socket.socket(fileno=peer) as sock:
         channel: Channel[Request] = Channel(sock, Request, fds=MAX_FDS)
@@ -205,4 +211,4 @@ def main(*, peer: int, device: str) -> None:
         with contextlib.suppress(PeerGone):
             if where.type == "cuda":
                 _prepare(channel, where)
-            Worker(channel, where).serve()
+            Worker(channel, where, descriptors).serve()

@@ -121,6 +121,7 @@ MODE_OF = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
 """With the argument that is the mode."""
 MEETING = ("connect", "accept", "accept4")
 BEING_NAMED = ("bind", "listen")
-BY_PID = ("prlimit64", "sched_setattr", "sched_setparam", "sched_setscheduler")
+BY_PID = ("sched_setattr", "sched_setparam", "sched_setscheduler")
+"""And ``prlimit64``, see seccomp.py."""
 BY_KIND = {"setpriority": 0, "ioprio_set": 1}
 """With the kind of name that a process has."""

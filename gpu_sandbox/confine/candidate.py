@@ -48,6 +48,11 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _PR_SET_NO_NEW_PRIVS = 38
+_NO_CORE = 1
+"""Byte. With 0 the kernel makes none in a file, but starts the host's helper all the same, as root
+and outside, where ``core_pattern`` names one."""
+_SIGNALS = 1024
+"""Queued: they are counted by user, who may be the engine's."""
 _NODES = ("null", "zero", "full", "random", "urandom")
 _ETC = ("passwd", "group", "nsswitch.conf", "hosts")
 
@@ -169,7 +174,8 @@ def _standard_streams(order: Order) -> None:
 def _limit(order: Order, layers: frozenset[str]) -> None:
     policy = order.policy
     limits = {
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: _NO_CORE,
+        resource.RLIMIT_SIGPENDING: _SIGNALS,
         resource.RLIMIT_FSIZE: policy.file_bytes,
         resource.RLIMIT_NOFILE: policy.descriptors,
         resource.RLIMIT_CPU: policy.cpu_s,

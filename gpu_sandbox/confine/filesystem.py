@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 
 from gpu_sandbox.confine.policy import MOUNT, PID, LayerFailed, Policy
 from gpu_sandbox.confine.syscalls import lock_tree, mount, pivot_root, unmount
@@ -161,6 +162,11 @@ def _device(path: str) -> None:
     if not stat.S_ISCHR(mode):
         raise LayerFailed(MOUNT, f"{path} is not a character device")
     mount(source, _NEW + path, "", _BIND)
+    # A device takes writes all the same. What its node says of itself, its times above all, stays:
+    # else it is a note for the next candidate. Where the kernel wants it otherwise it is none.
+    kept = os.statvfs(_NEW + path).f_flag & (_NOSUID | _NOEXEC)
+    with suppress(OSError):
+        mount("none", _NEW + path, "", _BIND | _REMOUNT | _RDONLY | _NOSUID | kept)
 
 
 def _accounts(uid: int, gid: int, home: str) -> None:

@@ -5,9 +5,10 @@ before the ward has one of its own: that one hides the candidate even from the w
 
 Counted are anonymous, shared and huge pages, swap, the tables that say where pages are (a look
 at every second megabyte of an empty mapping makes some, and no page), and files in memory that
-are held open but not mapped. What forks share with the zygote is nobody's doing. Where the sum of
-what each process holds is over the limit, it is counted once more with shared pages divided among
-those that share them, as far as the kernel shows that: to root with CAP_SYS_PTRACE.
+are held open but not mapped, and what lies in sockets, if these are the ward's own. What forks
+share with the zygote is nobody's doing. Where the sum of what each process holds is over the limit,
+it is counted once more with shared pages divided among those that share them, as far as the kernel
+shows that: to root with CAP_SYS_PTRACE.
 
 That exact account walks every page, so it is not taken all the time: one that was under the limit
 holds for ten times as long as it took, or until the machine has less memory left by as much as was
@@ -23,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from gpu_sandbox.confine.policy import WATCH, LayerFailed
+from gpu_sandbox.confine.socket_memory import bytes_in_sockets
 
 __all__ = ["LOOK_S", "HeldMemory"]
 
@@ -44,10 +46,12 @@ _BLOCK = 512
 class HeldMemory:
     """Of the calling process, a warden with nobody in its ward yet, and all that descends from it.
 
-    Raises ``LayerFailed`` where ``/proc`` does not show it.
+    ``sockets``: it will be in a network namespace of its own, so that what lies in local sockets
+    there is the ward's. Raises ``LayerFailed`` where ``/proc`` does not show it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, sockets: bool = False) -> None:
+        self._sockets = sockets
         try:
             self.fd = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._warden = os.readlink("self", dir_fd=self.fd)
@@ -59,6 +63,7 @@ class HeldMemory:
             raise LayerFailed(WATCH, f"/proc does not show a ward's processes: {error}") from error
 
     def exceeds(self, limit_bytes: int) -> bool:
+        limit_bytes -= self._in_sockets(limit_bytes)
         pids = list(self._descendants())
         excused = self._inherited * min(len(pids), _MOST_EXCUSED)
         rough = self._rough_sum(pids)
@@ -81,6 +86,13 @@ class HeldMemory:
         now = time.monotonic()
         self._holds_until, self._holds_above = now + _HOLDS * (now - began), left - allowed + exact
         return exact > allowed
+
+    def _in_sockets(self, limit_bytes: int) -> int:
+        try:
+            return bytes_in_sockets(limit_bytes) if self._sockets else 0
+        except OSError:  # a kernel without CONFIG_UNIX_DIAG
+            self._sockets = False
+            return 0
 
     def _rough_sum(self, pids: list[str]) -> int:
         """What forks share counts in each of them."""

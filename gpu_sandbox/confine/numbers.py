@@ -126,6 +126,7 @@ TABLE: dict[str, tuple[int | None, int | None]] = {
     "setdomainname": (171, 162),
     "sethostname": (170, 161),
     "setitimer": (38, 103),
+    "setrlimit": (160, 164),
     "setns": (308, 268),
     "setpriority": (141, 140),
     "settimeofday": (164, 170),

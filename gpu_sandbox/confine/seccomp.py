@@ -58,6 +58,7 @@ to devices alone."""
 _F_SETSIG, _F_SETLEASE, _F_NOTIFY = 10, 1024, 1026
 _PR_SCHED_CORE = 62
 _ITIMER_REAL = 0
+_RLIMIT_CORE = 4
 _MADV_COLLAPSE = 25
 _AF_UNIX = 1
 _SOCK_STREAM = 1
@@ -117,13 +118,15 @@ def program(
     steps = _head()
     steps += [(_GREATER, 0, 1, _NEWEST), _refuse(errno.ENOSYS)]
     own_only = [] if own_pids else [(name, _own_only(name)) for name in (*BY_PID, *BY_KIND)]
+    own_only.append(("prlimit64", _limits(own_pids)))
     others_files = not own_files and not own_user
     private = [(n, _private_only(i)) for n, i in MODE_OF.items() if others_files and n in NUMBERS]
     for name, body in [*_conditional(own_files, driver), *own_only, *private]:
         steps += [(_EQUAL, 0, len(body), NUMBERS[name]), *body]
     steps += [(_EQUAL, 0, 1, NUMBERS["clone3"]), _refuse(errno.ENOSYS)]
     refused = [*REFUSED]
-    refused += [] if own_files else (*MEETING, *WATCHING, *OWNING)
+    refused += [] if own_files else (*MEETING, *OWNING)
+    refused += [] if own_files and own_user else WATCHING  # a user has but 128 of them
     refused += [] if own_files or driver else BEING_NAMED
     refused += ["sched_setaffinity"] if pinned else []
     for name in refused:
@@ -181,9 +184,9 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
         allow,
         no,
     ]
-    asleep: list[Step] = [_argument(1), (_EQUAL, 0, 1, _F_SETSIG), no]  # see ``timer_create``
     unnoticed: list[Step] = [  # or who opens a file waits for its holder, and is heard of
-        *asleep,
+        _argument(1),
+        (_EQUAL, 2, 0, _F_SETSIG),  # see ``timer_create``
         (_EQUAL, 1, 0, _F_SETLEASE),
         (_EQUAL, 0, 1, _F_NOTIFY),
         no,
@@ -192,7 +195,7 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
     sockets = unix_only if own_files else drivers_only if driver else [no_family]
     return [
         ("ioctl", _ioctls(own_files)),
-        ("fcntl", [*(asleep if own_files else unnoticed), allow]),
+        ("fcntl", [*unnoticed, allow]),
         ("clone", [_argument(0), (_ANY_BIT, 0, 1, _NEW_NAMESPACES), no, allow]),
         ("socket", sockets),
         ("socketpair", [_argument(0), (_EQUAL, 1, 0, _AF_UNIX), no_family, *paired]),
@@ -204,6 +207,7 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
         ),
         # by the clock: the others count what a process uses, none while it is stopped
         ("setitimer", [_argument(0), (_EQUAL, 0, 1, _ITIMER_REAL), no, allow]),
+        ("setrlimit", [_argument(0), (_EQUAL, 0, 1, _RLIMIT_CORE), _PRETEND, allow]),
         ("move_pages", [_argument(0), (_EQUAL, 0, 1, 0), allow, no]),
         # huge pages under memory that is shared with the verifier, which the baseline has not: it
         # would be read faster than theirs by no doing of the kernel's. As Linux before 6.1 says.
@@ -218,6 +222,26 @@ def _ioctls(own_files: bool) -> list[Step]:
     no = _refuse(errno.EPERM)
     steps = [step for number in refused for step in ((_EQUAL, 0, 1, number), no)]
     return [_argument(1), *steps, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _limits(own_pids: bool) -> list[Step]:
+    """Of others none, where it is the equal of others; and that of core dumps stays: with 0 instead
+    of 1 the host's helper is started for them (``candidate.py``)."""
+    allow, no = (_RETURN, 0, 0, _ALLOW), _refuse(errno.EPERM)
+    itself: list[Step] = [] if own_pids else [_argument(0), (_EQUAL, 1, 0, 0), no]
+    new = 2
+    return [
+        *itself,
+        _argument(1),
+        (_EQUAL, 1, 0, _RLIMIT_CORE),
+        allow,
+        _argument(new),
+        (_EQUAL, 0, 3, 0),
+        (_LOAD, 0, 0, 16 + 8 * new + 4),  # the upper half of its address
+        (_EQUAL, 0, 1, 0),
+        allow,
+        _PRETEND,
+    ]
 
 
 def _own_only(name: str) -> list[Step]:

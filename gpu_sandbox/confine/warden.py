@@ -35,6 +35,7 @@ from gpu_sandbox.confine.machine import Machine
 from gpu_sandbox.confine.memory import LOOK_S, HeldMemory
 from gpu_sandbox.confine.policy import (
     MOUNT,
+    NET,
     PID,
     UID,
     USER,
@@ -103,7 +104,7 @@ class _Warden:
         order = self._order
         self._become_a_warden()
         if WATCH in self._layers:
-            self._held = HeldMemory()
+            self._held = HeldMemory(sockets=NET in self._layers)
         if USER in self._layers:
             self._have_user_mapped()
         enter_namespaces(order.layers)

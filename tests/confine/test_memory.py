@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import mmap
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -124,6 +126,28 @@ def fill_with_page_tables() -> None:
     time.sleep(100)
 
 
+def fill_sockets(*, close: bool = False) -> None:
+    """With what nobody receives, and nobody may have sent any more."""
+    kept = []
+    for _ in range(7):
+        if os.fork() == 0:
+            break
+    for _ in range(110):
+        sender, receiver = socket.socketpair()
+        sender.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sender.send(b"x" * 32768)
+        kept.append(receiver)
+        if not close:
+            kept.append(sender)
+    time.sleep(100)
+
+
+def fill_sockets_and_close_them() -> None:
+    fill_sockets(close=True)
+
+
 def fill_by_writing_to_what_is_shared() -> None:
     """What each process holds is the same before and after."""
     held = touch(60)
@@ -184,6 +208,8 @@ def test_memory_that_is_watched_ends_with_the_whole_ward() -> None:
     assert [f.held for f in watched.findings if f.attack == "fill the memory"] == [True, True]
     policy = functools.partial(a_policy, memory_bytes=100 * MIB)
     fills = [fill_alone, fill_by_many, fill_what_is_shared, fill_with_page_tables]
+    if "namespaces:net" in watched.layers:
+        fills += [fill_sockets, fill_sockets_and_close_them]
     if not syscalls.lacks(19):
         fills += [fill_files_in_memory, fill_by_writing_to_what_is_shared]
     for fill in fills:
