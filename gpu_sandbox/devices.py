@@ -124,25 +124,27 @@ class DeviceFacts:
     ) -> dict[str, Any]:
         ours, theirs = socket.socketpair()
         home = run.home("facts")
-        with theirs:
-            line: Line[Facts] = Line(ours, Facts)
-            ward = await zygote.spawn(
-                "facts",
-                {"device": device.inside, "cores": list(cores)},
-                {"control": theirs},
-                environment=child_environment(home, CUDA_VISIBLE_DEVICES=device.visible),
-                directory=home,
-                policy=None,
-            )
+        line: Line[Facts] = Line(ours, Facts)
         try:
-            with anyio.fail_after(self._limits.start_s):
-                answer = await line.receive()
-        except (PeerGone, BadFrame, TimeoutError):
-            why = await ward.last_words()
-            raise SandboxFault(f"{device.name}: its facts can't be read ({why})") from None
+            with theirs:
+                ward = await zygote.spawn(
+                    "facts",
+                    {"device": device.inside, "cores": list(cores)},
+                    {"control": theirs},
+                    environment=child_environment(home, CUDA_VISIBLE_DEVICES=device.visible),
+                    directory=home,
+                    policy=None,
+                )
+            try:
+                with anyio.fail_after(self._limits.start_s):
+                    answer = await line.receive()
+            except (PeerGone, BadFrame, TimeoutError):
+                why = await ward.last_words()
+                raise SandboxFault(f"{device.name}: its facts can't be read ({why})") from None
+            finally:
+                await ward.end()
         finally:
             line.close()
-            await ward.end()
         if answer.missing:
             raise PrerequisiteMissing(
                 f"{device.name} can't be used: {answer.missing} (see: engine doctor)"

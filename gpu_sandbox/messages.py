@@ -245,8 +245,9 @@ class Loaded(_Message, frozen=True):
 
 
 class Leaf(msgspec.Struct, frozen=True, kw_only=True):
-    """An output tensor; ``written`` unless shape or dtype kept it out of its spot.
-    ``overlapping``: several of its elements are one place in memory."""
+    """An output tensor. ``written``: it is of the shape, dtype and kind of device that were
+    expected, and in its spot, but where the CPU is timed. ``overlapping``: several of its elements
+    are one place in memory."""
 
     shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)]
     dtype: str

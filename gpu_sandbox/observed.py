@@ -15,6 +15,7 @@ from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.extra_run import NO_MEETING, Body, StillThere
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.opened import Opened
+from gpu_sandbox.station import STUCK
 
 __all__ = ["completed"]
 
@@ -85,4 +86,4 @@ async def _counters(
             return await count(opened.extra_run, body, seen.profile, limits.counters_s)
         except StillThere:
             opened.devices.stuck(judged.device)
-            return "a process of it was killed, and the kernel does not let go of it"
+            return STUCK

@@ -53,7 +53,9 @@ class Baseline:
         self._peer = reference
         self._job = job
         self._make_batch = partial(Batch, task, first, device)
-        self._company = Company(sum(moved_bytes(task, first))) if device.type == "cpu" else None
+        self.moved_bytes = moved_bytes(task, first)
+        """Of a call: read, and written."""
+        self._company = Company(sum(self.moved_bytes)) if device.type == "cpu" else None
         self._warm = False
         self._ready = False
 

@@ -2,10 +2,9 @@
 
 The candidate's readings are claims. The baseline runs in a worker of its own through the
 same code, so what its release spent outside the calls (messages, copies, flushes, seeds)
-is what the candidate's may have spent there; the rest of the wall clock bounds the
-candidate's time from above, whatever it claims (``pairs.py``). Where a claim is below that
-bound by more than a twentieth, with 95 % certainty, or by more than a quarter, certain or
-not, the bound is the score: on a busy machine it is noisy, but it cannot be forged.
+is what the candidate's may have spent there; its wall clock less that bounds the
+candidate's time from above, whatever it claims (``pairs.py``). How far a claim is believed
+beside that bound is in ``belief.py``: on a busy machine it is noisy, but it cannot be forged.
 
 On a GPU that bound is loose: a worker that leaves out the flushes and covers of the cold
 cache can hide its calls in their time. And calls that are released together can be worked
@@ -36,7 +35,6 @@ from gpu_sandbox.child.passages import Judgement, Passages
 from gpu_sandbox.child.peer import Ended, Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.telling import RESOLUTION_NS, labels_on_cpu, timing_labels
-from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.child.writing import least_ns
 from gpu_sandbox.jobs import Agreed, Job, WorkerSilent
 from gpu_sandbox.messages import Done
@@ -77,7 +75,7 @@ class Bench:
         self._first = first
         self._notes = notes
         self._baseline = baseline
-        self._bytes = moved_bytes(task, first)
+        self._bytes = baseline.moved_bytes
         self._least_ns = least_ns(self._bytes[1]) if device.type == "cpu" else 0.0
         baseline.get_ready()
         self._releases = baseline.releases
@@ -86,7 +84,8 @@ class Bench:
         self._passages: Passages | None = None
         if device.type == "cuda" and not baseline.slow:
             each_ns, calls = self._alone.claim_ns / self._releases.calls, baseline.gated_calls
-            self._passages = Passages(task, reference, peer, device, first, calls, each_ns)
+            written = self._bytes[1]
+            self._passages = Passages(task, reference, peer, device, first, calls, each_ns, written)
 
     def run(self, peer: Peer, worst: float, *, end_candidate: Callable[[float], None]) -> Agreed:
         """Pairs until the interval is narrow, or the time is up. Raises ``Ended``.

@@ -1,7 +1,8 @@
-"""Timed calls, the same code for the baseline's worker and the candidate's. Each call has
-its own inputs and its own place for outputs.
-CPU: a monotonic clock around the call. CUDA: a pair of events, the L2 cache overwritten
-before each, one synchronize at the end.
+"""Timed calls, the same code for the baseline's worker and the candidate's.
+
+CPU: one call, a monotonic clock around it; its output stays where it left it. CUDA: several, each
+with its own inputs and its own place for outputs, a pair of events around each, the L2 cache
+overwritten before, one synchronize at the end.
 """
 
 from __future__ import annotations

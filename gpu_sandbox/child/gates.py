@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.child.arena import lay_out, place
+from gpu_sandbox.child.arena import place
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
@@ -90,8 +90,6 @@ class Gated(Releases):
     def __init__(self, task: Task, first: Case, room: Room, gate: Gate) -> None:
         super().__init__(task, first, room.device, room.calls)
         self.gate = gate
-        outputs = [e.native for e in first.expected]
-        self._layout = lay_out(first.tensors, outputs, room.calls)
         self._rounds = rounds(gate, room.calls)
         self._image = compiled(room.device)
         self._inputs, self._outputs = room.inputs, room.outputs
@@ -102,9 +100,6 @@ class Gated(Releases):
     def let_go(self) -> None:
         self._sealed.cases = None
         super().let_go()
-
-    def intact(self, peer: Peer, number: int) -> bool:
-        return peer.intact(self._layout.inputs[number], self.cases[number].tensors)
 
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
@@ -117,7 +112,7 @@ class Gated(Releases):
         """Without claims. ``empty``: all but the model, by a worker that is trusted: that of
         the reference, or one that has no candidate yet."""
         peer.give_kernels(self._image)
-        peer.lay(self._layout, self.cases)
+        peer.lay(self.layout, self.cases)
         turns = Turns(peer.share_host(Turns.size(len(self._rounds))))
         turns.reset()
         keys = self._put(peer)
@@ -160,7 +155,7 @@ class Gated(Releases):
         same, once each: neither sees what the other has."""
         if self._sealed.cases is not self.cases:
             self._seal()
-        peer.rows(self._layout.inputs).copy_(self._inputs.bytes)
+        peer.rows(self.layout.inputs).copy_(self._inputs.bytes)
         torch.cuda.synchronize(self.device)
         return self._sealed.keys
 
@@ -217,7 +212,7 @@ class Gated(Releases):
     def _digests(self, peer: Peer) -> list[bytes]:
         """Of what the outputs' places hold now, as it is copied: what is compared later is what was
         committed to."""
-        self._outputs.bytes.copy_(peer.rows(self._layout.outputs))
+        self._outputs.bytes.copy_(peer.rows(self.layout.outputs))
         size, stream, count = self._digest_bytes, _stream(self.device), len(self._rounds)
         room = torch.zeros(count, size, dtype=torch.uint8, device=self.device)
         _kernels(self._image).digest(

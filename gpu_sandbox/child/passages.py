@@ -25,7 +25,6 @@ from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.sealing import NoKernels
-from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.jobs import WorkerFailed
 from gpu_sandbox.messages import Gate
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile
@@ -128,13 +127,14 @@ class Passages:
         first: Case,
         calls: int,
         claim_ns: float,
+        written_bytes: int,
     ) -> None:
         self._reference = reference
         self._peer = peer
         self._first = first
         self._claim_ns = claim_ns
         self._task, self._device = task, device
-        _, self._written_bytes = moved_bytes(task, first)
+        self._written_bytes = written_bytes
         self.undecided = ""
         """Why no gate decides anything; empty where one does."""
         self._passages: list[tuple[Gated, Passage]] = []

@@ -12,6 +12,7 @@ from typing import TypeVar
 import torch
 
 from gpu_sandbox.child.arena import Arena, Layout, place
+from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.own_memory import Memory
 from gpu_sandbox.child.reference import Task
@@ -36,10 +37,9 @@ from gpu_sandbox.messages import (
     Spot,
 )
 
-__all__ = ["Ended", "Peer", "ReferenceEnded", "same_bits"]
+__all__ = ["Ended", "Peer", "ReferenceEnded"]
 
 R = TypeVar("R")
-_WORD = 8
 _MOST_USED_NS = 1_000_000
 """Of the processor, by a side that is stopped."""
 _ALL_ANSWERS = 3.0
@@ -49,7 +49,6 @@ _SELDOM = 3
 """It may be more: who leaves the processor to stop may have to wait with that."""
 _UNSTOPPABLE = Forged(reason="its processes can't be stopped while the baseline is timed")
 _NOBODY = Still({}, lambda: (set(), set()), 0)
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Ended(Exception):
@@ -147,36 +146,27 @@ class Peer:
         return self.take(expected, stage)
 
     def send(self, request: Request, stage: str, *fds: int) -> None:
-        """A reply that is there before its question is a forgery."""
-        if self._channel.pending():
-            raise self.ended(Forged(reason="the worker answered before it was asked"))
+        self._require_silence()
         try:
             self._channel.send(request, *fds, limit_s=self.call_s)
-        except PeerSilent:
-            raise self.ended(WorkerSilent(stage=stage, limit_s=self.call_s)) from None
-        except PeerGone:
-            raise self.ended(WorkerDied(stage=stage)) from None
+        except (PeerSilent, PeerGone) as error:
+            raise self._ending(error, stage) from None
 
     def tell(self, data: bytes, stage: str) -> None:
         """A few bytes that are no frame."""
-        if self._channel.pending():
-            raise self.ended(Forged(reason="the worker answered before it was asked"))
+        self._require_silence()
         try:
             self._channel.tell(data)
-        except PeerSilent:
-            raise self.ended(WorkerSilent(stage=stage, limit_s=self.call_s)) from None
-        except PeerGone:
-            raise self.ended(WorkerDied(stage=stage)) from None
+        except (PeerSilent, PeerGone) as error:
+            raise self._ending(error, stage) from None
 
     def told(self, count: int, stage: str) -> bytes:
         """So many bytes that are no frame."""
         try:
             with self._answering(stage, self.call_s) as limit_s:
                 return self._channel.told(count, limit_s)
-        except PeerGone:
-            raise self.ended(WorkerDied(stage=stage)) from None
-        except BadFrame:
-            raise self.ended(Forged(reason="the worker sent a malformed reply")) from None
+        except (PeerGone, BadFrame) as error:
+            raise self._ending(error, stage) from None
 
     def said_something(self) -> bool:
         """Whether there is something to take, be it that it is gone."""
@@ -186,15 +176,27 @@ class Peer:
         try:
             with self._answering(stage, limit_s or self.call_s) as limit_s:
                 reply = self._channel.receive(limit_s)
-        except PeerGone:
-            raise self.ended(WorkerDied(stage=stage)) from None
-        except BadFrame:
-            raise self.ended(Forged(reason="the worker sent a malformed reply")) from None
+        except (PeerGone, BadFrame) as error:
+            raise self._ending(error, stage) from None
         if isinstance(reply, Failed):
             raise self.ended(_failure(reply))
         if not isinstance(reply, expected):
             raise self.ended(Forged(reason="the worker answered what it was not asked"))
         return reply
+
+    def _require_silence(self) -> None:
+        """A reply that is there before its question is a forgery."""
+        if self._channel.pending():
+            raise self.ended(Forged(reason="the worker answered before it was asked"))
+
+    def _ending(self, error: PeerSilent | PeerGone | BadFrame, stage: str) -> Exception:
+        match error:
+            case PeerSilent():
+                return self.ended(WorkerSilent(stage=stage, limit_s=self.call_s))
+            case PeerGone():
+                return self.ended(WorkerDied(stage=stage))
+            case _:
+                return self.ended(Forged(reason="the worker sent a malformed reply"))
 
     @contextmanager
     def _answering(self, stage: str, limit_s: float) -> Iterator[float]:
@@ -360,27 +362,3 @@ def _failure(reply: Failed) -> WorkerFailed:
     return WorkerFailed(
         stage=reply.stage, kind=reply.kind, message=reply.message, traceback=reply.traceback
     )
-
-
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Of tensors of one shape and dtype. Compared as integers, of 8 bytes where both can be seen
-    so, which is fastest; booleans by what they say: a copy of one may have another byte."""
-    if a.dtype == torch.bool:
-        return torch.equal(a, b)
-    a, b = _plain(a), _plain(b)
-    if _in_words(a) and _in_words(b):
-        return torch.equal(a.view(-1).view(torch.int64), b.view(-1).view(torch.int64))
-    integer = _INTEGERS[a.element_size()]
-    return torch.equal(a.view(integer), b.view(integer))
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Real, and with its own bits."""
-    tensor = tensor.detach().resolve_conj().resolve_neg()
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
-
-
-def _in_words(tensor: torch.Tensor) -> bool:
-    begin, offset = tensor.data_ptr(), tensor.storage_offset() * tensor.element_size()
-    aligned = all(size % _WORD == 0 for size in (begin, offset, tensor.nbytes))
-    return aligned and tensor.nbytes > 0 and tensor.is_contiguous()

@@ -1,9 +1,9 @@
 """Releases: a run of calls on inputs that were drawn a moment ago, timed from outside.
 
 Both sides, the baseline's worker and the candidate's, go through this code; neither sees
-the other's memory. When a worker has answered, every output must lie in memory that the
-verifier owns: those of as many calls as memory allows, which nobody else knows where it is
-not all of them, are copied before the clock stops.
+the other's memory. On a GPU (``Batch``) outputs are copied to memory that the verifier owns before
+the clock stops: those of as many calls as memory allows, which nobody else knows where it is not
+all of them. On the CPU they are read where they are, when the worker lies still (``one_call.py``).
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ class Releases(ABC):
         self.device = device
         self._shapes = _shapes(first)
         outputs = [e.native for e in first.expected]
+        self.layout = lay_out(first.tensors, outputs, calls)
         self._output_bytes = sum(t.numel() * t.element_size() for t in outputs)
 
     def draw(self, purpose: str, index: int) -> None:
@@ -174,19 +175,14 @@ class Releases(ABC):
         ``chosen`` are the calls whose outputs are wanted, which nobody else knows.
         """
 
-    @abstractmethod
     def intact(self, peer: Peer, number: int) -> bool:
         """Whether the inputs of that call, bit for bit, are what was drawn."""
+        return peer.intact(self.layout.inputs[number], self.cases[number].tensors)
 
 
 class Batch(Releases):
     """All calls at once, each with its own place for inputs and outputs. On the CPU that is
     one call (``one_call.py``)."""
-
-    def __init__(self, task: Task, first: Case, device: torch.device, calls: int) -> None:
-        super().__init__(task, first, device, calls)
-        outputs = [e.native for e in first.expected]
-        self.layout = lay_out(first.tensors, outputs, calls)
 
     def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
         """How many calls make a release long enough to time from outside, ``most`` at most.
@@ -219,9 +215,6 @@ class Batch(Releases):
         wall_ns, own_ns = ended - began, ended - answered + given - began
         claim_ns = believable(peer, timed.elapsed_ns, self.calls, wall_ns)
         return Released(claim_ns, wall_ns, own_ns, outputs, timed.last, launch_ns=timed.launch_ns)
-
-    def intact(self, peer: Peer, number: int) -> bool:
-        return peer.intact(self.layout.inputs[number], self.cases[number].tensors)
 
 
 def believable(peer: Peer, claims: Sequence[int], calls: int, wall_ns: int) -> int:

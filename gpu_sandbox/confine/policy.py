@@ -112,10 +112,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     code: int | None = None
     signal: int | None = None
-    cpu_s: float = 0.0
-    """User and system time of the ward's reaped processes."""
-    peak_bytes: int = 0
-    """Largest resident size of one of its processes."""
     out_of_memory: bool = False
     """At least one of its processes was killed for the memory limit: by the cgroup, or, where
     memory is watched, all of them."""

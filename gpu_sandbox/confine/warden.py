@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import os
-import resource
 import select
 import signal
 import socket
@@ -124,11 +123,8 @@ class _Warden:
         stuck = self._watch()
         oom = self._out_of_memory or any(group.oom_kills() for group in order.groups)
         self._remove_groups()
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         status = msgspec.structs.replace(
             self._status or Status(),
-            cpu_s=usage.ru_utime + usage.ru_stime,
-            peak_bytes=usage.ru_maxrss * 1024,
             out_of_memory=oom,
             remained=self._remained,
         )

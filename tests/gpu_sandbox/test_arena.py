@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from gpu_sandbox.child.arena import Arena, place
-from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded, same_bits
+from gpu_sandbox.child.bits import same_bits
+from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
 
 CPU = torch.device("cpu")
 MANY = torch.arange(-3.0, 60.0).reshape(7, 9)
