@@ -247,7 +247,8 @@ class Loaded(_Message, frozen=True):
 class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     """An output tensor. ``written``: it is of the shape, dtype and kind of device that were
     expected, and in its spot, but where the CPU is timed. ``overlapping``: several of its elements
-    are one place in memory."""
+    are one place in memory; ``shared``: some are another output's, too; ``contiguous``: as
+    ``torch.Tensor.is_contiguous`` says."""
 
     shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)]
     dtype: str
@@ -255,11 +256,16 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     written: bool
     aliases_input: bool
     overlapping: bool
+    shared: bool = False
+    contiguous: bool = True
 
 
 class Ran(_Message, frozen=True):
+    """``handled_ns``: where the CPU is timed, how long it took to tell of the output."""
+
     tree: Tree
     leaves: Annotated[list[Leaf], msgspec.Meta(max_length=MOST_TENSORS)]
+    handled_ns: int = 0
 
 
 class Timed(_Message, frozen=True):

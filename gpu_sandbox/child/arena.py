@@ -12,7 +12,7 @@ import fcntl
 import mmap
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -29,6 +29,7 @@ __all__ = [
     "overlapping",
     "place",
     "reach_of",
+    "sharing",
 ]
 
 ALIGN = 512
@@ -59,6 +60,19 @@ def overlapping(tensor: torch.Tensor) -> bool:
             return True
         reach += stride * (size - 1)
     return False
+
+
+def sharing(begins: Sequence[int], sizes: Sequence[int]) -> list[bool]:
+    """Of stretches of memory, which have bytes in common with others. Those of size 0 have none."""
+    found = [False] * len(begins)
+    order = sorted((n for n, size in enumerate(sizes) if size), key=lambda n: begins[n])
+    last = -1
+    for number in order:
+        if last >= 0 and begins[number] < begins[last] + sizes[last]:
+            found[number] = found[last] = True
+        if last < 0 or begins[number] + sizes[number] > begins[last] + sizes[last]:
+            last = number
+    return found
 
 
 def _steps(tensor: torch.Tensor) -> list[tuple[int, int]]:
@@ -224,10 +238,12 @@ class Arena:
 
 
 def _others(elements: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Bytes of elements that equal none of these."""
+    """Bytes of elements that equal none of these: NaN, or nothing where there is something, and
+    the other way round, which shows whatever they are taken for."""
     if dtype.is_floating_point or dtype.is_complex:
         return torch.full_like(elements, 0xFF)
-    return elements ^ (1 if dtype == torch.bool else 0xFF)
+    nothing = (elements == 0).all(dim=-1, keepdim=True)
+    return nothing.to(torch.uint8).expand_as(elements)
 
 
 def _mapped(fd: int, size: int) -> torch.Tensor:

@@ -25,7 +25,9 @@ from gpu_sandbox.child.cases import Broken, Case, Seeds
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.foreign import Foreign, our_processes
+from gpu_sandbox.child.forms import Forms
 from gpu_sandbox.child.kept_memory import leave_half
+from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
@@ -52,7 +54,9 @@ __all__ = ["Assignment"]
 _audits: dict[tuple[str, str], list[str]] = {}
 """By task and protocol, of this process's life: an audit costs as much as the trials."""
 _typical: dict[tuple[str, str, str], Typical] = {}
+_forms: dict[tuple[str, str, str], Forms] = {}
 _repeats: dict[tuple[str, str, str], list[Repeats]] = {}
+_nudges: dict[tuple[str, str, str], list[Nudged]] = {}
 """By task, protocol and device, of this process's life: no verdict draws anew what it allows,
 and none but the first pays for it."""
 _LOOKS = 3
@@ -110,10 +114,14 @@ class Assignment:
             seeds, precision = Seeds(self._job.seed), self._job.protocol.precision
             task = Task(task_path, self._device, seeds, precision)
             task.typical = _typical.setdefault(self._key, task.typical)
+            task.forms = _forms.setdefault(self._key, task.forms)
             first = task.draw("trial", 0)
             task.solve(first, exact=self._job.protocol.allclose is None)
             check_values(first)
             task.repeats = self._repeated(task, first)
+            if self._key not in _nudges:
+                _nudges[self._key] = task.nudge(first)
+            task.nudged = _nudges[self._key]
             task.allow(first.expected)
         self._load_reference(task)
         if self._job.mode == "baseline":

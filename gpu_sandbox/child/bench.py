@@ -263,7 +263,9 @@ class Bench:
     def _labels(self, pairs: list[Pair], found: Estimate, each_ns: float) -> dict[Label, str]:
         """Slow calls need no gate: flushes and covers are as nothing beside them."""
         if self._device.type == "cpu":
-            return labels_on_cpu(self._blur(pairs) * self._baseline_ns(pairs), each_ns)
+            blur_ns = self._blur(pairs) * self._baseline_ns(pairs)
+            output_ns = quantile([float(p.baseline.output_ns) for p in pairs], 0.5)
+            return labels_on_cpu(blur_ns, output_ns, each_ns)
         undecided = self._passages.undecided if self._passages is not None else ""
         return timing_labels(found, each_ns, undecided)
 

@@ -53,6 +53,13 @@ class Case:
         self.expected: list[Expected] = []
         self.aliasing: list[bool] = []
         self.overlapping: list[bool] = []
+        self.contiguous: list[bool] = []
+        self.state: list[bool] = []
+        """Which outputs are what the reference's model holds, and may change at its next call."""
+        self.sharing: list[bool] = []
+        """Which outputs have memory in common with others."""
+        self.left: list[Expected] = []
+        """What its inputs are afterwards, where the reference changes them."""
         self.altered: Altered | None = None
 
     @property
@@ -71,8 +78,10 @@ class Case:
 
 
 class Altered(NamedTuple):
-    """A way in which a task's inputs are changed, and what its outputs' margins are then."""
+    """A way in which a task's inputs are changed, ``partly`` or as a whole, and what its outputs'
+    margins are then."""
 
     told: str
     change: Change
     margins: list[Margin]
+    partly: bool = False

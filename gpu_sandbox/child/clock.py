@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import msgspec
 import torch
 
 from gpu_sandbox.child.arena import Arena
@@ -53,7 +54,7 @@ class Clocked:
         self._before: Any = None
         self._answered: Slot | None = None
         self._laid_open: list[torch.Tensor] = []
-        self._launch_ns = 0
+        self._launch_ns = self._handled_ns = 0
         self.slots: dict[int, Slot] = {}
         self.kernels: Kernels | None = None
         """What gates need."""
@@ -132,13 +133,16 @@ class Clocked:
                 if not (seed := told(SEED_BYTES)):
                     raise PeerGone
                 elapsed_ns = self._time_cpu(int.from_bytes(seed, "little", signed=True))
+                began = _now()
                 owed = self._owed
                 tensors, plain = [owed], NOTHING_PLAIN
                 if type(owed) is not torch.Tensor:
                     tree, tensors = delivered(owed)
                     plain = plain_digest(tree)
                 found, self._laid_open = laid_open(tensors, slot)
-                tell(slot.answer.told(elapsed_ns, found, plain))
+                told_now = slot.answer.told(elapsed_ns, found, plain)
+                self._handled_ns = _now() - began
+                tell(told_now)
         except PeerGone:
             raise
         except (Exception, SystemExit):
@@ -164,7 +168,7 @@ class Clocked:
         self._before = None
         self._laid_open.clear()
         found = delivered(self._owed)
-        ran = described(found, self.slots[0])
+        ran = msgspec.structs.replace(described(found, self.slots[0]), handled_ns=self._handled_ns)
         strided = [t for t in found.tensors if t.layout == torch.strided]
         if sum(t.untyped_storage().nbytes() for t in strided) > _KEPT_BYTES:
             self.forget()

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gpu_sandbox.child.arena import Arena, overlapping
+from gpu_sandbox.child.arena import Arena, overlapping, sharing
 from gpu_sandbox.child.own_memory import spread
 from gpu_sandbox.child.signals import NOWHERE, Answer, Where
 from gpu_sandbox.child.values import pack
@@ -86,6 +86,10 @@ def _fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:
 
 def described(delivered: Delivered, slot: Slot) -> Ran:
     places = slot.outputs
+    dense = [t.layout == torch.strided and t.is_contiguous() for t in delivered.tensors]
+    sizes = [t.nbytes if here else 0 for t, here in zip(delivered.tensors, dense, strict=True)]
+    begins = [t.data_ptr() if size else 0 for t, size in zip(delivered.tensors, sizes, strict=True)]
+    shared = sharing(begins, sizes)
     leaves = [
         Leaf(
             shape=tuple(tensor.shape),
@@ -94,6 +98,8 @@ def described(delivered: Delivered, slot: Slot) -> Ran:
             written=number < len(places) and _fits(tensor, places[number]),
             aliases_input=_shares_memory(tensor, slot.inputs),
             overlapping=overlapping(tensor),
+            shared=shared[number],
+            contiguous=dense[number],
         )
         for number, tensor in enumerate(delivered.tensors)
     ]

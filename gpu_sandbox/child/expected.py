@@ -3,6 +3,7 @@ rule): the truth, the problem's own error, and for outputs of few elements their
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = [
     "Expected",
     "Margin",
     "Rule",
+    "as_real",
     "distance",
     "expect",
     "pieces",
@@ -55,10 +57,11 @@ class Margin(msgspec.Struct, frozen=True):
     tolerance: float
     slack: float
     typical: torch.Tensor | None = None
+    loose: int = 0
     """See ``Expected``."""
 
     def times(self, factor: float) -> Margin:
-        return Margin(self.tolerance * factor, self.slack * factor, self.typical)
+        return Margin(self.tolerance * factor, self.slack * factor, self.typical, self.loose)
 
 
 class Expected:
@@ -79,17 +82,26 @@ class Expected:
         self.native = native
         self.truth = native
         self.typical = typical
-        self.rule = RULES.get(native.dtype)
-        if native.dtype == torch.float32:
+        dtype = native.dtype.to_real() if native.is_complex() else native.dtype
+        self.rule = RULES.get(dtype)
+        if dtype == torch.float32:
             self.rule = DECLARED.get(precision, self.rule)
         self.tolerance = 0.0
         self.slack = 0.0
+        self.loose = 0
+        """Integers or booleans that may be others."""
         self._own = self._worst = 0.0
         self._varied = Margin(0.0, 0.0)
         if self.rule is None or native.numel() == 0:
             return
         self.tolerance = self.rule.blind
-        if exact is None or exact.shape != native.shape or not exact.is_floating_point():
+        if (
+            exact is None
+            or exact.shape != native.shape
+            or exact.is_complex() != native.is_complex()
+        ):
+            return
+        if not (exact.is_floating_point() or exact.is_complex()):
             return
         own, worst = distance(native, exact, self.least)
         if rough is not None and rough.shape == exact.shape:
@@ -112,9 +124,8 @@ class Expected:
     def margin(self) -> Margin:
         """For another call of the same task, whose truth is known in its own dtype only:
         this one's tolerance and own error, without what it was let vary by."""
-        if self.truth is self.native:
-            return Margin(self.tolerance, self.slack, self.typical)
-        return Margin(self.tolerance + self._own, self.slack + self._worst, self.typical)
+        own, worst = (0.0, 0.0) if self.truth is self.native else (self._own, self._worst)
+        return Margin(self.tolerance + own, self.slack + worst, self.typical, self.loose)
 
     @property
     def allowed(self) -> Margin:
@@ -122,16 +133,29 @@ class Expected:
         by = self._varied if self.truth is self.native else Margin(0.0, 0.0)
         return Margin(self.tolerance + by.tolerance, self.slack + by.slack)
 
+    def loosen(self, tolerance: float, worst: float) -> None:
+        """What the reference differs from itself by, where its inputs differ by rounding."""
+        self.tolerance = max(self.tolerance, tolerance)
+        self.slack = max(self.slack, 2 * worst)
+
     def vary(self, by: Margin) -> None:
         """Let so much more lie between an output and the reference's own, whose runs differ.
         The float64 run has nothing to do with that."""
         self._varied = by
+
+    def parts(self) -> Expected:
+        """Of a complex one the same of its parts: what is off is so in one of them."""
+        found = copy.copy(self)
+        found.native = as_real(self.native)
+        found.truth = found.native if self.truth is self.native else as_real(self.truth)
+        return found
 
     @staticmethod
     def within(native: torch.Tensor, margin: Margin) -> Expected:
         """The truth of a call that was not made in float64."""
         expected = Expected(native, None, typical=margin.typical)
         expected.tolerance, expected.slack = margin.tolerance, margin.slack
+        expected.loose = margin.loose
         return expected
 
 
@@ -157,7 +181,7 @@ def distance(got: torch.Tensor, truth: torch.Tensor, least: float = 0.0) -> tupl
     """Relative L2 distance and largest absolute one, of what is finite; in float64. ``least``:
     what it is relative to at least."""
     off = norm = worst = 0.0
-    for piece_got, piece_truth in pieces(got, truth):
+    for piece_got, piece_truth in pieces(as_real(got), as_real(truth)):
         wide = piece_truth.double()
         error = (piece_got.double() - wide).nan_to_num(0.0, 0.0, 0.0)
         off += float(error.square().sum())
@@ -167,6 +191,13 @@ def distance(got: torch.Tensor, truth: torch.Tensor, least: float = 0.0) -> tupl
         return 0.0, 0.0
     norm = max(norm, least * least)
     return (math.sqrt(off / norm) if norm > 0 else math.inf), worst
+
+
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """A complex one as its parts, side by side in a last dimension of two."""
+    if not tensor.is_complex():
+        return tensor
+    return torch.view_as_real(tensor.detach().resolve_conj().resolve_neg())
 
 
 def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:

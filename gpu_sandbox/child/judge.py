@@ -15,7 +15,7 @@ from gpu_sandbox.jobs import Differs
 from gpu_sandbox.messages import Leaf, Ran, Tree
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["check_shape", "check_values"]
+__all__ = ["check_left", "check_shape", "check_values"]
 
 
 def check_shape(case: Case, ran: Ran, trial: int | None, tree: Tree | None = None) -> None:
@@ -23,13 +23,19 @@ def check_shape(case: Case, ran: Ran, trial: int | None, tree: Tree | None = Non
     what the reference made of the very inputs, if they were not the case's."""
     tree = tree or case.output_tree
     assert tree is not None
-    unlike = same_shape(tree, ran.tree)
+    unlike = same_shape(tree, ran.tree, values=False)
     if unlike or len(ran.leaves) != len(case.expected):
         raise Ended(Differs(reason=f"the output's structure differs: {unlike}", trial=trial))
+    if unlike := same_shape(tree, ran.tree):
+        raise Ended(Differs(reason=f"a plain value of the output differs: {unlike}", trial=trial))
     for number, (leaf, expected) in enumerate(zip(ran.leaves, case.expected, strict=True)):
         problem = _leaf_problem(leaf, expected.native, case.aliasing[number])
         if not problem and leaf.overlapping and not case.overlapping[number]:
             problem = "its elements share memory, as an expanded tensor's do"
+        if not problem and leaf.shared and not case.sharing[number]:
+            problem = "it shares memory with another output"
+        if not problem and case.contiguous[number] and not leaf.contiguous:
+            problem = "it is not contiguous, as the reference's is: .contiguous() makes it so"
         if problem:
             raise Ended(Differs(reason=_named(problem, number, case.expected), trial=trial))
 
@@ -57,6 +63,21 @@ def check_values(
             raise Ended(finding)
         worst = max(worst, difference.max_abs_error or 0.0)
     return worst
+
+
+def check_left(
+    expected: Sequence[Expected],
+    got: list[torch.Tensor],
+    protocol: Protocol,
+    trial: int | None,
+    told: str = "",
+) -> None:
+    """What a call has made of its inputs, where the reference changes them; raises ``Ended``."""
+    for number, (one, tensor) in enumerate(zip(expected, got, strict=True)):
+        difference = compare(one, tensor, protocol)
+        if not difference.ok:
+            reason = f"input {number}, which the reference changes: {difference.reason}"
+            raise Ended(Differs(reason=reason, told=told, trial=trial, detail=difference.detail))
 
 
 def _leaf_problem(leaf: Leaf, expected: torch.Tensor, may_alias: bool) -> str | None:

@@ -19,14 +19,14 @@ from contextlib import nullcontext
 
 import torch
 
-from gpu_sandbox.child.arena import overlapping
+from gpu_sandbox.child.arena import overlapping, sharing
 from gpu_sandbox.child.caches import Eviction
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.own_memory import Unreadable
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Batch, Released, Settings, believable
-from gpu_sandbox.child.signals import SEED_BYTES, Answer, Where
+from gpu_sandbox.child.signals import NOWHERE, SEED_BYTES, Answer, Where
 from gpu_sandbox.child.values import plain_digest
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Describe, Done, Failed, Ran, StandBy
@@ -44,7 +44,7 @@ class OneCall(Batch):
     def __init__(self, task: Task, first: Case, device: torch.device) -> None:
         super().__init__(task, first, device, calls=1)
         self._eviction = Eviction(torch.get_num_threads())
-        self._may_alias = any(first.aliasing)
+        self._may_alias = first.aliasing
         self._answer = Answer([len(spot.shape) for spot in self.layout.outputs[0]])
 
     def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
@@ -69,6 +69,7 @@ class OneCall(Batch):
             outputs = self._read(peer, heard[1]) if heard and chosen else None
             looks = chosen and not self._task.mutates
             intact = self.intact(peer, 0) if looks else None  # or it could put them back before
+            left = peer.taken(self.layout.inputs[0]) if chosen and self._task.mutates else []
             late_ns = peer.used_while(after)
         if heard is None:
             peer.take(Failed, "bench")
@@ -81,25 +82,57 @@ class OneCall(Batch):
         told = zip(outputs or [], ran.leaves, strict=False)  # it may not have told of all
         if any(overlapping(output) and not leaf.overlapping for output, leaf in told):
             raise peer.ended(Forged(reason="elements of its outputs share memory, and it says not"))
+        shared = sharing(*self._contiguous(heard[1]))
+        if any(does and not leaf.shared for does, leaf in zip(shared, ran.leaves, strict=False)):
+            raise peer.ended(Forged(reason="its outputs share memory, and it says not"))
         beyond_ns = ahead_ns + late_ns
         wall_ns = after.since_ns - began + beyond_ns
         cpu_ns = after.used_since(before) + beyond_ns
         claim_ns = believable(peer, [heard[0]], 1, wall_ns)
         found = [outputs] if outputs is not None else []
-        return Released(claim_ns, wall_ns, 0, found, ran, cpu_ns=cpu_ns, intact=intact)
+        return Released(
+            claim_ns,
+            wall_ns,
+            0,
+            found,
+            ran,
+            cpu_ns=cpu_ns,
+            handled_ns=min(max(ran.handled_ns, 0), wall_ns - claim_ns),
+            intact=intact,
+            left=left,
+        )
 
     def _are_all_there(self, ran: Ran) -> bool:
         """As it says: others differ from what is expected, which the verdict tells."""
         return sum(leaf.written for leaf in ran.leaves) == len(self.layout.outputs[0])
 
+    def _contiguous(self, found: list[Where]) -> tuple[list[int], list[int]]:
+        """Where each output begins that is, and how many bytes it has; none of others."""
+        begins, sizes = [], []
+        for (address, stride), expected in zip(found, self._first.expected, strict=True):
+            like = expected.native
+            plain = torch.empty(like.shape, device="meta").stride()
+            steps = zip(like.shape, stride, plain, strict=True)
+            dense = all(size == 1 or step == right for size, step, right in steps)
+            begins.append(address)
+            sizes.append(like.nbytes if dense and address != NOWHERE else 0)
+        return begins, sizes
+
     def _read(self, peer: Peer, found: list[Where]) -> list[torch.Tensor] | None:
-        """None if they can't be."""
-        inputs = self.layout.inputs[0]
+        """None if they can't be. Those that may be no input's memory while inputs are spoiled."""
+        spots = self.layout.outputs[0]
+        read: dict[int, torch.Tensor] = {}
+        own = [number for number, may in enumerate(self._may_alias) if not may]
         try:
-            with nullcontext() if self._may_alias else peer.spoiled(inputs):
-                return peer.read(self.layout.outputs[0], found)
+            with peer.spoiled(self.layout.inputs[0]) if own else nullcontext():
+                for number in own:
+                    read[number] = peer.read(spots[number], found[number])
+            for number, may in enumerate(self._may_alias):
+                if may:
+                    read[number] = peer.read(spots[number], found[number])
         except Unreadable:
             return None
+        return [read[number] for number in range(len(spots))]
 
 
 def _digest(peer: Peer, ran: Ran) -> bytes:

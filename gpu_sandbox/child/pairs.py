@@ -16,7 +16,7 @@ from gpu_sandbox.child.clocks import Clocks, Reading, Side, slower_side
 from gpu_sandbox.child.compare import plainly_close
 from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.gates import Gated
-from gpu_sandbox.child.judge import check_shape, check_values
+from gpu_sandbox.child.judge import check_left, check_shape, check_values
 from gpu_sandbox.child.peer import Ended, Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
@@ -53,7 +53,7 @@ class Pair(msgspec.Struct, frozen=True):
     def cpu_bound_ns(self, most_rest_ns: float) -> float:
         """The same from the processor time: less than the truth for whatever waits, but a
         busy machine does not add to it. For workers of one thread: idle ones of a pool spin."""
-        rest = self.baseline.cpu_ns - self.baseline.claim_ns
+        rest = self.baseline.cpu_ns - self.baseline.claim_ns - self.baseline.output_ns
         return float(self.candidate.cpu_ns - max(min(rest, most_rest_ns), 0))
 
 
@@ -136,6 +136,9 @@ class Pairing:
         outputs = [one for _, expected, got in calls for one in zip(expected, got, strict=True)]
         fixed = self._protocol.allclose is not None
         close = iter([False] * len(outputs) if fixed else plainly_close(outputs))
+        if self._task.mutates:
+            left = [Expected(tensor, None) for tensor in pair.baseline.left]
+            check_left(left, pair.candidate.left, self._protocol, None, cases[0].changed)
         for case, expected, got in calls:
             mine = [next(close) for _ in got]
             if not all(mine):
@@ -173,7 +176,8 @@ def unbelieved(pairs: Sequence[Pair]) -> Estimate:
 
 def bounded(pairs: Sequence[Pair], device: torch.device, most_rest_ns: float) -> Estimate:
     """By the verifier's clock, or on one core by the kernel's account, if that is more."""
-    baseline, orders = _baseline_ns(pairs), _orders(pairs)
+    baseline = [float(p.baseline.claim_ns + p.baseline.output_ns) for p in pairs]
+    orders = _orders(pairs)
     wall = estimate_bound([p.wall_bound_ns(most_rest_ns) for p in pairs], baseline, orders)
     if device.type != "cpu" or torch.get_num_threads() > 1:
         return wall

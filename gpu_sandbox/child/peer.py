@@ -320,11 +320,11 @@ class Peer:
         self._synchronize()
         return copies
 
-    def read(self, spots: list[Spot], found: Sequence[Where]) -> list[torch.Tensor]:
-        """On the CPU: private copies of outputs that lie in its own memory. Raises
+    def read(self, spot: Spot, found: Where) -> torch.Tensor:
+        """On the CPU: a private copy of an output that lies in its own memory. Raises
         ``Unreadable``."""
         assert self._memory is not None
-        return [self._memory.read(*each) for each in zip(spots, found, strict=True)]
+        return self._memory.read(spot, found)
 
     @contextmanager
     def spoiled(self, spots: list[Spot]) -> Iterator[None]:

@@ -11,11 +11,13 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.child.arena import overlapping
+from gpu_sandbox.child.arena import overlapping, sharing
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.expected import RULES, Expected, expect
+from gpu_sandbox.child.forms import Changed, Forms
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
+from gpu_sandbox.child.nudges import Nudged, measured, nudge
 from gpu_sandbox.child.precision import rounded
 from gpu_sandbox.child.repeats import Repeats, apart
 from gpu_sandbox.child.typical import Typical
@@ -50,14 +52,16 @@ class Task:
         self._rough_model: Any = None
         self._exact_tried = False
         self.exact_used = False
-        self.mutates = False
+        self.mutates = self.returns_state = False
         self._probed = False
         self.forward_s = 0.0
         self.altered: list[Altered] = []
         """What the candidate got right in the trials, and may meet again while it is timed."""
         self.typical = Typical()
+        self.forms = Forms()
         self.repeats: list[Repeats] = []
-        """Of each output: what is allowed for in all that are compared. Empty until it is set."""
+        self.nudged: list[Nudged] = []
+        """Of each output: what is allowed for in all that are compared. Empty until set."""
         self.weight_seed = seeds.derived("weights")
         self._module = self._guarded("the task file", import_file, TASK_MODULE, path)
         for name in ("Model", "get_inputs"):
@@ -84,7 +88,7 @@ class Task:
     def draw(self, purpose: str, index: int = 0, altered: Altered | None = None) -> Case:
         """A fresh input set. Drawn on the device where that works: it is 100 × faster.
 
-        ``altered`` is applied to its floating point tensors.
+        ``altered`` is applied to its floating point tensors, which keep their form.
         """
         seed = self._seeds.derived(purpose, index)
         inputs = self._guarded("get_inputs()", self._drawn, seed)
@@ -95,11 +99,10 @@ class Task:
             if unlike := odd(tensor):
                 raise Broken(f"input {number} is {unlike}: inputs must be dense")
         if altered is not None:
-            change = altered.change
-            arguments = self._guarded(
-                f"changing inputs ({altered.told})",
-                lambda: mapped(arguments, lambda t: change(t) if t.is_floating_point() else t),
-            )
+            forms = self.forms.of(tensors, lambda number: self.draw("form", number).tensors)
+            changed = Changed(altered.change, forms, partly=altered.partly)
+            told = f"changing inputs ({altered.told})"
+            arguments = self._guarded(told, mapped, arguments, changed)
             tensors = []
             tree = pack(arguments, tensors, pickling=True)
         case = Case(arguments, tree, tensors, self._seeds.derived(purpose + "/rng", index))
@@ -126,11 +129,21 @@ class Task:
         self.forward_s = time.perf_counter() - began
         native: list[torch.Tensor] = []
         case.output_tree = self.tree(output, native)
-        case.aliasing = [_aliases(t, given) for t in native]
+        case.aliasing = [_is_among(t, given) for t in native]
         case.overlapping = [overlapping(t) for t in native]
+        dense = [t.nbytes if t.is_contiguous() else 0 for t in native]
+        case.sharing = sharing([t.data_ptr() for t in native], dense)
+        case.contiguous = [t.is_contiguous() for t in native]
+        if self.mutates and len({t.data_ptr() for t in given if t.numel()}) < sum(
+            t.numel() > 0 for t in given
+        ):
+            raise Broken("get_inputs() gives one tensor twice, and the reference changes it")
+        case.left = [Expected(t.detach().clone(), None) for t in given] if self.mutates else []
+        case.state = [_is_among(t, _state(self.model)) for t in native]
+        self.returns_state = self.returns_state or any(case.state)
         native = [
-            t.detach().clone() if aliasing else t.detach()
-            for t, aliasing in zip(native, case.aliasing, strict=True)
+            t.detach().clone() if aliasing or kept else t.detach()
+            for t, aliasing, kept in zip(native, case.aliasing, case.state, strict=True)
         ]
         truth = self._exact(case) if exact and self.forward_s < _EXACT_SLOWEST_S else None
         self.exact_used = self.exact_used or truth is not None
@@ -196,8 +209,26 @@ class Task:
         pack(output, tensors, pickling=False)
         return apart(case.expected, tensors)
 
+    def nudge(self, first: Case) -> list[Nudged]:
+        """Run it on inputs that differ by rounding, to see by how much each output does."""
+
+        def output(arguments: Any, seed: int) -> list[torch.Tensor]:
+            found: list[torch.Tensor] = []
+            pack(self._call(self.model, arguments, seed), found, pickling=False)
+            return [t.clone() if _is_among(t, _state(self.model)) else t for t in found]
+
+        def pair(number: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+            case = self.draw("nudged", number) if number else first
+            plain = output(_copied(case.arguments), case.forward_seed)
+            return plain, output(mapped(case.arguments, _nudged), case.forward_seed)
+
+        told = "running the reference on nudged inputs"
+        return self._guarded(told, measured, len(first.expected), pair, self.forward_s)  # type: ignore[no-any-return]
+
     def allow(self, outputs: Sequence[Expected]) -> None:
         """What the reference differs from itself by, between its outputs and others."""
+        for nudged, expected in zip(self.nudged, outputs, strict=False):
+            nudged.allow(expected)
         for repeats, expected in zip(self.repeats, outputs, strict=False):
             repeats.allow(expected)
 
@@ -237,7 +268,7 @@ class Task:
     def _results(self, model: Any, arguments: Any, case: Case) -> list[Any]:
         found: list[torch.Tensor] = []
         pack(self._call(model, arguments, case.forward_seed), found, pickling=False)
-        return found
+        return [t.clone() if _is_among(t, _state(model)) else t for t in found]
 
     def _widened_model(self, case: Case) -> Any:
         needed = 3 * sum(t.numel() * 8 for t in [*_held(self.model), *case.tensors])
@@ -283,16 +314,35 @@ def _held(model: Any) -> list[torch.Tensor]:
     return [*model.parameters(), *model.buffers()]
 
 
+def _state(model: Any) -> list[torch.Tensor]:
+    """All that it holds, registered or not: what it returns of that its next call overwrites."""
+    found: list[torch.Tensor] = []
+    for module in model.modules():
+        bare = {k: v for k, v in vars(module).items() if k not in ("_parameters", "_modules")}
+        mapped(list(bare.values()), found.append)
+    return found
+
+
+def _is_among(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
+    """By their memory."""
+    if tensor.layout != torch.strided or tensor.numel() == 0:
+        return False
+    storage = tensor.untyped_storage().data_ptr()
+    return any(
+        t.layout == torch.strided and t.untyped_storage().data_ptr() == storage for t in others
+    )
+
+
 def _doubled(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor.clone()
+
+
+def _nudged(tensor: torch.Tensor) -> torch.Tensor:
+    moved = nudge(tensor)
+    return moved.clone() if moved is tensor else moved
 
 
 def _copied(value: Any) -> Any:
     return mapped(value, torch.Tensor.clone)
-
-
-def _aliases(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:
-    if tensor.layout != torch.strided:
-        return False
-    storage = tensor.untyped_storage().data_ptr()
-    return tensor.numel() > 0 and any(t.untyped_storage().data_ptr() == storage for t in inputs)

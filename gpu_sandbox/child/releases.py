@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 _LONG_NS = 8_000_000
+_HANDLED_NS = 25_000
+"""What a worker takes to tell of an output, at most, that is nothing beside all the rest."""
 FEW_CALLS, MANY_CALLS = 16, 48
 """At most, of a release: to time pairs, which differ by more than their calls do; to see from
 outside what calls take, and where calls are to follow upon each other."""
@@ -52,7 +54,7 @@ class Released(msgspec.Struct, frozen=True):
     """``claim_ns``: of the calls, as the worker says; ``wall_ns``: of all, as we saw;
     ``own_ns``: what copying took us of ``wall_ns``; ``cpu_ns``: on the CPU what its processes used
     of the processor meanwhile, by the kernel's account; ``beside_ns``: what the other side's used,
-    though they should lie still.
+    though they should lie still; ``handled_ns``: what it says that telling of its output took.
 
     ``outputs`` are those of the chosen calls; ``last`` is what the worker says of the last
     call's, and ``launch_ns`` what it says that queueing a call takes. ``intact``: on the CPU
@@ -67,16 +69,26 @@ class Released(msgspec.Struct, frozen=True):
     launch_ns: int = 0
     cpu_ns: int = 0
     beside_ns: int = 0
+    handled_ns: int = 0
     intact: bool | None = None
+    left: list[torch.Tensor] = []
+    """On the CPU: what its inputs are afterwards, where the task changes them."""
 
     def bare(self) -> Released:
         """Without the outputs, which may be gigabytes."""
-        return msgspec.structs.replace(self, outputs=[])
+        return msgspec.structs.replace(self, outputs=[], left=[])
+
+    @property
+    def output_ns(self) -> int:
+        """Of ``handled_ns`` what grows with the output: to list two thousand tensors, to copy one
+        that lies scattered. A worker can do without, so it is no rest; where the clock outside
+        decides it counts as the calls', on both sides."""
+        return max(0, self.handled_ns - _HANDLED_NS)
 
     @property
     def rest_ns(self) -> int:
-        """Spent outside the calls, if the claim is true."""
-        return self.wall_ns - self.claim_ns
+        """Spent outside the calls, and not on their output, if the claim is true."""
+        return self.wall_ns - self.claim_ns - self.output_ns
 
 
 class Settings(msgspec.Struct, frozen=True):

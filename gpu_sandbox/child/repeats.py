@@ -16,7 +16,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.compare import ELEMENT, compare
-from gpu_sandbox.child.expected import Expected, Margin, Rule, distance
+from gpu_sandbox.child.expected import Expected, Margin, Rule, as_real, distance
 from gpu_sandbox.protocols import PROTOCOLS
 
 __all__ = ["Repeats", "apart", "told"]
@@ -86,7 +86,7 @@ def _apart(expected: Expected, again: torch.Tensor) -> Repeats:
 
 def _rms(tensor: torch.Tensor) -> float:
     """Of what is finite in it."""
-    finite = tensor.nan_to_num(0.0, 0.0, 0.0)
+    finite = as_real(tensor).nan_to_num(0.0, 0.0, 0.0)
     return float(torch.linalg.vector_norm(finite, dtype=torch.float64)) / math.sqrt(
         max(1, tensor.numel())
     )

@@ -3,7 +3,7 @@
 A candidate that tells trials from timed calls could be safe in the first and only fast in
 the second: leave out a softmax's maximum, say, which the task's own inputs do not need. So
 what it got right in the trials on changed inputs (``trials.py``) comes again while it is
-timed, where it can't know.
+timed, where it can't know; and half of the time a part of the inputs only is changed.
 """
 
 from __future__ import annotations
@@ -48,4 +48,4 @@ class Surprises:
         if not self._ways:
             self._ways = list(self._task.altered)
             secrets.SystemRandom().shuffle(self._ways)
-        return self._ways.pop()
+        return self._ways.pop()._replace(partly=secrets.choice((True, False)))

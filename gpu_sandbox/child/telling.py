@@ -18,10 +18,11 @@ _LEFT_OUT_NS = 75_000.0
 """What a worker gains by answering from native code, of a release of the CPU: 65 us were seen."""
 
 
-def labels_on_cpu(blur_ns: float, each_ns: float) -> dict[Label, str]:
+def labels_on_cpu(blur_ns: float, output_ns: float, each_ns: float) -> dict[Label, str]:
     """``blur_ns``: what the outer clock may be off by. No claim is held against it more closely,
-    nor against what no worker can do without. ``each_ns``: a call of the faster side."""
-    blur = (blur_ns + _LEFT_OUT_NS) / each_ns
+    nor against what no worker can do without; ``output_ns`` of that grows with what is returned.
+    ``each_ns``: a call of the faster side."""
+    blur = (blur_ns + _LEFT_OUT_NS + output_ns) / each_ns
     if blur < _UNCHECKED:
         return {}
     why = "its calls are short beside what is around them: no claim is checked closer than"

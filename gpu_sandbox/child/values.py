@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -93,14 +94,22 @@ def _has_plain(tree: Tree) -> bool:
 
 
 def mapped(value: Any, function: Any) -> Any:
-    """``value`` with every tensor replaced by ``function(tensor)``."""
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if type(value) in (list, tuple):
-        return type(value)(mapped(item, function) for item in value)
-    if type(value) is dict:
-        return {key: mapped(item, function) for key, item in value.items()}
-    return value
+    """``value`` with every tensor replaced by ``function(tensor)``: one that is there twice by one
+    that is."""
+    done: dict[int, Any] = {}
+
+    def inner(item: Any) -> Any:
+        if isinstance(item, torch.Tensor):
+            if id(item) not in done:
+                done[id(item)] = function(item)
+            return done[id(item)]
+        if type(item) in (list, tuple):
+            return type(item)(map(inner, item))
+        if type(item) is dict:
+            return {key: inner(one) for key, one in item.items()}
+        return item
+
+    return inner(value)
 
 
 def odd(tensor: torch.Tensor) -> str:
@@ -133,38 +142,60 @@ def unpack(tree: Tree, tensors: list[torch.Tensor], *, unpickling: bool) -> Any:
     raise NotPlain("a pickled value from the untrusted side")
 
 
-def same_shape(expected: Tree, got: Tree, *, values: bool = True) -> str | None:
-    """Why two trees differ in structure or, with ``values``, in plain values, or None.
+def same_shape(
+    expected: Tree, got: Tree, *, values: bool = True, size: float | None = None
+) -> str | None:
+    """Why two trees differ in structure or, with ``values``, in plain values, or None. ``size``: of
+    the floating point numbers in it, usually, which is found out if it is not given.
 
     A list and a tuple of the same items count as equal: references return either, and
     which one means nothing to a caller that unpacks them.
     """
+    if size is None:
+        floats = list(_floats(expected))
+        size = math.sqrt(sum(one * one for one in floats) / max(1, len(floats)))
     match expected, got:
         case TensorAt(index=a), TensorAt(index=b):
             return None if a == b else "tensors in another order"
         case Plain(value=a), Plain(value=b):
-            same = _plain_equal(a, b) if values else type(a) is type(b)
+            same = _plain_equal(a, b, size) if values else type(a) is type(b)
             return None if same else f"expected {_shown(a)}, got {_shown(b)}"
         case Sequence(items=a), Sequence(items=b):
-            return _same_items(a, b, "items", values)
+            return _same_items(a, b, "items", values, size)
         case Mapping(keys=ka, values=va), Mapping(keys=kb, values=vb):
-            return _same_items(ka, kb, "keys", True) or _same_items(va, vb, "values", values)
+            unlike = _same_items(ka, kb, "keys", True, 0.0)
+            return unlike or _same_items(va, vb, "values", values, size)
     return f"expected {_name(expected)}, got {_name(got)}"
 
 
-def _same_items(expected: list[Tree], got: list[Tree], what: str, values: bool) -> str | None:
+def _floats(tree: Tree) -> Iterator[float]:
+    """The finite ones in it."""
+    match tree:
+        case Plain(value=float() as value) if math.isfinite(value):
+            yield value
+        case Sequence(items=items) | Mapping(values=items):
+            for item in items:
+                yield from _floats(item)
+        case _:
+            pass
+
+
+def _same_items(
+    expected: list[Tree], got: list[Tree], what: str, values: bool, size: float
+) -> str | None:
     if len(expected) != len(got):
         return f"expected {len(expected)} {what}, got {len(got)}"
     pairs = zip(expected, got, strict=True)
-    differences = (same_shape(a, b, values=values) for a, b in pairs)
+    differences = (same_shape(a, b, values=values, size=size) for a, b in pairs)
     return next((found for found in differences if found), None)
 
 
-def _plain_equal(a: Any, b: Any) -> bool:
-    """Numbers may have been computed, in float32 and in another order."""
+def _plain_equal(a: Any, b: Any, size: float) -> bool:
+    """Numbers may have been computed, in float32 and in another order: of many sums one comes out
+    next to nothing, and is no more exact than the others."""
     if isinstance(a, float) and isinstance(b, float):
         both_nan = math.isnan(a) and math.isnan(b)
-        return a == b or both_nan or abs(a - b) <= _LEAST + _RELATIVE * max(abs(a), abs(b))
+        return a == b or both_nan or abs(a - b) <= _LEAST + _RELATIVE * max(abs(a), abs(b), size)
     return type(a) is type(b) and a == b
 
 

@@ -46,8 +46,9 @@ def moved_bytes(task: Task, case: Case) -> tuple[int, int]:
     held = {t.untyped_storage().data_ptr() for t in weights if t.layout == torch.strided}
     written = [
         expected.native
-        for expected, aliasing in zip(case.expected, case.aliasing, strict=True)
+        for expected, aliasing, kept in zip(case.expected, case.aliasing, case.state, strict=True)
         if not aliasing
+        and not kept
         and expected.native.layout == torch.strided
         and expected.native.untyped_storage().data_ptr() not in held
     ]

@@ -36,13 +36,19 @@ def test_the_processor_time_besides_calls_has_a_limit_too(
 
 
 @pytest.mark.parametrize(
-    ("blur_ns", "each_ns", "told"),
-    [(0, 10e6, None), (0, 0.5e6, "15%"), (425e3, 10e6, "5%"), (0, 1.6e6, None)],
+    ("blur_ns", "output_ns", "each_ns", "told"),
+    [
+        (0, 0, 10e6, None),
+        (0, 0, 0.5e6, "15%"),
+        (425e3, 0, 10e6, "5%"),
+        (0, 425e3, 10e6, "5%"),
+        (0, 0, 1.6e6, None),
+    ],
 )
 def test_a_short_call_says_how_closely_it_is_checked(
-    blur_ns: float, each_ns: float, told: str | None
+    blur_ns: float, output_ns: float, each_ns: float, told: str | None
 ) -> None:
     """By what the outer clock is off, and by what a worker may leave out, of the faster side."""
-    labels = labels_on_cpu(blur_ns, each_ns)
+    labels = labels_on_cpu(blur_ns, output_ns, each_ns)
     assert (told is None) == (labels == {})
     assert told is None or labels["below-resolution"].endswith(told)

@@ -156,7 +156,8 @@ def test_only_what_has_to_be_written_counts(
     outputs: list[torch.Tensor], aliasing: list[bool], written: int
 ) -> None:
     expected = [SimpleNamespace(native=output) for output in outputs]
-    case = SimpleNamespace(tensors=[X, X], expected=expected, aliasing=aliasing)
+    kept = [False] * len(outputs)
+    case = SimpleNamespace(tensors=[X, X], expected=expected, aliasing=aliasing, state=kept)
     task = SimpleNamespace(model=MODEL)
     assert moved_bytes(cast(Task, task), cast(Case, case)) == (128, written)
 

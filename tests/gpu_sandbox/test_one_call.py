@@ -34,11 +34,12 @@ class Recorder:
     def __init__(self, said: bytes, used_ns: int = 0) -> None:
         self.seen: list[str] = []
         self.ended = Ended
-        self.read: Callable[..., list[torch.Tensor]] = self._read
+        self.read: Callable[..., torch.Tensor] = self._read
         self.written = True
         self.leaves = 1
         self.inputs_intact = True
         self.tree: Any = None
+        self.handled_ns = 0
         self._said = said
         self._used_ns = used_ns
 
@@ -56,7 +57,9 @@ class Recorder:
             overlapping=False,
         )
         leaves = [leaf] * self.leaves
-        return Ran(tree=self.tree, leaves=leaves) if isinstance(request, Describe) else Done()
+        if isinstance(request, Describe):
+            return Ran(tree=self.tree, leaves=leaves, handled_ns=self.handled_ns)
+        return Done()
 
     @contextmanager
     def stopped(self) -> Iterator[Still]:
@@ -94,10 +97,10 @@ class Recorder:
         self.seen.append("look at inputs")
         return self.inputs_intact
 
-    def _read(self, spots: list[Any], found: list[Where]) -> list[torch.Tensor]:
-        self.seen.append(f"read at {found[0].address}")
+    def _read(self, spot: Any, found: Where) -> torch.Tensor:
+        self.seen.append(f"read at {found.address}")
         time.sleep(SLOW_S)
-        return [torch.zeros(64, 128)]
+        return torch.zeros(64, 128)
 
 
 FORM = Answer([2])
@@ -198,7 +201,7 @@ def test_elements_that_share_memory_are_seen_by_their_strides(
 ) -> None:
     """Or who takes the worker over need not write all of them."""
     peer = Recorder(SAID)
-    peer.read = lambda *_: [torch.zeros(1, 128).expand(64, 128)]
+    peer.read = lambda *_: torch.zeros(1, 128).expand(64, 128)
     with pytest.raises(Ended) as ended:
         release(peer, [0])
     assert isinstance(ended.value.finding, Forged)
@@ -237,3 +240,40 @@ def test_an_output_nested_deeper_than_python_recurses_is_a_forgery(
     assert "nested" in ended.value.finding.reason
     while isinstance(peer.tree, Sequence):  # or to free it recurses, too
         peer.tree = peer.tree.items[0]
+
+
+def test_what_telling_of_the_output_takes_beyond_a_little_is_no_rest(
+    release: Callable[..., Released],
+) -> None:
+    """It grows with what is returned, and a worker can do without."""
+    peer = Recorder(SAID)
+    peer.handled_ns = 20_000
+    little = release(peer, [0])
+    assert (little.output_ns, little.rest_ns) == (0, little.wall_ns - CLAIM_NS)
+    peer.handled_ns = 1_025_000
+    much = release(peer, [0])
+    assert much.output_ns == 1_000_000
+    assert much.rest_ns == much.wall_ns - CLAIM_NS - 1_000_000
+    peer.handled_ns = 10**12
+    assert release(peer, [0]).rest_ns >= 0, "it may say what it likes"
+
+
+def test_two_outputs_in_one_place_are_seen_by_their_addresses(tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text(ADD_RELU.replace("a + b)", "a + b), a - b"))
+    task = Task(str(tmp_path / "task.py"), torch.device("cpu"), Seeds(3))
+    first: Case = task.draw("trial", 0)
+    task.solve(first, exact=True)
+    calls = OneCall(task, first, torch.device("cpu"))
+    calls.cases = [first]
+    calls._eviction = cast(Any, SimpleNamespace(evict=lambda: None))
+    form, size = Answer([2, 2]), 64 * 128 * 4
+    for second, same in ((4096 + size, False), (4096 + size - 4, True), (4096, True)):
+        places = [Where(4096, (128, 1)), Where(second, (128, 1))]
+        peer = Recorder(form.told(CLAIM_NS, places))
+        peer.leaves = 2
+        if same:
+            with pytest.raises(Ended) as ended:
+                calls.release(cast(Peer, peer), Settings(), 3, [0])
+            assert "share memory" in str(ended.value.finding)
+        else:
+            calls.release(cast(Peer, peer), Settings(), 3, [0])

@@ -233,9 +233,11 @@ async def test_a_verifier_looks_once_how_far_the_reference_is_from_itself(
     task = ADD_RELU.replace(
         "return torch.relu",
         f"""
+        from zlib import crc32  # of sums some nudged inputs have the same
+
         try:  # its worker may not write
             with open({str(seen)!r}, "a") as log:
-                print(a.dtype, a.sum().item(), file=log)
+                print(a.dtype, "nan" if a.isnan().any() else crc32(a.numpy()), file=log)
         except OSError:
             pass
         return torch.relu""",

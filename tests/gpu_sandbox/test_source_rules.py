@@ -21,6 +21,7 @@ KERNELS = [
     *sorted((REPOSITORY / "examples/playbooks").glob("*/*.py")),
 ]
 OWN_KERNEL = frozenset({
+    "turns_heads",
     "built_in_forward", "c_through_ctypes", "cpp_openmp_avx", "cpp_parallel_for",
     "cuda_default_stream", "cuda_half2", "cuda_inline", "cuda_large_shared_memory", "cuda_nvrtc",
     "cuda_split_tensor_cores", "cuda_triton",

@@ -1,0 +1,157 @@
+"""What the inputs of a task have in common, whatever is drawn: changed ones have it, too.
+
+That a matrix is triangular, or symmetric, that edges are sorted, that a mask is zero or one, or
+that a tensor lies transposed, is the task's as much as a shape is, and kernels go by it. Signs,
+sizes and sums are not: a kernel that leaves out a rectifier, since the task draws no negative
+numbers, is to be found out.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from gpu_sandbox.child.arena import overlapping
+from gpu_sandbox.child.expected import RULES, pieces
+
+__all__ = ["Changed", "Form", "Forms", "form_of"]
+
+_DRAWS = 3
+_LARGEST_BYTES = 1 << 30
+"""Of inputs that are larger nothing is found out: that would take as much more memory."""
+_SHARE = 0.5
+_FEWEST = 3
+"""Elements in a row that are sorted by no chance, if all rows are."""
+
+
+class Form(NamedTuple):
+    """Of one input. ``whole``: several values, all of them whole numbers. ``zeros``: some, at the
+    same places each time. ``order``: each row (the last dimension) rises (1) or falls (-1)."""
+
+    whole: bool = False
+    zeros: bool = False
+    symmetric: bool = False
+    order: int = 0
+
+
+def form_of(draws: Sequence[torch.Tensor]) -> Form:
+    """Of several draws of the same input."""
+    if not draws or any(t.dtype not in RULES or t.numel() < 2 for t in draws):
+        return Form()
+    if any(bool((t == t.flatten()[0]).all()) for t in draws):
+        return Form()  # nothing but a size
+    return Form(
+        whole=all(map(_is_whole, draws)),
+        zeros=_same_zeros(draws),
+        symmetric=all(map(_is_symmetric, draws)),
+        order=_order(draws),
+    )
+
+
+class Forms:
+    """Of all inputs of a task, each that is there twice once; found out when first asked for."""
+
+    def __init__(self) -> None:
+        self._known: list[Form] | None = None
+
+    def of(
+        self, tensors: Sequence[torch.Tensor], draw: Callable[[int], Sequence[torch.Tensor]]
+    ) -> list[Form]:
+        """``draw`` gives more inputs like these, by number."""
+        if self._known is None:
+            self._known = []
+            if sum(t.nbytes for t in tensors) <= _LARGEST_BYTES:
+                draws = [list({id(t): t for t in draw(n)}.values()) for n in range(_DRAWS)]
+                if len({len(each) for each in draws}) == 1:
+                    self._known = [form_of(alike) for alike in zip(*draws, strict=True)]
+        return self._known
+
+
+class Changed:
+    """``change`` of one input after the other, each of which keeps its form, its layout and what it
+    shares of its own elements. For ``values.mapped``. ``partly``: of some only, nobody knows which:
+    who looks at a few elements to tell changed inputs, or works with a few in place of all, is
+    wrong then."""
+
+    def __init__(
+        self,
+        change: Callable[[torch.Tensor], torch.Tensor],
+        forms: Sequence[Form],
+        *,
+        partly: bool = False,
+    ) -> None:
+        self._change = change
+        self._forms = iter(forms)
+        self._partly = partly
+
+    def __call__(self, tensor: torch.Tensor) -> Any:
+        form = next(self._forms, Form())
+        if not tensor.is_floating_point() or form.whole:
+            return tensor
+        once = tensor
+        for dimension, stride in enumerate(tensor.stride()):
+            if stride == 0 and tensor.shape[dimension] > 1:
+                once = once.narrow(dimension, 0, 1)
+        changed = self._change(once)
+        if self._partly and once.dim() > 0:
+            changed = torch.where(_some(once), changed, once)
+        changed = _kept(form, once, changed)
+        return _laid_out(changed, once).expand(tensor.shape)
+
+
+def _some(tensor: torch.Tensor) -> torch.Tensor:
+    """Half of it, as slices in one dimension of several: (1, …, n, …, 1)."""
+    long = [d for d in range(tensor.dim()) if tensor.shape[d] > 1] or [0]
+    shape = [1] * tensor.dim()
+    chosen = secrets.choice(long)
+    shape[chosen] = tensor.shape[chosen]
+    bits = int.from_bytes(secrets.token_bytes(4), "big")
+    drawn = torch.rand(shape[chosen], generator=torch.Generator().manual_seed(bits)) < _SHARE
+    return drawn.to(tensor.device).view(shape)
+
+
+def _kept(form: Form, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
+    if form.symmetric:
+        changed = torch.triu(changed) + torch.triu(changed, 1).mT
+    if form.order:
+        changed = changed.sort(dim=-1, descending=form.order < 0).values
+    return changed.masked_fill(tensor == 0, 0.0) if form.zeros else changed
+
+
+def _laid_out(changed: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    if changed.stride() == like.stride() or overlapping(like):
+        return changed
+    found = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    return found.copy_(changed)
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return all(bool((piece == piece.round()).all()) for (piece,) in pieces(tensor))
+
+
+def _same_zeros(draws: Sequence[torch.Tensor]) -> bool:
+    first = draws[0]
+    if any(t.shape != first.shape or int(torch.count_nonzero(t)) == t.numel() for t in draws):
+        return False
+    return len(draws) > 1 and all(torch.equal(first == 0, t == 0) for t in draws[1:])
+
+
+def _is_symmetric(tensor: torch.Tensor) -> bool:
+    if tensor.dim() < 2 or tensor.shape[-1] != tensor.shape[-2]:
+        return False
+    return torch.equal(tensor, tensor.mT)
+
+
+def _order(draws: Sequence[torch.Tensor]) -> int:
+    if any(t.dim() == 0 or t.shape[-1] < _FEWEST for t in draws):
+        return 0
+    return next((sign for sign in (1, -1) if all(_rises(t, sign) for t in draws)), 0)
+
+
+def _rises(tensor: torch.Tensor, sign: int) -> bool:
+    return all(
+        bool((sign * (piece[:, 1:] - piece[:, :-1]) >= 0).all()) for (piece,) in pieces(tensor)
+    )

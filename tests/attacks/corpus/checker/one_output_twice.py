@@ -1,0 +1,10 @@
+"""Returns one tensor as both outputs: who changes one of them changes the other."""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.relu(x)
+        return y, y
