@@ -103,13 +103,14 @@ class Changed:
 
 
 def _some(tensor: torch.Tensor) -> torch.Tensor:
-    """Half of it, as slices in one dimension of several: (1, …, n, …, 1)."""
+    """Half of it, as slices in one dimension of several: (1, …, n, …, 1). One of them at least."""
     long = [d for d in range(tensor.dim()) if tensor.shape[d] > 1] or [0]
     shape = [1] * tensor.dim()
     chosen = secrets.choice(long)
     shape[chosen] = tensor.shape[chosen]
     bits = int.from_bytes(secrets.token_bytes(4), "big")
     drawn = torch.rand(shape[chosen], generator=torch.Generator().manual_seed(bits)) < _SHARE
+    drawn[secrets.randbelow(len(drawn))] = True
     return drawn.to(tensor.device).view(shape)
 
 

@@ -1,0 +1,103 @@
+"""What inputs have in common, and what of it is there when they are changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from gpu_sandbox.child.forms import Changed, Form, Forms, form_of
+from gpu_sandbox.child.values import mapped
+
+RANDOM = torch.Generator().manual_seed(5)
+
+
+def uniform(*shape: int) -> torch.Tensor:
+    return torch.rand(shape, generator=RANDOM)
+
+
+def symmetric() -> torch.Tensor:
+    a = uniform(3, 6, 6)
+    return a + a.mT
+
+
+DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Form]] = {
+    "nothing": (lambda: uniform(6, 6), Form()),
+    "triangular": (lambda: torch.triu(uniform(6, 6)), Form(zeros=True)),
+    "symmetric": (symmetric, Form(symmetric=True)),
+    "rising": (lambda: uniform(3, 5).sort(dim=-1).values, Form(order=1)),
+    "falling": (lambda: uniform(5).sort(descending=True).values, Form(order=-1)),
+    "mask": (lambda: torch.where(uniform(8, 9) > 0.5, 1.0, 0.0), Form(whole=True)),
+    "rectified": (lambda: torch.relu(uniform(8, 9) - 0.5), Form()),
+    "half": (lambda: torch.tril(uniform(4, 4)).half(), Form(zeros=True)),
+    "all zero": (lambda: torch.zeros(4, 4), Form()),
+    "one number": (lambda: uniform(1)[0], Form()),
+    "two": (lambda: uniform(2), Form()),
+    "integers": (lambda: torch.arange(9), Form()),
+    "none": (lambda: uniform(0, 3), Form()),
+    "float8": (lambda: uniform(4, 4).to(torch.float8_e4m3fn), Form()),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_what_they_have_in_common_is_seen_in_all_draws(name: str) -> None:
+    draw, form = DRAWS[name]
+    assert form_of([draw() for _ in range(3)]) == form
+
+
+@pytest.mark.parametrize("name", ["triangular", "symmetric", "rising", "falling", "mask", "half"])
+@pytest.mark.parametrize("partly", [False, True], ids=["whole", "partly"])
+def test_changed_ones_have_it_too(name: str, *, partly: bool) -> None:
+    draw, form = DRAWS[name]
+    tensor = draw()
+    before = tensor.clone()
+    changed = Changed(lambda t: t + torch.rand(t.shape).to(t.dtype) * 8 - 4, [form], partly=partly)
+    got = changed(tensor)
+    assert torch.equal(tensor, before), "the drawn one stays as it was"
+    if form.zeros:
+        assert torch.equal(got == 0, tensor == 0)
+    if form.symmetric:
+        assert torch.equal(got, got.mT)
+    if form.order:
+        assert bool((form.order * got.diff(dim=-1) >= 0).all())
+    assert torch.equal(got, tensor) == form.whole
+
+
+def test_layout_and_what_is_shared_stay() -> None:
+    turned, expanded = uniform(4, 8).t(), uniform(8, 1).expand(8, 5)
+    x, n = uniform(6, 2), torch.arange(3)
+    found = mapped([turned, expanded, x, [x], n], Changed(lambda t: t * 64.0, []))
+    assert found[0].stride() == turned.stride()
+    assert torch.equal(found[0], turned * 64)
+    assert found[1].stride() == (1, 0)
+    assert found[2] is found[3][0]
+    assert found[4] is n
+
+
+def test_a_part_is_slices_and_not_always_the_same_ones() -> None:
+    ones = torch.ones(12, 20)
+    seen = set()
+    for _ in range(40):
+        got = Changed(lambda t: t * 64.0, [], partly=True)(ones)
+        assert set(got.unique().tolist()) <= {1.0, 64.0}
+        rows, columns = (got == got[:, :1]).all(), (got == got[:1]).all()
+        assert rows or columns
+        seen.add((bool(rows), bool(columns), float(got.mean())))
+    assert len(seen) > 5
+
+
+def test_it_is_found_out_once_and_not_of_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def draw(number: int) -> list[torch.Tensor]:
+        asked.append(number)
+        x = torch.triu(uniform(4, 4))
+        return [x, uniform(3, 3), x]
+
+    forms = Forms()
+    assert forms.of(draw(9), draw) == [Form(zeros=True), Form()]
+    assert forms.of(draw(9), draw) == [Form(zeros=True), Form()]
+    assert asked == [9, 0, 1, 2, 9]
+    monkeypatch.setattr("gpu_sandbox.child.forms._LARGEST_BYTES", 10)
+    assert Forms().of(draw(9), draw) == []
