@@ -22,7 +22,6 @@ __all__ = ["Changed", "Form", "Forms", "form_of"]
 _DRAWS = 3
 _LARGEST_BYTES = 1 << 30
 """Of inputs that are larger nothing is found out: that would take as much more memory."""
-_SHARE = 0.5
 _FEWEST = 3
 """Elements in a row that are sorted by no chance, if all rows are."""
 
@@ -103,14 +102,18 @@ class Changed:
 
 
 def _some(tensor: torch.Tensor) -> torch.Tensor:
-    """Half of it, as slices in one dimension of several: (1, …, n, …, 1). One of them at least."""
+    """Half of it, as slices in one dimension of several, next to each other or scattered:
+    (1, …, n, …, 1). One of them at least."""
     long = [d for d in range(tensor.dim()) if tensor.shape[d] > 1] or [0]
     shape = [1] * tensor.dim()
     chosen = secrets.choice(long)
-    shape[chosen] = tensor.shape[chosen]
-    bits = int.from_bytes(secrets.token_bytes(4), "big")
-    drawn = torch.rand(shape[chosen], generator=torch.Generator().manual_seed(bits)) < _SHARE
-    drawn[secrets.randbelow(len(drawn))] = True
+    shape[chosen] = count = tensor.shape[chosen]
+    order = torch.arange(count)
+    if secrets.choice((True, False)):
+        bits = int.from_bytes(secrets.token_bytes(4), "big")
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(bits))
+    begin = secrets.randbelow(max(count, 1))
+    drawn = (order - begin) % max(count, 1) < max(1, count // 2)
     return drawn.to(tensor.device).view(shape)
 
 

@@ -3,7 +3,8 @@
 A candidate that tells trials from timed calls could be safe in the first and only fast in
 the second: leave out a softmax's maximum, say, which the task's own inputs do not need. So
 what it got right in the trials on changed inputs (``trials.py``) comes again while it is
-timed, where it can't know; and half of the time a part of the inputs only is changed.
+timed, where it can't know. Then a part of each input only is changed (``forms.py``), so that a look
+at a few elements does not tell, and a few in place of all do not do.
 """
 
 from __future__ import annotations
@@ -48,4 +49,4 @@ class Surprises:
         if not self._ways:
             self._ways = list(self._task.altered)
             secrets.SystemRandom().shuffle(self._ways)
-        return self._ways.pop()._replace(partly=secrets.choice((True, False)))
+        return self._ways.pop()._replace(partly=True)

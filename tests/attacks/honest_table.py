@@ -89,6 +89,8 @@ _ALL = (
     Honest("adds_in_double", task="sums_as_numbers"),
     Honest("sorts_stably", task="sorted_rows", device="cpu"),
     Honest("wants_finite_numbers"),
+    Honest("mean_in_float", task="mean_error"),
+    Honest("maximum_in_two_steps", task="brightest"),
     Honest("many_outputs", task="many"),
     Honest("byte_table", task="living"),
     Honest("computes_twice", task="twice"),

@@ -284,6 +284,17 @@ _CHECKER = (
         "aliases_as_the_reference_does",
         task="view_and_copy",
     ),
+    _checker(
+        "looks_whether_inputs_are_changed",
+        REJECTED,
+        "maximum_in_two_steps",
+        task="brightest",
+        device="both",
+        limits=TWIN,
+    ),
+    _checker(
+        "reads_an_eighth", REJECTED, "mean_in_float", task="mean_error", device="both", limits=TWIN
+    ),
     _checker("puts_its_inputs_back", WRONG, "aliases_as_the_reference_does", task="negated"),
     _checker(
         "output_is_an_input_when_timed",
