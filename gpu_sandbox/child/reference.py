@@ -17,7 +17,7 @@ from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.expected import RULES, Expected, expect
 from gpu_sandbox.child.forms import Changed, Forms
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
-from gpu_sandbox.child.nudges import Nudged, measured, nudge
+from gpu_sandbox.child.nudges import NUDGED, Nudged, measured, nudge
 from gpu_sandbox.child.precision import rounded
 from gpu_sandbox.child.repeats import Repeats, apart
 from gpu_sandbox.child.typical import Typical
@@ -222,8 +222,9 @@ class Task:
             plain = output(_copied(case.arguments), case.forward_seed)
             return plain, output(mapped(case.arguments, _nudged), case.forward_seed)
 
-        told = "running the reference on nudged inputs"
-        return self._guarded(told, measured, len(first.expected), pair, self.forward_s)  # type: ignore[no-any-return]
+        rounds = any(t.dtype in NUDGED for t in first.tensors)
+        look = partial(measured, len(first.expected), pair, self.forward_s, rounds=rounds)
+        return self._guarded("running the reference on nudged inputs", look)  # type: ignore[no-any-return]
 
     def allow(self, outputs: Sequence[Expected]) -> None:
         """What the reference differs from itself by, between its outputs and others."""

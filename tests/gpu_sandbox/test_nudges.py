@@ -84,4 +84,20 @@ def test_of_slow_ones_nothing_is_measured() -> None:
     def pair(number: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         raise AssertionError(number)
 
-    assert measured(2, pair, 3.0) == [Nudged(), Nudged()]
+    assert measured(2, pair, 3.0, rounds=False) == [Nudged(), Nudged()]
+    assert measured(1, pair, 0.001, rounds=False) == [Nudged()], "nothing moves"
+    assert measured(1, pair, 3.0) == [Nudged(rounds=True)]
+
+
+def test_of_many_integers_that_rounding_may_reach_a_few_may_flip_unseen() -> None:
+    native = torch.zeros(300_000, dtype=torch.bool)
+    got = native.clone()
+    got[:3] = True
+    for nudged, ok in ((Nudged(rounds=True), True), (Nudged(), False)):
+        expected = Expected(native, None)
+        nudged.allow(expected)
+        assert compare(expected, got, STRICT).ok == ok
+    got[3] = True
+    expected = Expected(native, None)
+    Nudged(rounds=True).allow(expected)
+    assert not compare(expected, got, STRICT).ok
