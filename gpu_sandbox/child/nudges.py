@@ -76,9 +76,9 @@ def measured(
     *,
     rounds: bool = True,
 ) -> list[Nudged]:
-    """Of so many outputs. ``pair`` runs the reference on some inputs, by number, and on those nudged:
-    two that are equal, or all but equal, are not in every draw. ``rounds``: there is an input that
-    is moved. Of slow ones nothing."""
+    """Of so many outputs. ``pair`` runs the reference on some inputs, by number, and on those
+    nudged: two that are equal, or all but equal, are not in every draw. ``rounds``: there is an
+    input that is moved. Of slow ones nothing."""
     found = [Nudged(rounds=rounds) for _ in range(outputs)]
     if forward_s > _SLOWEST_S or not rounds:
         return found
