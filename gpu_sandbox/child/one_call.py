@@ -45,6 +45,10 @@ class OneCall(Batch):
         super().__init__(task, first, device, calls=1)
         self._eviction = Eviction(torch.get_num_threads())
         self._may_alias = first.aliasing
+        outputs = [expected.native for expected in first.expected]
+        self._dense = [
+            (t.shape, torch.empty(t.shape, device="meta").stride(), t.nbytes) for t in outputs
+        ]
         self._answer = Answer([len(spot.shape) for spot in self.layout.outputs[0]])
 
     def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
@@ -109,13 +113,11 @@ class OneCall(Batch):
     def _contiguous(self, found: list[Where]) -> tuple[list[int], list[int]]:
         """Where each output begins that is, and how many bytes it has; none of others."""
         begins, sizes = [], []
-        for (address, stride), expected in zip(found, self._first.expected, strict=True):
-            like = expected.native
-            plain = torch.empty(like.shape, device="meta").stride()
-            steps = zip(like.shape, stride, plain, strict=True)
-            dense = all(size == 1 or step == right for size, step, right in steps)
+        for (address, stride), (shape, plain, size) in zip(found, self._dense, strict=True):
+            steps = zip(shape, stride, plain, strict=True)
+            dense = all(length == 1 or step == right for length, step, right in steps)
             begins.append(address)
-            sizes.append(like.nbytes if dense and address != NOWHERE else 0)
+            sizes.append(size if dense and address != NOWHERE else 0)
         return begins, sizes
 
     def _read(self, peer: Peer, found: list[Where]) -> list[torch.Tensor] | None:

@@ -15,7 +15,7 @@ from gpu_sandbox.child.arena import overlapping, sharing
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.expected import RULES, Expected, expect
-from gpu_sandbox.child.forms import Changed, Forms
+from gpu_sandbox.child.forms import Changed, Form, Forms
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
 from gpu_sandbox.child.nudges import NUDGED, Nudged, measured, nudge
 from gpu_sandbox.child.precision import rounded
@@ -28,7 +28,7 @@ from gpu_sandbox.protocols import Precision
 __all__ = ["Task"]
 
 _EXACT_SLOWEST_S = 1.0
-_EXACT_BYTES_CPU = 1 << 30
+_EXACT_BYTES_CPU = _NUDGED_BYTES = 1 << 30
 _REPEATS, _FEW_REPEATS = 3, 1
 _SLOW_REPEAT_S = 0.1
 """Whoever takes longer is run once more only, to see whether it repeats itself."""
@@ -99,8 +99,7 @@ class Task:
             if unlike := odd(tensor):
                 raise Broken(f"input {number} is {unlike}: inputs must be dense")
         if altered is not None:
-            forms = self.forms.of(tensors, lambda number: self.draw("form", number).tensors)
-            changed = Changed(altered.change, forms, partly=altered.partly)
+            changed = Changed(altered.change, self._forms_of(tensors), partly=altered.partly)
             told = f"changing inputs ({altered.told})"
             arguments = self._guarded(told, mapped, arguments, changed)
             tensors = []
@@ -108,6 +107,9 @@ class Task:
         case = Case(arguments, tree, tensors, self._seeds.derived(purpose + "/rng", index))
         case.altered = altered
         return case
+
+    def _forms_of(self, tensors: list[torch.Tensor]) -> list[Form]:
+        return self.forms.of(tensors, lambda number: self.draw("form", number).tensors)
 
     def _drawn(self, seed: int) -> Any:
         if self._device.type != "cpu":
@@ -212,19 +214,17 @@ class Task:
     def nudge(self, first: Case) -> list[Nudged]:
         """Run it on inputs that differ by rounding, to see by how much each output does."""
 
-        def output(arguments: Any, seed: int) -> list[torch.Tensor]:
-            found: list[torch.Tensor] = []
-            pack(self._call(self.model, arguments, seed), found, pickling=False)
-            return [t.clone() if _is_among(t, _state(self.model)) else t for t in found]
+        rounds = any(t.dtype in NUDGED for t in first.tensors)
+        if sum(t.nbytes for t in first.tensors) > _NUDGED_BYTES:
+            return [Nudged(rounds=rounds) for _ in first.expected]
 
         def pair(number: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
             case = self.draw("nudged", number) if number else first
-            plain = output(_copied(case.arguments), case.forward_seed)
-            return plain, output(mapped(case.arguments, _nudged), case.forward_seed)
+            plain = self._results(self.model, _copied(case.arguments), case)
+            moved = mapped(_copied(case.arguments), Changed(nudge, self._forms_of(case.tensors)))
+            return plain, self._results(self.model, moved, case)
 
-        rounds = any(t.dtype in NUDGED for t in first.tensors)
-        look = partial(measured, len(first.expected), pair, self.forward_s, rounds=rounds)
-        return self._guarded("running the reference on nudged inputs", look)  # type: ignore[no-any-return]
+        return measured(len(first.expected), pair, self.forward_s, rounds=rounds)
 
     def allow(self, outputs: Sequence[Expected]) -> None:
         """What the reference differs from itself by, between its outputs and others."""
@@ -338,11 +338,6 @@ def _doubled(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor.clone()
-
-
-def _nudged(tensor: torch.Tensor) -> torch.Tensor:
-    moved = nudge(tensor)
-    return moved.clone() if moved is tensor else moved
 
 
 def _copied(value: Any) -> Any:

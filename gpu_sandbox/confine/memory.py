@@ -90,8 +90,7 @@ class HeldMemory:
     def _in_sockets(self, limit_bytes: int) -> int:
         try:
             return bytes_in_sockets(limit_bytes) if self._sockets else 0
-        except OSError:  # a kernel without CONFIG_UNIX_DIAG
-            self._sockets = False
+        except OSError:  # a kernel without CONFIG_UNIX_DIAG; or it may tell at the next look
             return 0
 
     def _rough_sum(self, pids: list[str]) -> int:

@@ -101,3 +101,12 @@ def test_of_many_integers_that_rounding_may_reach_a_few_may_flip_unseen() -> Non
     expected = Expected(native, None)
     Nudged(rounds=True).allow(expected)
     assert not compare(expected, got, STRICT).ok
+
+
+def test_a_reference_that_wants_its_own_inputs_is_no_broken_task() -> None:
+    def pair(number: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        if number == 2:
+            raise ValueError("not symmetric")
+        return [torch.tensor([1, 2])], [torch.tensor([1, 3])]
+
+    assert measured(1, pair, 0.001) == [Nudged(flips=1, rounds=True)]
