@@ -59,6 +59,7 @@ _repeats: dict[tuple[str, str, str], list[Repeats]] = {}
 _nudges: dict[tuple[str, str, str], list[Nudged]] = {}
 """By task, protocol and device, of this process's life: no verdict draws anew what it allows,
 and none but the first pays for it."""
+_TOLD_CHARS = 300
 _LOOKS = 3
 """At how a reference repeats itself that was within bounds before."""
 
@@ -93,6 +94,9 @@ class Assignment:
             finding = TaskBroken(reason=reason, detail=ended.finding.traceback)
         except Ended as ended:
             finding = ended.finding
+        except torch.OutOfMemoryError as error:  # of the task's doing, or of a candidate's
+            told = str(error).splitlines()[0][:_TOLD_CHARS]
+            finding = TaskBroken(reason=f"there is not enough memory to judge it: {told}")
         return Report(
             finding=finding,
             timings_s=self._spent.timings,

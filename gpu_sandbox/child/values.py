@@ -96,20 +96,20 @@ def _has_plain(tree: Tree) -> bool:
 def mapped(value: Any, function: Any) -> Any:
     """``value`` with every tensor replaced by ``function(tensor)``: one that is there twice by one
     that is."""
-    done: dict[int, Any] = {}
+    return _mapped(value, function, {})
 
-    def inner(item: Any) -> Any:
-        if isinstance(item, torch.Tensor):
-            if id(item) not in done:
-                done[id(item)] = function(item)
-            return done[id(item)]
-        if type(item) in (list, tuple):
-            return type(item)(map(inner, item))
-        if type(item) is dict:
-            return {key: inner(one) for key, one in item.items()}
-        return item
 
-    return inner(value)
+def _mapped(value: Any, function: Any, done: dict[int, Any]) -> Any:
+    """No closure that calls itself: a cycle would hold ``done``, gigabytes maybe, for a while."""
+    if isinstance(value, torch.Tensor):
+        if id(value) not in done:
+            done[id(value)] = function(value)
+        return done[id(value)]
+    if type(value) in (list, tuple):
+        return type(value)(_mapped(item, function, done) for item in value)
+    if type(value) is dict:
+        return {key: _mapped(one, function, done) for key, one in value.items()}
+    return value
 
 
 def odd(tensor: torch.Tensor) -> str:

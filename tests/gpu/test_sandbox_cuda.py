@@ -15,7 +15,13 @@ import pytest
 from events.outcomes import CompileFailed, Correct, Crashed, TimedOut, WrongResult
 from gpu_sandbox.doctor import examine
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import BaselineRequest, EvaluationRequest, TaskUnusable, Verdict
+from gpu_sandbox.port import (
+    BaselineRequest,
+    EvaluationRequest,
+    SandboxFault,
+    TaskUnusable,
+    Verdict,
+)
 from gpu_sandbox.sandbox import LocalSandbox
 
 pytestmark = [
@@ -380,6 +386,16 @@ async def test_a_task_that_does_not_fit_is_unusable(sandbox: LocalSandbox) -> No
             )
         )
     print(f"\n{refused.value.reason}")
+
+
+async def test_one_that_fits_and_can_not_be_judged_costs_no_device(sandbox: LocalSandbox) -> None:
+    total = int((await sandbox.fingerprint("cuda:0"))["memory_bytes"])
+    task = TASK.replace("SIZE", str(total // 9 // (4096 * 4)))
+    source = candidate("return torch.relu(a + b)")
+    with pytest.raises(SandboxFault, match="memory") as refused:
+        await sandbox.evaluate(request(task, source))
+    print(f"\n{refused.value}")
+    assert isinstance((await judge(sandbox, "after", request(SMALL, source))).outcome, Correct)
 
 
 async def test_a_second_look_has_new_workers_on_both_sides(sandbox: LocalSandbox) -> None:
