@@ -24,13 +24,14 @@ from gpu_sandbox.child.bench import Bench
 from gpu_sandbox.child.cases import Broken, Case, Seeds
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
+from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.foreign import Foreign, our_processes
 from gpu_sandbox.child.forms import Forms
 from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
-from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.repeats import Repeats, told
 from gpu_sandbox.child.trials import Trials
@@ -204,7 +205,7 @@ class Assignment:
             worst = trials.run()
         self._notes += [f"degenerate task: {found}" for found in self._audited(task, first)]
         self._notes += told(task.repeats)
-        if job.protocol.allclose is None and not task.exact_used:
+        if job.protocol.allclose is None and not task.exact.used:
             self._notes.append("no float64 reference: compared with its own dtype")
         leave_half(self._device)
         ahead = partial(bench.work_ahead, peer)

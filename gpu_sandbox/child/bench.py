@@ -30,9 +30,10 @@ from gpu_sandbox.child.baseline import Baseline, warm
 from gpu_sandbox.child.belief import agree, believed, borne_out
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
+from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.pairs import Pair, Pairing, bounded, claimed, unbelieved
 from gpu_sandbox.child.passages import Judgement, Passages
-from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.telling import RESOLUTION_NS, labels_on_cpu, timing_labels
 from gpu_sandbox.child.writing import least_ns

@@ -8,8 +8,8 @@ import torch
 
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.compare import compare
+from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import Expected
-from gpu_sandbox.child.peer import Ended
 from gpu_sandbox.child.values import same_shape
 from gpu_sandbox.jobs import Differs
 from gpu_sandbox.messages import Leaf, Ran, Tree

@@ -10,7 +10,8 @@ import time
 
 from events.observations import Observations, Profile, SectionName, Work
 from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.conversation import Ended
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.work import count_work
 from gpu_sandbox.jobs import Finding, Forged, Job, WorkerDied, WorkerFailed, WorkerSilent

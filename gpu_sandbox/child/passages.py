@@ -20,9 +20,10 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.gates import Gated, Room, reading_ns
 from gpu_sandbox.child.pairs import Pairing
-from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.sealing import NoKernels
 from gpu_sandbox.jobs import WorkerFailed

@@ -1,76 +1,49 @@
-"""The verifier's view of its worker: requests out, claims in, and every way it can end."""
+"""The verifier's view of its worker: what is asked of it (``conversation.py``), the memory that
+both see, and that its processes lie still."""
 
 from __future__ import annotations
 
-import math
 import socket
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 import torch
 
 from gpu_sandbox.child.arena import Arena, Layout, place
 from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.conversation import Conversation, Ended
 from gpu_sandbox.child.own_memory import Memory
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.sealing import rows_of
 from gpu_sandbox.child.signals import Where
 from gpu_sandbox.child.stopping import Still, Stoppable, Unstoppable
 from gpu_sandbox.child.values import pack
-from gpu_sandbox.frames import BadFrame, Channel, PeerGone, PeerSilent
-from gpu_sandbox.jobs import Finding, Forged, WorkerDied, WorkerFailed, WorkerSilent
+from gpu_sandbox.jobs import Forged, WorkerDied
 from gpu_sandbox.messages import (
-    MOST_REPLY_BYTES,
     ArenaShared,
     Done,
-    Failed,
     GateKernels,
     Load,
     Loaded,
     Place,
-    Reply,
-    Request,
     ShowMemory,
     Spot,
 )
 
-__all__ = ["Ended", "Peer", "ReferenceEnded"]
+__all__ = ["Peer"]
 
-R = TypeVar("R")
 _MOST_USED_NS = 1_000_000
 """Of the processor, by a side that is stopped."""
-_ALL_ANSWERS = 3.0
-"""Times what one may take, that all of a candidate's may take together: a call of eleven seconds,
-and some two hundred of them, is no reason to hold a device for half an hour."""
 _SELDOM = 3
 """It may be more: who leaves the processor to stop may have to wait with that."""
 _UNSTOPPABLE = Forged(reason="its processes can't be stopped while the baseline is timed")
 _NOBODY = Still({}, lambda: (set(), set()), 0)
 
 
-class Ended(Exception):
-    """The evaluation is over: ``finding`` says why."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding)
-        self.finding = finding
-
-
-class ReferenceEnded(Exception):
-    """The same of the worker that holds the reference: no candidate is to blame."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(f"the reference's worker: {finding}")
-        self.finding = finding
-
-
-class Peer:
+class Peer(Conversation):
     """One worker, and the arena that it shares with us. ``close`` gives that back.
 
-    Its questions raise ``Ended``, or ``ReferenceEnded`` if the worker holds the reference.
     ``queued``: so many of its calls could be queued ahead when they were last asked to be, and
     ``queues`` says whether that was all.
     """
@@ -84,21 +57,17 @@ class Peer:
         *,
         reference: bool = False,
     ) -> None:
-        self._channel: Channel[Reply] = Channel(sock, Reply, most_bytes=MOST_REPLY_BYTES)
+        super().__init__(sock, call_s, reference=reference)
         self._device = device
-        self.call_s = call_s
         self._arena: Arena | None = None
         self._host: Arena | None = None
         self._has_kernels = False
         self.queued = self.unqueued = 0
         self._placed: dict[int, Place] = {}
         self._seen: dict[Spot, torch.Tensor] = {}
-        self.ended: Callable[[Finding], Exception] = ReferenceEnded if reference else Ended
         self._memory: Memory | None = None
         self._processes = Stoppable(pid) if device.type == "cpu" else None
         self._restless = 0
-        self._patience_s = math.inf if reference else _ALL_ANSWERS * call_s
-        """That is left for all of its answers together."""
 
     @property
     def queues(self) -> bool:
@@ -138,80 +107,6 @@ class Peer:
         if self._restless > _SELDOM and self.ended is Ended:
             raise self.ended(_UNSTOPPABLE)
         return used_ns
-
-    # --- questions and claims
-
-    def ask(self, request: Request, expected: type[R], stage: str) -> R:
-        self.send(request, stage)
-        return self.take(expected, stage)
-
-    def send(self, request: Request, stage: str, *fds: int) -> None:
-        self._require_silence()
-        try:
-            self._channel.send(request, *fds, limit_s=self.call_s)
-        except (PeerSilent, PeerGone) as error:
-            raise self._ending(error, stage) from None
-
-    def tell(self, data: bytes, stage: str) -> None:
-        """A few bytes that are no frame."""
-        self._require_silence()
-        try:
-            self._channel.tell(data)
-        except (PeerSilent, PeerGone) as error:
-            raise self._ending(error, stage) from None
-
-    def told(self, count: int, stage: str) -> bytes:
-        """So many bytes that are no frame."""
-        try:
-            with self._answering(stage, self.call_s) as limit_s:
-                return self._channel.told(count, limit_s)
-        except (PeerGone, BadFrame) as error:
-            raise self._ending(error, stage) from None
-
-    def said_something(self) -> bool:
-        """Whether there is something to take, be it that it is gone."""
-        return self._channel.readable()
-
-    def take(self, expected: type[R], stage: str, limit_s: float | None = None) -> R:
-        try:
-            with self._answering(stage, limit_s or self.call_s) as limit_s:
-                reply = self._channel.receive(limit_s)
-        except (PeerGone, BadFrame) as error:
-            raise self._ending(error, stage) from None
-        if isinstance(reply, Failed):
-            raise self.ended(_failure(reply))
-        if not isinstance(reply, expected):
-            raise self.ended(Forged(reason="the worker answered what it was not asked"))
-        return reply
-
-    def _require_silence(self) -> None:
-        """A reply that is there before its question is a forgery."""
-        if self._channel.pending():
-            raise self.ended(Forged(reason="the worker answered before it was asked"))
-
-    def _ending(self, error: PeerSilent | PeerGone | BadFrame, stage: str) -> Exception:
-        match error:
-            case PeerSilent():
-                return self.ended(WorkerSilent(stage=stage, limit_s=self.call_s))
-            case PeerGone():
-                return self.ended(WorkerDied(stage=stage))
-            case _:
-                return self.ended(Forged(reason="the worker sent a malformed reply"))
-
-    @contextmanager
-    def _answering(self, stage: str, limit_s: float) -> Iterator[float]:
-        """How long to wait for an answer. Ends who takes longer, or has for all together."""
-        began = time.monotonic()
-        allowed_s = min(limit_s, self._patience_s)
-        try:
-            yield max(allowed_s, 0.0)
-        except PeerSilent:
-            together = self._patience_s < limit_s
-            told_s = _ALL_ANSWERS * self.call_s if together else limit_s
-            silent = WorkerSilent(stage=stage, limit_s=told_s, together=together)
-            raise self.ended(silent) from None
-        finally:
-            self._patience_s -= time.monotonic() - began
 
     # --- the arena
 
@@ -280,10 +175,7 @@ class Peer:
     def _shown_memory(self) -> Memory:
         """Asked for before there is a candidate: it could show another's."""
         self.send(ShowMemory(), "load")
-        with self._channel.taking_fds(1):
-            self.take(Done, "load")
-        (descriptor,) = self._channel.take_fds()
-        return Memory(descriptor)
+        return Memory(self.take_fd("load"))
 
     def finish_loading(self, limit_s: float) -> Loaded:
         return self.take(Loaded, "load", limit_s)
@@ -356,9 +248,3 @@ class Peer:
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-
-
-def _failure(reply: Failed) -> WorkerFailed:
-    return WorkerFailed(
-        stage=reply.stage, kind=reply.kind, message=reply.message, traceback=reply.traceback
-    )

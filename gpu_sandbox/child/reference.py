@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 import time
 from collections.abc import Sequence
@@ -14,11 +13,11 @@ import torch
 from gpu_sandbox.child.arena import overlapping, sharing
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
+from gpu_sandbox.child.exact import Exact
 from gpu_sandbox.child.expected import RULES, Expected, expect
 from gpu_sandbox.child.forms import Changed, Form, Forms
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
 from gpu_sandbox.child.nudges import NUDGED, Nudged, measured, nudge
-from gpu_sandbox.child.precision import rounded
 from gpu_sandbox.child.repeats import Repeats, apart
 from gpu_sandbox.child.typical import Typical
 from gpu_sandbox.child.values import NotPlain, mapped, odd, pack
@@ -28,7 +27,7 @@ from gpu_sandbox.protocols import Precision
 __all__ = ["Task"]
 
 _EXACT_SLOWEST_S = 1.0
-_EXACT_BYTES_CPU = _NUDGED_BYTES = 1 << 30
+_NUDGED_BYTES = 1 << 30
 _REPEATS, _FEW_REPEATS = 3, 1
 _SLOW_REPEAT_S = 0.1
 """Whoever takes longer is run once more only, to see whether it repeats itself."""
@@ -48,10 +47,6 @@ class Task:
         self._path = path
         self._device = device
         self._seeds = seeds
-        self._exact_model: Any = None
-        self._rough_model: Any = None
-        self._exact_tried = False
-        self.exact_used = False
         self.mutates = self.returns_state = False
         self._probed = False
         self.forward_s = 0.0
@@ -77,6 +72,7 @@ class Task:
             self.weight_seed,
             device,
         )
+        self.exact = Exact(self.model, device, precision)
 
     def _init_inputs(self) -> Any:
         make = getattr(self._module, "get_init_inputs", list)
@@ -147,9 +143,8 @@ class Task:
             t.detach().clone() if aliasing or kept else t.detach()
             for t, aliasing, kept in zip(native, case.aliasing, case.state, strict=True)
         ]
-        truth = self._exact(case) if exact and self.forward_s < _EXACT_SLOWEST_S else None
-        self.exact_used = self.exact_used or truth is not None
-        rough = self._rough(case) if truth is not None and self.precision != "float32" else None
+        wanted = exact and self.forward_s < _EXACT_SLOWEST_S
+        truth, rough = self.exact.outputs(case, self._results) if wanted else (None, None)
         another = partial(self._another, case.altered)
         typical = self.typical.of(case.changed, native, another) if exact else ()
         case.expected = expect(native, truth, rough, self.precision, typical)
@@ -241,46 +236,10 @@ class Task:
             torch.cuda.synchronize(self._device)
         return output
 
-    def _exact(self, case: Case) -> list[Any] | None:
-        """The same forward in float64, where the task allows it and memory suffices."""
-        first = not self._exact_tried
-        self._exact_tried = True
-        if not first and self._exact_model is None:
-            return None
-        try:
-            if first:
-                self._exact_model = self._widened_model(case)
-            if self._exact_model is None:
-                return None
-            return self._results(self._exact_model, mapped(case.arguments, _doubled), case)
-        except Exception:  # it names its dtypes: then its own precision must do
-            self._exact_model = None
-            return None
-
-    def _rough(self, case: Case) -> list[Any]:
-        """The same in float64, of inputs and weights that are rounded to ``precision``."""
-        if self._rough_model is None:
-            self._rough_model = copy.deepcopy(self._exact_model)
-            for tensor, kept in zip(_held(self.model), _held(self._rough_model), strict=True):
-                kept.data.copy_(rounded(tensor.data, self.precision))
-        arguments = mapped(case.arguments, lambda t: rounded(t.clone(), self.precision))
-        return self._results(self._rough_model, arguments, case)
-
     def _results(self, model: Any, arguments: Any, case: Case) -> list[Any]:
         found: list[torch.Tensor] = []
         pack(self._call(model, arguments, case.forward_seed), found, pickling=False)
         return [t.clone() if _is_among(t, _state(model)) else t for t in found]
-
-    def _widened_model(self, case: Case) -> Any:
-        needed = 3 * sum(t.numel() * 8 for t in [*_held(self.model), *case.tensors])
-        if needed > self._room():
-            return None
-        return copy.deepcopy(self.model).double()
-
-    def _room(self) -> int:
-        if self._device.type == "cuda":
-            return int(torch.cuda.mem_get_info(self._device)[0]) // 4
-        return _EXACT_BYTES_CPU
 
     def _moved(self, value: Any) -> Any:
         return mapped(value, lambda t: t.to(self._device))
@@ -311,10 +270,6 @@ def _seed_all(seed: int, device: torch.device) -> None:
     numpy.random.seed(seed % (1 << 32))
 
 
-def _held(model: Any) -> list[torch.Tensor]:
-    return [*model.parameters(), *model.buffers()]
-
-
 def _state(model: Any) -> list[torch.Tensor]:
     """All that it holds, registered or not: what it returns of that its next call overwrites."""
     found: list[torch.Tensor] = []
@@ -332,12 +287,6 @@ def _is_among(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
     return any(
         t.layout == torch.strided and t.untyped_storage().data_ptr() == storage for t in others
     )
-
-
-def _doubled(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_complex():
-        return tensor.to(torch.complex128)
-    return tensor.double() if tensor.is_floating_point() else tensor.clone()
 
 
 def _copied(value: Any) -> Any:

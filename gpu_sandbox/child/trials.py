@@ -19,9 +19,10 @@ import torch
 
 from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Altered, Broken, Case, Change
+from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import pieces
 from gpu_sandbox.child.judge import check_left, check_shape, check_values
-from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.jobs import Differs, Finding, Job, WorkerFailed
 from gpu_sandbox.messages import Ran, Run

@@ -9,7 +9,8 @@ import torch
 
 from gpu_sandbox.child.arena import Arena, place, sharing
 from gpu_sandbox.child.bits import same_bits
-from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
+from gpu_sandbox.child.conversation import Ended, ReferenceEnded
+from gpu_sandbox.child.peer import Peer
 
 CPU = torch.device("cpu")
 MANY = torch.arange(-3.0, 60.0).reshape(7, 9)

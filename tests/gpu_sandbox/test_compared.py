@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from gpu_sandbox.child import compare as comparing
 from gpu_sandbox.child import judge, pairs
 from gpu_sandbox.child.compare import compare, plainly_close
+from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import RULES, Expected, Margin
 from gpu_sandbox.child.pairs import Pairing
-from gpu_sandbox.child.peer import Ended
 from gpu_sandbox.child.releases import Batch
 from gpu_sandbox.protocols import protocol_named
 

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from gpu_sandbox.child.cases import Case, Seeds
+from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.one_call import OneCall
 from gpu_sandbox.child.own_memory import Unreadable
-from gpu_sandbox.child.peer import Ended, Peer
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Settings
 from gpu_sandbox.child.signals import Answer, Where

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from gpu_sandbox.child.clocks import Clocks
+from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.pairs import Pairing
-from gpu_sandbox.child.peer import Ended, Peer, ReferenceEnded
+from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.releases import Released, Settings
 from gpu_sandbox.child.stopping import Still, Unstoppable
 from gpu_sandbox.frames import Channel, PeerGone
