@@ -18,6 +18,7 @@ import msgspec
 import torch
 
 from events.observations import Observations
+from gpu_sandbox.child import held, repeats
 from gpu_sandbox.child.audit import audit
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
@@ -33,7 +34,7 @@ from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.repeats import Repeats, told
+from gpu_sandbox.child.repeats import Repeats
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.child.typical import Typical
 from gpu_sandbox.child.unusable import check_repeats, check_shapes, check_values
@@ -151,7 +152,7 @@ class Assignment:
             measured = measure_alone(
                 task, self._reference, self._job, self._device, first, self._clocks
             )
-        found = [*self._audited(task, first), *told(task.repeats)]
+        found = [*self._audited(task, first), *_told(task)]
         return msgspec.structs.replace(measured, audit=found)
 
     def _audited(self, task: Task, first: Case) -> list[str]:
@@ -204,7 +205,7 @@ class Assignment:
             self._stage("check")
             worst = trials.run()
         self._notes += [f"degenerate task: {found}" for found in self._audited(task, first)]
-        self._notes += told(task.repeats)
+        self._notes += _told(task)
         if job.protocol.allclose is None and not task.exact.used:
             self._notes.append("no float64 reference: compared with its own dtype")
         leave_half(self._device)
@@ -272,6 +273,11 @@ def _in_turn(*works: Callable[[], bool]) -> Callable[[], bool]:
         return bool(left)
 
     return piece
+
+
+def _told(task: Task) -> list[str]:
+    """Facts about the reference that a reader of any verdict on it should know."""
+    return [*repeats.told(task.repeats), *held.told(task.updates)]
 
 
 def _crowded(device: torch.device) -> bool:

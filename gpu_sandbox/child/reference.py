@@ -11,11 +11,13 @@ from typing import Any
 import torch
 
 from gpu_sandbox.child.arena import overlapping, sharing
+from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.exact import Exact
 from gpu_sandbox.child.expected import RULES, Expected, expect
 from gpu_sandbox.child.forms import Changed, Form, Forms
+from gpu_sandbox.child.held import buffers, changed, is_among, state
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
 from gpu_sandbox.child.nudges import NUDGED, Nudged, measured, nudge
 from gpu_sandbox.child.repeats import Repeats, apart
@@ -49,6 +51,8 @@ class Task:
         self._seeds = seeds
         self.mutates = self.returns_state = False
         self._probed = False
+        self.updates: list[str] = []
+        """Buffers that its first forward has changed."""
         self.forward_s = 0.0
         self.altered: list[Altered] = []
         """What the candidate got right in the trials, and may meet again while it is timed."""
@@ -127,7 +131,7 @@ class Task:
         self.forward_s = time.perf_counter() - began
         native: list[torch.Tensor] = []
         case.output_tree = self.tree(output, native)
-        case.aliasing = [_is_among(t, given) for t in native]
+        case.aliasing = [is_among(t, given) for t in native]
         case.overlapping = [overlapping(t) for t in native]
         dense = [t.nbytes if t.is_contiguous() else 0 for t in native]
         case.sharing = sharing([t.data_ptr() for t in native], dense)
@@ -137,7 +141,7 @@ class Task:
         ):
             raise Broken("get_inputs() gives one tensor twice, and the reference changes it")
         case.left = [Expected(t.detach().clone(), None) for t in given] if self.mutates else []
-        case.state = [_is_among(t, _state(self.model)) for t in native]
+        case.state = [is_among(t, state(self.model)) for t in native]
         self.returns_state = self.returns_state or any(case.state)
         native = [
             t.detach().clone() if aliasing or kept else t.detach()
@@ -163,15 +167,26 @@ class Task:
             given: list[torch.Tensor] = []
             pack(arguments, given, pickling=True)
             return output, given
-        kept = None if self._probed else _copied(case.arguments)
-        given = case.tensors
+        if not self._probed:
+            return self._probe(case)
+        output = self._guarded("the reference", self._call, self.model, case.arguments, seed)
+        return output, case.tensors
+
+    def _probe(self, case: Case) -> tuple[Any, list[torch.Tensor]]:
+        """The first forward: what it changes besides its output. Not every operation that writes
+        to a tensor counts its version up: batch normalisation does not."""
+        kept, given, tensors = _copied(case.arguments), case.tensors, list[torch.Tensor]()
         versions = [t._version for t in given]
+        before = buffers(self.model)
+        seed = case.forward_seed
         output = self._guarded("the reference", self._call, self.model, case.arguments, seed)
         self._probed = True
-        if kept is not None and versions != [t._version for t in given]:
+        tree = pack(kept, tensors, pickling=True)
+        written = versions != [t._version for t in given]
+        if written or not all(map(same_bits, tensors, given)):
             self.mutates = True
-            case.arguments, case.tensors = kept, []
-            case.tree = pack(kept, case.tensors, pickling=True)
+            case.arguments, case.tensors, case.tree = kept, tensors, tree
+        self.updates = changed(before, self.model)
         return output, given
 
     def tree(self, output: Any, tensors: list[torch.Tensor]) -> Tree:
@@ -239,7 +254,7 @@ class Task:
     def _results(self, model: Any, arguments: Any, case: Case) -> list[Any]:
         found: list[torch.Tensor] = []
         pack(self._call(model, arguments, case.forward_seed), found, pickling=False)
-        return [t.clone() if _is_among(t, _state(model)) else t for t in found]
+        return [t.clone() if is_among(t, state(model)) else t for t in found]
 
     def _moved(self, value: Any) -> Any:
         return mapped(value, lambda t: t.to(self._device))
@@ -268,25 +283,6 @@ def _seed_all(seed: int, device: torch.device) -> None:
     except ImportError:
         return
     numpy.random.seed(seed % (1 << 32))
-
-
-def _state(model: Any) -> list[torch.Tensor]:
-    """All that it holds, registered or not: what it returns of that its next call overwrites."""
-    found: list[torch.Tensor] = []
-    for module in model.modules():
-        bare = {k: v for k, v in vars(module).items() if k not in ("_parameters", "_modules")}
-        mapped(list(bare.values()), found.append)
-    return found
-
-
-def _is_among(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
-    """By their memory."""
-    if tensor.layout != torch.strided or tensor.numel() == 0:
-        return False
-    storage = tensor.untyped_storage().data_ptr()
-    return any(
-        t.layout == torch.strided and t.untyped_storage().data_ptr() == storage for t in others
-    )
 
 
 def _copied(value: Any) -> Any:

@@ -92,6 +92,7 @@ _ALL = (
     Honest("mean_in_float", task="mean_error"),
     Honest("maximum_in_two_steps", task="brightest"),
     Honest("many_outputs", task="many"),
+    Honest("keeps_running_statistics", task="batch_statistics"),
     Honest("byte_table", task="living"),
     Honest("computes_twice", task="twice"),
     Honest("turns_heads", task="turned_heads", device="cpu", compiles=True),

@@ -275,6 +275,13 @@ _CHECKER = (
     ),
     _checker("output_is_the_input", REJECTED, "aliases_as_the_reference_does", device="both"),
     _checker("leaves_the_update_out", REJECTED, "scratch_in_place", task="momentum"),
+    _checker(
+        "leaves_the_statistics_out",
+        REJECTED,
+        "keeps_running_statistics",
+        task="batch_statistics",
+        device="both",
+    ),
     _checker("one_output_twice", REJECTED, "computes_twice", task="twice"),
     _checker("leaves_the_copy_out", REJECTED, "turns_heads", task="turned_heads"),
     _checker("is_read_as_booleans", REJECTED, "byte_table", task="living", timed=True),
