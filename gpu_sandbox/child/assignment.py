@@ -36,7 +36,7 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.repeats import Repeats
 from gpu_sandbox.child.trials import Trials
-from gpu_sandbox.child.typical import Typical
+from gpu_sandbox.child.typical import Typical, Usual
 from gpu_sandbox.child.unusable import check_repeats, check_shapes, check_values
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.jobs import (
@@ -55,7 +55,7 @@ __all__ = ["Assignment"]
 
 _audits: dict[tuple[str, str], list[str]] = {}
 """By task and protocol, of this process's life: an audit costs as much as the trials."""
-_typical: dict[tuple[str, str, str], Typical] = {}
+_typical: dict[tuple[str, str, str], tuple[Typical, Usual]] = {}
 _forms: dict[tuple[str, str, str], Forms] = {}
 _repeats: dict[tuple[str, str, str], list[Repeats]] = {}
 _nudges: dict[tuple[str, str, str], list[Nudged]] = {}
@@ -119,7 +119,8 @@ class Assignment:
         with self._spent.on("check"):
             seeds, precision = Seeds(self._job.seed), self._job.protocol.precision
             task = Task(task_path, self._device, seeds, precision)
-            task.typical = _typical.setdefault(self._key, task.typical)
+            kept = _typical.setdefault(self._key, (task.typical, task.usual))
+            task.typical, task.usual = kept
             task.forms = _forms.setdefault(self._key, task.forms)
             first = task.draw("trial", 0)
             task.solve(first, exact=self._job.protocol.allclose is None)

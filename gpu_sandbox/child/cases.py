@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 
 from gpu_sandbox.child.expected import Expected, Margin
 from gpu_sandbox.messages import Tree
 
-__all__ = ["Altered", "Broken", "Case", "Change", "Seeds"]
+__all__ = ["Altered", "Broken", "Case", "Change", "Part", "Seeds"]
 
 Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+
+
+Part: TypeAlias = Literal["all", "half", "few"]
 
 
 class Broken(Exception):
@@ -58,6 +61,8 @@ class Case:
         """Which outputs are what the reference's model holds, and may change at its next call."""
         self.sharing: list[bool] = []
         """Which outputs have memory in common with others."""
+        self.usual: list[float] = []
+        """Of each plain value, how large it mostly is (``values.numbers``)."""
         self.left: list[Expected] = []
         """What its inputs are afterwards, where the reference changes them."""
         self.altered: Altered | None = None
@@ -78,10 +83,11 @@ class Case:
 
 
 class Altered(NamedTuple):
-    """A way in which a task's inputs are changed, ``partly`` or as a whole, and what its outputs'
-    margins are then."""
+    """A way in which a task's inputs are changed, and what its outputs' margins are then."""
 
     told: str
     change: Change
     margins: list[Margin]
-    partly: bool = False
+    part: Part = "all"
+    usual: Sequence[float] = ()
+    """As of ``Case``."""

@@ -22,10 +22,13 @@ __all__ = [
     "as_real",
     "distance",
     "expect",
+    "expect_left",
+    "finite",
     "pieces",
     "row_rms",
 ]
 
+_LEFT_STEPS = 16
 _PIECE = 1 << 26
 """Elements compared at a time: half a gigabyte in float64."""
 
@@ -177,6 +180,19 @@ def expect(
     ]
 
 
+def expect_left(after: torch.Tensor, before: torch.Tensor) -> Expected:
+    """What an input is to be after a call that changes it. How near is told by what of it is
+    changed: a step of an optimizer is small beside the weights, and is what matters. Never closer
+    than some steps of rounding."""
+    expected = Expected(after, None)
+    if expected.rule is None or after.numel() == 0 or after.shape != before.shape:
+        return expected
+    changed, _ = distance(before, after)
+    rounding = _LEFT_STEPS * torch.finfo(after.dtype).eps
+    expected.tolerance = min(max(expected.rule.blind * changed, rounding), expected.rule.blind)
+    return expected
+
+
 def distance(got: torch.Tensor, truth: torch.Tensor, least: float = 0.0) -> tuple[float, float]:
     """Relative L2 distance and largest absolute one, of what is finite; in float64. ``least``:
     what it is relative to at least."""
@@ -211,6 +227,12 @@ def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     rows = max(1, _PIECE // last)
     for start in range(0, flat[0].shape[0], rows):
         yield tuple(t[start : start + rows] for t in flat)
+
+
+def finite(tensor: torch.Tensor) -> bool:
+    if not tensor.is_floating_point():
+        return True
+    return all(bool(torch.isfinite(piece).all()) for (piece,) in pieces(tensor))
 
 
 def row_rms(tensor: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gpu_sandbox.child.arena import overlapping
+from gpu_sandbox.child.cases import Part
 from gpu_sandbox.child.expected import RULES, pieces
 
 __all__ = ["Changed", "Form", "Forms", "form_of"]
@@ -22,13 +23,16 @@ __all__ = ["Changed", "Form", "Forms", "form_of"]
 _DRAWS = 3
 _LARGEST_BYTES = 1 << 30
 """Of inputs that are larger nothing is found out: that would take as much more memory."""
+_FEW = 64
+"""One in so many, at most."""
 _FEWEST = 3
 """Elements in a row that are sorted by no chance, if all rows are."""
 
 
 class Form(NamedTuple):
     """Of one input. ``whole``: several values, all of them whole numbers. ``zeros``: some, at the
-    same places each time. ``order``: each row (the last dimension) rises (1) or falls (-1)."""
+    same places each time. ``symmetric``: Hermitian, if it is complex. ``order``: each row (the last
+    dimension) rises (1) or falls (-1)."""
 
     whole: bool = False
     zeros: bool = False
@@ -38,12 +42,12 @@ class Form(NamedTuple):
 
 def form_of(draws: Sequence[torch.Tensor]) -> Form:
     """Of several draws of the same input."""
-    if not draws or any(t.dtype not in RULES or t.numel() < 2 for t in draws):
+    if not draws or any(not _is_changed(t) or t.numel() < 2 for t in draws):
         return Form()
     if any(bool((t == t.flatten()[0]).all()) for t in draws):
         return Form()  # nothing but a size
     return Form(
-        whole=all(map(_is_whole, draws)),
+        whole=not draws[0].is_complex() and all(map(_is_whole, draws)),
         zeros=_same_zeros(draws),
         symmetric=all(map(_is_symmetric, draws)),
         order=_order(draws),
@@ -71,37 +75,59 @@ class Forms:
 
 class Changed:
     """``change`` of one input after the other, each of which keeps its form, its layout and what it
-    shares of its own elements. For ``values.mapped``. ``partly``: of some only, nobody knows which:
-    who looks at a few elements to tell changed inputs, or works with a few in place of all, is
-    wrong then."""
+    shares of its own elements. For ``values.mapped``. ``part``: of it only, nobody knows which: who
+    works with some elements in place of all is wrong where half of them are changed, and who looks
+    at some, to tell changed inputs, does not meet a few."""
 
     def __init__(
         self,
         change: Callable[[torch.Tensor], torch.Tensor],
         forms: Sequence[Form],
         *,
-        partly: bool = False,
+        part: Part = "all",
     ) -> None:
         self._change = change
         self._forms = iter(forms)
-        self._partly = partly
+        self._part = part
 
     def __call__(self, tensor: torch.Tensor) -> Any:
         form = next(self._forms, Form())
-        if not tensor.is_floating_point() or form.whole:
+        if not (tensor.is_floating_point() or tensor.is_complex()) or form.whole:
             return tensor
         once = tensor
         for dimension, stride in enumerate(tensor.stride()):
             if stride == 0 and tensor.shape[dimension] > 1:
                 once = once.narrow(dimension, 0, 1)
-        changed = self._change(once)
-        if self._partly and once.dim() > 0:
-            changed = torch.where(_some(once), changed, once)
+        changed = _by_parts(self._change, once)
+        if self._part != "all" and once.dim() > 0:
+            chosen = _few(once) if self._part == "few" else _half(once)
+            changed = torch.where(chosen, changed, once)
         changed = _kept(form, once, changed)
         return _laid_out(changed, once).expand(tensor.shape)
 
 
-def _some(tensor: torch.Tensor) -> torch.Tensor:
+def _by_parts(change: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+    """Of a complex one both, each for itself."""
+    if not tensor.is_complex():
+        return change(tensor)
+    parts = torch.view_as_real(tensor.detach().resolve_conj().resolve_neg())
+    return torch.complex(change(parts[..., 0]), change(parts[..., 1]))
+
+
+def _few(tensor: torch.Tensor) -> torch.Tensor:
+    """One element every other time, else more, as often two as ten thousand."""
+    count, number = tensor.numel(), 1
+    if secrets.choice((True, False)):
+        number = 1 << secrets.randbelow(max(1, (count // _FEW).bit_length()))
+    seed = int.from_bytes(secrets.token_bytes(4), "big")
+    places = torch.randint(max(1, count), (number,), generator=torch.Generator().manual_seed(seed))
+    chosen = torch.zeros(count, dtype=torch.bool, device=tensor.device)
+    if count:
+        chosen[places.to(tensor.device)] = True
+    return chosen.view(tensor.shape)
+
+
+def _half(tensor: torch.Tensor) -> torch.Tensor:
     """Half of it, as slices in one dimension of several, next to each other or scattered:
     (1, …, n, …, 1). One of them at least."""
     long = [d for d in range(tensor.dim()) if tensor.shape[d] > 1] or [0]
@@ -119,7 +145,9 @@ def _some(tensor: torch.Tensor) -> torch.Tensor:
 
 def _kept(form: Form, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
     if form.symmetric:
-        changed = torch.triu(changed) + torch.triu(changed, 1).mT
+        upper, diagonal = torch.triu(changed, 1), changed.diagonal(dim1=-2, dim2=-1)
+        real = diagonal.real.to(changed.dtype) if changed.is_complex() else diagonal
+        changed = upper + upper.mH + torch.diag_embed(real)
     if form.order:
         changed = changed.sort(dim=-1, descending=form.order < 0).values
     return changed.masked_fill(tensor == 0, 0.0) if form.zeros else changed
@@ -130,6 +158,10 @@ def _laid_out(changed: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         return changed
     found = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
     return found.copy_(changed)
+
+
+def _is_changed(tensor: torch.Tensor) -> bool:
+    return tensor.dtype in RULES or tensor.is_complex()
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:
@@ -146,11 +178,11 @@ def _same_zeros(draws: Sequence[torch.Tensor]) -> bool:
 def _is_symmetric(tensor: torch.Tensor) -> bool:
     if tensor.dim() < 2 or tensor.shape[-1] != tensor.shape[-2]:
         return False
-    return torch.equal(tensor, tensor.mT)
+    return torch.equal(tensor, tensor.mH)
 
 
 def _order(draws: Sequence[torch.Tensor]) -> int:
-    if any(t.dim() == 0 or t.shape[-1] < _FEWEST for t in draws):
+    if any(t.is_complex() or t.dim() == 0 or t.shape[-1] < _FEWEST for t in draws):
         return 0
     return next((sign for sign in (1, -1) if all(_rises(t, sign) for t in draws)), 0)
 

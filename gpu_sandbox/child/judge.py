@@ -10,7 +10,7 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import Expected
-from gpu_sandbox.child.values import same_shape
+from gpu_sandbox.child.values import same_shape, same_values
 from gpu_sandbox.jobs import Differs
 from gpu_sandbox.messages import Leaf, Ran, Tree
 from gpu_sandbox.protocols import Protocol
@@ -18,15 +18,22 @@ from gpu_sandbox.protocols import Protocol
 __all__ = ["check_left", "check_shape", "check_values"]
 
 
-def check_shape(case: Case, ran: Ran, trial: int | None, tree: Tree | None = None) -> None:
+def check_shape(
+    case: Case,
+    ran: Ran,
+    trial: int | None,
+    tree: Tree | None = None,
+    usual: Sequence[float] | None = None,
+) -> None:
     """Structure, shapes, dtypes, aliasing as claimed; raises ``Ended`` on a difference. ``tree``:
-    what the reference made of the very inputs, if they were not the case's."""
+    what the reference made of the very inputs, if they were not the case's, and ``usual`` sizes of
+    its plain values then."""
     tree = tree or case.output_tree
     assert tree is not None
-    unlike = same_shape(tree, ran.tree, values=False)
+    unlike = same_shape(tree, ran.tree)
     if unlike or len(ran.leaves) != len(case.expected):
         raise Ended(Differs(reason=f"the output's structure differs: {unlike}", trial=trial))
-    if unlike := same_shape(tree, ran.tree):
+    if unlike := same_values(tree, ran.tree, case.usual if usual is None else usual):
         raise Ended(Differs(reason=f"a plain value of the output differs: {unlike}", trial=trial))
     for number, (leaf, expected) in enumerate(zip(ran.leaves, case.expected, strict=True)):
         problem = _leaf_problem(leaf, expected.native, case.aliasing[number])

@@ -15,13 +15,13 @@ from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.exact import Exact
-from gpu_sandbox.child.expected import RULES, Expected, expect
+from gpu_sandbox.child.expected import RULES, Expected, expect, expect_left
 from gpu_sandbox.child.forms import Changed, Form, Forms
 from gpu_sandbox.child.held import buffers, changed, is_among, state
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
 from gpu_sandbox.child.nudges import NUDGED, Nudged, measured, nudge
 from gpu_sandbox.child.repeats import Repeats, apart
-from gpu_sandbox.child.typical import Typical
+from gpu_sandbox.child.typical import Typical, Usual
 from gpu_sandbox.child.values import NotPlain, mapped, odd, pack
 from gpu_sandbox.messages import Tree
 from gpu_sandbox.protocols import Precision
@@ -56,7 +56,7 @@ class Task:
         self.forward_s = 0.0
         self.altered: list[Altered] = []
         """What the candidate got right in the trials, and may meet again while it is timed."""
-        self.typical = Typical()
+        self.typical, self.usual = Typical(), Usual()
         self.forms = Forms()
         self.repeats: list[Repeats] = []
         self.nudged: list[Nudged] = []
@@ -99,7 +99,7 @@ class Task:
             if unlike := odd(tensor):
                 raise Broken(f"input {number} is {unlike}: inputs must be dense")
         if altered is not None:
-            changed = Changed(altered.change, self._forms_of(tensors), partly=altered.partly)
+            changed = Changed(altered.change, self._forms_of(tensors), part=altered.part)
             told = f"changing inputs ({altered.told})"
             arguments = self._guarded(told, mapped, arguments, changed)
             tensors = []
@@ -140,7 +140,10 @@ class Task:
             t.numel() > 0 for t in given
         ):
             raise Broken("get_inputs() gives one tensor twice, and the reference changes it")
-        case.left = [Expected(t.detach().clone(), None) for t in given] if self.mutates else []
+        case.left = []
+        if self.mutates:
+            ways = zip(given, case.tensors, strict=True)
+            case.left = [expect_left(t.detach().clone(), before) for t, before in ways]
         case.state = [is_among(t, state(self.model)) for t in native]
         self.returns_state = self.returns_state or any(case.state)
         native = [
@@ -149,8 +152,11 @@ class Task:
         ]
         wanted = exact and self.forward_s < _EXACT_SLOWEST_S
         truth, rough = self.exact.outputs(case, self._results) if wanted else (None, None)
-        another = partial(self._another, case.altered)
+        another = partial(self._outputs, case.altered)
         typical = self.typical.of(case.changed, native, another) if exact else ()
+        trees = partial(self._another, case.altered)
+        if exact or not case.changed:
+            case.usual = self.usual.of(case.changed, case.output_tree, trees)
         case.expected = expect(native, truth, rough, self.precision, typical)
         self.allow(case.expected)
 
@@ -200,10 +206,16 @@ class Task:
                 raise Broken(f"the reference's output {number} is {dtype}: nothing compares that")
         return tree
 
-    def _another(self, altered: Altered | None, number: int) -> list[torch.Tensor]:
-        """Outputs of one more draw."""
+    def _another(
+        self, altered: Altered | None, number: int, found: list[torch.Tensor] | None = None
+    ) -> Tree:
+        """Of one more draw; its outputs are appended to ``found``."""
+        found = [] if found is None else found
+        return self.tree(self.forward(self.draw("typical", number, altered)), found)
+
+    def _outputs(self, altered: Altered | None, number: int) -> list[torch.Tensor]:
         found: list[torch.Tensor] = []
-        self.tree(self.forward(self.draw("typical", number, altered)), found)
+        self._another(altered, number, found)
         return found
 
     def repeat(self, case: Case) -> list[Repeats]:

@@ -108,7 +108,7 @@ class Releases(ABC):
         self.cases: list[Case] = []
         self.unusual = False
         self._ahead: dict[tuple[str, int], tuple[list[Case], bool]] = {}
-        self._surprises = Surprises(task)
+        self._surprises = Surprises(task, first)
         self._task = task
         self._first = first
         self.device = device

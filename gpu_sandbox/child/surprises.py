@@ -3,15 +3,17 @@
 A candidate that tells trials from timed calls could be safe in the first and only fast in
 the second: leave out a softmax's maximum, say, which the task's own inputs do not need. So
 what it got right in the trials on changed inputs (``trials.py``) comes again while it is
-timed, where it can't know. Then a part of each input only is changed (``forms.py``), so that a look
-at a few elements does not tell, and a few in place of all do not do.
+timed, where it can't know. Then a part of each input only is changed (``forms.py``): half of it, so
+that a few elements in place of all do not do, or a few, so that a look at some does not tell.
 """
 
 from __future__ import annotations
 
 import secrets
 
-from gpu_sandbox.child.cases import Altered
+import msgspec
+
+from gpu_sandbox.child.cases import Altered, Case
 from gpu_sandbox.child.reference import Task
 
 __all__ = ["Surprises"]
@@ -27,8 +29,10 @@ class Surprises:
     says nothing of the time that the task's own inputs take.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, first: Case) -> None:
         self._task = task
+        self._first = first
+        self._few = secrets.choice((True, False))
         self._turn = self._chosen_turn = 0
         self._ways: list[Altered] = []
 
@@ -49,4 +53,10 @@ class Surprises:
         if not self._ways:
             self._ways = list(self._task.altered)
             secrets.SystemRandom().shuffle(self._ways)
-        return self._ways.pop()._replace(partly=True)
+        way = self._ways.pop()
+        self._few = not self._few
+        if not self._few:
+            return way._replace(part="half")
+        usual = zip(way.margins, self._first.margins, strict=True)  # few elements: the usual size
+        margins = [msgspec.structs.replace(m, typical=u.typical) for m, u in usual]
+        return way._replace(part="few", margins=margins, usual=self._first.usual)

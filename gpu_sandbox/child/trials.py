@@ -20,7 +20,7 @@ import torch
 from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Altered, Broken, Case, Change
 from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.expected import pieces
+from gpu_sandbox.child.expected import finite
 from gpu_sandbox.child.judge import check_left, check_shape, check_values
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
@@ -70,7 +70,8 @@ class Trials:
             case.forget_exact()
             if case.altered is not None and _outputs_alike(case, self._first):
                 margins = [m.times(_TIMED_MARGIN) for m in case.margins]
-                self._task.altered.append(case.altered._replace(margins=margins))
+                usual = [_TIMED_MARGIN * size for size in case.usual]
+                self._task.altered.append(case.altered._replace(margins=margins, usual=usual))
             del case  # the next one is drawn now, and of gigabytes two are too many
         if self._job.protocol.structured and self._task.forward_s < _SLOW_S:
             self._note_propagation()
@@ -84,7 +85,7 @@ class Trials:
             self._task.solve(case, exact=False)
         except Broken:
             return
-        if all(_finite(expected.native) for expected in case.expected):
+        if all(finite(expected.native) for expected in case.expected):
             return
         layout = lay_out(case.tensors, [e.native for e in case.expected], 1)
         self._peer.lay(layout, [case])
@@ -195,12 +196,18 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
     yield first
     for number in range(1, count):
         yield _solved(task, task.draw("trial", number), exact)
-    changeable = any(t.is_floating_point() for t in first.tensors)
+    changeable = any(t.is_floating_point() or t.is_complex() for t in first.tensors)
     if protocol.structured and changeable and not slow:
+        taken = 0
         counts = any(not (t.is_floating_point() or t.is_complex()) for t in _outputs_of(first))
         for name, change in _CHANGES.items():
             if not (counts and name in _MAKES_TIES):
-                yield from _changed(task, Altered(name, change, []), exact)
+                for case in _changed(task, Altered(name, change, []), exact):
+                    taken += 1
+                    yield case
+                    del case  # or it would be held while the next is drawn
+        if not taken:
+            notes.append("no changed inputs: the reference fails on them, or is not finite there")
 
 
 def _solved(task: Task, case: Case, exact: bool) -> Case:
@@ -214,7 +221,8 @@ def _changed(task: Task, altered: Altered, exact: bool) -> list[Case]:
         case = _solved(task, task.draw(altered.told, 0, altered), exact)
     except Broken:
         return []
-    return [case] if all(_finite(expected.native) for expected in case.expected) else []
+    outcomes = (*case.expected, *case.left)
+    return [case] if all(finite(expected.native) for expected in outcomes) else []
 
 
 def _same_kind(native: torch.Tensor, got: torch.Tensor) -> bool:
@@ -232,12 +240,6 @@ def _non_finite(tensor: torch.Tensor) -> torch.Tensor:
         changed.view(-1)[-1] = math.inf
         changed.view(-1)[0] = math.nan
     return changed
-
-
-def _finite(tensor: torch.Tensor) -> bool:
-    if not tensor.is_floating_point():
-        return True
-    return all(bool(torch.isfinite(piece).all()) for (piece,) in pieces(tensor))
 
 
 def _scaled(tensor: torch.Tensor) -> torch.Tensor:

@@ -7,14 +7,17 @@ if that is larger; outputs of many elements have one in every draw.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
 import torch
 
 from gpu_sandbox.child.expected import row_rms
+from gpu_sandbox.child.values import numbers
+from gpu_sandbox.messages import Tree
 
-__all__ = ["Typical"]
+__all__ = ["Typical", "Usual"]
 
 _FEW = 64
 """Elements: with twice as many, a tenth less than usual is rare."""
@@ -42,6 +45,33 @@ class Typical:
         if known is None or not _fit(known, outputs):
             known = self._known[changed] = _mean(outputs, another)
         return known
+
+
+class Usual:
+    """The same of plain numbers among the outputs, each by its place."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[float]] = {}
+
+    def of(self, changed: str, tree: Tree, another: Callable[[int], Tree]) -> list[float]:
+        """``another`` gives the outputs of more draws by number. Empty if there is no number."""
+        seen = numbers(tree)
+        if not any(seen):
+            return []
+        if len(self._known.get(changed, ())) != len(seen):
+            self._known[changed] = _root_mean_square(seen, another)
+        return self._known[changed]
+
+
+def _root_mean_square(seen: list[float], another: Callable[[int], Tree]) -> list[float]:
+    began, draws = time.perf_counter(), [seen]
+    for number in range(_DRAWS):
+        more = numbers(another(number))
+        if len(more) == len(seen):
+            draws.append(more)
+        if time.perf_counter() - began > _ENOUGH_S:
+            break
+    return [math.sqrt(sum(v * v for v in each) / len(draws)) for each in zip(*draws, strict=True)]
 
 
 def _few(output: torch.Tensor) -> bool:

@@ -8,9 +8,10 @@ Pickle exists in one direction only: the trusted side may hand the worker an obj
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -29,7 +30,17 @@ from gpu_sandbox.messages import (
     Tree,
 )
 
-__all__ = ["NotPlain", "mapped", "odd", "pack", "plain_digest", "same_shape", "unpack"]
+__all__ = [
+    "NotPlain",
+    "mapped",
+    "numbers",
+    "odd",
+    "pack",
+    "plain_digest",
+    "same_shape",
+    "same_values",
+    "unpack",
+]
 
 _PLAIN = (type(None), bool, int, float, str)
 _MAX_DEPTH = 50
@@ -142,51 +153,70 @@ def unpack(tree: Tree, tensors: list[torch.Tensor], *, unpickling: bool) -> Any:
     raise NotPlain("a pickled value from the untrusted side")
 
 
-def same_shape(
-    expected: Tree, got: Tree, *, values: bool = True, size: float | None = None
-) -> str | None:
-    """Why two trees differ in structure or, with ``values``, in plain values, or None. ``size``: of
-    the floating point numbers in it, usually, which is found out if it is not given.
+def same_shape(expected: Tree, got: Tree) -> str | None:
+    """Why two trees differ in structure, or None. Plain values have to be of the same type, keys
+    the same.
 
     A list and a tuple of the same items count as equal: references return either, and
     which one means nothing to a caller that unpacks them.
     """
-    if size is None:
-        floats = list(_floats(expected))
-        size = math.sqrt(sum(one * one for one in floats) / max(1, len(floats)))
     match expected, got:
         case TensorAt(index=a), TensorAt(index=b):
             return None if a == b else "tensors in another order"
         case Plain(value=a), Plain(value=b):
-            same = _plain_equal(a, b, size) if values else type(a) is type(b)
-            return None if same else f"expected {_shown(a)}, got {_shown(b)}"
+            return None if type(a) is type(b) else f"expected {_shown(a)}, got {_shown(b)}"
         case Sequence(items=a), Sequence(items=b):
-            return _same_items(a, b, "items", values, size)
+            return _same_items(a, b, "items")
         case Mapping(keys=ka, values=va), Mapping(keys=kb, values=vb):
-            unlike = _same_items(ka, kb, "keys", True, 0.0)
-            return unlike or _same_items(va, vb, "values", values, size)
+            unlike = _same_items(ka, kb, "keys") or _same_keys(ka, kb)
+            return unlike or _same_items(va, vb, "values")
     return f"expected {_name(expected)}, got {_name(got)}"
 
 
-def _floats(tree: Tree) -> Iterator[float]:
-    """The finite ones in it."""
+def same_values(expected: Tree, got: Tree, usual: Iterable[float] = ()) -> str | None:
+    """Which plain value differs, or None, of trees of the same structure. ``usual``: the size of
+    each, in most draws, as of ``numbers``."""
+    sizes = itertools.chain(usual, itertools.repeat(0.0))
+    found = zip(_values(expected), _values(got), sizes, strict=False)
+    return next(
+        (
+            f"expected {_shown(a)}, got {_shown(b)}"
+            for a, b, size in found
+            if not _plain_equal(a, b, size)
+        ),
+        None,
+    )
+
+
+def numbers(tree: Tree) -> list[float]:
+    """Of each plain value its size, if it is a floating point number that is finite, or 0."""
+    return [
+        abs(value) if isinstance(value, float) and math.isfinite(value) else 0.0
+        for value in _values(tree)
+    ]
+
+
+def _values(tree: Tree) -> Iterator[Any]:
+    """Plain ones, in order; keys are none."""
     match tree:
-        case Plain(value=float() as value) if math.isfinite(value):
+        case Plain(value=value):
             yield value
         case Sequence(items=items) | Mapping(values=items):
             for item in items:
-                yield from _floats(item)
+                yield from _values(item)
         case _:
             pass
 
 
-def _same_items(
-    expected: list[Tree], got: list[Tree], what: str, values: bool, size: float
-) -> str | None:
+def _same_items(expected: list[Tree], got: list[Tree], what: str) -> str | None:
     if len(expected) != len(got):
         return f"expected {len(expected)} {what}, got {len(got)}"
-    pairs = zip(expected, got, strict=True)
-    differences = (same_shape(a, b, values=values, size=size) for a, b in pairs)
+    differences = (same_shape(a, b) for a, b in zip(expected, got, strict=True))
+    return next((found for found in differences if found), None)
+
+
+def _same_keys(expected: list[Tree], got: list[Tree]) -> str | None:
+    differences = (same_values(a, b) for a, b in zip(expected, got, strict=True))
     return next((found for found in differences if found), None)
 
 

@@ -22,6 +22,7 @@ from gpu_sandbox.child.blame import failed
 from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.context import make_context, start_driver
 from gpu_sandbox.child.delivery import Slot
+from gpu_sandbox.child.freed_memory import keep_freed_memory
 from gpu_sandbox.child.loading import construct, import_file, settle
 from gpu_sandbox.child.own_memory import open_own_memory
 from gpu_sandbox.child.profile import profile
@@ -205,6 +206,7 @@ def main(*, peer: int, device: str, descriptors: int) -> None:
 
     On CUDA the driver is started first, and, when it is asked for, the context made, before
     there is a candidate: ``Done`` says so each time."""
+    keep_freed_memory()
     with socket.socket(fileno=peer) as sock:
         channel: Channel[Request] = Channel(sock, Request, fds=MAX_FDS)
         where = torch.device(device)

@@ -218,7 +218,7 @@ class Compared:
 
     def check(self, wrong: tuple[int, ...] = (), protocol: str = "strict") -> None:
         expected = Expected.within(self.truths[0][0], Margin(1e-4, 1e-3))
-        first: Any = SimpleNamespace(margins=[expected.margin])
+        first: Any = SimpleNamespace(margins=[expected.margin], usual=())
         task: Any = SimpleNamespace(mutates=False, allow=lambda outputs: None)
         case = SimpleNamespace(altered=None, changed="")
         releases: Any = SimpleNamespace(device=torch.device("cuda"), cases=[case] * CALLS)

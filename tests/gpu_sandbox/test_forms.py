@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from gpu_sandbox.child.cases import Part
 from gpu_sandbox.child.forms import Changed, Form, Forms, form_of
 from gpu_sandbox.child.values import mapped
 
@@ -47,12 +48,12 @@ def test_what_they_have_in_common_is_seen_in_all_draws(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["triangular", "symmetric", "rising", "falling", "mask", "half"])
-@pytest.mark.parametrize("partly", [False, True], ids=["whole", "partly"])
-def test_changed_ones_have_it_too(name: str, *, partly: bool) -> None:
+@pytest.mark.parametrize("part", ["all", "half", "few"])
+def test_changed_ones_have_it_too(name: str, part: Part) -> None:
     draw, form = DRAWS[name]
     tensor = draw()
     before = tensor.clone()
-    changed = Changed(lambda t: t + torch.rand(t.shape).to(t.dtype) * 8 - 4, [form], partly=partly)
+    changed = Changed(lambda t: t + torch.rand(t.shape).to(t.dtype) * 8 - 4, [form], part=part)
     got = changed(tensor)
     assert torch.equal(tensor, before), "the drawn one stays as it was"
     if form.zeros:
@@ -61,7 +62,8 @@ def test_changed_ones_have_it_too(name: str, *, partly: bool) -> None:
         assert torch.equal(got, got.mT)
     if form.order:
         assert bool((form.order * got.diff(dim=-1) >= 0).all())
-    assert torch.equal(got, tensor) == form.whole
+    if part != "few" or form.whole:  # or it was a zero
+        assert torch.equal(got, tensor) == form.whole
 
 
 def test_layout_and_what_is_shared_stay() -> None:
@@ -79,13 +81,47 @@ def test_a_part_is_slices_and_not_always_the_same_ones() -> None:
     ones = torch.ones(12, 20)
     seen = set()
     for _ in range(40):
-        got = Changed(lambda t: t * 64.0, [], partly=True)(ones)
+        got = Changed(lambda t: t * 64.0, [], part="half")(ones)
         assert set(got.unique().tolist()) <= {1.0, 64.0}
         rows, columns = (got == got[:, :1]).all(), (got == got[:1]).all()
         assert rows or columns
         assert got.mean() == 32.5, "half of it"
         seen.add(tuple(got.flatten().tolist()))
     assert len(seen) > 20
+
+
+def test_few_elements_are_one_mostly_and_never_many() -> None:
+    ones, counts = torch.ones(100, 200), []
+    for _ in range(60):
+        got = Changed(lambda t: t * 64.0, [], part="few")(ones)
+        counts.append(int((got == 64.0).sum()))
+        assert int((got == 1.0).sum()) == ones.numel() - counts[-1]
+    assert 10 < counts.count(1) < 55
+    assert 0 < min(counts) < max(counts) <= ones.numel() // 64
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0)])
+def test_next_to_no_elements_have_parts_too(shape: tuple[int, ...]) -> None:
+    for part in ("half", "few"):
+        assert Changed(lambda t: t * 2.0, [], part=part)(torch.ones(shape)).shape == shape
+
+
+def test_complex_ones_are_changed_by_their_parts() -> None:
+    def drawn() -> torch.Tensor:
+        return torch.complex(uniform(6, 6), uniform(6, 6))
+
+    plain = drawn()
+    assert torch.equal(Changed(lambda t: t * 64.0, [])(plain), plain * 64.0)
+    draws = [one + one.mH for one in (drawn(), drawn(), drawn())]
+    form = form_of(draws)
+    assert form == Form(symmetric=True)
+    for part in ("all", "half", "few"):
+        got = Changed(lambda t: t + torch.rand(t.shape), [form], part=part)(draws[0])
+        assert torch.equal(got, got.mH)
+        assert part == "few" or not torch.equal(got, draws[0])  # or it lay below the diagonal
+    zeros = [torch.triu(drawn()) for _ in range(3)]
+    got = Changed(lambda t: t + 1.0, [form_of(zeros)])(zeros[0])
+    assert torch.equal(got, torch.triu(got))
 
 
 def test_it_is_found_out_once_and_not_of_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
