@@ -35,6 +35,7 @@ from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.repeats import Repeats
+from gpu_sandbox.child.rounding import Rounding
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.child.typical import Typical, Usual
 from gpu_sandbox.child.unusable import check_repeats, check_shapes, check_values
@@ -127,7 +128,7 @@ class Assignment:
             check_values(first)
             task.repeats = self._repeated(task, first)
             if self._key not in _nudges:
-                _nudges[self._key] = task.nudge(first)
+                _nudges[self._key] = Rounding(task).measured(first)
             task.nudged = _nudges[self._key]
             task.allow(first.expected)
         self._load_reference(task)

@@ -88,6 +88,8 @@ class Altered(NamedTuple):
     told: str
     change: Change
     margins: list[Margin]
+    dense: bool = True
+    """Whether any element that is changed so is another one."""
     part: Part = "all"
     usual: Sequence[float] = ()
     """As of ``Case``."""

@@ -115,9 +115,9 @@ def _by_parts(change: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tens
 
 
 def _few(tensor: torch.Tensor) -> torch.Tensor:
-    """One element every other time, else more, as often two as ten thousand."""
+    """One element three times in four, else more, as often two as ten thousand."""
     count, number = tensor.numel(), 1
-    if secrets.choice((True, False)):
+    if secrets.randbelow(4) == 0:
         number = 1 << secrets.randbelow(max(1, (count // _FEW).bit_length()))
     seed = int.from_bytes(secrets.token_bytes(4), "big")
     places = torch.randint(max(1, count), (number,), generator=torch.Generator().manual_seed(seed))

@@ -4,11 +4,13 @@ Where it rounds, compares or sorts, another right way to the same number falls o
 now and then: one element of a million is another integer, or off by a whole step. By how much is
 measured on a few inputs, before there is a candidate, and so much more is allowed for: in
 floating point never beyond what one without a float64 reference is granted, and of integers a
-thousandth of the elements.
+thousandth of the elements. And where a candidate is wrong in some elements, the very inputs are
+nudged: what the reference turns, too, is nobody's to say (``mended``).
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -18,17 +20,24 @@ import torch
 
 from gpu_sandbox.child.expected import Expected, distance
 
-__all__ = ["NUDGED", "Nudged", "measured", "nudge"]
+__all__ = ["NUDGED", "SLOWEST_S", "Nudged", "measured", "mended", "moved", "nudge", "undecided"]
 
 Outputs: TypeAlias = Sequence[torch.Tensor]
 
 NUDGED = (torch.float32, torch.float64)
-_MOST, _ENOUGH_S, _SLOWEST_S = 8, 0.03, 0.1
+SLOWEST_S = 0.1
+_MOST, _ENOUGH_S = 8, 0.03
 _MOST_COUNTED, _ENOUGH_COUNTED_S = 20, 0.1
 """Where integers may flip: one in ten draws, maybe, and a verdict looks at a hundred."""
 _SELDOM = 100_000
 """Of so many elements one may flip in one draw of sixty, which is not seen in twenty."""
 _STEPS = 4
+_LOOKS = (4, 4, 4, 4, 16, 16, 16, 16, 64, 64, 64, 64, 64, 64, 64, 64)
+"""Steps of rounding. Long sums have so many, and what lies that near to an edge may cross it."""
+_LEAST_TURN = 0.25
+"""Of how far a candidate's element is off, to count as turned."""
+_MOST_WRONG, _MANY, _FAR = 10, 100, 100.0
+"""One in so many elements of an output, at most."""
 _MARGIN, _FLIPS = 2.0, 4
 _FEW, _OF = 2, 1000
 """Elements that may be others beside those that were seen, and of how many at least each."""
@@ -61,12 +70,24 @@ class Nudged(msgspec.Struct, frozen=True):
             expected.loosen(min(expected.rule.k * self.relative, expected.rule.blind), self.worst)
 
 
-def nudge(tensor: torch.Tensor) -> torch.Tensor:
+def moved(tensor: torch.Tensor, steps: int) -> torch.Tensor:
+    """Nudged by so many steps; zeros, too, by as many of the usual size: none is as large as
+    another."""
+    nudged = nudge(tensor, steps)
+    if nudged is tensor or tensor.numel() == 0:
+        return nudged
+    usual = float(torch.linalg.vector_norm(tensor)) / math.sqrt(tensor.numel())
+    by = torch.rand(tensor.shape, dtype=tensor.dtype, device=tensor.device).sub_(0.5)
+    by.mul_(2 * steps * torch.finfo(tensor.dtype).eps * usual)
+    return torch.where(tensor == 0, by, nudged)
+
+
+def nudge(tensor: torch.Tensor, steps: int = _STEPS) -> torch.Tensor:
     """Each element up or down, by as much as some steps of rounding make, at most."""
     if tensor.dtype not in NUDGED:
         return tensor
     by = torch.rand(tensor.shape, dtype=tensor.dtype, device=tensor.device).sub_(0.5)
-    return by.mul_(2 * _STEPS * torch.finfo(tensor.dtype).eps).add_(1.0).mul_(tensor)
+    return by.mul_(2 * steps * torch.finfo(tensor.dtype).eps).add_(1.0).mul_(tensor)
 
 
 def measured(
@@ -80,7 +101,7 @@ def measured(
     nudged: two that are equal, or all but equal, are not in every draw. ``rounds``: there is an
     input that is moved. Of slow ones nothing."""
     found = [Nudged(rounds=rounds) for _ in range(outputs)]
-    if forward_s > _SLOWEST_S or not rounds:
+    if forward_s > SLOWEST_S or not rounds:
         return found
     began, most, enough_s = time.monotonic(), _MOST, _ENOUGH_S
     for number in range(_MOST_COUNTED):
@@ -97,6 +118,68 @@ def measured(
         if number + 1 >= most or time.monotonic() - began > enough_s:
             break
     return found
+
+
+def mended(
+    expected: Sequence[Expected],
+    got: Outputs,
+    run: Callable[[int], Outputs],
+    exact: Callable[[], Outputs | None],
+) -> list[torch.Tensor] | None:
+    """``got`` with the reference's own elements where it is wrong and nudges turn these, or float64
+    does; None if there are none. ``run`` gives the reference's outputs of the same inputs, nudged
+    by so many steps, and ``exact`` those in float64, if it can."""
+    wrong = [_is_wrong(one, tensor) for one, tensor in zip(expected, got, strict=True)]
+    if any(int(mask.sum()) * _MOST_WRONG > mask.numel() for mask in wrong):
+        return None
+    left = [mask.clone() for mask in wrong]
+    try:
+        plain = run(0)
+        if any(bool(_is_wrong(*pair).any()) for pair in zip(expected, plain, strict=True)):
+            return None  # it draws numbers of its own
+        for steps in (0, *_LOOKS):
+            others = run(steps) if steps else exact() or plain
+            for mask, one, other, mine in zip(left, plain, others, got, strict=True):
+                mask &= ~_turned(one, other, mine)
+            if not any(bool(mask.any()) for mask in left):
+                break
+    except Exception:  # it looks at its inputs more closely, or there is no memory
+        return None
+    turned = [mask & ~still for mask, still in zip(wrong, left, strict=True)]
+    if not any(bool(mask.any()) for mask in turned):
+        return None
+    ways = zip(turned, expected, got, strict=True)
+    return [torch.where(mask, one.native, mine) for mask, one, mine in ways]
+
+
+def undecided(expected: Sequence[Expected], run: Callable[[int], Outputs]) -> bool:
+    """Whether nudges turn many of its elements: of equals, say, that it sorts. Then nobody can be
+    held to them."""
+    try:
+        nudged = run(_STEPS)
+    except Exception:  # as above
+        return False
+    wrong = [_is_wrong(one, other, _FAR) for one, other in zip(expected, nudged, strict=True)]
+    return any(int(mask.sum()) * _MANY > mask.numel() for mask in wrong)
+
+
+def _is_wrong(expected: Expected, got: torch.Tensor, times: float = 1.0) -> torch.Tensor:
+    """Elements beyond so many times the tolerance of their row, which is no less than a hundredth
+    of all rows'."""
+    native = expected.native
+    if _is_counted(native):
+        return native != got
+    size = native.abs().double()
+    rms = size.square().mean(dim=-1, keepdim=True).sqrt() if native.dim() else size
+    rms = rms.clamp(min=float(size.square().mean().sqrt()) / 100) if native.numel() else rms
+    bound = times * expected.allowed.tolerance * (rms + size)
+    return ~((got - native).abs().double() <= bound)
+
+
+def _turned(plain: torch.Tensor, nudged: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
+    if _is_counted(plain):
+        return plain != nudged
+    return (nudged - plain).abs() >= _LEAST_TURN * (got - plain).abs()
 
 
 def _between(plain: torch.Tensor, nudged: torch.Tensor) -> Nudged:

@@ -17,10 +17,11 @@ from gpu_sandbox.child.compare import plainly_close
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import Expected, expect_left, finite
 from gpu_sandbox.child.gates import Gated
-from gpu_sandbox.child.judge import check_left, check_shape, check_values
+from gpu_sandbox.child.judge import check_call, check_left, check_shape
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
+from gpu_sandbox.child.rounding import Rounding
 from gpu_sandbox.jobs import Differs
 from gpu_sandbox.paired import Estimate, estimate_bound, estimate_mean, estimate_median
 from gpu_sandbox.protocols import Protocol
@@ -71,6 +72,7 @@ class Pairing:
         clocks: Clocks,
     ) -> None:
         self._task = task
+        self._rounding = Rounding(task)
         self._reference = reference
         self._peer = peer
         self._protocol = protocol
@@ -147,7 +149,7 @@ class Pairing:
         for case, expected, got in calls:
             mine = [next(close) for _ in got]
             if not all(mine) and not _left_out(case, expected):
-                check_values(expected, got, self._protocol, None, case.changed)
+                check_call(case, expected, got, self._protocol, None, self._rounding.mended)
 
     def _expected(self, case: Case, truth: list[torch.Tensor]) -> list[Expected]:
         """Of a call in the releases, from what the baseline made of its inputs."""

@@ -19,7 +19,7 @@ from gpu_sandbox.child.expected import RULES, Expected, expect, expect_left
 from gpu_sandbox.child.forms import Changed, Form, Forms
 from gpu_sandbox.child.held import buffers, changed, is_among, state
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
-from gpu_sandbox.child.nudges import NUDGED, Nudged, measured, nudge
+from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.repeats import Repeats, apart
 from gpu_sandbox.child.typical import Typical, Usual
 from gpu_sandbox.child.values import NotPlain, mapped, odd, pack
@@ -29,7 +29,6 @@ from gpu_sandbox.protocols import Precision
 __all__ = ["Task"]
 
 _EXACT_SLOWEST_S = 1.0
-_NUDGED_BYTES = 1 << 30
 _REPEATS, _FEW_REPEATS = 3, 1
 _SLOW_REPEAT_S = 0.1
 """Whoever takes longer is run once more only, to see whether it repeats itself."""
@@ -99,7 +98,7 @@ class Task:
             if unlike := odd(tensor):
                 raise Broken(f"input {number} is {unlike}: inputs must be dense")
         if altered is not None:
-            changed = Changed(altered.change, self._forms_of(tensors), part=altered.part)
+            changed = Changed(altered.change, self.forms_of(tensors), part=altered.part)
             told = f"changing inputs ({altered.told})"
             arguments = self._guarded(told, mapped, arguments, changed)
             tensors = []
@@ -108,7 +107,7 @@ class Task:
         case.altered = altered
         return case
 
-    def _forms_of(self, tensors: list[torch.Tensor]) -> list[Form]:
+    def forms_of(self, tensors: list[torch.Tensor]) -> list[Form]:
         return self.forms.of(tensors, lambda number: self.draw("form", number).tensors)
 
     def _drawn(self, seed: int) -> Any:
@@ -151,7 +150,7 @@ class Task:
             for t, aliasing, kept in zip(native, case.aliasing, case.state, strict=True)
         ]
         wanted = exact and self.forward_s < _EXACT_SLOWEST_S
-        truth, rough = self.exact.outputs(case, self._results) if wanted else (None, None)
+        truth, rough = self.exact.outputs(case, self.results) if wanted else (None, None)
         another = partial(self._outputs, case.altered)
         typical = self.typical.of(case.changed, native, another) if exact else ()
         trees = partial(self._another, case.altered)
@@ -233,21 +232,6 @@ class Task:
         pack(output, tensors, pickling=False)
         return apart(case.expected, tensors)
 
-    def nudge(self, first: Case) -> list[Nudged]:
-        """Run it on inputs that differ by rounding, to see by how much each output does."""
-
-        rounds = any(t.dtype in NUDGED for t in first.tensors)
-        if sum(t.nbytes for t in first.tensors) > _NUDGED_BYTES:
-            return [Nudged(rounds=rounds) for _ in first.expected]
-
-        def pair(number: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-            case = self.draw("nudged", number) if number else first
-            plain = self._results(self.model, _copied(case.arguments), case)
-            moved = mapped(_copied(case.arguments), Changed(nudge, self._forms_of(case.tensors)))
-            return plain, self._results(self.model, moved, case)
-
-        return measured(len(first.expected), pair, self.forward_s, rounds=rounds)
-
     def allow(self, outputs: Sequence[Expected]) -> None:
         """What the reference differs from itself by, between its outputs and others."""
         for nudged, expected in zip(self.nudged, outputs, strict=False):
@@ -263,7 +247,7 @@ class Task:
             torch.cuda.synchronize(self._device)
         return output
 
-    def _results(self, model: Any, arguments: Any, case: Case) -> list[Any]:
+    def results(self, model: Any, arguments: Any, case: Case) -> list[Any]:
         found: list[torch.Tensor] = []
         pack(self._call(model, arguments, case.forward_seed), found, pickling=False)
         return [t.clone() if is_among(t, state(model)) else t for t in found]

@@ -32,9 +32,9 @@ class Surprises:
     def __init__(self, task: Task, first: Case) -> None:
         self._task = task
         self._first = first
-        self._few = secrets.choice((True, False))
         self._turn = self._chosen_turn = 0
-        self._ways: list[Altered] = []
+        self._few = secrets.choice((True, False))
+        self._left: dict[bool, list[Altered]] = {True: [], False: []}
 
     def among(self, calls: int) -> dict[int, Altered]:
         """Of the next release: by number of the call. Empty before there were trials."""
@@ -49,14 +49,17 @@ class Surprises:
         return dict.fromkeys(range(calls), self._way()) if mine else {}
 
     def _way(self) -> Altered:
-        """Each as often as the others, in an order that nobody knows."""
-        if not self._ways:
-            self._ways = list(self._task.altered)
-            secrets.SystemRandom().shuffle(self._ways)
-        way = self._ways.pop()
+        """Each as often as the others, in an order that nobody knows; of half of the inputs and of
+        a few elements in turn."""
         self._few = not self._few
+        left = self._left[self._few]
+        if not left:
+            ways = self._task.altered
+            left += (self._few and [way for way in ways if way.dense]) or ways
+            secrets.SystemRandom().shuffle(left)
+        way = left.pop()
         if not self._few:
             return way._replace(part="half")
-        usual = zip(way.margins, self._first.margins, strict=True)  # few elements: the usual size
+        usual = zip(way.margins, self._first.margins, strict=True)
         margins = [msgspec.structs.replace(m, typical=u.typical) for m, u in usual]
         return way._replace(part="few", margins=margins, usual=self._first.usual)

@@ -21,9 +21,10 @@ from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Altered, Broken, Case, Change
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import finite
-from gpu_sandbox.child.judge import check_left, check_shape, check_values
+from gpu_sandbox.child.judge import check_call, check_left, check_shape
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.rounding import Rounding
 from gpu_sandbox.jobs import Differs, Finding, Job, WorkerFailed
 from gpu_sandbox.messages import Ran, Run
 from gpu_sandbox.protocols import Protocol
@@ -138,7 +139,8 @@ class Trials:
         check_shape(case, ran, number)
         got = peer.taken(layout.outputs[0])
         told = case.changed or "random inputs"
-        error = check_values(case.expected, got, self._job.protocol, number, told)
+        mended = Rounding(self._task).mended
+        error = check_call(case, case.expected, got, self._job.protocol, number, mended)
         if self._task.mutates:
             left = peer.taken(layout.inputs[0])
             check_left(case.left, left, self._job.protocol, number, told)
@@ -202,7 +204,8 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
         counts = any(not (t.is_floating_point() or t.is_complex()) for t in _outputs_of(first))
         for name, change in _CHANGES.items():
             if not (counts and name in _MAKES_TIES):
-                for case in _changed(task, Altered(name, change, []), exact):
+                altered = Altered(name, change, [], dense=change is not _heavy_tailed)
+                for case in _changed(task, altered, exact):
                     taken += 1
                     yield case
                     del case  # or it would be held while the next is drawn
@@ -216,13 +219,14 @@ def _solved(task: Task, case: Case, exact: bool) -> Case:
 
 
 def _changed(task: Task, altered: Altered, exact: bool) -> list[Case]:
-    """One case; none if the reference can't take it, or does not stay finite."""
+    """One case; none if the reference can't take it, does not stay finite, or sorts equals."""
     try:
         case = _solved(task, task.draw(altered.told, 0, altered), exact)
     except Broken:
         return []
-    outcomes = (*case.expected, *case.left)
-    return [case] if all(finite(expected.native) for expected in outcomes) else []
+    if not all(finite(one.native) for one in (*case.expected, *case.left)):
+        return []
+    return [] if altered.told in _MAKES_TIES and Rounding(task).undecided(case) else [case]
 
 
 def _same_kind(native: torch.Tensor, got: torch.Tensor) -> bool:

@@ -214,13 +214,13 @@ class Compared:
         self.truths = [[torch.arange(1, 13).reshape(4, 3).to(dtype)] for _ in range(CALLS)]
         monkeypatch.setattr(pairs, "check_shape", lambda *_: None)
         monkeypatch.setattr(pairs, "plainly_close", self._plainly_close)
-        monkeypatch.setattr(pairs, "check_values", self._check_values)
+        monkeypatch.setattr(pairs, "check_call", self._check_call)
 
     def check(self, wrong: tuple[int, ...] = (), protocol: str = "strict") -> None:
         expected = Expected.within(self.truths[0][0], Margin(1e-4, 1e-3))
         first: Any = SimpleNamespace(margins=[expected.margin], usual=())
-        task: Any = SimpleNamespace(mutates=False, allow=lambda outputs: None)
-        case = SimpleNamespace(altered=None, changed="")
+        task: Any = SimpleNamespace(mutates=False, allow=lambda outputs: None, forward_s=1.0)
+        case = SimpleNamespace(altered=None, changed="", tensors=[])
         releases: Any = SimpleNamespace(device=torch.device("cuda"), cases=[case] * CALLS)
         releases.intact = lambda peer, number: self.looked_at.append(number) or True
         got = [[t + (number in wrong) for t in ts] for number, ts in enumerate(self.truths)]
@@ -238,9 +238,9 @@ class Compared:
         self.asked.append(len(outputs))
         return plainly_close(outputs)
 
-    def _check_values(self, *asked: Any) -> float:
+    def _check_call(self, *asked: Any) -> float:
         self.strictly += 1
-        return judge.check_values(*asked)
+        return judge.check_call(*asked)
 
 
 def test_all_outputs_are_looked_at_in_one_go_and_some_inputs(

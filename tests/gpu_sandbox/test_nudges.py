@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.expected import RULES, Expected
-from gpu_sandbox.child.nudges import Nudged, measured, nudge
+from gpu_sandbox.child.nudges import Nudged, measured, mended, moved, nudge, undecided
 from gpu_sandbox.protocols import PROTOCOLS
 
 STRICT = PROTOCOLS["strict"]
@@ -110,3 +111,79 @@ def test_a_reference_that_wants_its_own_inputs_is_no_broken_task() -> None:
         return [torch.tensor([1, 2])], [torch.tensor([1, 3])]
 
     assert measured(1, pair, 0.001) == [Nudged(flips=1, rounds=True)]
+
+
+CODES = torch.tensor([0.0, 1.0, 2.0, 3.0])
+
+
+def nearest(x: torch.Tensor) -> torch.Tensor:
+    """Of each row the code that its first number is nearest to, four times."""
+    return CODES.to(x.dtype)[(x[:, :1] - CODES).abs().argmin(dim=1)][:, None].repeat(1, 4)
+
+
+def between(edges: int) -> torch.Tensor:
+    """Rows, some of which are as near to one code as to the next."""
+    x = torch.full((100, 3), 1.2)
+    x[:edges, 0] = 1.5
+    return x
+
+
+def looked_at(x: torch.Tensor, got: torch.Tensor) -> list[torch.Tensor] | None:
+    def run(steps: int) -> list[torch.Tensor]:
+        return [nearest(moved(x, steps) if steps else x)]
+
+    return mended([Expected(nearest(x), None)], [got], run, lambda: [nearest(x.double())])
+
+
+def test_what_the_reference_turns_itself_is_no_mistake() -> None:
+    x = between(2)
+    other = nearest(x)
+    other[0] = 3.0 - other[0]
+    found = looked_at(x, other)
+    assert found is not None
+    assert torch.equal(found[0], nearest(x))
+
+
+def test_what_lies_nowhere_near_an_edge_is_one() -> None:
+    x = between(2)
+    wrong = nearest(x)
+    wrong[5] = 2.0
+    assert looked_at(x, wrong) is None
+    wrong[0] = 3.0 - wrong[0]
+    found = looked_at(x, wrong)
+    assert found is not None, "the rest is looked at again"
+    assert torch.equal(found[0][0], nearest(x)[0])
+    assert torch.equal(found[0][5], wrong[5])
+    wrong[5] = math.nan
+    found = looked_at(x, wrong)
+    assert found is not None
+    assert bool(found[0][5].isnan().all())
+
+
+def test_where_much_is_wrong_nobody_looks() -> None:
+    x = between(20)
+    assert looked_at(x, 3.0 - nearest(x)) is None
+
+
+def test_a_reference_that_draws_its_own_numbers_turns_nothing() -> None:
+    x = between(2)
+    other = nearest(x)
+    other[0] = 3.0 - other[0]
+    expected = [Expected(nearest(x), None)]
+    assert mended(expected, [other], lambda steps: [torch.rand(100, 4)], lambda: None) is None
+
+
+@pytest.mark.parametrize(("edges", "many"), [(0, False), (50, True)])
+def test_it_is_undecided_where_nudges_turn_much(edges: int, *, many: bool) -> None:
+    x = between(edges)
+    expected = [Expected(nearest(x), None)]
+    assert undecided(expected, lambda steps: [nearest(moved(x, steps))]) == many
+
+
+def test_zeros_are_moved_by_what_is_usual() -> None:
+    x = torch.tensor([0.0, 0.0, 3.0, -4.0])
+    off = moved(x, 4) - x
+    assert bool((off != 0).any())
+    assert float(off.abs().max()) < 4 * 4 * torch.finfo(x.dtype).eps
+    assert moved(torch.arange(3), 4).tolist() == [0, 1, 2]
+    assert moved(torch.empty(0), 4).numel() == 0
