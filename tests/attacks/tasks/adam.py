@@ -1,5 +1,5 @@
-"""A step of an optimizer, in place. What is changed is small beside the weights, and no number where
-the second moment is negative, as it never is."""
+"""A step of an optimizer, in place. What is changed is small beside the weights, and no number
+where the second moment is negative, as it never is."""
 
 import torch
 import torch.nn as nn
