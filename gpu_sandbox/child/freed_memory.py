@@ -17,8 +17,8 @@ _NEVER = (1 << 31) - 1
 
 
 def keep_freed_memory() -> None:
-    """Of glibc's; another libc is left as it is. The variables that glibc reads do not go as far:
-    it maps what is larger than 32 MB by itself whatever they say."""
+    """Of glibc's; another libc is left as it is. The variables that glibc reads when it starts were
+    seen to do it in some processes only."""
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, _NEVER)
