@@ -37,6 +37,7 @@ _BINDS = re.compile(r"\bPYBIND11_|\b(?:py|pybind11)\s*::")
 _TORCH = re.compile(r"#\s*include\s*[<\"](?:torch|ATen)/")
 _FUNCTION = re.compile(r"\b(?:at|torch)::(\w+?)(?:_out)?\s*\(")
 _INDEXING = re.compile(r"\bindexing\b|\bSlice\s*\(|\.index(?:_put_)?\s*\(")
+_TORCH_TENSOR = re.compile(r"\btorch::tensor\s*\(")
 _TENSOR_LIST = re.compile(r"\b(?:cat|cat_out|index_put_?)\s*\(")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)\b", re.MULTILINE)
 _BEYOND_SLIM = re.compile(
@@ -169,6 +170,8 @@ def _named_headers(text: str) -> list[str]:
     found = [f"ATen/ops/{name}.h" for name in names if (operators / f"{name}.h").is_file()]
     if _INDEXING.search(text):
         found.append("slim/indexing.h")
+    if _TORCH_TENSOR.search(text):
+        found.append("slim/tensor.h")
     if _TENSOR_LIST.search(text):
         found.append("ATen/core/IListRef.h")
     return found

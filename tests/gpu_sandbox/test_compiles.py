@@ -148,6 +148,60 @@ extern "C" long size(long n) {{ return n + 0 * at::globalContext().deterministic
     assert "1 extensions needed the full torch headers" in verdict.notes
 
 
+NUMBERS = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return [
+            x + 1, torch.tensor(3.0), torch.tensor(3), torch.tensor(True), torch.tensor([1, 2]),
+            torch.tensor([1.0, 2.0]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]),
+            torch.tensor([1.0, 2.0]), torch.tensor(3.0, dtype=torch.half),
+            torch.tensor([1.0, 2.0], dtype=torch.double),
+        ]
+
+
+def get_inputs():
+    return [torch.randn(64)]
+"""
+NUMBERS_CPP = """// {mark}
+#include <torch/extension.h>
+
+std::vector<torch::Tensor> numbers(torch::Tensor x) {{
+  return {{
+      x + 1, torch::tensor(3.0), torch::tensor(3), torch::tensor(true), torch::tensor({{1, 2}}),
+      torch::tensor({{1.0, 2.0}}), torch::tensor({{{{1.0, 2.0}}, {{3.0, 4.0}}}}),
+      torch::tensor(std::vector<double>{{1.0, 2.0}}), torch::tensor(3.0, torch::kHalf),
+      at::tensor({{1.0, 2.0}}),
+  }};
+}}
+"""
+
+
+async def test_a_tensor_of_numbers_is_what_torchs_own_headers_make_of_it(
+    shared_sandbox: LocalSandbox,
+) -> None:
+    """``torch::tensor`` is another function than ``at::tensor``, which the slim headers had."""
+    source = f"""
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+CPP = '''{NUMBERS_CPP.format(mark=time.time_ns())}'''
+BUILT = load_inline("numbers", CPP, functions=["numbers"])
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return BUILT.numbers(x)
+"""
+    verdict = await shared_sandbox.evaluate(evaluation(NUMBERS, source))
+    assert isinstance(verdict.outcome, Correct), (verdict.outcome, verdict.compile_log)
+    assert not any("full torch headers" in note for note in verdict.notes)
+
+
 async def test_a_compile_that_takes_too_long_is_cut_off(
     make_sandbox: Callable[..., LocalSandbox],
 ) -> None:
