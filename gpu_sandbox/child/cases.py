@@ -15,8 +15,6 @@ from gpu_sandbox.messages import Tree
 __all__ = ["Altered", "Broken", "Case", "Change", "Part", "Seeds"]
 
 Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
-
-
 Part: TypeAlias = Literal["all", "half", "few"]
 
 
@@ -77,9 +75,18 @@ class Case:
         """Of each output, for calls that are not made in float64."""
         return [e.margin for e in self.expected]
 
+    def is_like(self, other: Case) -> bool:
+        """Whether its inputs have the same shapes and dtypes."""
+        mine = [(t.shape, t.dtype) for t in self.tensors]
+        return mine == [(t.shape, t.dtype) for t in other.tensors]
+
     def forget_exact(self) -> None:
         """Keep the tolerances, not the float64 values: they are large."""
         self.expected = [Expected.within(e.native, e.margin) for e in self.expected]
+
+    def forget_expected(self) -> None:
+        """All of it, and keep the inputs."""
+        self.expected, self.left = [], []
 
 
 class Altered(NamedTuple):

@@ -91,6 +91,8 @@ class Expected:
             self.rule = DECLARED.get(precision, self.rule)
         self.tolerance = 0.0
         self.slack = 0.0
+        self.unsound = False
+        """Whether its own precision makes something else of these inputs than float64 does."""
         self.loose = 0
         """Integers or booleans that may be others."""
         self._own = self._worst = 0.0
@@ -109,7 +111,8 @@ class Expected:
         own, worst = distance(native, exact, self.least)
         if rough is not None and rough.shape == exact.shape:
             own, worst = map(max, (own, worst), distance(rough, exact, self.least))
-        if math.isfinite(own) and own <= self.rule.sane:
+        self.unsound = not own <= self.rule.sane  # nor if it is no number
+        if not self.unsound:
             self.truth = exact
             self.tolerance = max(self.rule.k * own, self.rule.floor)
             self.slack = 8 * worst
@@ -230,7 +233,7 @@ def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
 
 
 def finite(tensor: torch.Tensor) -> bool:
-    if not tensor.is_floating_point():
+    if not (tensor.is_floating_point() or tensor.is_complex()):
         return True
     return all(bool(torch.isfinite(piece).all()) for (piece,) in pieces(tensor))
 

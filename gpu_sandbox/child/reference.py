@@ -15,7 +15,7 @@ from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.exact import Exact
-from gpu_sandbox.child.expected import RULES, Expected, expect, expect_left
+from gpu_sandbox.child.expected import RULES, Expected, expect, expect_left, finite
 from gpu_sandbox.child.forms import Changed, Form, Forms
 from gpu_sandbox.child.held import buffers, changed, is_among, state
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
@@ -149,8 +149,7 @@ class Task:
             t.detach().clone() if aliasing or kept else t.detach()
             for t, aliasing, kept in zip(native, case.aliasing, case.state, strict=True)
         ]
-        wanted = exact and self.forward_s < _EXACT_SLOWEST_S
-        truth, rough = self.exact.outputs(case, self.results) if wanted else (None, None)
+        truth, rough = self.exactly(case) if exact else (None, None)
         another = partial(self._outputs, case.altered)
         typical = self.typical.of(case.changed, native, another) if exact else ()
         trees = partial(self._another, case.altered)
@@ -158,6 +157,21 @@ class Task:
             case.usual = self.usual.of(case.changed, case.output_tree, trees)
         case.expected = expect(native, truth, rough, self.precision, typical)
         self.allow(case.expected)
+
+    def exactly(self, case: Case) -> tuple[list[Any] | None, list[Any] | None]:
+        """As ``Exact.outputs``; nothing of a reference that is slow."""
+        if self.forward_s >= _EXACT_SLOWEST_S:
+            return None, None
+        return self.exact.outputs(case, self.results)
+
+    def takes(self, case: Case, *, exact: bool = False) -> bool:
+        """Whether the reference says what changed inputs should give: it does not raise, and stays
+        finite. ``case`` is solved then."""
+        try:
+            self.solve(case, exact=exact)
+        except Broken:
+            return False
+        return all(finite(one.native) for one in (*case.expected, *case.left))
 
     def forward(self, case: Case) -> Any:
         """One eager forward. ``case`` keeps its inputs as drawn, even if this changes them."""

@@ -17,7 +17,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.arena import lay_out
-from gpu_sandbox.child.cases import Altered, Broken, Case
+from gpu_sandbox.child.cases import Broken, Case
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.surprises import Surprises
@@ -112,7 +112,6 @@ class Releases(ABC):
         self._task = task
         self._first = first
         self.device = device
-        self._shapes = _shapes(first)
         outputs = [e.native for e in first.expected]
         self.layout = lay_out(first.tensors, outputs, calls)
         self._output_bytes = sum(t.numel() * t.element_size() for t in outputs)
@@ -151,12 +150,12 @@ class Releases(ABC):
 
     def _drawn_anew(self, purpose: str, index: int) -> tuple[list[Case], bool]:
         first = index * self.calls
-        altered = self._surprises.among(self.calls)
+        changed = self._surprises.among(self.calls, purpose, index)
         cases = [
-            self._drawn(purpose, first + number, altered.get(number))
+            changed.get(number) or self._drawn(purpose, first + number)
             for number in range(self.calls)
         ]
-        return cases, len(altered) == self.calls
+        return cases, len(changed) == self.calls
 
     def choose(self) -> list[int]:
         """Calls to compare, in random order, by a generator that no seed of a task's leads to. One
@@ -169,11 +168,11 @@ class Releases(ABC):
             chosen[-1] = secrets.choice(changed)
         return chosen
 
-    def _drawn(self, purpose: str, index: int, altered: Altered | None) -> Case:
+    def _drawn(self, purpose: str, index: int) -> Case:
         """One like the first: tasks may draw shapes, too."""
         for attempt in range(_REDRAWS):
-            case = self._task.draw(purpose, index * _REDRAWS + attempt, altered)
-            if _shapes(case) == self._shapes:
+            case = self._task.draw(purpose, index * _REDRAWS + attempt)
+            if case.is_like(self._first):
                 return case
         raise Broken("get_inputs() draws other shapes each time")
 
@@ -234,7 +233,3 @@ def believable(peer: Peer, claims: Sequence[int], calls: int, wall_ns: int) -> i
     if len(claims) != calls or min(claims) < 0 or sum(claims) > wall_ns:
         raise peer.ended(Forged(reason="it claims a time that can't be"))
     return max(sum(claims), 1)
-
-
-def _shapes(case: Case) -> list[tuple[torch.Size, torch.dtype]]:
-    return [(t.shape, t.dtype) for t in case.tensors]

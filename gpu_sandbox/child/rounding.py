@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.expected import Expected
+from gpu_sandbox.child.expected import Expected, expect
 from gpu_sandbox.child.forms import Changed
 from gpu_sandbox.child.nudges import (
     NUDGED,
@@ -58,6 +58,19 @@ class Rounding:
             return None
         exact = partial(self._task.exact.outputs, case, self._task.results)
         return mended(expected, got, partial(self._nudged, case), lambda: exact()[0])
+
+    def exactly(self, case: Case, expected: Sequence[Expected]) -> list[Expected] | None:
+        """By float64 on this case's inputs, where ``expected`` goes by the errors of others, which
+        may be easier. None where that can't be told."""
+        task = self._task
+        truth, rough = task.exactly(case)
+        if truth is None:
+            return None
+        native = [one.native for one in expected]
+        typical = [one.typical for one in expected]
+        found = expect(native, truth, rough, task.precision, typical)
+        task.allow(found)
+        return found
 
     def undecided(self, case: Case) -> bool:
         """Whether rounding decides much of what its outputs are."""

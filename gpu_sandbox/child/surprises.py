@@ -5,21 +5,28 @@ the second: leave out a softmax's maximum, say, which the task's own inputs do n
 what it got right in the trials on changed inputs (``trials.py``) comes again while it is
 timed, where it can't know. Then a part of each input only is changed (``forms.py``): half of it, so
 that a few elements in place of all do not do, or a few, so that a look at some does not tell.
+Where the reference fails on what comes of it, or is not finite there, nobody is held to it: a
+matrix whose half is changed may not be positive definite any more, an interval may end before it
+begins.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
-from gpu_sandbox.child.cases import Altered, Case
+from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.reference import Task
 
 __all__ = ["Surprises"]
 
 _MANY = 8
 _EVERY = 5
+_TRIES = 4
+_KEPT_BYTES = 1 << 30
 
 
 class Surprises:
@@ -35,18 +42,44 @@ class Surprises:
         self._turn = self._chosen_turn = 0
         self._few = secrets.choice((True, False))
         self._left: dict[bool, list[Altered]] = {True: [], False: []}
+        self._kept: list[Case] | None = None
 
-    def among(self, calls: int) -> dict[int, Altered]:
-        """Of the next release: by number of the call. Empty before there were trials."""
+    def among(self, calls: int, purpose: str, index: int) -> dict[int, Case]:
+        """Of the ``index``-th release for ``purpose``: by number of the call. Empty before there
+        were trials, and where the reference can't take any."""
         if not self._task.altered:
             return {}
         if calls >= _MANY:
-            return {secrets.randbelow(calls): self._way()}
+            return dict(
+                zip([secrets.randbelow(calls)], self._drawn(1, purpose, index), strict=False)
+            )
         if self._turn == 0:
-            self._chosen_turn = secrets.randbelow(_EVERY)
+            self._begin(calls, purpose, index)
         mine = self._turn == self._chosen_turn
         self._turn = (self._turn + 1) % _EVERY
-        return dict.fromkeys(range(calls), self._way()) if mine else {}
+        if not mine:
+            return {}
+        kept, self._kept = self._kept, None
+        return dict(enumerate(self._drawn(calls, purpose, index) if kept is None else kept))
+
+    def _begin(self, calls: int, purpose: str, index: int) -> None:
+        """Five releases. What to draw and to try them takes longer would tell which it is."""
+        self._chosen_turn = secrets.randbelow(_EVERY)
+        each = sum(t.nbytes for t in self._first.tensors)
+        self._kept = self._drawn(calls, purpose, index) if calls * each <= _KEPT_BYTES else None
+
+    def _drawn(self, calls: int, purpose: str, index: int) -> list[Case]:
+        """All of them, or none."""
+        found: list[Case] = []
+        for number in range(_TRIES * calls):
+            if len(found) == calls:
+                return found
+            with suppress(Broken):
+                case = self._task.draw(f"{purpose}/changed/{number}", index, self._way())
+                if case.is_like(self._first) and self._task.takes(case):
+                    case.forget_expected()
+                    found.append(case)
+        return found if len(found) == calls else []
 
     def _way(self) -> Altered:
         """Each as often as the others, in an order that nobody knows; of half of the inputs and of
@@ -54,7 +87,7 @@ class Surprises:
         self._few = not self._few
         left = self._left[self._few]
         if not left:
-            ways = self._task.altered
+            ways: Sequence[Altered] = self._task.altered
             left += (self._few and [way for way in ways if way.dense]) or ways
             secrets.SystemRandom().shuffle(left)
         way = left.pop()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gpu_sandbox.child import compare as comparing
 from gpu_sandbox.child import judge, pairs
+from gpu_sandbox.child.cases import Altered
 from gpu_sandbox.child.compare import compare, plainly_close
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import RULES, Expected, Margin
@@ -211,19 +212,31 @@ class Compared:
         self.looked_at: list[int] = []
         self.asked: list[int] = []
         self.strictly = 0
+        self.off: float = 1
         self.truths = [[torch.arange(1, 13).reshape(4, 3).to(dtype)] for _ in range(CALLS)]
         monkeypatch.setattr(pairs, "check_shape", lambda *_: None)
         monkeypatch.setattr(pairs, "plainly_close", self._plainly_close)
         monkeypatch.setattr(pairs, "check_call", self._check_call)
 
-    def check(self, wrong: tuple[int, ...] = (), protocol: str = "strict") -> None:
+    def check(
+        self,
+        wrong: tuple[int, ...] = (),
+        protocol: str = "strict",
+        exact: torch.Tensor | None = None,
+        altered: Altered | None = None,
+    ) -> None:
+        """``exact``: what float64 makes of the inputs of each call, which are changed."""
         expected = Expected.within(self.truths[0][0], Margin(1e-4, 1e-3))
         first: Any = SimpleNamespace(margins=[expected.margin], usual=())
         task: Any = SimpleNamespace(mutates=False, allow=lambda outputs: None, forward_s=1.0)
-        case = SimpleNamespace(altered=None, changed="", tensors=[])
+        task.precision = "float32"
+        task.exactly = lambda case: (None if exact is None else [exact], None)
+        case = SimpleNamespace(altered=altered, changed="", tensors=[])
         releases: Any = SimpleNamespace(device=torch.device("cuda"), cases=[case] * CALLS)
         releases.intact = lambda peer, number: self.looked_at.append(number) or True
-        got = [[t + (number in wrong) for t in ts] for number, ts in enumerate(self.truths)]
+        got = [
+            [t + self.off * (number in wrong) for t in ts] for number, ts in enumerate(self.truths)
+        ]
         chosen = list(reversed(range(CALLS)))
         outputs = [got[number] for number in chosen]
         candidate = SimpleNamespace(last=None, outputs=outputs, intact=None)
@@ -259,6 +272,33 @@ def test_one_wrong_call_of_a_release_is_enough(
 ) -> None:
     with pytest.raises(Ended):
         Compared(monkeypatch, dtype).check((wrong,))
+
+
+def test_inputs_that_are_harder_than_others_are_judged_by_their_own_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the reference makes something else of them than float64 does, it has no say: of its
+    own inputs it has, and of others' errors nothing is believed where these tell."""
+    compared = Compared(monkeypatch, torch.float32)
+    native = compared.truths[0][0]
+    for truth in compared.truths[1:]:
+        truth[0] = native
+    way = Altered("changed", torch.neg, [Expected.within(native, Margin(1e-4, 1e-3)).margin])
+
+    def wrong_by(off: float, exact: torch.Tensor | None, altered: Altered | None) -> None:
+        compared.off = off
+        compared.check((3,), exact=exact, altered=altered)
+
+    near, far = native.double() * (1 + 1e-4), native.double() * 1.5
+    wrong_by(3e-3, near, way)
+    wrong_by(3e-3, near, None)
+    wrong_by(1.0, far, way)
+    for off, exact, altered in (
+        (3e-3, None, way), (1.0, near, way), (3e-3, native.double(), way), (1.0, far, None),
+    ):  # fmt: skip
+        with pytest.raises(Ended) as ended:
+            wrong_by(off, exact, altered)
+        assert "allowed 1.00e-04" in str(ended.value.finding)
 
 
 @pytest.mark.parametrize(

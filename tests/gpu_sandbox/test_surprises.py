@@ -1,0 +1,118 @@
+"""Changed inputs among those of timed calls: only such as the reference can take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpu_sandbox.child import surprises
+from gpu_sandbox.child.cases import Altered, Case, Seeds
+from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.surprises import Surprises
+
+TASK = """
+import torch
+
+RUNS = []
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        RUNS.append(x)
+        {forward}
+        return x + 1
+
+def get_inputs():
+    return [torch.rand(64, 8)]
+"""
+TAKES_ALL = "pass"
+SELDOM_RAISES = "assert not (x[0] > 1).any()"
+SELDOM_NOT_FINITE = "x = torch.where(x[0] > 1, torch.nan, x)"
+RAISES = "assert not (x > 1).any()"
+
+
+def set_up(tmp_path: Path, forward: str) -> tuple[Task, Case, Surprises]:
+    """A task with one way of changing its inputs: to more than they ever are."""
+    path = tmp_path / "task.py"
+    path.write_text(TASK.format(forward=forward))
+    task = Task(str(path), torch.device("cpu"), Seeds(3))
+    first = task.draw("trial", 0)
+    task.solve(first, exact=True)
+    task.altered.append(Altered("more", lambda t: t + 2, first.margins))
+    return task, first, Surprises(task, first)
+
+
+def changed(case: Case) -> bool:
+    return bool((case.tensors[0] > 1).any())
+
+
+@pytest.mark.parametrize("forward", [TAKES_ALL, SELDOM_RAISES, SELDOM_NOT_FINITE])
+def test_of_many_calls_one_is_changed(tmp_path: Path, forward: str) -> None:
+    _, first, source = set_up(tmp_path, forward)
+    places = set()
+    for index in range(60):
+        found = source.among(16, "timed", index)
+        assert len(found) <= 1
+        for number, case in found.items():
+            places.add(number)
+            assert changed(case)
+            assert not changed_where_it_must_not(case, forward)
+            assert case.is_like(first)
+            assert not case.expected
+    assert len(places) > 5
+
+
+def changed_where_it_must_not(case: Case, forward: str) -> bool:
+    return forward != TAKES_ALL and bool((case.tensors[0][0] > 1).any())
+
+
+@pytest.mark.parametrize("forward", [TAKES_ALL, SELDOM_RAISES])
+def test_of_few_calls_all_are_in_one_release_of_five(tmp_path: Path, forward: str) -> None:
+    _, _, source = set_up(tmp_path, forward)
+    turns: Counter[int] = Counter()
+    for block in range(40):
+        sizes = [len(source.among(2, "timed", 5 * block + turn)) for turn in range(5)]
+        assert sorted(sizes) in ([0, 0, 0, 0, 2], [0] * 5)
+        turns.update([sizes.index(2)] if 2 in sizes else [])
+    assert set(turns) == set(range(5))
+    assert turns.total() > 30
+
+
+@pytest.mark.parametrize("calls", [1, 3, 16])
+def test_there_are_none_where_the_reference_takes_none(tmp_path: Path, calls: int) -> None:
+    _, _, source = set_up(tmp_path, RAISES)
+    assert [source.among(calls, "timed", index) for index in range(20)] == [{}] * 20
+
+
+def test_what_it_takes_to_find_them_does_not_tell_which_release_it_is(tmp_path: Path) -> None:
+    """All that takes time is done before the first of five."""
+    task, _, source = set_up(tmp_path, TAKES_ALL)
+    runs = task._module.RUNS
+    mine, seen = set(), set()
+    for index in range(60):
+        before = len(runs)
+        found = source.among(1, "timed", index)
+        if found:
+            mine.add(index % 5)
+        if len(runs) > before:
+            seen.add(index % 5)
+    assert seen == {0}
+    assert len(mine) > 3
+
+
+def test_gigabytes_are_not_kept_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surprises, "_KEPT_BYTES", 100)
+    task, _, source = set_up(tmp_path, TAKES_ALL)
+    runs = task._module.RUNS
+    for index in range(20):
+        before = len(runs)
+        found = source.among(1, "timed", index)
+        assert len(runs) - before == len(found)
+
+
+def test_there_are_none_before_there_were_trials(tmp_path: Path) -> None:
+    task, _, source = set_up(tmp_path, TAKES_ALL)
+    task.altered.clear()
+    assert source.among(16, "alone", 0) == {}
