@@ -247,8 +247,8 @@ class Loaded(_Message, frozen=True):
 class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     """An output tensor. ``written``: it is of the shape, dtype and kind of device that were
     expected, and in its spot, but where the CPU is timed. ``overlapping``: several of its elements
-    are one place in memory; ``shared``: some are another output's, too; ``contiguous``: as
-    ``torch.Tensor.is_contiguous`` says."""
+    are one place in memory; ``shared``: some are another output's, too; ``in_order``: they
+    lie in the order of their indices, with gaps between rows at most."""
 
     shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)]
     dtype: str
@@ -257,7 +257,7 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     aliases_input: bool
     overlapping: bool
     shared: bool = False
-    contiguous: bool = True
+    in_order: bool = True
 
 
 class Ran(_Message, frozen=True):

@@ -12,12 +12,13 @@ import fcntl
 import mmap
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
 from gpu_sandbox.child.device_memory import DeviceMemory
+from gpu_sandbox.child.extents import overlapping
 from gpu_sandbox.messages import ArenaShared, Spot
 
 __all__ = [
@@ -26,10 +27,8 @@ __all__ = [
     "Layout",
     "extent_bytes",
     "lay_out",
-    "overlapping",
     "place",
     "reach_of",
-    "sharing",
 ]
 
 ALIGN = 512
@@ -49,40 +48,10 @@ def _dtype(name: str) -> torch.dtype:
     return found
 
 
-def overlapping(tensor: torch.Tensor) -> bool:
-    """Whether elements share memory, as in an expanded tensor or an unfolded one: a dimension's
-    step is not beyond all of the smaller ones."""
-    if tensor.layout != torch.strided or tensor.numel() == 0:
-        return False
-    reach = 0
-    for stride, size in sorted(_steps(tensor)):
-        if stride <= reach:
-            return True
-        reach += stride * (size - 1)
-    return False
-
-
-def sharing(begins: Sequence[int], sizes: Sequence[int]) -> list[bool]:
-    """Of stretches of memory, which have bytes in common with others. Those of size 0 have none."""
-    found = [False] * len(begins)
-    order = sorted((n for n, size in enumerate(sizes) if size), key=lambda n: begins[n])
-    last = -1
-    for number in order:
-        if last >= 0 and begins[number] < begins[last] + sizes[last]:
-            found[number] = found[last] = True
-        if last < 0 or begins[number] + sizes[number] > begins[last] + sizes[last]:
-            last = number
-    return found
-
-
-def _steps(tensor: torch.Tensor) -> list[tuple[int, int]]:
-    """Stride and size of each dimension in which there is a step."""
-    return [(s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1]
-
-
 def _own_stride(tensor: torch.Tensor) -> tuple[int, ...]:
     """The tensor's stride if no two elements share memory, else a contiguous one."""
-    reach = sum(stride * (size - 1) for stride, size in _steps(tensor))
+    steps = zip(tensor.stride(), tensor.shape, strict=True)
+    reach = sum(stride * max(size - 1, 0) for stride, size in steps)
     if overlapping(tensor) or reach + 1 > 2 * max(tensor.numel(), 1):
         return torch.empty(tensor.shape, device="meta").stride()
     return tuple(tensor.stride())

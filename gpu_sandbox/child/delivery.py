@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gpu_sandbox.child.arena import Arena, overlapping, sharing
+from gpu_sandbox.child.arena import Arena
+from gpu_sandbox.child.extents import extent_of, in_order, overlapping, sharing
 from gpu_sandbox.child.own_memory import spread
 from gpu_sandbox.child.signals import NOWHERE, Answer, Where
 from gpu_sandbox.child.values import pack
@@ -86,10 +87,7 @@ def _fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:
 
 def described(delivered: Delivered, slot: Slot) -> Ran:
     places = slot.outputs
-    dense = [t.layout == torch.strided and t.is_contiguous() for t in delivered.tensors]
-    sizes = [t.nbytes if here else 0 for t, here in zip(delivered.tensors, dense, strict=True)]
-    begins = [t.data_ptr() if size else 0 for t, size in zip(delivered.tensors, sizes, strict=True)]
-    shared = sharing(begins, sizes)
+    shared = sharing([extent_of(tensor) for tensor in delivered.tensors])
     leaves = [
         Leaf(
             shape=tuple(tensor.shape),
@@ -99,11 +97,17 @@ def described(delivered: Delivered, slot: Slot) -> Ran:
             aliases_input=_shares_memory(tensor, slot.inputs),
             overlapping=overlapping(tensor),
             shared=shared[number],
-            contiguous=dense[number],
+            in_order=_in_order(tensor),
         )
         for number, tensor in enumerate(delivered.tensors)
     ]
     return Ran(tree=delivered.tree, leaves=leaves)
+
+
+def _in_order(tensor: torch.Tensor) -> bool:
+    if tensor.layout != torch.strided:
+        return False
+    return tensor.numel() == 0 or in_order(tensor.shape, tensor.stride())
 
 
 def _shares_memory(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gpu_sandbox.child.arena import overlapping
 from gpu_sandbox.child.cases import Part
 from gpu_sandbox.child.expected import RULES, pieces
+from gpu_sandbox.child.extents import overlapping
 
 __all__ = ["Changed", "Form", "Forms", "form_of"]
 

@@ -47,8 +47,11 @@ def check_shape(
             problem = "its elements share memory, as an expanded tensor's do"
         if not problem and leaf.shared and not case.sharing[number]:
             problem = "it shares memory with another output"
-        if not problem and case.contiguous[number] and not leaf.contiguous:
-            problem = "it is not contiguous, as the reference's is: .contiguous() makes it so"
+        if not problem and case.contiguous[number] and not leaf.in_order:
+            problem = (
+                "its elements lie in another order than the reference's, which is contiguous: "
+                ".contiguous() puts them in order"
+            )
         if problem:
             raise Ended(Differs(reason=_named(problem, number, case.expected), trial=trial))
 

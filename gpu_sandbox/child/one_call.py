@@ -19,9 +19,9 @@ from contextlib import nullcontext
 
 import torch
 
-from gpu_sandbox.child.arena import overlapping, sharing
 from gpu_sandbox.child.caches import Eviction
 from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.extents import extent_at, in_order, overlapping, sharing
 from gpu_sandbox.child.own_memory import Unreadable
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
@@ -45,10 +45,7 @@ class OneCall(Batch):
         super().__init__(task, first, device, calls=1)
         self._eviction = Eviction(torch.get_num_threads())
         self._may_alias = first.aliasing
-        outputs = [expected.native for expected in first.expected]
-        self._dense = [
-            (t.shape, torch.empty(t.shape, device="meta").stride(), t.nbytes) for t in outputs
-        ]
+        self._items = [expected.native.element_size() for expected in first.expected]
         self._answer = Answer([len(spot.shape) for spot in self.layout.outputs[0]])
 
     def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
@@ -86,9 +83,7 @@ class OneCall(Batch):
         told = zip(outputs or [], ran.leaves, strict=False)  # it may not have told of all
         if any(overlapping(output) and not leaf.overlapping for output, leaf in told):
             raise peer.ended(Forged(reason="elements of its outputs share memory, and it says not"))
-        shared = sharing(*self._contiguous(heard[1]))
-        if any(does and not leaf.shared for does, leaf in zip(shared, ran.leaves, strict=False)):
-            raise peer.ended(Forged(reason="its outputs share memory, and it says not"))
+        self._check_places(peer, heard[1], ran)
         beyond_ns = ahead_ns + late_ns
         wall_ns = after.since_ns - began + beyond_ns
         cpu_ns = after.used_since(before) + beyond_ns
@@ -110,15 +105,17 @@ class OneCall(Batch):
         """As it says: others differ from what is expected, which the verdict tells."""
         return sum(leaf.written for leaf in ran.leaves) == len(self.layout.outputs[0])
 
-    def _contiguous(self, found: list[Where]) -> tuple[list[int], list[int]]:
-        """Where each output begins that is, and how many bytes it has; none of others."""
-        begins, sizes = [], []
-        for (address, stride), (shape, plain, size) in zip(found, self._dense, strict=True):
-            steps = zip(shape, stride, plain, strict=True)
-            dense = all(length == 1 or step == right for length, step, right in steps)
-            begins.append(address)
-            sizes.append(size if dense and address != NOWHERE else 0)
-        return begins, sizes
+    def _check_places(self, peer: Peer, found: list[Where], ran: Ran) -> None:
+        """What it says of how its outputs lie against where it says that they are."""
+        shapes = [spot.shape for spot in self.layout.outputs[0]]
+        spots = list(zip(found, shapes, self._items, strict=True))
+        shared = sharing([extent_at(at.address, shape, at.stride, n) for at, shape, n in spots])
+        for does, (at, shape, _), leaf in zip(shared, spots, ran.leaves, strict=False):
+            if does and not leaf.shared:
+                raise peer.ended(Forged(reason="its outputs share memory, and it says not"))
+            is_there = at.address != NOWHERE and 0 not in shape
+            if is_there and leaf.in_order and not in_order(shape, at.stride):
+                raise peer.ended(Forged(reason="its elements lie in another order than it says"))
 
     def _read(self, peer: Peer, found: list[Where]) -> list[torch.Tensor] | None:
         """None if they can't be. Those that may be no input's memory while inputs are spoiled."""

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.child.arena import overlapping, sharing
 from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.exact import Exact
 from gpu_sandbox.child.expected import RULES, Expected, expect, expect_left, finite
+from gpu_sandbox.child.extents import extent_of, overlapping, sharing
 from gpu_sandbox.child.forms import Changed, Form, Forms
 from gpu_sandbox.child.held import buffers, changed, is_among, state
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
@@ -132,8 +132,7 @@ class Task:
         case.output_tree = self.tree(output, native)
         case.aliasing = [is_among(t, given) for t in native]
         case.overlapping = [overlapping(t) for t in native]
-        dense = [t.nbytes if t.is_contiguous() else 0 for t in native]
-        case.sharing = sharing([t.data_ptr() for t in native], dense)
+        case.sharing = sharing([extent_of(t) for t in native])
         case.contiguous = [t.is_contiguous() for t in native]
         if self.mutates and len({t.data_ptr() for t in given if t.numel()}) < sum(
             t.numel() > 0 for t in given

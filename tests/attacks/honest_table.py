@@ -100,6 +100,7 @@ _ALL = (
     Honest("nearest_without_squares", task="codebook"),
     Honest("byte_table", task="living"),
     Honest("solves_without_factors", task="factors"),
+    Honest("splits_one_product", task="three_products"),
     Honest("computes_twice", task="twice"),
     Honest("turns_heads", task="turned_heads", device="cpu", compiles=True),
     Honest("cuda_large_shared_memory", task="softmax", device="cuda", compiles=True),

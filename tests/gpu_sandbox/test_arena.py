@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from gpu_sandbox.child.arena import Arena, place, sharing
+from gpu_sandbox.child.arena import Arena, place
 from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.peer import Peer
@@ -73,20 +73,3 @@ def test_the_references_outputs_are_read_as_they_are(ended: Any, shows: bool) ->
     with peer.spoiled(spots):
         assert bool(view.isnan().any()) == shows
     assert same_bits(view, MANY)
-
-
-@pytest.mark.parametrize(
-    ("begins", "sizes", "found"),
-    [
-        ([0, 8, 16], [8, 8, 8], [False, False, False]),
-        ([0, 7], [8, 8], [True, True]),
-        ([16, 0, 20], [8, 100, 8], [True, True, True]),
-        ([0, 0, 0], [8, 0, 0], [False, False, False]),
-        ([32, 0, 40], [8, 8, 8], [False, False, False]),
-        ([], [], []),
-    ],
-)
-def test_stretches_that_have_bytes_in_common(
-    begins: list[int], sizes: list[int], found: list[bool]
-) -> None:
-    assert sharing(begins, sizes) == found

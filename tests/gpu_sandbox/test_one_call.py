@@ -38,6 +38,7 @@ class Recorder:
         self.read: Callable[..., torch.Tensor] = self._read
         self.written = True
         self.leaves = 1
+        self.in_order = True
         self.inputs_intact = True
         self.tree: Any = None
         self.handled_ns = 0
@@ -56,6 +57,7 @@ class Recorder:
             written=self.written,
             aliases_input=False,
             overlapping=False,
+            in_order=self.in_order,
         )
         leaves = [leaf] * self.leaves
         if isinstance(request, Describe):
@@ -203,6 +205,21 @@ def test_elements_that_share_memory_are_seen_by_their_strides(
     """Or who takes the worker over need not write all of them."""
     peer = Recorder(SAID)
     peer.read = lambda *_: torch.zeros(1, 128).expand(64, 128)
+    with pytest.raises(Ended) as ended:
+        release(peer, [0])
+    assert isinstance(ended.value.finding, Forged)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_elements_in_another_order_are_seen_by_their_strides(
+    release: Callable[..., Released], *, in_order: bool
+) -> None:
+    """Or who takes the worker over could leave a transposition out."""
+    peer = Recorder(FORM.told(CLAIM_NS, [Where(4096, (1, 64))]))
+    peer.in_order = in_order
+    if not in_order:
+        assert not release(peer, [0]).last.leaves[0].in_order
+        return
     with pytest.raises(Ended) as ended:
         release(peer, [0])
     assert isinstance(ended.value.finding, Forged)

@@ -1,0 +1,114 @@
+"""What memory tensors take: whether two elements of one, or of two, are one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+
+__all__ = ["Extent", "extent_at", "extent_of", "in_order", "overlapping", "sharing"]
+
+_MOST_PAIRS = 1 << 16
+"""Looked at. Of more, what comes later counts as sharing memory where its bytes lie between."""
+
+
+class Extent(NamedTuple):
+    """``begin`` and ``item`` are in bytes, strides in elements; ``steps``: stride and size of each
+    dimension in which there is a step."""
+
+    begin: int
+    item: int
+    steps: tuple[tuple[int, int], ...]
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.item * (1 + sum(stride * (n - 1) for stride, n in self.steps))
+
+
+def extent_of(tensor: torch.Tensor) -> Extent | None:
+    """None of what has no elements, or has its dimensions in another order."""
+    if tensor.layout != torch.strided:
+        return None
+    return extent_at(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.element_size())
+
+
+def extent_at(begin: int, shape: Sequence[int], stride: Sequence[int], item: int) -> Extent | None:
+    """The same of one that begins there; none of what begins nowhere."""
+    if not begin or 0 in shape or not in_order(shape, stride):
+        return None
+    return Extent(begin, item, tuple(_steps(shape, stride)))
+
+
+def in_order(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether elements lie in memory in the order of their indices, each in a place of its own,
+    those of the last dimension side by side. There may be gaps between its rows."""
+    if shape and shape[-1] > 1 and stride[-1] != 1:
+        return False
+    reach = 0
+    for step, size in reversed([*_steps(shape, stride)]):
+        if step <= reach:
+            return False
+        reach += step * (size - 1)
+    return True
+
+
+def overlapping(tensor: torch.Tensor) -> bool:
+    """Whether elements share memory, as in an expanded tensor or an unfolded one: a dimension's
+    step is not beyond all of the smaller ones."""
+    if tensor.layout != torch.strided or tensor.numel() == 0:
+        return False
+    reach = 0
+    for stride, size in sorted(_steps(tensor.shape, tensor.stride())):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+def sharing(extents: Sequence[Extent | None]) -> list[bool]:
+    """Which have bytes in common with others. What is None has none."""
+    found = [False] * len(extents)
+    there = [(e.begin, e.end, number, e) for number, e in enumerate(extents) if e is not None]
+    open_ones: list[tuple[int, int, Extent]] = []
+    pairs = 0
+    for begin, end, number, extent in sorted(there, key=lambda each: each[:3]):
+        open_ones = [each for each in open_ones if each[0] > begin]
+        for _, other, before in open_ones:
+            pairs += 1
+            if pairs > _MOST_PAIRS or _meet(before, extent):
+                found[number] = found[other] = True
+        open_ones.append((end, number, extent))
+    return found
+
+
+def _meet(one: Extent, other: Extent) -> bool:
+    """Of two whose bytes lie between each other. Parts of one tensor are told apart, if they have
+    its strides; of all else nobody knows."""
+    distance, unaligned = divmod(other.begin - one.begin, one.item)
+    if unaligned or one.item != other.item:
+        return True
+    sizes, others = dict(one.steps), dict(other.steps)
+    strides = sorted({*sizes, *others})
+    if not (_nested(strides, sizes) and _nested(strides, others)):
+        return True
+    left = {distance}
+    for stride in reversed(strides):
+        most, least = sizes.get(stride, 1), others.get(stride, 1)
+        steps = ((d, k) for d in left for k in (d // stride, d // stride + 1))
+        left = {d - k * stride for d, k in steps if -least < k < most}
+    return 0 in left
+
+
+def _nested(strides: Sequence[int], sizes: dict[int, int]) -> bool:
+    """Whether all steps of the smaller strides stay below each larger one."""
+    reach = 0
+    for stride in strides:
+        if reach >= stride:
+            return False
+        reach += stride * (sizes.get(stride, 1) - 1)
+    return True
+
+
+def _steps(shape: Sequence[int], stride: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return ((step, size) for step, size in zip(stride, shape, strict=True) if size > 1)
