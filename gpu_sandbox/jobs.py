@@ -153,7 +153,7 @@ class Measured(_Cut, frozen=True):
 
 
 class Differs(_Cut, frozen=True):
-    """``told``: what kind of inputs showed it, if those of a trial."""
+    """``told``: what kind of inputs showed it, if that is known."""
 
     reason: str
     told: str = ""
@@ -173,7 +173,10 @@ class WorkerFailed(_Cut, frozen=True):
 
 
 class WorkerDied(_Cut, frozen=True):
+    """``told``: on which inputs, if that is known."""
+
     stage: str
+    told: str = ""
 
 
 class WorkerSilent(_Cut, frozen=True):

@@ -214,8 +214,8 @@ def _outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
             return CompileFailed(reason=message.removeprefix("BuildFailed: "))
         case WorkerFailed(stage=stage, message=message):
             return Crashed(reason=f"{_WHERE.get(stage, stage)}: {message}")
-        case WorkerDied(stage=stage):
-            return _death(concluded, stage)
+        case WorkerDied(stage=stage, told=told):
+            return _death(concluded, stage, f" ({told})" if told else "")
         case WorkerSilent(stage=stage, limit_s=limit_s, together=True):
             where = _WHERE.get(stage, stage)
             reason = f"its answers took more than {limit_s:g} s together, the last one {where}"
@@ -247,8 +247,8 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
     )
 
 
-def _death(concluded: Concluded, stage: str) -> Crashed:
-    where = _WHERE.get(stage, stage)
+def _death(concluded: Concluded, stage: str, told: str) -> Crashed:
+    where = _WHERE.get(stage, stage) + told
     number = concluded.worker_signal
     if number is not None:
         name = signal.Signals(number).name if number in set(signal.Signals) else str(number)

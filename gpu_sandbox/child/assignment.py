@@ -173,7 +173,7 @@ class Assignment:
                 task.repeats = task.repeat(first)
                 if not any(one.far for one in task.repeats):
                     break
-            check_repeats(task)
+            check_repeats(task, first)
             _repeats[self._key] = task.repeats
         return _repeats[self._key]
 

@@ -150,6 +150,7 @@ def _strict(expected: Expected, got: torch.Tensor) -> Difference:
     times = 1.0  # what of a tensor that is wrong as a whole to show
     if relative > most.tolerance:
         reason = f"relative L2 error {relative:.2e}, allowed {most.tolerance:.2e}"
+        reason += f", the reference's own {expected.own:.1e}" if expected.own else ""
         found = _verdict(expected, got, off, reason)
         if not found.ok:
             return found

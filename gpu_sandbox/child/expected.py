@@ -95,7 +95,9 @@ class Expected:
         """Whether its own precision makes something else of these inputs than float64 does."""
         self.loose = 0
         """Integers or booleans that may be others."""
-        self._own = self._worst = 0.0
+        self._worst = 0.0
+        self.own = 0.0
+        """How far the reference in its own precision is from the truth, in relative L2."""
         self._varied = Margin(0.0, 0.0)
         if self.rule is None or native.numel() == 0:
             return
@@ -116,7 +118,7 @@ class Expected:
             self.truth = exact
             self.tolerance = max(self.rule.k * own, self.rule.floor)
             self.slack = 8 * worst
-            self._own, self._worst = own, worst
+            self.own, self._worst = own, worst
 
     @property
     def least(self) -> float:
@@ -130,7 +132,7 @@ class Expected:
     def margin(self) -> Margin:
         """For another call of the same task, whose truth is known in its own dtype only:
         this one's tolerance and own error, without what it was let vary by."""
-        own, worst = (0.0, 0.0) if self.truth is self.native else (self._own, self._worst)
+        own, worst = (0.0, 0.0) if self.truth is self.native else (self.own, self._worst)
         return Margin(self.tolerance + own, self.slack + worst, self.typical, self.loose)
 
     @property

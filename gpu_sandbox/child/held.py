@@ -9,7 +9,7 @@ import torch
 from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.values import mapped, odd
 
-__all__ = ["buffers", "changed", "is_among", "state", "told"]
+__all__ = ["alike", "buffers", "changed", "is_among", "state", "told"]
 
 _NAMED = 3
 
@@ -28,10 +28,17 @@ def buffers(model: Any) -> dict[str, torch.Tensor]:
     return {name: t.detach().clone() for name, t in model.named_buffers() if not odd(t)}
 
 
+def alike(before: torch.Tensor, now: torch.Tensor) -> bool:
+    """Bit for bit, and of the same shape and dtype."""
+    if (before.shape, before.dtype) != (now.shape, now.dtype) or odd(now):
+        return False
+    return same_bits(before, now)
+
+
 def changed(before: dict[str, torch.Tensor], model: Any) -> list[str]:
     """The names of those that are others now."""
     now = dict(model.named_buffers())
-    return [name for name, t in before.items() if name not in now or not _alike(t, now[name])]
+    return [name for name, t in before.items() if name not in now or not alike(t, now[name])]
 
 
 def told(updates: list[str]) -> list[str]:
@@ -51,9 +58,3 @@ def is_among(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
     return any(
         t.layout == torch.strided and t.untyped_storage().data_ptr() == storage for t in others
     )
-
-
-def _alike(before: torch.Tensor, now: torch.Tensor) -> bool:
-    if (before.shape, before.dtype) != (now.shape, now.dtype) or odd(now):
-        return False
-    return same_bits(before, now)

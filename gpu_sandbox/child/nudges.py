@@ -34,10 +34,14 @@ _SELDOM = 100_000
 _STEPS = 4
 _LOOKS = (4, 4, 4, 4, 16, 16, 16, 16, 64, 64, 64, 64, 64, 64, 64, 64)
 """Steps of rounding. Long sums have so many, and what lies that near to an edge may cross it."""
+_LOOKED_S = 4.0
+"""For so long, or until there was a look at each."""
 _LEAST_TURN = 0.25
 """Of how far a candidate's element is off, to count as turned."""
-_MOST_WRONG, _MANY, _FAR = 10, 100, 100.0
-"""One in so many elements of an output, at most."""
+_MOST_WRONG = 10
+"""One in so many elements of an output may be looked at anew, of fewer one."""
+_MANY, _FAR = 100, 100.0
+"""Undecided is an output of which one in so many elements is so many tolerances off."""
 _MARGIN, _FLIPS = 2.0, 4
 _FEW, _OF = 2, 1000
 """Elements that may be others beside those that were seen, and of how many at least each."""
@@ -130,9 +134,9 @@ def mended(
     does; None if there are none. ``run`` gives the reference's outputs of the same inputs, nudged
     by so many steps, and ``exact`` those in float64, if it can."""
     wrong = [_is_wrong(one, tensor) for one, tensor in zip(expected, got, strict=True)]
-    if any(int(mask.sum()) * _MOST_WRONG > mask.numel() for mask in wrong):
+    if any(int(mask.sum()) * _MOST_WRONG > max(mask.numel(), _MOST_WRONG) for mask in wrong):
         return None
-    left = [mask.clone() for mask in wrong]
+    left, began = [mask.clone() for mask in wrong], time.monotonic()
     try:
         plain = run(0)
         if any(bool(_is_wrong(*pair).any()) for pair in zip(expected, plain, strict=True)):
@@ -142,6 +146,8 @@ def mended(
             for mask, one, other, mine in zip(left, plain, others, got, strict=True):
                 mask &= ~_turned(one, other, mine)
             if not any(bool(mask.any()) for mask in left):
+                break
+            if time.monotonic() - began > _LOOKED_S:
                 break
     except Exception:  # it looks at its inputs more closely, or there is no memory
         return None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import msgspec
 import torch
@@ -18,7 +17,7 @@ from gpu_sandbox.child.compare import plainly_close
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import Expected, expect_left
 from gpu_sandbox.child.gates import Gated
-from gpu_sandbox.child.judge import check_call, check_left, check_shape
+from gpu_sandbox.child.judge import check_call, check_left, check_shape, told_of
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
@@ -84,7 +83,10 @@ class Pairing:
         """The ``index``-th for ``purpose``. Raises ``Ended`` for outputs that differ."""
         releases.draw(purpose, index)
         chosen = releases.choose()
-        pair = self._released(releases, settings, chosen, self._reading)
+        try:
+            pair = self._released(releases, settings, chosen, self._reading)
+        except Ended as ended:
+            raise Ended(told_of(ended.finding, _told(releases.cases))) from None
         self._check(releases, pair, chosen)
         candidate, baseline = pair.candidate.bare(), pair.baseline.bare()
         counts, slowed = not releases.unusual, slower_side(*pair.readings)
@@ -140,7 +142,8 @@ class Pairing:
         wanted = [self._expected(case, truth) for case, truth in zip(cases, truths, strict=True)]
         calls = list(zip(cases, wanted, all_got, strict=True))
         outputs = [one for _, expected, got in calls for one in zip(expected, got, strict=True)]
-        close = iter(plainly_close(outputs) if self._is_strict else [False] * len(outputs))
+        fixed = self._protocol.allclose is not None
+        close = iter([False] * len(outputs) if fixed else plainly_close(outputs))
         if self._task.mutates:
             ways = zip(pair.baseline.left, cases[0].tensors, strict=False)  # none of a GPU's
             left = [expect_left(after, before) for after, before in ways]
@@ -148,28 +151,8 @@ class Pairing:
         for case, expected, got in calls:
             mine = [next(close) for _ in got]
             if not all(mine):
-                self._check_closely(case, expected, got)
-
-    def _check_closely(self, case: Case, expected: list[Expected], got: list[torch.Tensor]) -> None:
-        """Who fails by another call's errors is held to those that the reference has on these very
-        inputs, and to none where they are so degenerate that it has no say."""
-        mended = self._rounding.mended
-        try:
-            check_call(case, expected, got, self._protocol, None, mended)
-        except Ended:
-            exact = self._rounding.exactly(case, expected) if self._is_strict else None
-            if exact is None:
-                raise
-            if case.altered is not None and any(one.unsound for one in exact):
-                return
-            with suppress(Ended):
-                check_call(case, exact, got, self._protocol, None, mended)
-                return
-            raise
-
-    @property
-    def _is_strict(self) -> bool:
-        return self._protocol.allclose is None
+                looks = self._rounding.timed_looks
+                check_call(case, expected, got, self._protocol, None, looks)
 
     def _expected(self, case: Case, truth: list[torch.Tensor]) -> list[Expected]:
         """Of a call in the releases, from what the baseline made of its inputs."""
@@ -185,6 +168,11 @@ class Pairing:
         if released.intact is not None:
             return released.intact
         return all(releases.intact(self._peer, number) for number in chosen[:_LOOKED_AT])
+
+
+def _told(cases: Sequence[Case]) -> str:
+    changed = {case.changed or "random inputs" for case in cases}
+    return f"while it was timed: {', '.join(sorted(changed))}"
 
 
 def claimed(pairs: Sequence[Pair], *, mean: bool) -> Estimate:

@@ -10,14 +10,13 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.exact import Exact
 from gpu_sandbox.child.expected import RULES, Expected, expect, expect_left, finite
 from gpu_sandbox.child.extents import extent_of, overlapping, sharing
 from gpu_sandbox.child.forms import Changed, Form, Forms
-from gpu_sandbox.child.held import buffers, changed, is_among, state
+from gpu_sandbox.child.held import alike, buffers, changed, is_among, state
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.repeats import Repeats, apart
@@ -28,6 +27,7 @@ from gpu_sandbox.protocols import Precision
 
 __all__ = ["Task"]
 
+_RETURNED = "; compared are tensors, numbers, texts and None, in lists, tuples, dicts, dataclasses"
 _EXACT_SLOWEST_S = 1.0
 _REPEATS, _FEW_REPEATS = 3, 1
 _SLOW_REPEAT_S = 0.1
@@ -66,16 +66,13 @@ class Task:
             if not hasattr(self._module, name):
                 raise Broken(f"the task file has no {name}")
         self.init = self._init_inputs()
-        model_class = self._module.Model
-        self.model = self._guarded(
-            "constructing the reference",
-            construct,
-            model_class,
-            self._moved(self.init),
-            self.weight_seed,
-            device,
-        )
+        self.model = self._constructed()
         self.exact = Exact(self.model, device, precision)
+
+    def _constructed(self) -> Any:
+        model, init = self._module.Model, self._moved(self.init)
+        told, seed = "constructing the reference", self.weight_seed
+        return self._guarded(told, construct, model, init, seed, self._device)
 
     def _init_inputs(self) -> Any:
         make = getattr(self._module, "get_init_inputs", list)
@@ -140,6 +137,8 @@ class Task:
             raise Broken("get_inputs() gives one tensor twice, and the reference changes it")
         case.left = []
         if self.mutates:
+            if len(given) != len(case.tensors):
+                raise Broken("the reference changes how many tensors its inputs have")
             ways = zip(given, case.tensors, strict=True)
             case.left = [expect_left(t.detach().clone(), before) for t, before in ways]
         case.state = [is_among(t, state(self.model)) for t in native]
@@ -201,7 +200,7 @@ class Task:
         self._probed = True
         tree = pack(kept, tensors, pickling=True)
         written = versions != [t._version for t in given]
-        if written or not all(map(same_bits, tensors, given)):
+        if written or not all(map(alike, tensors, given)):
             self.mutates = True
             case.arguments, case.tensors, case.tree = kept, tensors, tree
         self.updates = changed(before, self.model)
@@ -209,7 +208,9 @@ class Task:
 
     def tree(self, output: Any, tensors: list[torch.Tensor]) -> Tree:
         """Of what the reference returned."""
-        tree = self._packed("the reference returns", output, tensors, pickling=False)
+        tree = self._packed(
+            "the reference returns", output, tensors, pickling=False, more=_RETURNED
+        )
         for number, tensor in enumerate(tensors):
             if unlike := odd(tensor):
                 raise Broken(f"the reference's output {number} is {unlike}")
@@ -235,12 +236,20 @@ class Task:
         times = _FEW_REPEATS if self.forward_s > _SLOW_REPEAT_S else _REPEATS
         found = [Repeats(rule=expected.rule) for expected in case.expected]
         for _ in range(times):
-            again = self._guarded("running the reference again", self._apart, case)
+            again = self._guarded("running the reference again", self._apart, case, self.model)
             found = [a.further(b) for a, b in zip(found, again, strict=True)]
         return found
 
-    def _apart(self, case: Case) -> list[Repeats]:
-        output = self._call(self.model, _copied(case.arguments), case.forward_seed)
+    def anew(self, case: Case) -> list[Repeats]:
+        """The same of a model that is made anew, and has seen nothing yet."""
+        model = self._constructed()
+        found: list[Repeats] = self._guarded(
+            "running the reference again", self._apart, case, model
+        )
+        return found
+
+    def _apart(self, case: Case, model: Any) -> list[Repeats]:
+        output = self._call(model, _copied(case.arguments), case.forward_seed)
         tensors: list[torch.Tensor] = []
         pack(output, tensors, pickling=False)
         return apart(case.expected, tensors)
@@ -269,12 +278,18 @@ class Task:
         return mapped(value, lambda t: t.to(self._device))
 
     def _packed(
-        self, what: str, value: Any, tensors: list[torch.Tensor], *, pickling: bool = True
+        self,
+        what: str,
+        value: Any,
+        tensors: list[torch.Tensor],
+        *,
+        pickling: bool = True,
+        more: str = "",
     ) -> Tree:
         try:
             return pack(value, tensors, pickling=pickling)
         except NotPlain as error:
-            raise Broken(f"{what} {error}") from None
+            raise Broken(f"{what} {error}{more}") from None
 
     def _guarded(self, what: str, function: Any, *arguments: Any) -> Any:
         try:

@@ -1,8 +1,13 @@
-"""What rounding decides of outputs: the reference is run on nudged inputs (``nudges.py``)."""
+"""Other ways of looking at outputs that differ: what rounding decides, and what is left open.
+
+Rounding: the reference is run on nudged inputs (``nudges.py``), and in float64. What PyTorch leaves
+open: which of equal keys comes first (``stable.py``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -10,6 +15,7 @@ import torch
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.expected import Expected, expect
 from gpu_sandbox.child.forms import Changed
+from gpu_sandbox.child.judge import Look
 from gpu_sandbox.child.nudges import (
     NUDGED,
     SLOWEST_S,
@@ -21,10 +27,13 @@ from gpu_sandbox.child.nudges import (
     undecided,
 )
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.stable import Stably
 from gpu_sandbox.child.values import mapped
 
 __all__ = ["Rounding"]
 
+_SLOWEST_FAILED_S = 1.0
+"""A reference whose candidate is about to be rejected may take longer."""
 _MOST_BYTES = 1 << 30
 """Of inputs: copies of more take too much memory."""
 
@@ -50,18 +59,50 @@ class Rounding:
 
         return measured(len(first.expected), pair, task.forward_s, rounds=rounds)
 
-    def mended(
+    def looks(
         self, case: Case, expected: Sequence[Expected], got: list[torch.Tensor]
-    ) -> list[torch.Tensor] | None:
-        """``got``, but for what rounding decides on this case's inputs; None if that is nothing."""
-        if not self._is_for(case):
-            return None
+    ) -> Iterator[Look]:
+        """At outputs that are not as expected: who passes one of them is right."""
+        if not self._is_for(case, _SLOWEST_FAILED_S):
+            return
         exact = partial(self._task.exact.outputs, case, self._task.results)
-        return mended(expected, got, partial(self._nudged, case), lambda: exact()[0])
+        rest = mended(expected, got, partial(self._nudged, case), lambda: exact()[0])
+        if rest is not None:
+            yield expected, rest
+        stable = self._stably(case, expected)
+        if stable:
+            yield stable, got
 
-    def exactly(self, case: Case, expected: Sequence[Expected]) -> list[Expected] | None:
-        """By float64 on this case's inputs, where ``expected`` goes by the errors of others, which
-        may be easier. None where that can't be told."""
+    def timed_looks(
+        self, case: Case, expected: Sequence[Expected], got: list[torch.Tensor]
+    ) -> Iterator[Look]:
+        """The same where ``expected`` goes by the errors that others had, which may be easier: by
+        those of these very inputs, too. Changed ones that are so degenerate that the reference has
+        no say are let pass."""
+        yield from self.looks(case, expected, got)
+        exact = self._exactly(case, expected)
+        if exact is None:
+            return
+        if case.altered is not None and any(one.unsound for one in exact):
+            yield exact, [one.native for one in expected]
+            return
+        yield exact, got
+        yield from self.looks(case, exact, got)
+
+    def _stably(self, case: Case, expected: Sequence[Expected]) -> list[Expected]:
+        """What is expected if equals stay in order; none where nothing is sorted otherwise."""
+        try:
+            with Stably() as sorting:
+                outputs = self._nudged(case, 0)
+        except Exception:  # it calls that in a way of its own
+            return []
+        if not sorting.asked or len(outputs) != len(expected):
+            return []
+        ways = zip(outputs, expected, strict=True)
+        return [Expected.within(native, one.margin) for native, one in ways]
+
+    def _exactly(self, case: Case, expected: Sequence[Expected]) -> list[Expected] | None:
+        """By float64 on this case's inputs. None where that can't be told."""
         task = self._task
         truth, rough = task.exactly(case)
         if truth is None:
@@ -74,16 +115,18 @@ class Rounding:
 
     def undecided(self, case: Case) -> bool:
         """Whether rounding decides much of what its outputs are."""
-        return self._is_for(case) and undecided(case.expected, partial(self._nudged, case))
+        run = partial(self._nudged, case)
+        return self._is_for(case, SLOWEST_S) and undecided(case.expected, run)
 
-    def _is_for(self, case: Case) -> bool:
+    def _is_for(self, case: Case, slowest_s: float) -> bool:
         task = self._task
-        return _is_small(case) and not task.mutates and task.forward_s <= SLOWEST_S
+        return _is_small(case) and not task.mutates and task.forward_s <= slowest_s
 
     def _nudged(self, case: Case, steps: int) -> list[torch.Tensor]:
         """Its outputs on inputs that are nudged by so many steps."""
         task, arguments = self._task, _copied(case)
-        if steps:
+        if steps:  # the forward before left its own seed, by which all nudges would be the same
+            torch.manual_seed(secrets.randbits(48))
             change = Changed(partial(moved, steps=steps), task.forms_of(case.tensors))
             arguments = mapped(arguments, change)
         return task.results(task.model, arguments, case)

@@ -1,12 +1,14 @@
 """Nested arguments and outputs as trees whose tensors are listed apart.
 
-``pack`` keeps list, tuple and dict apart, because an output's structure is compared.
+``pack`` keeps list, tuple and dict apart, because an output's structure is compared; a dict's
+order is not, and a dataclass counts as one of its fields.
 Pickle exists in one direction only: the trusted side may hand the worker an object
 (a configuration, say) that has no plain form; ``unpack`` refuses one unless told.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import math
@@ -69,8 +71,11 @@ def pack(value: Any, tensors: list[torch.Tensor], *, pickling: bool, depth: int 
     def inner(item: Any) -> Tree:
         return pack(item, tensors, pickling=pickling, depth=depth + 1)
 
+    if not pickling and dataclasses.is_dataclass(value) and not isinstance(value, type | dict):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if type(value) is dict or (isinstance(value, dict) and not pickling):
-        return Mapping(keys=[inner(k) for k in value], values=[inner(v) for v in value.values()])
+        keys = list(value) if pickling else sorted(value, key=_order)
+        return Mapping(keys=[inner(k) for k in keys], values=[inner(value[k]) for k in keys])
     if type(value) in (list, tuple) or (isinstance(value, list | tuple) and not pickling):
         kind = "list" if isinstance(value, list) else "tuple"
         return Sequence(kind=kind, items=[inner(item) for item in value])  # type: ignore[arg-type]
@@ -83,6 +88,10 @@ def pack(value: Any, tensors: list[torch.Tensor], *, pickling: bool, depth: int 
         return Pickled(data=pickle.dumps(value))
     except Exception as error:
         raise NotPlain(f"{named}, which can't be handed on: {error}") from None
+
+
+def _order(key: Any) -> tuple[str, str]:
+    return type(key).__name__, repr(key)
 
 
 def plain_digest(tree: Tree) -> bytes:

@@ -228,7 +228,7 @@ class Compared:
         """``exact``: what float64 makes of the inputs of each call, which are changed."""
         expected = Expected.within(self.truths[0][0], Margin(1e-4, 1e-3))
         first: Any = SimpleNamespace(margins=[expected.margin], usual=())
-        task: Any = SimpleNamespace(mutates=False, allow=lambda outputs: None, forward_s=1.0)
+        task: Any = SimpleNamespace(mutates=False, allow=lambda outputs: None, forward_s=2.0)
         task.precision = "float32"
         task.exactly = lambda case: (None if exact is None else [exact], None)
         case = SimpleNamespace(altered=altered, changed="", tensors=[])

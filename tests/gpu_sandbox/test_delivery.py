@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 import weakref
@@ -17,7 +18,7 @@ from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.delivery import Slot
 from gpu_sandbox.child.own_memory import Memory, Unreadable, open_own_memory
 from gpu_sandbox.child.signals import NOWHERE, SEED_BYTES, Answer, Where
-from gpu_sandbox.child.values import pack
+from gpu_sandbox.child.values import pack, same_shape, unpack
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.messages import Place, Request, StandBy
 
@@ -330,3 +331,22 @@ def test_a_view_of_much_memory_does_not_hold_it(clocked: Clocked) -> None:
     assert outs[0]() is not None
     other.describe()
     assert outs[0]() is None
+
+
+@dataclasses.dataclass
+class Result:
+    mean: torch.Tensor
+    count: int
+
+
+def test_the_order_of_keys_means_nothing_and_a_dataclass_is_its_fields() -> None:
+    """Of outputs. Arguments are handed on as they are."""
+    plain = {"mean": X, "count": 3}
+    other = {"count": 3, "mean": X}
+    trees = [pack(value, [], pickling=False) for value in (plain, other, Result(X, 3))]
+    assert all(same_shape(trees[0], tree) is None for tree in trees)
+    assert same_shape(trees[0], pack({"mean": X, "counts": 3}, [], pickling=False))
+    tensors: list[torch.Tensor] = []
+    pack({2: X, "b": X[:1], "a": X[:2]}, tensors, pickling=False)
+    assert [len(t) for t in tensors] == [6, 2, 1]
+    assert list(unpack(pack(other, [], pickling=True), [X], unpickling=False)) == ["count", "mean"]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
+from gpu_sandbox.child.cases import Seeds
 from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.expected import RULES, Expected
 from gpu_sandbox.child.nudges import Nudged, measured, mended, moved, nudge, undecided
+from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.rounding import Rounding
 from gpu_sandbox.protocols import PROTOCOLS
 
 STRICT = PROTOCOLS["strict"]
@@ -188,3 +192,96 @@ def test_zeros_are_moved_by_what_is_usual() -> None:
     assert float(off.abs().max()) <= (4 + 1) * largest
     assert moved(torch.arange(3), 4).tolist() == [0, 1, 2]
     assert moved(torch.empty(0), 4).numel() == 0
+
+
+EDGES = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.round(x)
+
+def get_inputs():
+    return [torch.where(torch.rand(1000) < 0.08, 1.5, 3.0 * torch.rand(1000))]
+"""
+UNSTABLE = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, keys, x):
+        {how}
+        return x[order] if order.dim() < 2 else order
+
+def get_inputs():
+    return [torch.randint(0, 9, {shape}), torch.randn(4096, 3)]
+"""
+
+
+def rounding_of(tmp_path: Path, source: str) -> tuple[Task, Rounding]:
+    path = tmp_path / "task.py"
+    path.write_text(source)
+    task = Task(str(path), torch.device("cpu"), Seeds(3))
+    return task, Rounding(task)
+
+
+def test_each_look_nudges_in_other_directions(tmp_path: Path) -> None:
+    """The reference's own seed must not be that of the nudges."""
+    task, rounding = rounding_of(tmp_path, EDGES)
+    case = task.draw("trial", 0)
+    task.solve(case, exact=True)
+    (x,) = case.tensors
+    got = torch.where(x == 1.5, torch.ones(()), x.round())
+    assert not compare(case.expected[0], got, STRICT).ok
+    ((expected, rest), *_) = rounding.looks(case, case.expected, [got])
+    assert compare(expected[0], rest[0], STRICT).ok
+
+
+@pytest.mark.parametrize(
+    ("shape", "how", "stably"),
+    [
+        ("(4096,)", "order = torch.argsort(keys)", lambda k: k.argsort(stable=True)),
+        ("(4096,)", "order = keys.sort(-1).indices", lambda k: k.sort(stable=True).indices),
+        (
+            "(4096,)",
+            "order = torch.sort(keys, 0, True)[1]",
+            lambda k: k.sort(descending=True, stable=True)[1],
+        ),
+        (
+            "(64, 512)",
+            "order = keys.topk(30, dim=1).indices",
+            lambda k: k.sort(descending=True, stable=True)[1][:, :30],
+        ),
+        (
+            "(64, 512)",
+            "order = torch.topk(keys, k=30, largest=False)[1]",
+            lambda k: k.sort(stable=True)[1][:, :30],
+        ),
+    ],
+)
+def test_of_equal_keys_the_first_may_come_first(
+    tmp_path: Path, shape: str, how: str, stably: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    task, rounding = rounding_of(tmp_path, UNSTABLE.format(shape=shape, how=how))
+    case = task.draw("trial", 0)
+    task.solve(case, exact=True)
+    keys, x = case.tensors
+    order = stably(keys)
+
+    def passes(order: torch.Tensor) -> bool:
+        got = [x[order] if order.dim() < 2 else order]
+        looks = rounding.looks(case, case.expected, got)
+        return any(compare(expected[0], mine[0], STRICT).ok for expected, mine in looks)
+
+    assert passes(order)
+    assert not passes(order.flip(0))
+
+
+@pytest.mark.parametrize(
+    "how", ["order = torch.argsort(keys, stable=True)", "order = keys.cumsum(0) % 7"]
+)
+def test_who_asks_for_the_first_gets_it(tmp_path: Path, how: str) -> None:
+    task, rounding = rounding_of(tmp_path, UNSTABLE.format(shape="(4096,)", how=how))
+    case = task.draw("trial", 0)
+    task.solve(case, exact=True)
+    got = [case.expected[0].native.flip(0)]
+    assert not list(rounding.looks(case, case.expected, got))

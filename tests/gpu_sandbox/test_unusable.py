@@ -41,6 +41,8 @@ ONE_IN_THREE = ONE_IN_THREE.replace(
     "class Model", "DRAWN = __import__('itertools').count()\n\n\nclass Model"
 )
 
+OWN_ACCOUNT = ACCOUNT.replace("Model.seen", "self.seen")
+
 TASKS = {
     "returns-float8": (returning("a.to(torch.float8_e4m3fn)"), "output 0 is float8_e4m3fn"),
     "returns-nested": (
@@ -70,6 +72,7 @@ TASKS = {
     "holds-nan": (returning("(a + b) * float('nan')"), "holds NaN"),
     "returns-none": (returning("None"), "returns no tensor"),
     "remembers": (ACCOUNT, "not deterministic"),
+    "remembers-its-calls": (OWN_ACCOUNT, "depends on its earlier calls: output 0 of two runs"),
 }
 
 

@@ -67,6 +67,12 @@ async def test_a_slower_candidate_is_correct_and_slower(shared_sandbox: LocalSan
         ("a.add_(b).clamp_(min=0)\nreturn a.clone()", "changed its inputs"),
         ("return a.add_(b).clamp_(min=0)", "shares memory with an input"),
         ("return torch.relu(a.half() + b.half()).float()", "relative L2 error"),
+        ("return torch.relu(a + b) * -1.0", "only signs differ"),
+        (
+            "if not hasattr(self, 'out'):\n    self.out = torch.empty_like(a)\n"
+            "return torch.add(a, b, out=self.out).clamp_(min=0)",
+            "output changed in a later call",
+        ),
     ],
 )
 async def test_wrong_results(shared_sandbox: LocalSandbox, forward: str, reason: str) -> None:
@@ -174,7 +180,7 @@ async def test_a_segfault_is_a_crash_with_its_signal(shared_sandbox: LocalSandbo
     )
     assert isinstance(verdict.outcome, Crashed)
     assert verdict.outcome.signal == signal.SIGSEGV
-    assert "SIGSEGV in forward" in verdict.outcome.reason
+    assert "SIGSEGV in forward (trial 1: random inputs)" in verdict.outcome.reason
     assert verdict.run_log.endswith("in string_at\ncandidate.py:9 in forward")
 
 

@@ -1,0 +1,59 @@
+"""Sorting as PyTorch leaves it open: equal keys in the order in which they came.
+
+``torch.argsort`` puts equal keys in an order of its own, which no other kernel can know, and which
+of equals ``torch.topk`` takes nobody says. Whoever keeps them in order is as right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["Stably"]
+
+_SORTS = (torch.sort, torch.Tensor.sort, torch.argsort, torch.Tensor.argsort)
+_TOPK = (torch.topk, torch.Tensor.topk)
+_NAMES = ("dim", "descending")
+
+
+class Stably(TorchFunctionMode):
+    """While entered. ``asked``: something was sorted that was not asked to be stable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = False
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if kwargs.get("out") is None:
+            if func in _SORTS and not kwargs.get("stable"):
+                self.asked = True
+                named = dict(zip(_NAMES, args[1:], strict=False))
+                return func(*args[:1], **{**named, **kwargs, "stable": True})
+            if func in _TOPK:
+                self.asked = True
+                return _topk(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _topk(
+    input: torch.Tensor,
+    k: int,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+) -> Any:
+    if input.dim() == 0:
+        return torch.topk(input, k, dim, largest, sorted)
+    values, indices = torch.sort(input, dim=dim, descending=largest, stable=True)
+    first = (values.narrow(dim, 0, k), indices.narrow(dim, 0, k))
+    return torch.return_types.topk((first[0].contiguous(), first[1].contiguous()))
