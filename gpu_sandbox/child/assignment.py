@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -33,9 +32,11 @@ from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.propagation import propagation_note
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.repeats import Repeats
 from gpu_sandbox.child.rounding import Rounding
+from gpu_sandbox.child.spent import Spent
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.child.typical import Typical, Usual
 from gpu_sandbox.child.unusable import check_repeats, check_shapes, check_values
@@ -63,6 +64,8 @@ _nudges: dict[tuple[str, str, str], list[Nudged]] = {}
 """By task, protocol and device, of this process's life: no verdict draws anew what it allows,
 and none but the first pays for it."""
 _TOLD_CHARS = 300
+_SLOW_S = 2.0
+"""A call of the reference: one more is too long for a note."""
 _LOOKS = 3
 """At how a reference repeats itself that was within bounds before."""
 
@@ -80,7 +83,7 @@ class Assignment:
         self._device = torch.device(job.device)
         self._key = (job.task_source, job.protocol.name, job.device)
         self._clocks = Clocks(nvml_of(self._device))
-        self._spent = _Spent()
+        self._spent = Spent()
         self._notes: list[str] = []
         self._observations: Observations | None = None
 
@@ -213,17 +216,27 @@ class Assignment:
         leave_half(self._device)
         ahead = partial(bench.work_ahead, peer)
         self._stage("bench", waits=True, meanwhile=ahead, spent_on="bench")
-        look = partial(self._observe, task, first, peer)
+        look, lives = partial(self._observe, task, first, peer), True
 
         def end_candidate(candidate_ms: float) -> None:
+            nonlocal lives
+            lives = False
             look(candidate_ms)  # or never
             self._stage("alone", waits=True)
 
         with self._spent.on("bench"), self._watched():
             agreed = bench.run(peer, worst, end_candidate=end_candidate)
-        if self._observations is None:
+        if lives:
             look(agreed.candidate_ms)
+            self._notes += self._propagates(task, peer)
         return agreed
+
+    def _propagates(self, task: Task, peer: Peer) -> list[str]:
+        if not self._job.protocol.structured or task.forward_s > _SLOW_S:
+            return []
+        with self._spent.on("check"):
+            note = propagation_note(task, peer)
+        return [note] if note else []
 
     def _observe(self, task: Task, first: Case, peer: Peer, candidate_ms: float) -> None:
         if not self._job.observe:
@@ -288,30 +301,3 @@ def _crowded(device: torch.device) -> bool:
         return False
     free, total = torch.cuda.mem_get_info(device)
     return free < total / 2
-
-
-class _Spent:
-    """Seconds by name: of what is inside of something else, only its own name's."""
-
-    def __init__(self) -> None:
-        self.timings: dict[str, float] = {}
-        self._names: list[str] = []
-        self._since = 0.0
-
-    @contextmanager
-    def on(self, name: str) -> Iterator[None]:
-        """Adds what passes meanwhile to ``name``, however it is left."""
-        self._charge()
-        self._names.append(name)
-        try:
-            yield
-        finally:
-            self._charge()
-            self._names.pop()
-
-    def _charge(self) -> None:
-        now = time.perf_counter()
-        if self._names:
-            name = self._names[-1]
-            self.timings[name] = self.timings.get(name, 0.0) + now - self._since
-        self._since = now

@@ -127,11 +127,12 @@ def told_of(finding: Finding, where: str) -> Finding:
 
 
 def _hint(expected: Expected, got: torch.Tensor, protocol: Protocol) -> str:
-    native = expected.native
+    native, margin = expected.native, expected.margin
     if not native.is_floating_point():
         return ""
-    sizes = Expected.within(native.abs(), expected.margin)
-    if not compare(sizes, got.abs(), protocol).ok:
+    if compare(Expected.within(native, margin), got, protocol).ok:
+        return ""
+    if not compare(Expected.within(native.abs(), margin), got.abs(), protocol).ok:
         return ""
     return "; only signs differ: where PyTorch leaves them open, as of eigenvectors, fix them"
 

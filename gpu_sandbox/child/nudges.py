@@ -32,8 +32,9 @@ _MOST_COUNTED, _ENOUGH_COUNTED_S = 20, 0.1
 _SELDOM = 100_000
 """Of so many elements one may flip in one draw of sixty, which is not seen in twenty."""
 _STEPS = 4
-_LOOKS = (4, 4, 4, 4, 16, 16, 16, 16, 64, 64, 64, 64, 64, 64, 64, 64)
-"""Steps of rounding. Long sums have so many, and what lies that near to an edge may cross it."""
+_LOOKS = (4, 4, 4, 4, 16, 16, 16, 16, 64, 64, 64, 64, 64, 64, 64, 64, *[-64] * 6)
+"""Steps of rounding. Long sums have so many, and what lies that near to an edge may cross it. Below
+zero all elements of an input go the same way: otherwise a sum of thousands stays where it is."""
 _LOOKED_S = 4.0
 """For so long, or until there was a look at each."""
 _LEAST_TURN = 0.25
@@ -76,7 +77,9 @@ class Nudged(msgspec.Struct, frozen=True):
 
 def moved(tensor: torch.Tensor, steps: int) -> torch.Tensor:
     """Nudged by so many steps; zeros, too, by as many of the usual size: none is as large as
-    another."""
+    another. Below zero: all of them the same way, nobody knows which."""
+    if steps < 0:
+        return _moved_together(tensor, -steps)
     nudged = nudge(tensor, steps)
     if nudged is tensor or tensor.numel() == 0:
         return nudged
@@ -84,6 +87,13 @@ def moved(tensor: torch.Tensor, steps: int) -> torch.Tensor:
     by = torch.rand(tensor.shape, dtype=tensor.dtype, device=tensor.device).sub_(0.5)
     by.mul_(2 * steps * torch.finfo(tensor.dtype).eps * usual)
     return torch.where(tensor == 0, by, nudged)
+
+
+def _moved_together(tensor: torch.Tensor, steps: int) -> torch.Tensor:
+    if tensor.dtype not in NUDGED:
+        return tensor
+    by = torch.rand((), dtype=tensor.dtype, device=tensor.device).sub_(0.5)
+    return by.mul_(2 * steps * torch.finfo(tensor.dtype).eps).add_(1.0).mul(tensor)
 
 
 def nudge(tensor: torch.Tensor, steps: int = _STEPS) -> torch.Tensor:

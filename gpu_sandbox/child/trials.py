@@ -10,7 +10,6 @@ numbers on those, or fails, the trial says nothing and is left out.
 from __future__ import annotations
 
 import itertools
-import math
 import secrets
 from collections.abc import Iterator
 
@@ -20,12 +19,12 @@ import torch
 from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Altered, Broken, Case, Change
 from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.expected import Expected, finite
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.judge import check_call, check_left, check_shape, check_values, told_of
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import Rounding
-from gpu_sandbox.jobs import Differs, Finding, Job, WorkerFailed
+from gpu_sandbox.jobs import Differs, Job
 from gpu_sandbox.messages import Ran, Run
 from gpu_sandbox.protocols import Protocol
 
@@ -75,40 +74,7 @@ class Trials:
                 usual = [_TIMED_MARGIN * size for size in case.usual]
                 self._task.altered.append(case.altered._replace(margins=margins, usual=usual))
             del case  # the next one is drawn now, and of gigabytes two are too many
-        if self._job.protocol.structured and self._task.forward_s < _SLOW_S:
-            self._note_propagation()
         return worst
-
-    def _note_propagation(self) -> None:
-        """Whether NaN and infinity come out where the reference lets them out. A fact about
-        the kernel, no failure: fast kernels often say ``max(x, 0)``, and mean it."""
-        try:
-            case = self._task.draw("non-finite", 0, Altered("non-finite", _non_finite, []))
-            self._task.solve(case, exact=False)
-        except Broken:
-            return
-        if all(finite(expected.native) for expected in case.expected):
-            return
-        layout = lay_out(case.tensors, [e.native for e in case.expected], 1)
-        self._peer.lay(layout, [case])
-        self._peer.put(layout, [case])
-        try:
-            ran = self._peer.ask(Run(slot=0, seed=case.forward_seed), Ran, "run")
-            got = self._peer.taken(layout.outputs[0])
-            check_shape(case, ran, None)
-            alike = all(
-                _same_kind(one.native, tensor)
-                for one, tensor in zip(case.expected, got, strict=True)
-            )
-        except Ended as ended:  # a plain number, or a shape
-            if _wants_none(ended.finding):
-                self._notes.append("it raises where NaN or infinity is in the input")
-                return
-            if not isinstance(ended.finding, Differs):
-                raise
-            alike = False
-        if not alike:
-            self._notes.append("NaN or infinity in the input comes out unlike the reference's")
 
     def _between(self, case: Case, number: int) -> list[Case]:
         """Another input set like this one, if memory is not to be spared, and the reference does
@@ -173,11 +139,6 @@ class Trials:
         return True
 
 
-def _wants_none(finding: Finding) -> bool:
-    """Whether it has said so, and can go on: not after an error of the device's."""
-    return isinstance(finding, WorkerFailed) and "CUDA error" not in finding.message
-
-
 def _taken(cases: list[Case]) -> Iterator[Case]:
     """In order; what was taken is not held any more."""
     while cases:
@@ -239,23 +200,6 @@ def _changed(task: Task, altered: Altered, exact: bool) -> list[Case]:
     if not task.takes(case, exact=exact) or any(one.unsound for one in case.expected):
         return []
     return [] if altered.told in _MAKES_TIES and Rounding(task).undecided(case) else [case]
-
-
-def _same_kind(native: torch.Tensor, got: torch.Tensor) -> bool:
-    """Whether NaN, and infinities, are in the same places."""
-    if not native.is_floating_point():
-        return True
-    same_nan = torch.equal(torch.isnan(native), torch.isnan(got))
-    return same_nan and torch.equal(torch.isinf(native), torch.isinf(got))
-
-
-def _non_finite(tensor: torch.Tensor) -> torch.Tensor:
-    """Its first element NaN, its last infinite."""
-    changed = tensor.clone(memory_format=torch.contiguous_format)
-    if changed.numel():
-        changed.view(-1)[-1] = math.inf
-        changed.view(-1)[0] = math.nan
-    return changed
 
 
 def _scaled(tensor: torch.Tensor) -> torch.Tensor:

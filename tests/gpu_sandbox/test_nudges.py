@@ -204,6 +204,16 @@ class Model(torch.nn.Module):
 def get_inputs():
     return [torch.where(torch.rand(1000) < 0.08, 1.5, 3.0 * torch.rand(1000))]
 """
+LONG_SUM = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, f):
+        return torch.cumsum(f / 16000.0, -1) % 1.0
+
+def get_inputs():
+    return [torch.rand(32, 4000) * 400 + 100]
+"""
 UNSTABLE = """
 import torch
 
@@ -234,6 +244,29 @@ def test_each_look_nudges_in_other_directions(tmp_path: Path) -> None:
     assert not compare(case.expected[0], got, STRICT).ok
     ((expected, rest), *_) = rounding.looks(case, case.expected, [got])
     assert compare(expected[0], rest[0], STRICT).ok
+
+
+def test_a_long_sum_is_nudged_as_a_whole(tmp_path: Path) -> None:
+    """What lies at the edge, where it wraps around, is elsewhere in every other order of adding."""
+    task, rounding = rounding_of(tmp_path, LONG_SUM)
+    for number in range(50):
+        case = task.draw("trial", number)
+        task.solve(case, exact=True)
+        (f,) = case.tensors
+        phase = torch.cumsum(f.double() / 16000.0, -1)
+        edge = (phase - phase.round()).abs() < 4e-7 * phase
+        native = case.expected[0].native
+        got = torch.where(edge, 1.0 - native, native)
+        if not compare(case.expected[0], got, STRICT).ok:
+            break
+
+    def passes(got: torch.Tensor) -> bool:
+        looks = rounding.looks(case, case.expected, [got])
+        return any(compare(expected[0], rest[0], STRICT).ok for expected, rest in looks)
+
+    assert passes(got)
+    got[3, 1000] = 1.0 - got[3, 1000]
+    assert not passes(got)
 
 
 @pytest.mark.parametrize(

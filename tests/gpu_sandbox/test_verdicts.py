@@ -155,11 +155,24 @@ async def test_crashes(
     assert reason in outcome.reason
 
 
-async def test_who_wants_no_nan_says_so_and_that_is_a_note(shared_sandbox: LocalSandbox) -> None:
-    forward = "assert torch.isfinite(a).all(), 'finite, please'\nreturn torch.relu(a + b)"
+@pytest.mark.parametrize(
+    ("otherwise", "note"),
+    [
+        ("raise ValueError('finite, please')", "it raises where NaN or infinity is in the input"),
+        ("import os; os.kill(os.getpid(), 11)", "it dies where NaN or infinity is in the input"),
+        (
+            "a, b = a.nan_to_num(), b.nan_to_num()",
+            "NaN or infinity in the input comes out unlike the reference's",
+        ),
+    ],
+)
+async def test_what_it_makes_of_nan_is_a_note(
+    shared_sandbox: LocalSandbox, otherwise: str, note: str
+) -> None:
+    forward = f"if not torch.isfinite(a).all():\n    {otherwise}\nreturn torch.relu(a + b)"
     verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, candidate(forward)))
     assert isinstance(verdict.outcome, Correct), verdict.outcome
-    assert "it raises where NaN or infinity is in the input" in verdict.notes
+    assert note in verdict.notes
 
 
 async def test_what_fails_besides_does_not_cost_the_verdict(
