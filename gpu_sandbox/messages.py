@@ -34,6 +34,7 @@ __all__ = [
     "Plain",
     "ProfileCalls",
     "Profiled",
+    "PutInOrder",
     "Ran",
     "Reply",
     "Request",
@@ -170,6 +171,11 @@ class Run(_Message, frozen=True):
     more: int = 1
 
 
+class PutInOrder(_Message, frozen=True):
+    """From now on what the model returns lies in the order of its indices: what that takes is a
+    part of each call."""
+
+
 class Warm(_Message, frozen=True):
     calls: int
     seconds: float
@@ -226,6 +232,7 @@ Request: TypeAlias = (
     | GateKernels
     | Load
     | Place
+    | PutInOrder
     | Run
     | Warm
     | Time

@@ -16,7 +16,15 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.arena import Arena
-from gpu_sandbox.child.delivery import Delivered, Slot, deliver, delivered, described, laid_open
+from gpu_sandbox.child.delivery import (
+    Delivered,
+    Slot,
+    deliver,
+    delivered,
+    described,
+    laid_open,
+    ordered,
+)
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
 from gpu_sandbox.child.signals import NOTHING_PLAIN, SEED_BYTES
@@ -58,6 +66,11 @@ class Clocked:
         self.slots: dict[int, Slot] = {}
         self.kernels: Kernels | None = None
         """What gates need."""
+
+    def put_in_order(self) -> None:
+        """What the model returns, from now on and as a part of each call."""
+        model = self._model
+        self._model = lambda *arguments: ordered(model(*arguments))
 
     def run(self, asked: Run) -> Ran:
         """One forward under its own seed, so that dropout draws the same on both sides."""

@@ -13,7 +13,7 @@ from gpu_sandbox.child.signals import NOWHERE, Answer, Where
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.messages import Leaf, Place, Ran, Tree
 
-__all__ = ["Delivered", "Slot", "deliver", "delivered", "described", "laid_open"]
+__all__ = ["Delivered", "Slot", "deliver", "delivered", "described", "laid_open", "ordered"]
 
 
 class Slot:
@@ -51,6 +51,17 @@ def deliver(output: Any, slot: Slot) -> Delivered:
 def delivered(output: Any) -> Delivered:
     found: list[torch.Tensor] = []
     return Delivered(pack(output, found, pickling=False), found)
+
+
+def ordered(output: Any) -> Any:
+    """With each tensor in the order of its indices; what is no plain structure stays as it is."""
+    if isinstance(output, torch.Tensor):
+        return output if _in_order(output) else output.contiguous()
+    if type(output) in (list, tuple):
+        return type(output)(map(ordered, output))
+    if isinstance(output, tuple) and hasattr(output, "_make"):
+        return output._make(map(ordered, output))
+    return {k: ordered(v) for k, v in output.items()} if type(output) is dict else output
 
 
 def laid_open(tensors: list[torch.Tensor], slot: Slot) -> tuple[list[Where], list[torch.Tensor]]:

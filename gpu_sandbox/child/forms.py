@@ -23,6 +23,7 @@ __all__ = ["Changed", "Form", "Forms", "form_of"]
 _DRAWS = 3
 _LARGEST_BYTES = 1 << 30
 """Of inputs that are larger nothing is found out: that would take as much more memory."""
+_FACTORED = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 _FEW = 64
 """One in so many, at most."""
 _FEWEST = 3
@@ -32,11 +33,12 @@ _FEWEST = 3
 class Form(NamedTuple):
     """Of one input. ``whole``: several values, all of them whole numbers. ``zeros``: some, at the
     same places each time. ``symmetric``: Hermitian, if it is complex. ``order``: each row (the last
-    dimension) rises (1) or falls (-1)."""
+    dimension) rises (1) or falls (-1). ``definite``: a symmetric one is positive definite."""
 
     whole: bool = False
     zeros: bool = False
     symmetric: bool = False
+    definite: bool = False
     order: int = 0
 
 
@@ -46,10 +48,12 @@ def form_of(draws: Sequence[torch.Tensor]) -> Form:
         return Form()
     if any(bool((t == t.flatten()[0]).all()) for t in draws):
         return Form()  # nothing but a size
+    symmetric = all(map(_is_symmetric, draws))
     return Form(
         whole=not draws[0].is_complex() and all(map(_is_whole, draws)),
         zeros=_same_zeros(draws),
-        symmetric=all(map(_is_symmetric, draws)),
+        symmetric=symmetric,
+        definite=symmetric and all(map(_is_definite, draws)),
         order=_order(draws),
     )
 
@@ -144,7 +148,11 @@ def _half(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _kept(form: Form, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    if form.symmetric:
+    if form.definite:  # rows and columns are scaled: so it stays, and is as well conditioned
+        rows = (changed != tensor).any(dim=-1)
+        scale = torch.where(rows, 1.0 + 7.0 * torch.rand(rows.shape, device=rows.device), 1.0)
+        changed = tensor * (scale.unsqueeze(-1) * scale.unsqueeze(-2)).to(tensor.dtype)
+    elif form.symmetric:
         upper, diagonal = torch.triu(changed, 1), changed.diagonal(dim1=-2, dim2=-1)
         real = diagonal.real.to(changed.dtype) if changed.is_complex() else diagonal
         changed = upper + upper.mH + torch.diag_embed(real)
@@ -179,6 +187,12 @@ def _is_symmetric(tensor: torch.Tensor) -> bool:
     if tensor.dim() < 2 or tensor.shape[-1] != tensor.shape[-2]:
         return False
     return torch.equal(tensor, tensor.mH)
+
+
+def _is_definite(tensor: torch.Tensor) -> bool:
+    if tensor.dtype not in _FACTORED:
+        return False
+    return bool((torch.linalg.cholesky_ex(tensor).info == 0).all())
 
 
 def _order(draws: Sequence[torch.Tensor]) -> int:

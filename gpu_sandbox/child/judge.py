@@ -18,7 +18,15 @@ from gpu_sandbox.jobs import Differs, Finding, WorkerDied, WorkerFailed
 from gpu_sandbox.messages import Leaf, Ran, Tree
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["Look", "check_call", "check_left", "check_shape", "check_values", "told_of"]
+__all__ = [
+    "Look",
+    "check_call",
+    "check_left",
+    "check_shape",
+    "check_values",
+    "is_turned",
+    "told_of",
+]
 
 Look: TypeAlias = tuple[Sequence[Expected], list[torch.Tensor]]
 """What is expected, and what is held against it."""
@@ -32,10 +40,12 @@ def check_shape(
     trial: int | None,
     tree: Tree | None = None,
     usual: Sequence[float] | None = None,
+    *,
+    any_order: bool = False,
 ) -> None:
     """Structure, shapes, dtypes, aliasing as claimed; raises ``Ended`` on a difference. ``tree``:
     what the reference made of the very inputs, if they were not the case's, and ``usual`` sizes of
-    its plain values then."""
+    its plain values then. ``any_order``: whether elements may lie in another."""
     tree = tree or case.output_tree
     assert tree is not None
     unlike = same_shape(tree, ran.tree)
@@ -49,13 +59,18 @@ def check_shape(
             problem = "its elements share memory, as an expanded tensor's do"
         if not problem and leaf.shared and not case.sharing[number]:
             problem = "it shares memory with another output"
-        if not problem and case.contiguous[number] and not leaf.in_order:
+        if not problem and not any_order and is_turned(case, number, leaf):
             problem = (
                 "its elements lie in another order than the reference's, which is contiguous: "
                 ".contiguous() puts them in order"
             )
         if problem:
             raise Ended(Differs(reason=_named(problem, number, case.expected), trial=trial))
+
+
+def is_turned(case: Case, number: int, leaf: Leaf) -> bool:
+    """Whether an output lies in another order than the reference's, which is contiguous."""
+    return case.contiguous[number] and not leaf.in_order
 
 
 def check_values(

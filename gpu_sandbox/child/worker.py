@@ -40,6 +40,7 @@ from gpu_sandbox.messages import (
     Place,
     ProfileCalls,
     Profiled,
+    PutInOrder,
     Reply,
     Request,
     Run,
@@ -93,6 +94,8 @@ class Worker:
                 self._place(request)
             case Run():
                 return self._clocked.run(request)
+            case PutInOrder():
+                self._clocked.put_in_order()
             case Warm():
                 self._clocked.warm(request.calls, request.seconds)
             case ProfileCalls(calls=calls):

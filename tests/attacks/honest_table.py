@@ -101,6 +101,7 @@ _ALL = (
     Honest("byte_table", task="living"),
     Honest("solves_without_factors", task="factors"),
     Honest("splits_one_product", task="three_products"),
+    Honest("returns_columns", task="factors"),
     Honest("computes_twice", task="twice"),
     Honest("turns_heads", task="turned_heads", device="cpu", compiles=True),
     Honest("cuda_large_shared_memory", task="softmax", device="cuda", compiles=True),

@@ -23,10 +23,16 @@ def symmetric() -> torch.Tensor:
     return a + a.mT
 
 
+def definite() -> torch.Tensor:
+    a = uniform(3, 6, 9) - 0.5
+    return a @ a.mT + 0.1 * torch.eye(6)
+
+
 DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Form]] = {
     "nothing": (lambda: uniform(6, 6), Form()),
     "triangular": (lambda: torch.triu(uniform(6, 6)), Form(zeros=True)),
     "symmetric": (symmetric, Form(symmetric=True)),
+    "definite": (definite, Form(symmetric=True, definite=True)),
     "rising": (lambda: uniform(3, 5).sort(dim=-1).values, Form(order=1)),
     "falling": (lambda: uniform(5).sort(descending=True).values, Form(order=-1)),
     "mask": (lambda: torch.where(uniform(8, 9) > 0.5, 1.0, 0.0), Form(whole=True)),
@@ -47,7 +53,9 @@ def test_what_they_have_in_common_is_seen_in_all_draws(name: str) -> None:
     assert form_of([draw() for _ in range(3)]) == form
 
 
-@pytest.mark.parametrize("name", ["triangular", "symmetric", "rising", "falling", "mask", "half"])
+@pytest.mark.parametrize(
+    "name", ["triangular", "symmetric", "definite", "rising", "falling", "mask", "half"]
+)
 @pytest.mark.parametrize("part", ["all", "half", "few"])
 def test_changed_ones_have_it_too(name: str, part: Part) -> None:
     draw, form = DRAWS[name]
@@ -60,6 +68,8 @@ def test_changed_ones_have_it_too(name: str, part: Part) -> None:
         assert torch.equal(got == 0, tensor == 0)
     if form.symmetric:
         assert torch.equal(got, got.mT)
+    if form.definite:
+        assert not torch.linalg.cholesky_ex(got).info.any()
     if form.order:
         assert bool((form.order * got.diff(dim=-1) >= 0).all())
     if part != "few" or form.whole:  # or it was a zero
