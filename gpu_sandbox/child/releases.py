@@ -18,6 +18,7 @@ import torch
 
 from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Broken, Case
+from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.surprises import Surprises
@@ -151,6 +152,7 @@ class Releases(ABC):
     def _drawn_anew(self, purpose: str, index: int) -> tuple[list[Case], bool]:
         first = index * self.calls
         changed = self._surprises.among(self.calls, purpose, index)
+        leave_half(self.device)  # the reference ran on them
         cases = [
             changed.get(number) or self._drawn(purpose, first + number)
             for number in range(self.calls)

@@ -102,6 +102,8 @@ _ALL = (
     Honest("solves_without_factors", task="factors"),
     Honest("splits_one_product", task="three_products"),
     Honest("returns_columns", task="factors"),
+    Honest("keeps_equals_in_order", task="by_expert"),
+    Honest("multiplies_to_float8", task="float8"),
     Honest("computes_twice", task="twice"),
     Honest("turns_heads", task="turned_heads", device="cpu", compiles=True),
     Honest("cuda_large_shared_memory", task="softmax", device="cuda", compiles=True),
