@@ -39,7 +39,7 @@ _LOOKED_S = 4.0
 """For so long, or until there was a look at each."""
 _LEAST_TURN = 0.25
 """Of how far a candidate's element is off, to count as turned."""
-_MOST_WRONG = 10
+_MOST_WRONG = 3
 """One in so many elements of an output may be looked at anew, of fewer one."""
 _MANY, _FAR = 100, 100.0
 """Undecided is an output of which one in so many elements is so many tolerances off."""
