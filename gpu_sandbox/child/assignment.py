@@ -17,7 +17,7 @@ import msgspec
 import torch
 
 from events.observations import Observations
-from gpu_sandbox.child import held, repeats
+from gpu_sandbox.child import held, nudges, repeats
 from gpu_sandbox.child.audit import audit
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
@@ -28,7 +28,6 @@ from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.foreign import Foreign, our_processes
 from gpu_sandbox.child.forms import Forms
 from gpu_sandbox.child.kept_memory import leave_half
-from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Peer
@@ -60,7 +59,7 @@ _audits: dict[tuple[str, str], list[str]] = {}
 _typical: dict[tuple[str, str, str], tuple[Typical, Usual]] = {}
 _forms: dict[tuple[str, str, str], Forms] = {}
 _repeats: dict[tuple[str, str, str], list[Repeats]] = {}
-_nudges: dict[tuple[str, str, str], list[Nudged]] = {}
+_nudges: dict[tuple[str, str, str], list[nudges.Nudged]] = {}
 """By task, protocol and device, of this process's life: no verdict draws anew what it allows,
 and none but the first pays for it."""
 _TOLD_CHARS = 300
@@ -292,7 +291,7 @@ def _in_turn(*works: Callable[[], bool]) -> Callable[[], bool]:
 
 def _told(task: Task) -> list[str]:
     """Facts about the reference that a reader of any verdict on it should know."""
-    return [*repeats.told(task.repeats), *held.told(task.updates)]
+    return [*repeats.told(task.repeats), *nudges.told(task.nudged), *held.told(task.updates)]
 
 
 def _crowded(device: torch.device) -> bool:

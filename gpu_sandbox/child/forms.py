@@ -148,10 +148,8 @@ def _half(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _kept(form: Form, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    if form.definite:  # rows and columns are scaled: so it stays, and is as well conditioned
-        rows = (changed != tensor).any(dim=-1)
-        scale = torch.where(rows, 1.0 + 7.0 * torch.rand(rows.shape, device=rows.device), 1.0)
-        changed = tensor * (scale.unsqueeze(-1) * scale.unsqueeze(-2)).to(tensor.dtype)
+    if form.definite:
+        changed = _still_definite(tensor, (changed != tensor).any(dim=-1), full=not form.zeros)
     elif form.symmetric:
         upper, diagonal = torch.triu(changed, 1), changed.diagonal(dim1=-2, dim2=-1)
         real = diagonal.real.to(changed.dtype) if changed.is_complex() else diagonal
@@ -159,6 +157,22 @@ def _kept(form: Form, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tens
     if form.order:
         changed = changed.sort(dim=-1, descending=form.order < 0).values
     return changed.masked_fill(tensor == 0, 0.0) if form.zeros else changed
+
+
+def _still_definite(tensor: torch.Tensor, rows: torch.Tensor, *, full: bool) -> torch.Tensor:
+    """With these rows and columns scaled, and, if it is ``full``, what they have to do with each
+    other, and with one more, changed, too: by something that is positive semidefinite. Who takes it
+    for a diagonal and a product of two vectors is wrong then."""
+    count, real = rows.shape[-1], tensor.real.dtype
+    scale = torch.where(rows, 1.0 + 7.0 * torch.rand(rows.shape, device=rows.device), 1.0)
+    changed = tensor * (scale.unsqueeze(-1) * scale.unsqueeze(-2)).to(tensor.dtype)
+    if not full:
+        return changed
+    other = torch.arange(count, device=rows.device) == secrets.randbelow(max(count, 1))
+    size = changed.diagonal(dim1=-2, dim2=-1).real.sqrt()
+    signs = torch.randn(rows.shape, device=rows.device).to(real)
+    vector = torch.where(rows | (other & rows.any(-1, keepdim=True)), signs * size, 0.0)
+    return changed + (vector.unsqueeze(-1) * vector.unsqueeze(-2)).to(tensor.dtype)
 
 
 def _laid_out(changed: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

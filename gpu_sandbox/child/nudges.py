@@ -20,9 +20,20 @@ import torch
 
 from gpu_sandbox.child.expected import Expected, distance
 
-__all__ = ["NUDGED", "SLOWEST_S", "Nudged", "measured", "mended", "moved", "nudge", "undecided"]
+__all__ = [
+    "NUDGED",
+    "SLOWEST_S",
+    "Nudged",
+    "measured",
+    "mended",
+    "moved",
+    "nudge",
+    "told",
+    "undecided",
+]
 
 Outputs: TypeAlias = Sequence[torch.Tensor]
+Ends: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 NUDGED = (torch.float32, torch.float64)
 SLOWEST_S = 0.1
@@ -38,10 +49,12 @@ zero all elements of an input go the same way: otherwise a sum of thousands stay
 _LOOKED_S = 4.0
 """For so long, or until there was a look at each."""
 _LEAST_TURN = 0.25
-"""Of how far a candidate's element is off, to count as turned."""
+"""Of how far a candidate's element is off, to count as turned, in floating point."""
 _MOST_WRONG = 3
 """One in so many elements of an output may be looked at anew, of fewer one."""
-_MANY, _FAR = 100, 100.0
+_FEW_COUNTS = 16
+_CHAOTIC = 1e-3
+_MANY, _FAR = 100, 200.0
 """Undecided is an output of which one in so many elements is so many tolerances off."""
 _MARGIN, _FLIPS = 2.0, 4
 _FEW, _OF = 2, 1000
@@ -73,6 +86,16 @@ class Nudged(msgspec.Struct, frozen=True):
             expected.loose = max(seen, elements // _SELDOM)
         if expected.rule is not None and _MARGIN * self.relative > expected.rule.floor:
             expected.loosen(min(expected.rule.k * self.relative, expected.rule.blind), self.worst)
+
+
+def told(nudged: Sequence[Nudged]) -> list[str]:
+    """What the reader of a verdict should know: of a number that is chaos no digit is held to."""
+    return [
+        f"output {number} of the reference moves by {one.relative:.1e} (relative L2) where its "
+        "inputs do by rounding: no candidate is held to it more closely"
+        for number, one in enumerate(nudged)
+        if one.relative > _CHAOTIC
+    ]
 
 
 def moved(tensor: torch.Tensor, steps: int) -> torch.Tensor:
@@ -151,10 +174,12 @@ def mended(
         plain = run(0)
         if any(bool(_is_wrong(*pair).any()) for pair in zip(expected, plain, strict=True)):
             return None  # it draws numbers of its own
+        reach = [(one, one) for one in plain]
         for steps in (0, *_LOOKS):
             others = run(steps) if steps else exact() or plain
-            for mask, one, other, mine in zip(left, plain, others, got, strict=True):
-                mask &= ~_turned(one, other, mine)
+            reach = [_further(*each) for each in zip(reach, others, strict=True)]
+            for mask, one, other, mine, ends in zip(left, plain, others, got, reach, strict=True):
+                mask &= ~_turned(one, other, mine, ends)
             if not any(bool(mask.any()) for mask in left):
                 break
             if time.monotonic() - began > _LOOKED_S:
@@ -188,13 +213,25 @@ def _is_wrong(expected: Expected, got: torch.Tensor, times: float = 1.0) -> torc
     size = native.abs().double()
     rms = size.square().mean(dim=-1, keepdim=True).sqrt() if native.dim() else size
     rms = rms.clamp(min=float(size.square().mean().sqrt()) / 100) if native.numel() else rms
-    bound = times * expected.allowed.tolerance * (rms + size)
+    bound = times * expected.allowed.tolerance * (rms + size) / 2  # of one element as ``compare``
     return ~((got - native).abs().double() <= bound)
 
 
-def _turned(plain: torch.Tensor, nudged: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
+def _further(ends: Ends, other: torch.Tensor) -> Ends:
+    if not _is_few_counted(other):
+        return ends
+    return torch.minimum(ends[0], other), torch.maximum(ends[1], other)
+
+
+def _turned(
+    plain: torch.Tensor, nudged: torch.Tensor, got: torch.Tensor, ends: Ends
+) -> torch.Tensor:
+    """Where this nudge makes of the reference's element what the candidate has, or about that. A
+    count of millions may lie anywhere between the least and the largest that were seen."""
+    if _is_few_counted(plain):
+        return (plain != got) & (ends[0] <= got) & (got <= ends[1])
     if _is_counted(plain):
-        return plain != nudged
+        return (plain != nudged) & (nudged == got)
     return (nudged - plain).abs() >= _LEAST_TURN * (got - plain).abs()
 
 
@@ -209,3 +246,7 @@ def _between(plain: torch.Tensor, nudged: torch.Tensor) -> Nudged:
 
 def _is_counted(output: torch.Tensor) -> bool:
     return not (output.is_floating_point() or output.is_complex())
+
+
+def _is_few_counted(output: torch.Tensor) -> bool:
+    return _is_counted(output) and output.dtype != torch.bool and output.numel() <= _FEW_COUNTS

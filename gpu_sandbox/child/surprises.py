@@ -42,7 +42,8 @@ class Surprises:
         self._turn = self._chosen_turn = 0
         self._few = secrets.choice((True, False))
         self._left: dict[bool, list[Altered]] = {True: [], False: []}
-        self._kept: list[Case] | None = None
+        self._begins = False
+        self._kept: list[Case] = []
 
     def among(self, calls: int, purpose: str, index: int) -> dict[int, Case]:
         """Of the ``index``-th release for ``purpose``: by number of the call. Empty before there
@@ -53,20 +54,27 @@ class Surprises:
             return dict(
                 zip([secrets.randbelow(calls)], self._drawn(1, purpose, index), strict=False)
             )
-        if self._turn == 0:
-            self._begin(calls, purpose, index)
+        each = sum(t.nbytes for t in self._first.tensors)
+        mine, ahead = self._take_turn(), calls * each <= _KEPT_BYTES
+        if mine:  # so many are drawn each time: of these none is needed
+            for number in range(calls):
+                self._task.draw(f"{purpose}/unused", index * calls + number)
+        if self._begins or not ahead:
+            self._kept = self._drawn(calls, purpose, index)
+        found = self._kept if mine else []
+        if mine or not ahead:
+            self._kept = []
+        return dict(enumerate(found))
+
+    def _take_turn(self) -> bool:
+        """Whether this is the one of five. All that takes time is done in the first of them, or, of
+        what is too large to be kept, in each: how long it takes must not tell which it is."""
+        self._begins = self._turn == 0
+        if self._begins:
+            self._chosen_turn = secrets.randbelow(_EVERY)
         mine = self._turn == self._chosen_turn
         self._turn = (self._turn + 1) % _EVERY
-        if not mine:
-            return {}
-        kept, self._kept = self._kept, None
-        return dict(enumerate(self._drawn(calls, purpose, index) if kept is None else kept))
-
-    def _begin(self, calls: int, purpose: str, index: int) -> None:
-        """Five releases. What to draw and to try them takes longer would tell which it is."""
-        self._chosen_turn = secrets.randbelow(_EVERY)
-        each = sum(t.nbytes for t in self._first.tensors)
-        self._kept = self._drawn(calls, purpose, index) if calls * each <= _KEPT_BYTES else None
+        return mine
 
     def _drawn(self, calls: int, purpose: str, index: int) -> list[Case]:
         """All of them, or none."""

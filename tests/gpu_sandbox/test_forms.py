@@ -148,3 +148,19 @@ def test_it_is_found_out_once_and_not_of_what_is_large(monkeypatch: pytest.Monke
     assert asked == [9, 0, 1, 2, 9]
     monkeypatch.setattr("gpu_sandbox.child.forms._LARGEST_BYTES", 10)
     assert Forms().of(draw(9), draw) == []
+
+
+@pytest.mark.parametrize("part", ["all", "half", "few"])
+def test_what_is_definite_is_no_product_of_two_vectors_any_more(part: Part) -> None:
+    """Whoever takes it for that, and a diagonal, is to be wrong."""
+    vector = uniform(16, 1)
+    tensor = vector @ vector.mT + torch.diag(uniform(16) + 0.1)
+    form = form_of([tensor, tensor + torch.eye(16)])
+    assert form.definite
+    (got,) = mapped([tensor], Changed(lambda t: t * 64.0, [form], part=part))
+    off = ~torch.eye(16, dtype=torch.bool)
+    rank_one = torch.linalg.svdvals((got - torch.diag(got.diagonal()))[:8, 8:])
+    if part != "few":
+        assert float(rank_one[1]) > 1e-3 * float(rank_one[0])
+    assert not torch.equal(got[off], tensor[off])
+    assert not torch.linalg.cholesky_ex(got).info.any()

@@ -11,7 +11,7 @@ import torch
 
 from gpu_sandbox.child.cases import Seeds
 from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.expected import RULES, Expected
+from gpu_sandbox.child.expected import RULES, Expected, Margin
 from gpu_sandbox.child.nudges import Nudged, measured, mended, moved, nudge, undecided
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import Rounding
@@ -214,6 +214,16 @@ class Model(torch.nn.Module):
 def get_inputs():
     return [torch.rand(32, 4000) * 400 + 100]
 """
+COUNT = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return (x * x + y * y < 1.0).sum(), x
+
+def get_inputs():
+    return [torch.rand(1 << 21), torch.rand(1 << 21)]
+"""
 UNSTABLE = """
 import torch
 
@@ -244,6 +254,60 @@ def test_each_look_nudges_in_other_directions(tmp_path: Path) -> None:
     assert not compare(case.expected[0], got, STRICT).ok
     ((expected, rest), *_) = rounding.looks(case, case.expected, [got])
     assert compare(expected[0], rest[0], STRICT).ok
+
+
+def test_a_count_of_millions_may_be_off_by_what_nudges_move_it(tmp_path: Path) -> None:
+    """And not by anything, because they move it."""
+    task, rounding = rounding_of(tmp_path, COUNT)
+    case = task.draw("trial", 0)
+    task.solve(case, exact=True)
+    count, x = (expected.native for expected in case.expected)
+    nudged = [rounding._nudged(case, 64)[0] for _ in range(20)]
+    least, most = min(nudged), max(nudged)
+    assert int(least) < int(most)
+
+    def passes(count: torch.Tensor) -> bool:
+        looks = rounding.looks(case, case.expected, [count, x])
+        return any(all(map(_fits, *look)) for look in looks)
+
+    other = next(value for value in nudged if value != count)
+    assert any(passes(other) for _ in range(4))
+    assert not passes(count + 1000)
+    assert not passes(torch.zeros_like(count))
+
+
+def _fits(expected: Expected, got: torch.Tensor) -> bool:
+    return compare(expected, got, STRICT).ok
+
+
+def test_an_index_is_the_one_that_a_nudge_makes_of_it() -> None:
+    x = torch.rand(200, 8)
+    x[:50, 3] = x[:50, 6] = 2.0
+    expected = [Expected(x.argmax(-1), None)]
+
+    def run(steps: int) -> list[torch.Tensor]:
+        return [moved(x, steps).argmax(-1) if steps else x.argmax(-1)]
+
+    right, wrong = x.argmax(-1), x.argmax(-1)
+    right[:50], wrong[:50] = 6, 5
+    for got, fits in ((right, True), (wrong, False)):
+        rest = mended(expected, [got], run, lambda: None)
+        assert (rest is not None and _fits(expected[0], rest[0])) == fits
+
+
+def test_who_is_a_little_off_is_looked_at_as_well(tmp_path: Path) -> None:
+    """Of a single number: by one tolerance and a half, where the reference is moved by more."""
+    expected = [Expected.within(torch.tensor(1.0), Margin(1e-4, 0.0))]
+
+    def run(steps: int) -> list[torch.Tensor]:
+        return [torch.tensor(1.0 + 2e-4 * bool(steps))]
+
+    for off in (1.1e-4, 1.5e-4, 4e-4):
+        got = torch.tensor(1.0 + off)
+        assert not compare(expected[0], got, STRICT).ok
+        rest = mended(expected, [got], run, lambda: None)
+        assert rest is not None
+        assert _fits(expected[0], rest[0])
 
 
 def test_a_long_sum_is_nudged_as_a_whole(tmp_path: Path) -> None:

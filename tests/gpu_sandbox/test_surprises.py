@@ -24,7 +24,10 @@ class Model(torch.nn.Module):
         {forward}
         return x + 1
 
+DRAWS = []
+
 def get_inputs():
+    DRAWS.append(1)
     return [torch.rand(64, 8)]
 """
 TAKES_ALL = "pass"
@@ -86,30 +89,31 @@ def test_there_are_none_where_the_reference_takes_none(tmp_path: Path, calls: in
     assert [source.among(calls, "timed", index) for index in range(20)] == [{}] * 20
 
 
-def test_what_it_takes_to_find_them_does_not_tell_which_release_it_is(tmp_path: Path) -> None:
-    """All that takes time is done before the first of five."""
+@pytest.mark.parametrize("calls", [1, 3])
+@pytest.mark.parametrize("kept_bytes", [1 << 30, 100])
+def test_what_it_takes_to_find_them_does_not_tell_which_release_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int, kept_bytes: int
+) -> None:
+    """The inputs that are drawn in place of those that are not found here are drawn anyway; the
+    reference runs before the first of five, or before each where there is too much to keep."""
+    monkeypatch.setattr(surprises, "_KEPT_BYTES", kept_bytes)
     task, _, source = set_up(tmp_path, TAKES_ALL)
-    runs = task._module.RUNS
-    mine, seen = set(), set()
-    for index in range(60):
-        before = len(runs)
-        found = source.among(1, "timed", index)
-        if found:
-            mine.add(index % 5)
-        if len(runs) > before:
-            seen.add(index % 5)
-    assert seen == {0}
+    module = task._module
+    source.among(calls, "timed", 0)  # forms are found out
+    for index in range(1, 5):
+        source.among(calls, "timed", index)
+    mine, work = set(), set()
+    for index in range(5, 80):
+        draws, runs = len(module.DRAWS), len(module.RUNS)
+        found = source.among(calls, "timed", index)
+        drawn = len(module.DRAWS) - draws + calls - len(found)
+        mine.update([index % 5] if found else [])
+        work.add((index % 5 == 0, drawn, len(module.RUNS) - runs))
     assert len(mine) > 3
-
-
-def test_gigabytes_are_not_kept_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surprises, "_KEPT_BYTES", 100)
-    task, _, source = set_up(tmp_path, TAKES_ALL)
-    runs = task._module.RUNS
-    for index in range(20):
-        before = len(runs)
-        found = source.among(1, "timed", index)
-        assert len(runs) - before == len(found)
+    if kept_bytes > 100:
+        assert work == {(True, 2 * calls, calls), (False, calls, 0)}
+    else:
+        assert work == {(first, 2 * calls, calls) for first in (True, False)}
 
 
 def test_there_are_none_before_there_were_trials(tmp_path: Path) -> None:
