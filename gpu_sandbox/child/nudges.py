@@ -227,9 +227,11 @@ def _turned(
     plain: torch.Tensor, nudged: torch.Tensor, got: torch.Tensor, ends: Ends
 ) -> torch.Tensor:
     """Where this nudge makes of the reference's element what the candidate has, or about that. A
-    count of millions may lie anywhere between the least and the largest that were seen."""
+    count of millions may lie between the least and the largest that were seen, or as far beyond."""
     if _is_few_counted(plain):
-        return (plain != got) & (ends[0] <= got) & (got <= ends[1])
+        least, most, mine = (t.long() for t in (*ends, got))
+        span = most - least  # more looks would have seen a little more
+        return (plain != got) & (least - span <= mine) & (mine <= most + span)
     if _is_counted(plain):
         return (plain != nudged) & (nudged == got)
     return (nudged - plain).abs() >= _LEAST_TURN * (got - plain).abs()
