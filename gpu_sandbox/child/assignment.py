@@ -215,11 +215,15 @@ class Assignment:
         leave_half(self._device)
         ahead = partial(bench.work_ahead, peer)
         self._stage("bench", waits=True, meanwhile=ahead, spent_on="bench")
-        look, lives = partial(self._observe, task, first, peer), True
+        lives = True
+
+        def look(candidate_ms: float) -> None:
+            nonlocal lives
+            lives = False  # what comes last may end it
+            self._observe(task, first, peer, candidate_ms)
+            self._notes.extend(self._propagates(task, peer))
 
         def end_candidate(candidate_ms: float) -> None:
-            nonlocal lives
-            lives = False
             look(candidate_ms)  # or never
             self._stage("alone", waits=True)
 
@@ -227,7 +231,6 @@ class Assignment:
             agreed = bench.run(peer, worst, end_candidate=end_candidate)
         if lives:
             look(agreed.candidate_ms)
-            self._notes += self._propagates(task, peer)
         return agreed
 
     def _propagates(self, task: Task, peer: Peer) -> list[str]:

@@ -116,9 +116,7 @@ def described(delivered: Delivered, slot: Slot) -> Ran:
 
 
 def _in_order(tensor: torch.Tensor) -> bool:
-    if tensor.layout != torch.strided:
-        return False
-    return tensor.numel() == 0 or in_order(tensor.shape, tensor.stride())
+    return tensor.layout == torch.strided and in_order(tensor.shape, tensor.stride())
 
 
 def _shares_memory(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:

@@ -43,6 +43,8 @@ def extent_at(begin: int, shape: Sequence[int], stride: Sequence[int], item: int
 def in_order(shape: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether elements lie in memory in the order of their indices, each in a place of its own,
     those of the last dimension side by side. There may be gaps between its rows."""
+    if 0 in shape:
+        return True
     if shape and shape[-1] > 1 and stride[-1] != 1:
         return False
     reach = 0

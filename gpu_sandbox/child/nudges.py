@@ -89,10 +89,10 @@ class Nudged(msgspec.Struct, frozen=True):
 
 
 def told(nudged: Sequence[Nudged]) -> list[str]:
-    """What the reader of a verdict should know: of a number that is chaos no digit is held to."""
+    """What the reader of a verdict should know: a number that is chaos has few digits."""
     return [
         f"output {number} of the reference moves by {one.relative:.1e} (relative L2) where its "
-        "inputs do by rounding: no candidate is held to it more closely"
+        "inputs do by rounding"
         for number, one in enumerate(nudged)
         if one.relative > _CHAOTIC
     ]

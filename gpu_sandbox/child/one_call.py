@@ -113,8 +113,7 @@ class OneCall(Batch):
         for does, (at, shape, _), leaf in zip(shared, spots, ran.leaves, strict=False):
             if does and not leaf.shared:
                 raise peer.ended(Forged(reason="its outputs share memory, and it says not"))
-            is_there = at.address != NOWHERE and 0 not in shape
-            if is_there and leaf.in_order and not in_order(shape, at.stride):
+            if at.address != NOWHERE and leaf.in_order and not in_order(shape, at.stride):
                 raise peer.ended(Forged(reason="its elements lie in another order than it says"))
 
     def _read(self, peer: Peer, found: list[Where]) -> list[torch.Tensor] | None:

@@ -22,6 +22,8 @@ from gpu_sandbox.messages import Ran, Run
 
 __all__ = ["propagation_note"]
 
+_UNLIKE = "NaN or infinity in the input comes out unlike the reference's"
+
 
 def propagation_note(task: Task, peer: Peer) -> str:
     """What a reader should know of that; empty if it is as the reference does, or can't be told.
@@ -37,9 +39,6 @@ def propagation_note(task: Task, peer: Peer) -> str:
         return "" if _is_alike(case, peer) else _UNLIKE
     except Ended as ended:
         return _told(ended.finding)
-
-
-_UNLIKE = "NaN or infinity in the input comes out unlike the reference's"
 
 
 def _is_alike(case: Case, peer: Peer) -> bool:

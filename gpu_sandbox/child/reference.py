@@ -27,7 +27,6 @@ from gpu_sandbox.protocols import Precision
 
 __all__ = ["Task"]
 
-_RETURNED = "; compared are tensors, numbers, texts and None, in lists, tuples, dicts, dataclasses"
 _EXACT_SLOWEST_S = 1.0
 _REPEATS, _FEW_REPEATS = 3, 1
 _SLOW_REPEAT_S = 0.1
@@ -208,9 +207,7 @@ class Task:
 
     def tree(self, output: Any, tensors: list[torch.Tensor]) -> Tree:
         """Of what the reference returned."""
-        tree = self._packed(
-            "the reference returns", output, tensors, pickling=False, more=_RETURNED
-        )
+        tree = self._packed("the reference returns", output, tensors, pickling=False)
         for number, tensor in enumerate(tensors):
             if unlike := odd(tensor):
                 raise Broken(f"the reference's output {number} is {unlike}")
@@ -278,18 +275,12 @@ class Task:
         return mapped(value, lambda t: t.to(self._device))
 
     def _packed(
-        self,
-        what: str,
-        value: Any,
-        tensors: list[torch.Tensor],
-        *,
-        pickling: bool = True,
-        more: str = "",
+        self, what: str, value: Any, tensors: list[torch.Tensor], *, pickling: bool = True
     ) -> Tree:
         try:
             return pack(value, tensors, pickling=pickling)
         except NotPlain as error:
-            raise Broken(f"{what} {error}{more}") from None
+            raise Broken(f"{what} {error}") from None
 
     def _guarded(self, what: str, function: Any, *arguments: Any) -> Any:
         try:

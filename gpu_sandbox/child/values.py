@@ -47,6 +47,7 @@ __all__ = [
 _PLAIN = (type(None), bool, int, float, str)
 _MAX_DEPTH = 50
 _SHOWN_CHARS = 200
+_COMPARED = "compared are tensors, numbers, texts and None, in lists, tuples, dicts, dataclasses"
 _RELATIVE, _LEAST = 1e-4, 1e-7
 
 
@@ -81,7 +82,7 @@ def pack(value: Any, tensors: list[torch.Tensor], *, pickling: bool, depth: int 
         return Sequence(kind=kind, items=[inner(item) for item in value])  # type: ignore[arg-type]
     named = f"a value of type {type(value).__module__}.{type(value).__qualname__}"
     if not pickling:
-        raise NotPlain(named)
+        raise NotPlain(f"{named}; {_COMPARED}")
     if TASK_MODULE in (type(value).__module__, getattr(value, "__module__", "")):
         raise NotPlain(f"{named}, which the task file defines: candidates don't have that")
     try:

@@ -295,7 +295,7 @@ def test_an_index_is_the_one_that_a_nudge_makes_of_it() -> None:
         assert (rest is not None and _fits(expected[0], rest[0])) == fits
 
 
-def test_who_is_a_little_off_is_looked_at_as_well(tmp_path: Path) -> None:
+def test_who_is_a_little_off_is_looked_at_as_well() -> None:
     """Of a single number: by one tolerance and a half, where the reference is moved by more."""
     expected = [Expected.within(torch.tensor(1.0), Margin(1e-4, 0.0))]
 
