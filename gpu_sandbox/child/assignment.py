@@ -236,6 +236,8 @@ class Assignment:
     def _propagates(self, task: Task, peer: Peer) -> list[str]:
         if not self._job.protocol.structured or task.forward_s > _SLOW_S:
             return []
+        if self._observations is not None and "profile" in self._observations.missing:
+            return []  # it may have died of that, or be at it still
         with self._spent.on("check"):
             note = propagation_note(task, peer)
         return [note] if note else []

@@ -34,18 +34,18 @@ def observe(
     until = time.monotonic() + job.observe_share * spent_s
     missing: dict[SectionName, str] = {}
     work = profile = None
+    if "roofline" in job.observe:  # first: a candidate may use up the time there is
+        counted = _counted(task, first, job, until - time.monotonic())
+        if isinstance(counted, str):
+            missing["roofline"] = counted
+        else:
+            work = counted
     if "profile" in job.observe or "counters" in job.observe:
         found = _profiled(peer, candidate_ms / 1e3, until - time.monotonic())
         if isinstance(found, str):
             missing["profile"] = found
         else:
             profile = found
-    if "roofline" in job.observe:
-        counted = _counted(task, first, job, until - time.monotonic())
-        if isinstance(counted, str):
-            missing["roofline"] = counted
-        else:
-            work = counted
     return Observations(work=work, profile=profile, missing=missing)
 
 
