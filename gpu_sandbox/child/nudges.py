@@ -50,7 +50,7 @@ _LOOKED_S = 4.0
 """For so long, or until there was a look at each."""
 _LEAST_TURN = 0.25
 """Of how far a candidate's element is off, to count as turned, in floating point."""
-_MOST_WRONG = 3
+_MOST_WRONG, _MOST_WRONG_OF_HALF = 3, 10
 """One in so many elements of an output may be looked at anew, of fewer one."""
 _FEW_COUNTS = 16
 _CHAOTIC = 1e-3
@@ -167,7 +167,7 @@ def mended(
     does; None if there are none. ``run`` gives the reference's outputs of the same inputs, nudged
     by so many steps, and ``exact`` those in float64, if it can."""
     wrong = [_is_wrong(one, tensor) for one, tensor in zip(expected, got, strict=True)]
-    if any(int(mask.sum()) * _MOST_WRONG > max(mask.numel(), _MOST_WRONG) for mask in wrong):
+    if any(int(mask.sum()) > _most_wrong(one) for one, mask in zip(expected, wrong, strict=True)):
         return None
     left, began = [mask.clone() for mask in wrong], time.monotonic()
     try:
@@ -202,6 +202,15 @@ def undecided(expected: Sequence[Expected], run: Callable[[int], Outputs]) -> bo
         return False
     wrong = [_is_wrong(one, other, _FAR) for one, other in zip(expected, nudged, strict=True)]
     return any(int(mask.sum()) * _MANY > mask.numel() for mask in wrong)
+
+
+def _most_wrong(expected: Expected) -> int:
+    """Half precision is off from float64 by its own rounding: that turns nothing, least of all a
+    single number."""
+    native = expected.native
+    if native.dtype in NUDGED or _is_counted(native):
+        return max(native.numel() // _MOST_WRONG, 1)
+    return native.numel() // _MOST_WRONG_OF_HALF
 
 
 def _is_wrong(expected: Expected, got: torch.Tensor, times: float = 1.0) -> torch.Tensor:
