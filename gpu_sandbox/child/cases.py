@@ -16,6 +16,7 @@ __all__ = ["Altered", "Broken", "Case", "Change", "Part", "Seeds"]
 
 Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 Part: TypeAlias = Literal["all", "half", "few"]
+_TOLD: dict[Part, str] = {"all": "", "half": ", half of it", "few": ", a few elements of it"}
 
 
 class Broken(Exception):
@@ -68,7 +69,7 @@ class Case:
     @property
     def changed(self) -> str:
         """How, if at all."""
-        return "" if self.altered is None else self.altered.told
+        return "" if self.altered is None else self.altered.told + _TOLD[self.altered.part]
 
     @property
     def margins(self) -> list[Margin]:

@@ -132,19 +132,24 @@ def _few(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _half(tensor: torch.Tensor) -> torch.Tensor:
-    """Half of it, as slices in one dimension of several, next to each other or scattered:
-    (1, …, n, …, 1). One of them at least."""
-    long = [d for d in range(tensor.dim()) if tensor.shape[d] > 1] or [0]
-    shape = [1] * tensor.dim()
-    chosen = secrets.choice(long)
-    shape[chosen] = count = tensor.shape[chosen]
+    """The elements that are in half of the slices of each dimension, which are next to each other
+    or scattered. So the mean of what is read of any dimension is another one than that of all."""
+    chosen = torch.ones((), dtype=torch.bool, device=tensor.device)
+    for dimension, count in enumerate(tensor.shape):
+        shape = [1] * tensor.dim()
+        shape[dimension] = count
+        chosen = chosen & _half_of(count).to(tensor.device).view(shape)
+    return chosen
+
+
+def _half_of(count: int) -> torch.Tensor:
+    """Of so many, one of them at least: (count,)."""
     order = torch.arange(count)
     if secrets.choice((True, False)):
         bits = int.from_bytes(secrets.token_bytes(4), "big")
         order = torch.randperm(count, generator=torch.Generator().manual_seed(bits))
     begin = secrets.randbelow(max(count, 1))
-    drawn = (order - begin) % max(count, 1) < max(1, count // 2)
-    return drawn.to(tensor.device).view(shape)
+    return (order - begin) % max(count, 1) < max(1, count // 2)
 
 
 def _kept(form: Form, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:

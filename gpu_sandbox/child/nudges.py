@@ -52,6 +52,7 @@ _LEAST_TURN = 0.25
 """Of how far a candidate's element is off, to count as turned, in floating point."""
 _MOST_WRONG, _MOST_WRONG_OF_HALF = 3, 10
 """One in so many elements of an output may be looked at anew, of fewer one."""
+_HALF_EPS = 1e-4
 _FEW_COUNTS = 16
 _CHAOTIC = 1e-3
 _MANY, _FAR = 100, 200.0
@@ -208,7 +209,7 @@ def _most_wrong(expected: Expected) -> int:
     """Half precision is off from float64 by its own rounding: that turns nothing, least of all a
     single number."""
     native = expected.native
-    if native.dtype in NUDGED or _is_counted(native):
+    if _is_counted(native) or torch.finfo(native.dtype).eps < _HALF_EPS:
         return max(native.numel() // _MOST_WRONG, 1)
     return native.numel() // _MOST_WRONG_OF_HALF
 

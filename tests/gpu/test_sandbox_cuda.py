@@ -220,14 +220,18 @@ async def test_a_baseline(sandbox: LocalSandbox, task: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["strict", "kernelbench", "paper"])
 async def test_the_reference_against_itself(sandbox: LocalSandbox, protocol: str) -> None:
-    """A/A: the ratio must be one. The other protocols take means, and the mean of 100
-    launches of some microseconds is whatever the host did meanwhile."""
-    within = 0.1 if protocol == "strict" else 0.5
+    """A/A: the ratio must be one. The other protocols take means, and the mean of 100 launches of
+    some microseconds is whatever the host did meanwhile: theirs may be one, for all they know."""
     for name, task in (("small", SMALL), ("large", LARGE), ("matmul", MATMUL)):
         source = task.replace("class Model(", "class ModelNew(")
         verdict = await judge(sandbox, f"A/A {protocol} {name}", request(task, source, protocol))
-        assert isinstance(verdict.outcome, Correct)
-        assert verdict.outcome.ratio == pytest.approx(1.0, abs=within)
+        found = verdict.outcome
+        assert isinstance(found, Correct)
+        if protocol == "strict":
+            assert found.ratio == pytest.approx(1.0, abs=0.1)
+        else:
+            assert found.ratio_low < 1.25
+            assert found.ratio_high > 0.8
 
 
 async def test_a_a_error_repeats(sandbox: LocalSandbox) -> None:

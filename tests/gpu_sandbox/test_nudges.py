@@ -169,6 +169,23 @@ def test_where_much_is_wrong_nobody_looks() -> None:
     assert looked_at(x, 3.0 - nearest(x)) is None
 
 
+@pytest.mark.parametrize(
+    ("dtype", "looks"),
+    [
+        (torch.float32, True),
+        (torch.complex64, True),
+        (torch.float16, False),
+        (torch.bfloat16, False),
+    ],
+)
+def test_a_single_number_is_not_turned_by_the_rounding_of_half_precision(
+    dtype: torch.dtype, *, looks: bool
+) -> None:
+    native, got, exact = (torch.tensor(n, dtype=dtype) for n in (2.0, 2.125, 2.0625))
+    found = mended([Expected(native, None)], [got], lambda steps: [native], lambda: [exact])
+    assert (found is not None) == looks
+
+
 def test_a_reference_that_draws_its_own_numbers_turns_nothing() -> None:
     x = between(2)
     other = nearest(x)
