@@ -218,7 +218,8 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
     if protocol.structured and changeable and not slow:
         taken = 0
         counts = any(not (t.is_floating_point() or t.is_complex()) for t in _outputs_of(first))
-        for altered in _ALTERED:
+        large = sum(t.nbytes for t in first.tensors) > _LARGE_BYTES
+        for altered in _ALTERED_WHERE_LARGE if large else _ALTERED:
             if not (counts and altered.told in _MAKES_TIES):
                 for case in _changed(task, altered, exact):
                     taken += 1
@@ -278,5 +279,7 @@ _ALTERED = (
     Altered("each row offset", _offset_rows, [], part="half"),
 )
 """Half of it: of many numbers a part has the same mean as all, within half precision."""
+_ALTERED_WHERE_LARGE = tuple(way for way in _ALTERED if way.part == "all")
+"""Half of it among timed calls alone: one trial on gigabytes takes a tenth of a second, or more."""
 _MAKES_TIES = ("inputs times 64", "small integers")
 """And which of equals comes first, or has the larger index, is nobody's to say."""
