@@ -25,10 +25,11 @@ Run = Callable[[Any, Any, Case], list[Any]]
 
 
 class Exact:
-    """Of one model. ``used``: there was a run that did."""
+    """Of one model. ``used``: there was a run that did; ``failed``: in the last one a matrix had
+    not what it takes, where others had."""
 
     def __init__(self, model: Any, device: torch.device, precision: Precision) -> None:
-        self.used = False
+        self.used = self.failed = False
         self._model = model
         self._device = device
         self._precision: Precision = precision
@@ -39,7 +40,7 @@ class Exact:
     def outputs(self, case: Case, run: Run) -> tuple[list[Any] | None, list[Any] | None]:
         """In float64, and the same of inputs and weights that are rounded to the declared
         precision, where that is less than float32."""
-        first, self._tried = not self._tried, True
+        first, self._tried, self.failed = not self._tried, True, False
         if not first and self._wide is None:
             return None, None
         try:
@@ -50,8 +51,10 @@ class Exact:
             truth = run(self._wide, mapped(case.arguments, _doubled), case)
         except torch.OutOfMemoryError:  # of a candidate's doing, maybe: of this case only
             return None, None
-        except Exception:  # it names its dtypes: then its own precision must do
-            self._wide = None
+        except Exception as error:  # of the matrix itself, or for want of memory that is taken
+            self.failed = self.used and isinstance(error, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
+            if not self.used:  # it names its dtypes: then its own precision must do
+                self._wide = None
             return None, None
         self.used = True
         return truth, self._of_rounded(case, run) if self._precision != "float32" else None

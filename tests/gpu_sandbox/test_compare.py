@@ -93,3 +93,28 @@ def test_what_has_many_elements_has_its_own_size() -> None:
     ]  # fmt: skip
     assert found[4] is not None
     assert float(found[4]) == pytest.approx(((4 + 8 * 9) / 9) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error", "times"),
+    [
+        (torch.float32, 1e-5, 2.0),
+        (torch.float64, 0.0, 2.0),
+        (torch.bfloat16, 1e-2, 1.0),
+    ],
+)
+def test_on_changed_inputs_full_precision_has_more_room(
+    dtype: torch.dtype, error: float, times: float
+) -> None:
+    native = torch.full((30, 7), 2.0, dtype=dtype)
+    (expected,) = expect([native], [native.double() * (1.0 + error)])
+    before = expected.tolerance
+    expected.ease()
+    assert expected.tolerance == pytest.approx(times * before)
+
+
+def test_without_a_float64_reference_there_is_no_more_room() -> None:
+    (expected,) = expect([torch.ones(5)], None)
+    before = expected.margin
+    expected.ease()
+    assert expected.margin == before

@@ -28,10 +28,19 @@ def definite() -> torch.Tensor:
     return a @ a.mT + 0.1 * torch.eye(6)
 
 
+def distances() -> torch.Tensor:
+    points = 10.0 * uniform(2, 64, 2)
+    found = torch.exp(-0.5 * torch.cdist(points, points).square()) - 0.5
+    assert not torch.equal(found, found.mT)
+    return found
+
+
 DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Form]] = {
     "nothing": (lambda: uniform(6, 6), Form()),
     "triangular": (lambda: torch.triu(uniform(6, 6)), Form(zeros=True)),
     "symmetric": (symmetric, Form(symmetric=True)),
+    "symmetric but for rounding": (distances, Form(symmetric=True)),
+    "not quite symmetric": (lambda: symmetric() + 1e-2 * uniform(3, 6, 6), Form()),
     "definite": (definite, Form(symmetric=True, definite=True)),
     "rising": (lambda: uniform(3, 5).sort(dim=-1).values, Form(order=1)),
     "falling": (lambda: uniform(5).sort(descending=True).values, Form(order=-1)),
