@@ -181,16 +181,22 @@ def expect(
     rough: list[Any] | None = None,
     precision: Precision = "float32",
     typical: Sequence[torch.Tensor | None] = (),
+    *,
+    changed: bool = False,
 ) -> list[Expected]:
-    """``exact`` holds the float64 run's tensors in the same order, if there was one, and
-    ``rough`` those of one on what was rounded to ``precision``."""
+    """Of ``changed`` inputs, or the task's own. ``exact`` holds the float64 run's tensors in the
+    same order, if there was one, and ``rough`` those of one on what was rounded to
+    ``precision``."""
     none = [None] * len(native)
     exact = exact if exact is not None and len(exact) == len(native) else none
     rough = rough if rough is not None and len(rough) == len(native) else none
-    return [
+    found = [
         Expected(n, e, r, precision, t)
         for n, e, r, t in zip(native, exact, rough, typical or none, strict=True)
     ]
+    for one in found if changed else ():
+        one.ease()
+    return found
 
 
 def expect_left(after: torch.Tensor, before: torch.Tensor) -> Expected:

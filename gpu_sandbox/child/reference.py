@@ -152,10 +152,8 @@ class Task:
         trees = partial(self._another, case.altered)
         if exact or not case.changed:
             case.usual = self.usual.of(case.changed, case.output_tree, trees)
-        case.expected = expect(native, truth, rough, self.precision, typical)
-        if case.altered is not None:
-            for expected in case.expected:
-                expected.ease()
+        is_changed = case.altered is not None
+        case.expected = expect(native, truth, rough, self.precision, typical, changed=is_changed)
         self.allow(case.expected)
 
     def exactly(self, case: Case) -> tuple[list[Any] | None, list[Any] | None]:

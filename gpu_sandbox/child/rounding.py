@@ -111,7 +111,8 @@ class Rounding:
             return None
         native = [one.native for one in expected]
         typical = [one.typical for one in expected]
-        found = expect(native, truth, rough, task.precision, typical)
+        is_changed = case.altered is not None
+        found = expect(native, truth, rough, task.precision, typical, changed=is_changed)
         task.allow(found)
         return found
 

@@ -231,6 +231,7 @@ class Compared:
         task: Any = SimpleNamespace(mutates=False, allow=lambda outputs: None, forward_s=2.0)
         task.precision = "float32"
         task.exactly = lambda case: (None if exact is None else [exact], None)
+        task.exact = SimpleNamespace(failed=False)
         case = SimpleNamespace(altered=altered, changed="", tensors=[])
         releases: Any = SimpleNamespace(device=torch.device("cuda"), cases=[case] * CALLS)
         releases.intact = lambda peer, number: self.looked_at.append(number) or True
