@@ -8,6 +8,7 @@ numbers, is to be found out.
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
 from collections.abc import Callable, Sequence
@@ -29,18 +30,23 @@ _FEW = 64
 """One in so many, at most."""
 _FEWEST = 3
 """Elements in a row that are sorted by no chance, if all rows are."""
+_COLUMNS, _ROWS = 8, 64
+"""So many at most, and so many rows at least: that one is below the other in each is no chance."""
 
 
 class Form(NamedTuple):
     """Of one input. ``whole``: several values, all of them whole numbers. ``zeros``: some, at the
     same places each time. ``symmetric``: Hermitian, if it is complex. ``order``: each row (the last
-    dimension) rises (1) or falls (-1). ``definite``: a symmetric one is positive definite."""
+    dimension) rises (1) or falls (-1). ``definite``: a symmetric one is positive definite.
+    ``columns``: of a few, those of which one is never beyond the other: a box ends after it
+    begins."""
 
     whole: bool = False
     zeros: bool = False
     symmetric: bool = False
     definite: bool = False
     order: int = 0
+    columns: tuple[tuple[int, int], ...] = ()
 
 
 def form_of(draws: Sequence[torch.Tensor]) -> Form:
@@ -49,13 +55,14 @@ def form_of(draws: Sequence[torch.Tensor]) -> Form:
         return Form()
     if any(bool((t == t.flatten()[0]).all()) for t in draws):
         return Form()  # nothing but a size
-    symmetric = all(map(_is_symmetric, draws))
+    symmetric, order = all(map(_is_symmetric, draws)), _order(draws)
     return Form(
         whole=not draws[0].is_complex() and all(map(_is_whole, draws)),
         zeros=_same_zeros(draws),
         symmetric=symmetric,
         definite=symmetric and all(map(_is_definite, draws)),
-        order=_order(draws),
+        order=order,
+        columns=() if order else _columns(draws),
     )
 
 
@@ -162,6 +169,8 @@ def _kept(form: Form, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tens
         changed = upper + upper.mH + torch.diag_embed(real)
     if form.order:
         changed = changed.sort(dim=-1, descending=form.order < 0).values
+    if form.columns:
+        changed = _put_in_order(changed, form.columns)
     return changed.masked_fill(tensor == 0, 0.0) if form.zeros else changed
 
 
@@ -179,6 +188,16 @@ def _still_definite(tensor: torch.Tensor, rows: torch.Tensor, *, full: bool) -> 
     signs = torch.randn(rows.shape, device=rows.device).to(real)
     vector = torch.where(rows | (other & rows.any(-1, keepdim=True)), signs * size, 0.0)
     return changed + (vector.unsqueeze(-1) * vector.unsqueeze(-2)).to(tensor.dtype)
+
+
+def _put_in_order(tensor: torch.Tensor, columns: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """Whose later ones are not below the earlier ones: in as many rounds as that takes at most."""
+    columns_of = list(tensor.unbind(-1))
+    for _ in columns_of:
+        for low, high in columns:
+            a, b = columns_of[low], columns_of[high]
+            columns_of[low], columns_of[high] = torch.minimum(a, b), torch.maximum(a, b)
+    return torch.stack(columns_of, dim=-1)
 
 
 def _laid_out(changed: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -225,6 +244,18 @@ def _order(draws: Sequence[torch.Tensor]) -> int:
     if any(t.is_complex() or t.dim() == 0 or t.shape[-1] < _FEWEST for t in draws):
         return 0
     return next((sign for sign in (1, -1) if all(_rises(t, sign) for t in draws)), 0)
+
+
+def _columns(draws: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
+    first = draws[0]
+    if first.is_complex() or first.dim() < 2 or not 2 <= first.shape[-1] <= _COLUMNS:
+        return ()
+    if any(t.shape != first.shape for t in draws) or first.numel() < _ROWS * first.shape[-1]:
+        return ()
+    found = list(itertools.permutations(range(first.shape[-1]), 2))
+    for rows in (first.flatten(0, -2)[:_ROWS], *(t.flatten(0, -2) for t in draws)):
+        found = [(a, b) for a, b in found if bool((rows[:, a] <= rows[:, b]).all())]
+    return tuple((a, b) for a, b in found if (b, a) not in found)
 
 
 def _rises(tensor: torch.Tensor, sign: int) -> bool:

@@ -35,12 +35,19 @@ def distances() -> torch.Tensor:
     return found
 
 
+def boxes() -> torch.Tensor:
+    begins = uniform(90, 2)
+    return torch.cat([begins, begins + uniform(90, 2)], dim=1)
+
+
 DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Form]] = {
     "nothing": (lambda: uniform(6, 6), Form()),
     "triangular": (lambda: torch.triu(uniform(6, 6)), Form(zeros=True)),
     "symmetric": (symmetric, Form(symmetric=True)),
     "symmetric but for rounding": (distances, Form(symmetric=True)),
     "not quite symmetric": (lambda: symmetric() + 1e-2 * uniform(3, 6, 6), Form()),
+    "boxes": (boxes, Form(columns=((0, 2), (1, 3)))),
+    "few boxes": (lambda: boxes()[:40], Form()),
     "definite": (definite, Form(symmetric=True, definite=True)),
     "rising": (lambda: uniform(3, 5).sort(dim=-1).values, Form(order=1)),
     "falling": (lambda: uniform(5).sort(descending=True).values, Form(order=-1)),
@@ -63,7 +70,7 @@ def test_what_they_have_in_common_is_seen_in_all_draws(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["triangular", "symmetric", "definite", "rising", "falling", "mask", "half"]
+    "name", ["triangular", "symmetric", "definite", "rising", "falling", "boxes", "mask", "half"]
 )
 @pytest.mark.parametrize("part", ["all", "half", "few"])
 def test_changed_ones_have_it_too(name: str, part: Part) -> None:
@@ -79,6 +86,8 @@ def test_changed_ones_have_it_too(name: str, part: Part) -> None:
         assert torch.equal(got, got.mT)
     if form.definite:
         assert not torch.linalg.cholesky_ex(got).info.any()
+    for low, high in form.columns:
+        assert bool((got[..., low] <= got[..., high]).all())
     if form.order:
         assert bool((form.order * got.diff(dim=-1) >= 0).all())
     if part != "few" or form.whole:  # or it was a zero
@@ -173,3 +182,12 @@ def test_what_is_definite_is_no_product_of_two_vectors_any_more(part: Part) -> N
         assert float(rank_one[1]) > 1e-3 * float(rank_one[0])
     assert not torch.equal(got[off], tensor[off])
     assert not torch.linalg.cholesky_ex(got).info.any()
+
+
+def test_columns_are_put_in_order_along_a_chain() -> None:
+    x = uniform(500, 4).sort(dim=-1).values[:, [2, 0, 3, 1]].unsqueeze(0)
+    form = form_of([x])
+    assert set(form.columns) == {(1, 3), (3, 0), (0, 2), (1, 0), (3, 2), (1, 2)}
+    got = Changed(lambda t: torch.rand(t.shape), [form])(x)
+    assert bool((got[..., [1, 3, 0, 2]].diff(dim=-1) >= 0).all())
+    assert not torch.equal(got, x)
