@@ -3,7 +3,8 @@
 A device that is of no more use is quarantined for as long as the sandbox lives: it gets no
 more jobs, and the others go on. A verifier that dies, or in which the reference fails, costs
 its own candidate only: after the second time the reference itself is judged as a
-candidate. If that works, the candidate is to blame, else the device or the task.
+candidate. If that works, the candidate is to blame, else the device or the task. Changed inputs
+that a verifier does not survive, before there is a candidate, are left out from then on.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ class DevicePool:
         self.leases = Leases(group)
         self.quarantined: dict[str, str] = {}
         """Device → why it is used no more."""
+        self._left_out: dict[str, list[str]] = {}
+        """Task → inputs that no verifier survived."""
 
     def __len__(self) -> int:
         """How many there has been work for, quarantined ones too."""
@@ -194,9 +197,13 @@ class DevicePool:
         breakdowns: list[str] = []
         try:
             while len(breakdowns) < _TRIES:
+                left_out = self._left_out.get(job.task_source, [])
+                job = msgspec.structs.replace(job, leave_out=left_out)
                 try:
                     return Looks(await self._look(station, job, files, to_beat), breakdowns)
                 except _BREAKDOWNS as breakdown:
+                    if self._leaves_out(job, breakdown):
+                        continue
                     if job.mode == "baseline" or station.unfit:
                         raise
                     breakdowns.append(str(breakdown))
@@ -206,6 +213,16 @@ class DevicePool:
             if station.unfit:
                 raise SandboxFault(f"{station.device.name}: {station.unfit}") from fault
             raise
+
+    def _leaves_out(self, job: Job, breakdown: Exception) -> bool:
+        """Whether the next one is to do without some inputs. A GPU's context does not outlive an
+        assertion in a kernel: that a probability is none, say."""
+        if not isinstance(breakdown, VerifierDied | VerifierSilent):
+            return False
+        if not breakdown.trying or breakdown.trying in job.leave_out:
+            return False
+        self._left_out[job.task_source] = [*job.leave_out, breakdown.trying]
+        return True
 
     async def _look(
         self, station: Station, job: Job, files: BuildFiles, to_beat: float | None

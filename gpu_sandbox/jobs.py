@@ -20,6 +20,7 @@ from gpu_sandbox.protocols import Protocol
 
 __all__ = [
     "MOST_BUILT",
+    "TRYING",
     "Agreed",
     "Built",
     "Compile",
@@ -46,6 +47,9 @@ __all__ = [
 
 MOST_BUILT = 64
 """Files of one candidate's build: they travel, and stay open until it is judged."""
+TRYING = "trying "
+"""How a stage's name begins in which the reference is run on inputs that it may not survive, and
+there is no candidate yet. The rest says what they are, for ``Job.leave_out``."""
 _MOST_CHARS = 20_000
 """Of one text: what a reason or a log keeps of it is less."""
 _MOST_TEXTS, _MOST_LISTED_CHARS = 100, 1_000
@@ -72,6 +76,7 @@ class Job(_Message, frozen=True):
     from now on. With ``evaluate`` the socket of the candidate's worker comes next, and after it the
     files of ``libraries``; ``worker_pid`` is its process. Times are in seconds. ``observe``: what
     to look at besides, if it is right; that takes at most ``observe_share`` of the time until then.
+    ``leave_out``: inputs that a verifier did not survive (``TRYING``).
     """
 
     mode: Literal["baseline", "evaluate"]
@@ -89,6 +94,7 @@ class Job(_Message, frozen=True):
     worker_pid: int = 0
     observe: list[SectionName] = []
     observe_share: float = 0.0
+    leave_out: list[str] = []
     conditions: bool = False
     """Whether to report what the timing depends on, which the driver takes a while to tell."""
 

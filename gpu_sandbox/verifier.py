@@ -6,6 +6,7 @@ With it lives the worker that holds the reference, until it is released (``worke
 from __future__ import annotations
 
 import re
+import signal
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -14,7 +15,7 @@ import msgspec
 
 from gpu_sandbox.devices import Device
 from gpu_sandbox.frames import BadFrame, Line, PeerGone
-from gpu_sandbox.jobs import FromVerifier, Go, Job, Ready, Report, Stage
+from gpu_sandbox.jobs import TRYING, FromVerifier, Go, Job, Ready, Report, Stage
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory
@@ -32,12 +33,12 @@ _OF_DEVICE = re.compile(r"cuda|cudnn|cublas|nvrtc|accelerator|memory", re.IGNORE
 class VerifierDied(Exception):
     """It ended without a report. ``stage`` is where it was, ``signal`` what killed it."""
 
-    def __init__(self, stage: str, signal: int | None, output: str) -> None:
-        how = "it exited" if signal is None else f"signal {signal}"
+    def __init__(self, stage: str, killed_by: int | None, output: str) -> None:
+        how = "it exited" if killed_by is None else f"signal {killed_by}"
         said = "\n".join(output.strip().splitlines()[-_SAID_LINES:])
         super().__init__(f"{how} in stage {stage!r}\n{said}".strip())
         self.stage = stage
-        self.signal = signal
+        self.signal = killed_by
         self.output = output
 
     @property
@@ -48,9 +49,19 @@ class VerifierDied(Exception):
             return ""
         return last[:_SAID_CHARS] if _EXCEPTION.match(last) else "the verifier exited"
 
+    @property
+    def trying(self) -> str:
+        """The inputs that it did not survive, if it was not killed, which may be others' doing."""
+        return "" if self.signal == signal.SIGKILL else _trying(self.stage)
+
 
 class VerifierSilent(Exception):
-    """No report within the limit: the reference hangs, or the trusted side does."""
+    """No report within the limit: the reference hangs, or the trusted side does. ``trying``: the
+    inputs that did not end, if it was such."""
+
+    def __init__(self, stage: str, limit_s: float) -> None:
+        super().__init__(f"nothing within {limit_s:g} s, in stage {stage!r}")
+        self.trying = _trying(stage)
 
 
 class Verifier:
@@ -60,6 +71,7 @@ class Verifier:
         self._device = device
         self._line = line
         self._introduced = False
+        self._call_s = 0.0
         self.ward = ward
         self.reference: Worker | None = None
 
@@ -91,6 +103,7 @@ class Verifier:
     async def give(self, job: Job, *fds: int) -> None:
         """With ``hold`` before it, once. Raises ``VerifierDied``."""
         assert self.reference is not None
+        self._call_s = job.call_s
         if not self._introduced:
             job = msgspec.structs.replace(job, reference_pid=self.reference.ward.pid)
             fds = (self.reference.peer.fileno(), *fds)
@@ -104,7 +117,7 @@ class Verifier:
 
     async def report(self, limit_s: float, reached: Callable[[str], Awaitable[None]]) -> Report:
         """What it finds. ``reached`` is awaited at every stage; where the verifier waits, it
-        goes on when that returns.
+        goes on when that returns. What it tries (``TRYING``) takes one call's time at most.
 
         Raises ``VerifierDied``, ``VerifierSilent``, ``SandboxFault``.
         """
@@ -112,7 +125,9 @@ class Verifier:
         try:
             with anyio.fail_after(limit_s):
                 while True:
-                    match await self._line.receive():
+                    with anyio.fail_after(self._call_s if _trying(stage) else None):
+                        frame = await self._line.receive()
+                    match frame:
                         case Stage(name=name, waits=waits):
                             stage = name
                             await reached(name)
@@ -129,7 +144,7 @@ class Verifier:
             await self.ward.end()
             raise VerifierDied(stage, self.ward.signal, self.ward.output()) from None
         except TimeoutError:
-            raise VerifierSilent(f"nothing within {limit_s:g} s, in stage {stage!r}") from None
+            raise VerifierSilent(stage, self._call_s if _trying(stage) else limit_s) from None
 
     @property
     def stuck(self) -> bool:
@@ -165,3 +180,7 @@ async def start_verifier(
         line.close()
         raise
     return Verifier(device, ward, line)
+
+
+def _trying(stage: str) -> str:
+    return stage.removeprefix(TRYING) if stage.startswith(TRYING) else ""

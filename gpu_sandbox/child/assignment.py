@@ -17,7 +17,7 @@ import msgspec
 import torch
 
 from events.observations import Observations
-from gpu_sandbox.child import held, nudges, repeats
+from gpu_sandbox.child import held, nudges, rehearsal, repeats
 from gpu_sandbox.child.audit import audit
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
@@ -33,14 +33,15 @@ from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.propagation import propagation_note
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.rehearsal import Rehearsal
 from gpu_sandbox.child.repeats import Repeats
-from gpu_sandbox.child.rounding import Rounding
 from gpu_sandbox.child.spent import Spent
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.child.typical import Typical, Usual
 from gpu_sandbox.child.unusable import check_repeats, check_shapes, check_values
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.jobs import (
+    TRYING,
     Finding,
     Go,
     Job,
@@ -125,13 +126,12 @@ class Assignment:
             kept = _typical.setdefault(self._key, (task.typical, task.usual))
             task.typical, task.usual = kept
             task.forms = _forms.setdefault(self._key, task.forms)
+            task.leave_out = self._job.leave_out
             first = task.draw("trial", 0)
             task.solve(first, exact=self._job.protocol.allclose is None)
             check_values(first)
             task.repeats = self._repeated(task, first)
-            if self._key not in _nudges:
-                _nudges[self._key] = Rounding(task).measured(first)
-            task.nudged = _nudges[self._key]
+            task.nudged = self._rehearsed(task, first)
             task.allow(first.expected)
         self._load_reference(task)
         if self._job.mode == "baseline":
@@ -143,6 +143,17 @@ class Assignment:
                 return self._evaluate(task, first, peer, libraries)
             finally:
                 peer.close()
+
+    def _rehearsed(self, task: Task, first: Case) -> list[nudges.Nudged]:
+        """Before there is a candidate, once: by what it is taken for right (``nudges.py``)."""
+        if self._key not in _nudges:
+            tries = Rehearsal(task, self._device, lambda told: self._stage(TRYING + told))
+            found = tries.nudged(first)
+            if self._job.protocol.structured:
+                tries.changed()
+            self._stage("tried")
+            _nudges[self._key] = found
+        return _nudges[self._key]
 
     def _load_reference(self, task: Task) -> None:
         """Into its worker, which times it."""
@@ -296,7 +307,12 @@ def _in_turn(*works: Callable[[], bool]) -> Callable[[], bool]:
 
 def _told(task: Task) -> list[str]:
     """Facts about the reference that a reader of any verdict on it should know."""
-    return [*repeats.told(task.repeats), *nudges.told(task.nudged), *held.told(task.updates)]
+    return [
+        *repeats.told(task.repeats),
+        *nudges.told(task.nudged),
+        *held.told(task.updates),
+        *rehearsal.told(task),
+    ]
 
 
 def _crowded(device: torch.device) -> bool:

@@ -220,11 +220,12 @@ def _is_wrong(expected: Expected, got: torch.Tensor, times: float = 1.0) -> torc
     native = expected.native
     if _is_counted(native):
         return native != got
-    size = native.abs().double()
+    size = native.abs().double().nan_to_num(0.0, 0.0, 0.0)
     rms = size.square().mean(dim=-1, keepdim=True).sqrt() if native.dim() else size
     rms = rms.clamp(min=float(size.square().mean().sqrt()) / 100) if native.numel() else rms
     bound = times * expected.allowed.tolerance * (rms + size) / 2  # of one element as ``compare``
-    return ~((got - native).abs().double() <= bound)
+    near = (got - native).abs().double() <= bound
+    return ~(near | (got == native) | (got.isnan() & native.isnan()))
 
 
 def _further(ends: Ends, other: torch.Tensor) -> Ends:
@@ -244,7 +245,10 @@ def _turned(
         return (plain != got) & (least - span <= mine) & (mine <= most + span)
     if _is_counted(plain):
         return (plain != nudged) & (nudged == got)
-    return (nudged - plain).abs() >= _LEAST_TURN * (got - plain).abs()
+    appears = got.isnan() & nudged.isnan()  # or disappears: as little as that makes it NaN
+    disappears = plain.isnan() & ~nudged.isnan()
+    far = (nudged - plain).abs() >= _LEAST_TURN * (got - plain).abs()
+    return far | (plain.isnan() != got.isnan()) & (appears | disappears)
 
 
 def _between(plain: torch.Tensor, nudged: torch.Tensor) -> Nudged:

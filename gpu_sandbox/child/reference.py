@@ -54,6 +54,8 @@ class Task:
         self.forward_s = 0.0
         self.altered: list[Altered] = []
         """What the candidate got right in the trials, and may meet again while it is timed."""
+        self.leave_out: Sequence[str] = ()
+        """Inputs that a verifier did not survive (``rehearsal.py``)."""
         self.typical, self.usual = Typical(), Usual()
         self.forms = Forms()
         self.repeats: list[Repeats] = []

@@ -14,7 +14,7 @@ from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.expected import RULES, Expected, Margin
 from gpu_sandbox.child.nudges import Nudged, measured, mended, moved, nudge, undecided
 from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.rounding import Rounding
+from gpu_sandbox.child.rounding import Rounding, without_nan
 from gpu_sandbox.protocols import PROTOCOLS
 
 STRICT = PROTOCOLS["strict"]
@@ -184,6 +184,39 @@ def test_a_single_number_is_not_turned_by_the_rounding_of_half_precision(
     native, got, exact = (torch.tensor(n, dtype=dtype) for n in (2.0, 2.125, 2.0625))
     found = mended([Expected(native, None)], [got], lambda steps: [native], lambda: [exact])
     assert (found is not None) == looks
+
+
+def roots(x: torch.Tensor) -> torch.Tensor:
+    """Of what is next to nothing, in some rows."""
+    return torch.sqrt((1.0 + x) - 1.0)
+
+
+def test_nan_that_rounding_brings_about_is_no_mistake() -> None:
+    x = torch.full((300,), 0.5)
+    x[:2] = torch.tensor([1.2e-7, -1.2e-7])
+    mine = roots(x)
+    assert mine.isnan().tolist() == [False, True] + 298 * [False]
+    mine[:2] = torch.tensor([math.nan, 0.0])
+
+    def run(steps: int) -> list[torch.Tensor]:
+        return [roots(x - 2e-7 if steps % 8 else x + 2e-7) if steps else roots(x)]
+
+    expected = [Expected(roots(x), None)]
+    found = mended(expected, [mine], run, lambda: None)
+    assert found is not None
+    (rest,) = found
+    assert torch.equal(rest.isnan(), roots(x).isnan())
+    (one,), (rest,) = without_nan(expected, found)
+    assert torch.equal(one.native, rest)
+    assert not rest.isnan().any()
+    mine[2] = math.nan
+    found = mended(expected, [mine], run, lambda: None)
+    assert found is not None
+    assert bool(found[0][2].isnan()), "there is no reason for that one"
+    (one,), _ = without_nan(
+        [Expected(torch.full((9,), math.nan), None)], [torch.full((9,), math.nan)]
+    )
+    assert bool(one.native.isnan().all()), "nor for so many"
 
 
 def test_a_reference_that_draws_its_own_numbers_turns_nothing() -> None:

@@ -1,0 +1,66 @@
+"""The reference on unusual inputs, before there is a candidate: it may not survive them.
+
+On a GPU an assertion in a kernel (a probability that is none, an index made of a float) ends the
+process's use of the device, and code of a task's own may crash, or never end. Whoever runs the
+reference then is lost. So it says what it is about to try: the engine starts another verifier,
+whose job leaves that out. All of it is tried once in each verifier's life, and later, beside a
+candidate, nothing is that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import torch
+
+from gpu_sandbox.child.cases import Altered, Broken, Case
+from gpu_sandbox.child.nudges import Nudged
+from gpu_sandbox.child.propagation import NON_FINITE, non_finite
+from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.rounding import NUDGED_INPUTS, Rounding
+from gpu_sandbox.child.trials import ALTERED
+
+__all__ = ["Rehearsal", "told"]
+
+_SLOW_S, _SLOW_ON_CPU_S = 2.0, 0.2
+"""A forward that takes longer is not made seven times more. No assertion ends a CPU's process."""
+
+
+class Rehearsal:
+    """Of one task. ``say`` tells the engine what is tried."""
+
+    def __init__(self, task: Task, device: torch.device, say: Callable[[str], None]) -> None:
+        self._task = task
+        self._device = device
+        self._say = say
+
+    def nudged(self, first: Case) -> list[Nudged]:
+        """What nudges of the first inputs make of its outputs (``Rounding.measured``)."""
+        with self._trying(NUDGED_INPUTS):
+            return Rounding(self._task).measured(first)
+
+    def changed(self) -> None:
+        """All that trials, and what comes last, change inputs by."""
+        slow_s = _SLOW_ON_CPU_S if self._device.type == "cpu" else _SLOW_S
+        if self._task.forward_s > slow_s:
+            return
+        for way in (*ALTERED, Altered(NON_FINITE, non_finite, [])):
+            if way.told not in self._task.leave_out:
+                with self._trying(way.told), suppress(Broken):
+                    self._task.takes(self._task.draw(f"rehearsal/{way.part}", 0, way))
+
+    @contextmanager
+    def _trying(self, told: str) -> Iterator[None]:
+        self._say(told)
+        yield
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)  # raises, and all is lost, if it has asserted
+
+
+def told(task: Task) -> list[str]:
+    """For the reader of a verdict."""
+    if not task.leave_out:
+        return []
+    names = ", ".join(task.leave_out)
+    return [f"left out, since the process of the reference does not survive it: {names}"]

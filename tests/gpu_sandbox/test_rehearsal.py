@@ -1,0 +1,61 @@
+"""A reference that does not survive changed inputs: judged without those, and a note says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from events.outcomes import Correct
+from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.zygote import Ward, Zygote
+from tests.gpu_sandbox.conftest import QUICK, evaluation
+from tests.gpu_sandbox.sources import ADD_RELU, HONEST
+
+pytestmark = pytest.mark.anyio
+
+
+def touchy(where: Path, what: str) -> str:
+    """A task whose reference does that where it is trusted and a number is large."""
+    where.touch()
+    return ADD_RELU.replace(
+        "        return torch.relu",
+        f"""        import os, pathlib, time
+        if pathlib.Path({str(where)!r}).exists() and a.abs().max() > 60.0:
+            {what}
+        return torch.relu""",
+    )
+
+
+@pytest.fixture
+def roles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Of all processes that were started."""
+    started: list[str] = []
+    spawn = Zygote.spawn
+
+    async def spawned(self: Zygote, role: str, *args: object, **options: object) -> Ward:
+        started.append(role)
+        return await spawn(self, role, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Zygote, "spawn", spawned)
+    return started
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+@pytest.mark.parametrize("what", ["os.abort()", "time.sleep(60.0)"])
+async def test_what_the_reference_does_not_survive_is_left_out(
+    make_sandbox: Callable[..., LocalSandbox], roles: list[str], tmp_path: Path, what: str
+) -> None:
+    task = touchy(tmp_path / "here", what)
+    limits = msgspec.structs.replace(QUICK, call_s=3.0)
+    async with make_sandbox(limits) as sandbox:
+        for _ in range(2):
+            verdict = await sandbox.evaluate(evaluation(task, HONEST))
+            assert isinstance(verdict.outcome, Correct)
+            (note,) = (note for note in verdict.notes if "left out" in note)
+            assert note.endswith("does not survive it: inputs times 64")
+            assert not any("broke down" in note for note in verdict.notes)
+        assert sandbox.load().quarantined == {}
+    assert roles.count("verifier") == 2, "that one knows, and lives on"
