@@ -20,7 +20,7 @@ from gpu_sandbox.child.cases import Part
 from gpu_sandbox.child.expected import RULES, pieces
 from gpu_sandbox.child.extents import overlapping
 
-__all__ = ["Changed", "Form", "Forms", "form_of"]
+__all__ = ["Changed", "Form", "Forms", "form_of", "some"]
 
 _DRAWS = 3
 _LARGEST_BYTES = 1 << 30
@@ -126,16 +126,19 @@ def _by_parts(change: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tens
     return torch.complex(change(parts[..., 0]), change(parts[..., 1]))
 
 
-def _few(tensor: torch.Tensor) -> torch.Tensor:
-    """One element three times in four, else more, as often two as ten thousand."""
-    count, number = tensor.numel(), 1
+def some(count: int) -> torch.Tensor:
+    """Places of so many: one three times in four, else more, as often two as ten thousand."""
+    number = 1
     if secrets.randbelow(4) == 0:
         number = 1 << secrets.randbelow(max(1, (count // _FEW).bit_length()))
     seed = int.from_bytes(secrets.token_bytes(4), "big")
-    places = torch.randint(max(1, count), (number,), generator=torch.Generator().manual_seed(seed))
-    chosen = torch.zeros(count, dtype=torch.bool, device=tensor.device)
-    if count:
-        chosen[places.to(tensor.device)] = True
+    return torch.randint(max(1, count), (number,), generator=torch.Generator().manual_seed(seed))
+
+
+def _few(tensor: torch.Tensor) -> torch.Tensor:
+    chosen = torch.zeros(tensor.numel(), dtype=torch.bool, device=tensor.device)
+    if tensor.numel():
+        chosen[some(tensor.numel()).to(tensor.device)] = True
     return chosen.view(tensor.shape)
 
 

@@ -152,12 +152,13 @@ class Releases(ABC):
     def _drawn_anew(self, purpose: str, index: int) -> tuple[list[Case], bool]:
         first = index * self.calls
         changed = self._surprises.among(self.calls, purpose, index)
-        leave_half(self.device)  # the reference ran on them
+        if not self._surprises.in_place:
+            leave_half(self.device)  # the reference ran on them
         cases = [
             changed.get(number) or self._drawn(purpose, first + number)
             for number in range(self.calls)
         ]
-        return cases, len(changed) == self.calls
+        return cases, len(changed) + self._surprises.change(cases) == self.calls
 
     def choose(self) -> list[int]:
         """Calls to compare, in random order, by a generator that no seed of a task's leads to. One

@@ -18,6 +18,7 @@ from contextlib import suppress
 
 import msgspec
 
+from gpu_sandbox.child.blocks import change_in_place
 from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.reference import Task
 
@@ -33,12 +34,15 @@ class Surprises:
     """Of the releases of one kind: which of their calls get changed inputs, and how.
 
     Of many calls one does. Of a few all do, in one release out of every five: such a release
-    says nothing of the time that the task's own inputs take.
+    says nothing of the time that the task's own inputs take. ``in_place``: they are so large that
+    they are not drawn apart: what was drawn is changed (``blocks.py``).
     """
 
     def __init__(self, task: Task, first: Case) -> None:
         self._task = task
         self._first = first
+        self._bytes = sum(t.nbytes for t in first.tensors)
+        self.in_place = self._bytes > _KEPT_BYTES
         self._turn = self._chosen_turn = 0
         self._few = secrets.choice((True, False))
         self._left: dict[bool, list[Altered]] = {True: [], False: []}
@@ -48,14 +52,13 @@ class Surprises:
     def among(self, calls: int, purpose: str, index: int) -> dict[int, Case]:
         """Of the ``index``-th release for ``purpose``: by number of the call. Empty before there
         were trials, and where the reference can't take any."""
-        if not self._task.altered:
+        if not self._task.altered or self.in_place:
             return {}
         if calls >= _MANY:
             return dict(
                 zip([secrets.randbelow(calls)], self._drawn(1, purpose, index), strict=False)
             )
-        each = sum(t.nbytes for t in self._first.tensors)
-        mine, ahead = self._take_turn(), calls * each <= _KEPT_BYTES
+        mine, ahead = self._take_turn(), calls * self._bytes <= _KEPT_BYTES
         if mine:  # so many are drawn each time: of these none is needed
             for number in range(calls):
                 self._task.draw(f"{purpose}/unused", index * calls + number)
@@ -65,6 +68,23 @@ class Surprises:
         if mine or not ahead:
             self._kept = []
         return dict(enumerate(found))
+
+    def change(self, cases: Sequence[Case]) -> int:
+        """Change some of these, which were drawn for the next release, in place: how many. The
+        reference is not tried on them."""
+        if not self._task.altered or not self.in_place:
+            return 0
+        if len(cases) >= _MANY:
+            chosen = [secrets.choice(cases)]
+        else:
+            chosen = list(cases) if self._take_turn() else []
+        changed = 0
+        for case in chosen:
+            way = self._way()
+            if change_in_place(case.tensors, self._first.tensors, way.change, way.part):
+                case.altered = way
+                changed += 1
+        return changed
 
     def _take_turn(self) -> bool:
         """Whether this is the one of five. All that takes time is done in the first of them, or, of

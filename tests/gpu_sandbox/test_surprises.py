@@ -89,8 +89,7 @@ def test_there_are_none_where_the_reference_takes_none(tmp_path: Path, calls: in
     assert [source.among(calls, "timed", index) for index in range(20)] == [{}] * 20
 
 
-@pytest.mark.parametrize("calls", [1, 3])
-@pytest.mark.parametrize("kept_bytes", [1 << 30, 100])
+@pytest.mark.parametrize(("calls", "kept_bytes"), [(1, 1 << 30), (3, 1 << 30), (3, 3000)])
 def test_what_it_takes_to_find_them_does_not_tell_which_release_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int, kept_bytes: int
 ) -> None:
@@ -110,7 +109,7 @@ def test_what_it_takes_to_find_them_does_not_tell_which_release_it_is(
         mine.update([index % 5] if found else [])
         work.add((index % 5 == 0, drawn, len(module.RUNS) - runs))
     assert len(mine) > 3
-    if kept_bytes > 100:
+    if kept_bytes > 3000:
         assert work == {(True, 2 * calls, calls), (False, calls, 0)}
     else:
         assert work == {(first, 2 * calls, calls) for first in (True, False)}
@@ -120,3 +119,39 @@ def test_there_are_none_before_there_were_trials(tmp_path: Path) -> None:
     task, _, source = set_up(tmp_path, TAKES_ALL)
     task.altered.clear()
     assert source.among(16, "alone", 0) == {}
+
+
+@pytest.mark.parametrize("calls", [1, 3, 16])
+def test_what_is_large_is_changed_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    monkeypatch.setattr(surprises, "_KEPT_BYTES", 100)
+    task, _, source = set_up(tmp_path, TAKES_ALL)
+    module = task._module
+    draws, runs = len(module.DRAWS), len(module.RUNS)
+    sizes = []
+    for index in range(40):
+        assert source.among(calls, "timed", index) == {}
+        cases = [task.draw("timed", index * calls + number) for number in range(calls)]
+        number = source.change(cases)
+        assert [case for case in cases if changed(case)] == [c for c in cases if c.altered]
+        assert sum(map(changed, cases)) == number
+        sizes.append(number)
+    assert len(module.DRAWS) - draws == 40 * calls
+    assert len(module.RUNS) == runs
+    if calls < 8:
+        blocks = [sorted(sizes[n : n + 5]) for n in range(0, 40, 5)]
+        assert blocks == [[0, 0, 0, 0, calls]] * 8
+    else:
+        assert sizes == [1] * 40
+
+
+def test_what_the_task_keeps_is_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surprises, "_KEPT_BYTES", 100)
+    _, first, source = set_up(tmp_path, TAKES_ALL)
+    before = first.tensors[0].clone()
+    assert [source.change([first]) for _ in range(10)] == [0] * 10
+    assert torch.equal(first.tensors[0], before)
+    assert first.altered is None
