@@ -18,7 +18,6 @@ import torch
 
 from events.observations import Observations
 from gpu_sandbox.child import held, nudges, rehearsal, repeats
-from gpu_sandbox.child.audit import audit
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
 from gpu_sandbox.child.cases import Broken, Case, Seeds
@@ -26,19 +25,16 @@ from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.foreign import Foreign, our_processes
-from gpu_sandbox.child.forms import Forms
 from gpu_sandbox.child.kept_memory import leave_half
+from gpu_sandbox.child.known import known
 from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.propagation import propagation_note
 from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.rehearsal import Rehearsal
-from gpu_sandbox.child.repeats import Repeats
 from gpu_sandbox.child.spent import Spent
 from gpu_sandbox.child.trials import Trials
-from gpu_sandbox.child.typical import Typical, Usual
-from gpu_sandbox.child.unusable import check_repeats, check_shapes, check_values
+from gpu_sandbox.child.unusable import check_values
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.jobs import (
     TRYING,
@@ -55,19 +51,9 @@ from gpu_sandbox.jobs import (
 
 __all__ = ["Assignment"]
 
-_audits: dict[tuple[str, str], list[str]] = {}
-"""By task and protocol, of this process's life: an audit costs as much as the trials."""
-_typical: dict[tuple[str, str, str], tuple[Typical, Usual]] = {}
-_forms: dict[tuple[str, str, str], Forms] = {}
-_repeats: dict[tuple[str, str, str], list[Repeats]] = {}
-_nudges: dict[tuple[str, str, str], list[nudges.Nudged]] = {}
-"""By task, protocol and device, of this process's life: no verdict draws anew what it allows,
-and none but the first pays for it."""
 _TOLD_CHARS = 300
 _SLOW_S = 2.0
 """A call of the reference: one more is too long for a note."""
-_LOOKS = 3
-"""At how a reference repeats itself that was within bounds before."""
 
 
 class Assignment:
@@ -81,7 +67,7 @@ class Assignment:
         self._reference = reference
         self._fds = fds
         self._device = torch.device(job.device)
-        self._key = (job.task_source, job.protocol.name, job.device)
+        self._known = known(job)
         self._clocks = Clocks(nvml_of(self._device))
         self._spent = Spent()
         self._notes: list[str] = []
@@ -123,15 +109,13 @@ class Assignment:
         with self._spent.on("check"):
             seeds, precision = Seeds(self._job.seed), self._job.protocol.precision
             task = Task(task_path, self._device, seeds, precision)
-            kept = _typical.setdefault(self._key, (task.typical, task.usual))
-            task.typical, task.usual = kept
-            task.forms = _forms.setdefault(self._key, task.forms)
+            self._known.introduce(task)
             task.leave_out = self._job.leave_out
             first = task.draw("trial", 0)
             task.solve(first, exact=self._job.protocol.allclose is None)
             check_values(first)
-            task.repeats = self._repeated(task, first)
-            task.nudged = self._rehearsed(task, first)
+            task.repeats = self._known.repeats(task, first, self._job)
+            task.nudged = self._known.nudged(task, first, self._job, self._tries)
             task.allow(first.expected)
         self._load_reference(task)
         if self._job.mode == "baseline":
@@ -144,16 +128,8 @@ class Assignment:
             finally:
                 peer.close()
 
-    def _rehearsed(self, task: Task, first: Case) -> list[nudges.Nudged]:
-        """Before there is a candidate, once: by what it is taken for right (``nudges.py``)."""
-        if self._key not in _nudges:
-            tries = Rehearsal(task, self._device, lambda told: self._stage(TRYING + told))
-            found = tries.nudged(first)
-            if self._job.protocol.structured:
-                tries.changed()
-            self._stage("tried")
-            _nudges[self._key] = found
-        return _nudges[self._key]
+    def _tries(self, told: str) -> None:
+        self._stage(TRYING + told if told else "tried")
 
     def _load_reference(self, task: Task) -> None:
         """Into its worker, which times it."""
@@ -171,24 +147,8 @@ class Assignment:
         return msgspec.structs.replace(measured, audit=found)
 
     def _audited(self, task: Task, first: Case) -> list[str]:
-        key = (self._job.task_source, self._job.protocol.name)
-        if key not in _audits:
-            with self._spent.on("audit"):
-                _audits[key] = audit(task, first, self._job.protocol)
-        return _audits[key]
-
-    def _repeated(self, task: Task, first: Case) -> list[Repeats]:
-        """Before there is a candidate. Raises ``Broken`` for what is no task: where it was one
-        before, because its runs were nearer to each other by chance, after some more looks."""
-        if self._key not in _repeats:
-            check_shapes(task, first)
-            for _ in range(1 if self._job.mode == "baseline" else _LOOKS):
-                task.repeats = task.repeat(first)
-                if not any(one.far for one in task.repeats):
-                    break
-            check_repeats(task, first)
-            _repeats[self._key] = task.repeats
-        return _repeats[self._key]
+        with self._spent.on("audit"):
+            return self._known.audit(task, first, self._job)
 
     def _evaluate(self, task: Task, first: Case, peer: Peer, libraries: list[int]) -> Finding:
         job = self._job

@@ -19,7 +19,7 @@ from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.propagation import NON_FINITE, non_finite
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import NUDGED_INPUTS, Rounding
-from gpu_sandbox.child.trials import ALTERED
+from gpu_sandbox.child.trials import ways
 
 __all__ = ["Rehearsal", "told"]
 
@@ -28,7 +28,7 @@ _SLOW_S, _SLOW_ON_CPU_S = 2.0, 0.2
 
 
 class Rehearsal:
-    """Of one task. ``say`` tells the engine what is tried."""
+    """Of one task. ``say`` tells the engine what is tried, and by an empty text that it was."""
 
     def __init__(self, task: Task, device: torch.device, say: Callable[[str], None]) -> None:
         self._task = task
@@ -40,12 +40,12 @@ class Rehearsal:
         with self._trying(NUDGED_INPUTS):
             return Rounding(self._task).measured(first)
 
-    def changed(self) -> None:
+    def changed(self, first: Case) -> None:
         """All that trials, and what comes last, change inputs by."""
         slow_s = _SLOW_ON_CPU_S if self._device.type == "cpu" else _SLOW_S
         if self._task.forward_s > slow_s:
             return
-        for way in (*ALTERED, Altered(NON_FINITE, non_finite, [])):
+        for way in (*ways(first), Altered(NON_FINITE, non_finite, [])):
             if way.told not in self._task.leave_out:
                 with self._trying(way.told), suppress(Broken):
                     self._task.takes(self._task.draw(f"rehearsal/{way.part}", 0, way))
@@ -56,6 +56,7 @@ class Rehearsal:
         yield
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)  # raises, and all is lost, if it has asserted
+        self._say("")
 
 
 def told(task: Task) -> list[str]:

@@ -35,7 +35,7 @@ from gpu_sandbox.jobs import Differs, Job
 from gpu_sandbox.messages import Done, PutInOrder, Ran, Run
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["ALTERED", "Trials", "trial_cases"]
+__all__ = ["Trials", "trial_cases", "ways"]
 
 _SLOW_S = 2.0
 _LARGE_BYTES = 1 << 30
@@ -218,8 +218,7 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
     if protocol.structured and changeable and not slow:
         taken = 0
         counts = any(not (t.is_floating_point() or t.is_complex()) for t in _outputs_of(first))
-        large = sum(t.nbytes for t in first.tensors) > _LARGE_BYTES
-        for altered in _WHERE_LARGE if large else ALTERED:
+        for altered in ways(first):
             ties = counts and altered.told in _MAKES_TIES
             if not ties and altered.told not in task.leave_out:
                 for case in _changed(task, altered, exact):
@@ -228,6 +227,12 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
                     del case  # or it would be held while the next is drawn
         if not taken:
             notes.append("no changed inputs: the reference fails on them, or is not finite there")
+
+
+def ways(first: Case) -> tuple[Altered, ...]:
+    """In which inputs like these are changed."""
+    large = sum(t.nbytes for t in first.tensors) > _LARGE_BYTES
+    return _WHERE_LARGE if large else _ALTERED
 
 
 def _solved(task: Task, case: Case, exact: bool) -> Case:
@@ -271,7 +276,7 @@ def _small_integers(tensor: torch.Tensor) -> torch.Tensor:
     return torch.randint_like(tensor, -3, 4)
 
 
-ALTERED = (
+_ALTERED = (
     Altered("inputs times 64", _scaled, []),
     Altered("inputs with outliers", _heavy_tailed, [], dense=False),
     Altered("each row offset", _offset_rows, []),
@@ -280,7 +285,7 @@ ALTERED = (
     Altered("each row offset", _offset_rows, [], part="half"),
 )
 """Half of it: of many numbers a part has the same mean as all, within half precision."""
-_WHERE_LARGE = tuple(way for way in ALTERED if way.part == "all")
+_WHERE_LARGE = tuple(way for way in _ALTERED if way.part == "all")
 """Half of it among timed calls alone: one trial on gigabytes takes a tenth of a second, or more."""
 _MAKES_TIES = ("inputs times 64", "small integers")
 """And which of equals comes first, or has the larger index, is nobody's to say."""
