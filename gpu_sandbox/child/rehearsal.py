@@ -47,7 +47,7 @@ class Rehearsal:
             return
         for way in (*ways(first), Altered(NON_FINITE, non_finite, [])):
             if way.told not in self._task.leave_out:
-                with self._trying(way.told), suppress(Broken):
+                with self._trying(way.told), suppress(Broken, torch.OutOfMemoryError):
                     self._task.takes(self._task.draw(f"rehearsal/{way.part}", 0, way))
 
     @contextmanager
