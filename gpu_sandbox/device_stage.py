@@ -89,8 +89,8 @@ class DevicePool:
         self.leases = Leases(group)
         self.quarantined: dict[str, str] = {}
         """Device → why it is used no more."""
-        self._left_out: dict[str, list[str]] = {}
-        """Task → inputs that no verifier survived."""
+        self._left_out: dict[tuple[str, str], list[str]] = {}
+        """Task and device → inputs that no verifier survived."""
 
     def __len__(self) -> int:
         """How many there has been work for, quarantined ones too."""
@@ -197,7 +197,7 @@ class DevicePool:
         breakdowns: list[str] = []
         try:
             while len(breakdowns) < _TRIES:
-                left_out = self._left_out.get(job.task_source, [])
+                left_out = self._left_out.get((job.task_source, job.device), [])
                 job = msgspec.structs.replace(job, leave_out=left_out)
                 try:
                     return Looks(await self._look(station, job, files, to_beat), breakdowns)
@@ -221,7 +221,7 @@ class DevicePool:
             return False
         if not breakdown.trying or breakdown.trying in job.leave_out:
             return False
-        self._left_out[job.task_source] = [*job.leave_out, breakdown.trying]
+        self._left_out[job.task_source, job.device] = [*job.leave_out, breakdown.trying]
         return True
 
     async def _look(

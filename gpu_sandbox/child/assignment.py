@@ -200,6 +200,8 @@ class Assignment:
 
         with self._spent.on("bench"), self._watched():
             agreed = bench.run(peer, worst, end_candidate=end_candidate)
+        if task.altered and not task.surprised:
+            self._notes.append("no call that was timed had changed inputs")
         if lives:
             look(agreed.candidate_ms)
         return agreed

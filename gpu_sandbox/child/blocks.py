@@ -22,13 +22,15 @@ __all__ = ["change_in_place"]
 def change_in_place(
     tensors: Sequence[torch.Tensor], kept: Sequence[torch.Tensor], change: Change, part: Part
 ) -> bool:
-    """Half of each dimension, or a few elements of each that is floating point. False, and nothing
-    is changed, where one is the memory of what is ``kept``, or of another, or overlaps itself."""
-    mine = [t.detach() for t in tensors if t.is_floating_point() and t.numel()]
-    rest = [*kept, *(t for t in tensors if not t.is_floating_point())]
-    for number, tensor in enumerate(mine):
-        if overlapping(tensor) or is_among(tensor, [*rest, *mine[:number]]):
-            return False
+    """Half of each dimension, or a few elements, of each that is floating point: of one at least.
+    None whose memory is that of what is ``kept``, or of one before, or that overlaps itself."""
+    before = [*kept, *(t for t in tensors if not t.is_floating_point())]
+    mine: list[torch.Tensor] = []
+    for tensor in tensors:
+        fit = tensor.is_floating_point() and tensor.numel() > 0 and not overlapping(tensor)
+        if fit and not is_among(tensor, before):
+            mine.append(tensor.detach())
+        before.append(tensor)
     for tensor in mine:
         if tensor.dim() == 0 or part == "all":
             tensor.copy_(change(tensor))
@@ -42,7 +44,9 @@ def change_in_place(
 
 
 def _half_of(count: int) -> slice:
-    """Next to each other, one at least."""
+    """Next to each other, or each second one; one at least."""
+    if count > 1 and secrets.choice((True, False)):
+        return slice(secrets.randbelow(2), None, 2)
     length = max(1, count // 2)
     begin = secrets.randbelow(count - length + 1)
     return slice(begin, begin + length)

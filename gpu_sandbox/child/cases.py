@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -22,10 +23,12 @@ _TOLD: dict[Part, str] = {"all": "", "half": ", half of it", "few": ", a few ele
 class Broken(Exception):
     """The task can't be evaluated."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", *, memory: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.detail = detail
+        self.memory = memory
+        """Whether there was too little: that may be a candidate's doing."""
 
 
 class Seeds:
@@ -69,7 +72,16 @@ class Case:
     @property
     def changed(self) -> str:
         """How, if at all."""
-        return "" if self.altered is None else self.altered.told + _TOLD[self.altered.part]
+        way = self.altered
+        if way is None:
+            return ""
+        return way.told + _TOLD[way.part] + (", some inputs only" if way.only is not None else "")
+
+    @property
+    def kind(self) -> str:
+        """That and of which inputs, for what is known of such cases."""
+        chosen = self.altered and self.altered.only
+        return self.changed + ("" if chosen is None else str(sorted(chosen)))
 
     @property
     def margins(self) -> list[Margin]:
@@ -99,5 +111,16 @@ class Altered(NamedTuple):
     dense: bool = True
     """Whether any element that is changed so is another one."""
     part: Part = "all"
+    only: frozenset[int] | None = None
+    """Of which inputs, by number: each that is there twice once. None: of all."""
     usual: Sequence[float] = ()
     """As of ``Case``."""
+
+    def of_some(self, first: Case) -> Altered:
+        """Of some inputs, if it was of all: where one has to do with another, as the end of an
+        interval with its beginning, the reference may take that only."""
+        count = len({id(t) for t in first.tensors})
+        if self.only is not None or count < 2:
+            return self
+        chosen = 1 + secrets.randbelow((1 << count) - 2)  # neither none nor all
+        return self._replace(only=frozenset(n for n in range(count) if chosen >> n & 1))

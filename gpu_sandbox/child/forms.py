@@ -89,7 +89,8 @@ class Changed:
     """``change`` of one input after the other, each of which keeps its form, its layout and what it
     shares of its own elements. For ``values.mapped``. ``part``: of it only, nobody knows which: who
     works with some elements in place of all is wrong where half of them are changed, and who looks
-    at some, to tell changed inputs, does not meet a few."""
+    at some, to tell changed inputs, does not meet a few. ``only``: some inputs, by number.
+    ``slightly``: by rounding, which leaves what is positive definite so."""
 
     def __init__(
         self,
@@ -97,14 +98,22 @@ class Changed:
         forms: Sequence[Form],
         *,
         part: Part = "all",
+        only: frozenset[int] | None = None,
+        slightly: bool = False,
     ) -> None:
         self._change = change
         self._forms = iter(forms)
         self._part = part
+        self._only = only
+        self._slightly = slightly
+        self._number = -1
 
     def __call__(self, tensor: torch.Tensor) -> Any:
         form = next(self._forms, Form())
+        self._number += 1
         if not (tensor.is_floating_point() or tensor.is_complex()) or form.whole:
+            return tensor
+        if self._only is not None and self._number not in self._only:
             return tensor
         once = tensor
         for dimension, stride in enumerate(tensor.stride()):
@@ -114,7 +123,7 @@ class Changed:
         if self._part != "all" and once.dim() > 0:
             chosen = _few(once) if self._part == "few" else _half(once)
             changed = torch.where(chosen, changed, once)
-        changed = _kept(form, once, changed)
+        changed = _kept(form, once, changed, slightly=self._slightly)
         return _laid_out(changed, once).expand(tensor.shape)
 
 
@@ -127,9 +136,9 @@ def _by_parts(change: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tens
 
 
 def some(count: int) -> torch.Tensor:
-    """Places of so many: one three times in four, else more, as often two as ten thousand."""
+    """Places of so many: one half of the time, else more, as often two as ten thousand."""
     number = 1
-    if secrets.randbelow(4) == 0:
+    if secrets.choice((True, False)):
         number = 1 << secrets.randbelow(max(1, (count // _FEW).bit_length()))
     seed = int.from_bytes(secrets.token_bytes(4), "big")
     return torch.randint(max(1, count), (number,), generator=torch.Generator().manual_seed(seed))
@@ -163,8 +172,10 @@ def _half_of(count: int) -> torch.Tensor:
     return (order - begin) % max(count, 1) < max(1, count // 2)
 
 
-def _kept(form: Form, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    if form.definite:
+def _kept(
+    form: Form, tensor: torch.Tensor, changed: torch.Tensor, *, slightly: bool
+) -> torch.Tensor:
+    if form.definite and not slightly:
         changed = _still_definite(tensor, (changed != tensor).any(dim=-1), full=not form.zeros)
     elif form.symmetric:
         upper, diagonal = torch.triu(changed, 1), changed.diagonal(dim1=-2, dim2=-1)
@@ -180,17 +191,22 @@ def _kept(form: Form, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tens
 def _still_definite(tensor: torch.Tensor, rows: torch.Tensor, *, full: bool) -> torch.Tensor:
     """With these rows and columns scaled, and, if it is ``full``, what they have to do with each
     other, and with one more, changed, too: by something that is positive semidefinite. Who takes it
-    for a diagonal and a product of two vectors is wrong then."""
+    for a diagonal and a product of two vectors is wrong then. Half of the time the diagonal is what
+    it was: who looks at that alone learns nothing."""
     count, real = rows.shape[-1], tensor.real.dtype
     scale = torch.where(rows, 1.0 + 7.0 * torch.rand(rows.shape, device=rows.device), 1.0)
     changed = tensor * (scale.unsqueeze(-1) * scale.unsqueeze(-2)).to(tensor.dtype)
     if not full:
         return changed
     other = torch.arange(count, device=rows.device) == secrets.randbelow(max(count, 1))
-    size = changed.diagonal(dim1=-2, dim2=-1).real.sqrt()
+    size = tensor.diagonal(dim1=-2, dim2=-1).real.sqrt()
     signs = torch.randn(rows.shape, device=rows.device).to(real)
-    vector = torch.where(rows | (other & rows.any(-1, keepdim=True)), signs * size, 0.0)
-    return changed + (vector.unsqueeze(-1) * vector.unsqueeze(-2)).to(tensor.dtype)
+    vector = torch.where(rows | (other & rows.any(-1, keepdim=True)), signs * scale * size, 0.0)
+    changed = changed + (vector.unsqueeze(-1) * vector.unsqueeze(-2)).to(tensor.dtype)
+    if secrets.choice((True, False)):
+        back = size / changed.diagonal(dim1=-2, dim2=-1).real.sqrt()
+        changed = changed * (back.unsqueeze(-1) * back.unsqueeze(-2)).to(tensor.dtype)
+    return changed
 
 
 def _put_in_order(tensor: torch.Tensor, columns: Sequence[tuple[int, int]]) -> torch.Tensor:

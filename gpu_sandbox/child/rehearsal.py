@@ -14,12 +14,12 @@ from contextlib import contextmanager, suppress
 
 import torch
 
-from gpu_sandbox.child.cases import Altered, Broken, Case
+from gpu_sandbox.child.cases import Altered, Case
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.propagation import NON_FINITE, non_finite
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import NUDGED_INPUTS, Rounding
-from gpu_sandbox.child.trials import ways
+from gpu_sandbox.child.trials import changed_case, ways
 
 __all__ = ["Rehearsal", "told"]
 
@@ -47,8 +47,8 @@ class Rehearsal:
             return
         for way in (*ways(first), Altered(NON_FINITE, non_finite, [])):
             if way.told not in self._task.leave_out:
-                with self._trying(way.told), suppress(Broken, torch.OutOfMemoryError):
-                    self._task.takes(self._task.draw(f"rehearsal/{way.part}", 0, way))
+                with self._trying(way.told), suppress(torch.OutOfMemoryError):
+                    changed_case(self._task, way, first, exact=False)
 
     @contextmanager
     def _trying(self, told: str) -> Iterator[None]:

@@ -57,7 +57,9 @@ class Rounding:
         def pair(number: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
             case = task.draw("nudged", number) if number else first
             plain = task.results(task.model, _copied(case), case)
-            other = mapped(_copied(case), Changed(nudge, task.forms_of(case.tensors)))
+            other = mapped(
+                _copied(case), Changed(nudge, task.forms_of(case.tensors), slightly=True)
+            )
             return plain, task.results(task.model, other, case)
 
         return measured(len(first.expected), pair, task.forward_s, rounds=rounds)
@@ -137,7 +139,8 @@ class Rounding:
         task, arguments = self._task, _copied(case)
         if steps:  # the forward before left its own seed, by which all nudges would be the same
             torch.manual_seed(secrets.randbits(48))
-            change = Changed(partial(moved, steps=steps), task.forms_of(case.tensors))
+            forms = task.forms_of(case.tensors)
+            change = Changed(partial(moved, steps=steps), forms, slightly=True)
             arguments = mapped(arguments, change)
         return task.results(task.model, arguments, case)
 

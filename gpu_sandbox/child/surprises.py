@@ -26,7 +26,8 @@ __all__ = ["Surprises"]
 
 _MANY = 8
 _EVERY = 5
-_TRIES = 4
+_TRIES = 6
+"""The first is of all inputs, the others of some: one may have to do with another."""
 _KEPT_BYTES = 1 << 30
 
 
@@ -84,6 +85,7 @@ class Surprises:
             if change_in_place(case.tensors, self._first.tensors, way.change, way.part):
                 case.altered = way
                 changed += 1
+        self._task.surprised += changed
         return changed
 
     def _take_turn(self) -> bool:
@@ -101,13 +103,17 @@ class Surprises:
         found: list[Case] = []
         for number in range(_TRIES * calls):
             if len(found) == calls:
-                return found
+                break
+            way = self._way() if number % _TRIES == 0 else self._way().of_some(self._first)
             with suppress(Broken):
-                case = self._task.draw(f"{purpose}/changed/{number}", index, self._way())
+                case = self._task.draw(f"{purpose}/changed/{number}", index, way)
                 if case.is_like(self._first) and self._task.takes(case):
                     case.forget_expected()
                     found.append(case)
-        return found if len(found) == calls else []
+        if len(found) < calls:
+            return []
+        self._task.surprised += calls
+        return found
 
     def _way(self) -> Altered:
         """Each as often as the others, in an order that nobody knows; of half of the inputs and of

@@ -35,13 +35,14 @@ from gpu_sandbox.jobs import Differs, Job
 from gpu_sandbox.messages import Done, PutInOrder, Ran, Run
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["Trials", "trial_cases", "ways"]
+__all__ = ["Trials", "changed_case", "trial_cases", "ways"]
 
 _SLOW_S = 2.0
 _LARGE_BYTES = 1 << 30
 _MOST_BETWEEN = 8
 _BETWEEN_S = 0.02
 _SLOW_TRIALS = 3
+_TRIES = 4
 _AHEAD_BYTES = 1 << 28
 """Of cases that are worked out before there is a candidate to try them on."""
 _TIMED_MARGIN = 4.0
@@ -221,7 +222,7 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
         for altered in ways(first):
             ties = counts and altered.told in _MAKES_TIES
             if not ties and altered.told not in task.leave_out:
-                for case in _changed(task, altered, exact):
+                for case in changed_case(task, altered, first, exact=exact):
                     taken += 1
                     yield case
                     del case  # or it would be held while the next is drawn
@@ -240,16 +241,23 @@ def _solved(task: Task, case: Case, exact: bool) -> Case:
     return case
 
 
-def _changed(task: Task, altered: Altered, exact: bool) -> list[Case]:
-    """One case; none if the reference can't take it, does not stay finite, sorts equals, or is so
-    degenerate there that its own precision makes something else of it than float64 does."""
-    try:
-        case = task.draw(f"{altered.told}/{altered.part}", 0, altered)
-    except Broken:
-        return []
-    if not task.takes(case, exact=exact) or any(one.unsound for one in case.expected):
-        return []
-    return [] if altered.told in _MAKES_TIES and Rounding(task).undecided(case) else [case]
+def changed_case(task: Task, altered: Altered, first: Case, *, exact: bool) -> list[Case]:
+    """One case, of which some inputs only are changed if need be; none if the reference can't take
+    it, does not stay finite, sorts equals, or is so degenerate there that its own precision makes
+    something else of it than float64 does."""
+    for attempt in range(_TRIES):
+        way = altered.of_some(first) if attempt else altered
+        if attempt and way.only is None:
+            break
+        try:
+            case = task.draw(f"{way.told}/{way.part}", attempt, way)
+        except Broken:
+            continue
+        sound = task.takes(case, exact=exact) and not any(one.unsound for one in case.expected)
+        if sound and not (way.told in _MAKES_TIES and Rounding(task).undecided(case)):
+            return [case]
+        del case
+    return []
 
 
 def _scaled(tensor: torch.Tensor) -> torch.Tensor:
@@ -276,6 +284,14 @@ def _small_integers(tensor: torch.Tensor) -> torch.Tensor:
     return torch.randint_like(tensor, -3, 4)
 
 
+def _one_of_them(tensor: torch.Tensor) -> torch.Tensor:
+    """One number in place of all: nothing is out of its range, and no look at ends tells."""
+    if tensor.numel() == 0:
+        return tensor
+    place = tuple(secrets.randbelow(count) for count in tensor.shape)
+    return tensor[place].expand_as(tensor).clone()
+
+
 _ALTERED = (
     Altered("inputs times 64", _scaled, []),
     Altered("inputs with outliers", _heavy_tailed, [], dense=False),
@@ -283,9 +299,10 @@ _ALTERED = (
     Altered("small integers", _small_integers, []),
     Altered("inputs times 64", _scaled, [], part="half"),
     Altered("each row offset", _offset_rows, [], part="half"),
+    Altered("one number in place of others", _one_of_them, [], part="half"),
 )
 """Half of it: of many numbers a part has the same mean as all, within half precision."""
 _WHERE_LARGE = tuple(way for way in _ALTERED if way.part == "all")
 """Half of it among timed calls alone: one trial on gigabytes takes a tenth of a second, or more."""
-_MAKES_TIES = ("inputs times 64", "small integers")
+_MAKES_TIES = ("inputs times 64", "small integers", "one number in place of others")
 """And which of equals comes first, or has the larger index, is nobody's to say."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -12,18 +14,18 @@ def more(tensor: torch.Tensor) -> torch.Tensor:
     return tensor + 64.0
 
 
-def test_half_of_each_dimension_next_to_each_other() -> None:
+def test_half_of_each_dimension() -> None:
     seen = set()
-    for _ in range(40):
+    for _ in range(60):
         x, n = torch.zeros(6, 1, 10), torch.arange(4)
         assert change_in_place([x, n], [], more, "half")
         places = (x == 64.0).nonzero()
-        least, most = places.min(dim=0).values, places.max(dim=0).values
-        assert (most - least + 1).tolist() == [3, 1, 5]
-        assert len(places) == 15
+        rows, _, columns = (sorted(set(each.tolist())) for each in places.unbind(1))
+        assert (len(rows), len(columns), len(places)) == (3, 5, 15)
+        assert {b - a for a, b in itertools.pairwise(columns)} in ({1}, {2})
         assert torch.equal(n, torch.arange(4))
-        seen.add(tuple(least.tolist()))
-    assert len(seen) > 8
+        seen.add((tuple(rows), tuple(columns)))
+    assert len(seen) > 15
 
 
 def test_a_few() -> None:
@@ -33,7 +35,7 @@ def test_a_few() -> None:
         x.zero_()
         assert change_in_place([x], [], more, "few")
         counts.append(int((x == 64.0).sum()))
-    assert 5 < counts.count(1) < 40
+    assert 5 < counts.count(1) < 38
     assert 0 < min(counts) < max(counts) <= 2000 // 64
 
 
@@ -41,13 +43,14 @@ def test_a_few() -> None:
 def test_memory_that_is_somebody_elses_too_is_left_alone(part: str) -> None:
     x, y = torch.zeros(8, 8), torch.zeros(8, 8)
     for tensors, kept in (
-        ([y, x[:4]], [x]),
-        ([x, x.t()], []),
+        ([x[:4]], [x]),
         ([x[0].expand(8, 8)], []),
-        ([x, x.view(torch.int32)], []),
+        ([x.view(torch.int32), x], []),
         ([torch.arange(9)], []),
         ([], []),
     ):
         assert not change_in_place(tensors, kept, more, part)  # type: ignore[arg-type]
     assert not x.any()
-    assert not y.any()
+    assert change_in_place([x[:4], y, y.t()], [x], more, part)  # type: ignore[arg-type]
+    assert not x.any()
+    assert set(y.unique().tolist()) <= {0.0, 64.0}

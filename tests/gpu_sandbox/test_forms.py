@@ -9,6 +9,7 @@ import torch
 
 from gpu_sandbox.child.cases import Part
 from gpu_sandbox.child.forms import Changed, Form, Forms, form_of
+from gpu_sandbox.child.nudges import moved
 from gpu_sandbox.child.values import mapped
 
 RANDOM = torch.Generator().manual_seed(5)
@@ -177,11 +178,43 @@ def test_what_is_definite_is_no_product_of_two_vectors_any_more(part: Part) -> N
     assert form.definite
     (got,) = mapped([tensor], Changed(lambda t: t * 64.0, [form], part=part))
     off = ~torch.eye(16, dtype=torch.bool)
-    rank_one = torch.linalg.svdvals((got - torch.diag(got.diagonal()))[:8, 8:])
+    values = [
+        torch.linalg.svdvals(got[a:b, b:c]) for a, b, c in ((0, 8, 16), (0, 4, 8), (8, 12, 16))
+    ]
     if part != "few":
-        assert float(rank_one[1]) > 1e-3 * float(rank_one[0])
+        assert any(float(each[1]) > 1e-3 * float(each[0]) for each in values)
     assert not torch.equal(got[off], tensor[off])
     assert not torch.linalg.cholesky_ex(got).info.any()
+
+
+def test_its_diagonal_does_not_tell_whether_it_is_changed() -> None:
+    tensor = definite()
+    form, same = form_of([tensor]), 0
+    for _ in range(60):
+        got = Changed(lambda t: t * 64.0, [form], part="half")(tensor)
+        assert not torch.allclose(got, tensor)
+        diagonals = got.diagonal(dim1=-2, dim2=-1), tensor.diagonal(dim1=-2, dim2=-1)
+        same += torch.allclose(*diagonals, rtol=1e-5)
+    assert 10 < same < 50
+
+
+@pytest.mark.parametrize("name", ["definite", "symmetric"])
+@pytest.mark.parametrize("steps", [4, -64])
+def test_a_nudge_of_what_has_a_form_is_one(name: str, steps: int) -> None:
+    draw, form = DRAWS[name]
+    tensor = draw()
+    got = Changed(lambda t: moved(t, steps), [form], slightly=True)(tensor)
+    assert torch.equal(got, got.mT)
+    assert 0.0 < float((got - tensor).abs().max()) < 1e-4 * float(tensor.abs().max())
+
+
+def test_some_inputs_only_are_changed_each_that_is_there_twice_once() -> None:
+    x, y, z = uniform(4), uniform(4), uniform(4)
+    found = mapped([x, y, x, z], Changed(lambda t: t * 64.0, [], only=frozenset({0, 2})))
+    assert found[0] is found[2]
+    assert torch.equal(found[0], 64.0 * x)
+    assert found[1] is y
+    assert torch.equal(found[3], 64.0 * z)
 
 
 def test_columns_are_put_in_order_along_a_chain() -> None:

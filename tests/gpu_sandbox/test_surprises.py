@@ -155,3 +155,34 @@ def test_what_the_task_keeps_is_not_changed(
     assert [source.change([first]) for _ in range(10)] == [0] * 10
     assert torch.equal(first.tensors[0], before)
     assert first.altered is None
+
+
+INTERVALS = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x, begin, end):
+        return torch.sqrt(end - begin) * x
+
+def get_inputs():
+    begin = torch.rand(64, 8)
+    return [torch.rand(64, 8), begin, begin + 0.1 * torch.rand(64, 8)]
+"""
+
+
+@pytest.mark.parametrize("calls", [2, 16])
+def test_where_inputs_have_to_do_with_each_other_some_are_changed(
+    tmp_path: Path, calls: int
+) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(INTERVALS)
+    task = Task(str(path), torch.device("cpu"), Seeds(3))
+    first = task.draw("trial", 0)
+    task.solve(first, exact=True)
+    task.altered.append(Altered("times 64", lambda t: t * 64.0, first.margins))
+    source, found = Surprises(task, first), []
+    for index in range(50):
+        found += source.among(calls, "timed", index).values()
+    assert len(found) == task.surprised > 10
+    assert all(case.altered and case.altered.only for case in found if "half" in case.changed)
+    assert all("some inputs only" in case.changed for case in found if "half" in case.changed)
