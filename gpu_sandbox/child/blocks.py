@@ -34,7 +34,7 @@ def change_in_place(
     for tensor in mine:
         if tensor.dim() == 0 or part == "all":
             tensor.copy_(change(tensor))
-        elif part == "half":
+        elif part in ("half", "run"):
             block = tensor[tuple(_half_of(count) for count in tensor.shape)]
             block.copy_(change(block))
         else:

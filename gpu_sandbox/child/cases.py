@@ -16,8 +16,14 @@ from gpu_sandbox.messages import Tree
 __all__ = ["Altered", "Broken", "Case", "Change", "Part", "Seeds"]
 
 Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
-Part: TypeAlias = Literal["all", "half", "few"]
-_TOLD: dict[Part, str] = {"all": "", "half": ", half of it", "few": ", a few elements of it"}
+Part: TypeAlias = Literal["all", "half", "run", "few"]
+"""A run is a half: neighbours in each dimension, and not the ends."""
+_TOLD: dict[Part, str] = {
+    "all": "",
+    "half": ", half of it",
+    "run": ", half of it",
+    "few": ", a few elements of it",
+}
 
 
 class Broken(Exception):

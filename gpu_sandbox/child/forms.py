@@ -121,7 +121,7 @@ class Changed:
                 once = once.narrow(dimension, 0, 1)
         changed = _by_parts(self._change, once)
         if self._part != "all" and once.dim() > 0:
-            chosen = _few(once) if self._part == "few" else _half(once)
+            chosen = _few(once) if self._part == "few" else _half(once, run=self._part == "run")
             changed = torch.where(chosen, changed, once)
         changed = _kept(form, once, changed, slightly=self._slightly)
         return _laid_out(changed, once).expand(tensor.shape)
@@ -151,14 +151,16 @@ def _few(tensor: torch.Tensor) -> torch.Tensor:
     return chosen.view(tensor.shape)
 
 
-def _half(tensor: torch.Tensor) -> torch.Tensor:
+def _half(tensor: torch.Tensor, *, run: bool) -> torch.Tensor:
     """The elements that are in half of the slices of each dimension, which are next to each other
-    or scattered. So the mean of what is read of any dimension is another one than that of all."""
+    or scattered. So who reads a part of any dimension reads another share of them. Of a run they
+    are next to each other, and neither the first nor the last."""
     chosen = torch.ones((), dtype=torch.bool, device=tensor.device)
     for dimension, count in enumerate(tensor.shape):
         shape = [1] * tensor.dim()
         shape[dimension] = count
-        chosen = chosen & _half_of(count).to(tensor.device).view(shape)
+        half = _inner_half_of(count) if run else _half_of(count)
+        chosen = chosen & half.to(tensor.device).view(shape)
     return chosen
 
 
@@ -170,6 +172,12 @@ def _half_of(count: int) -> torch.Tensor:
         order = torch.randperm(count, generator=torch.Generator().manual_seed(bits))
     begin = secrets.randbelow(max(count, 1))
     return (order - begin) % max(count, 1) < max(1, count // 2)
+
+
+def _inner_half_of(count: int) -> torch.Tensor:
+    length, order = max(1, count // 2), torch.arange(count)
+    begin = secrets.randbelow(max(1, count - length - 1)) + (count - length > 1)
+    return (begin <= order) & (order < begin + length)
 
 
 def _kept(

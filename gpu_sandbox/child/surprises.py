@@ -126,7 +126,7 @@ class Surprises:
             secrets.SystemRandom().shuffle(left)
         way = left.pop()
         if not self._few:
-            return way._replace(part="half")
+            return way._replace(part="run" if way.part == "run" else "half")
         usual = zip(way.margins, self._first.margins, strict=True)
         margins = [msgspec.structs.replace(m, typical=u.typical) for m, u in usual]
         return way._replace(part="few", margins=margins, usual=self._first.usual)

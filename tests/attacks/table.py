@@ -303,6 +303,14 @@ _CHECKER = (
         task="portfolio",
         device="both",
     ),
+    _checker(
+        "leaves_a_third_unsolved", REJECTED, "solves_by_factor", task="newton_steps", device="both"
+    ),
+    _checker("reads_one_of_many", REJECTED, "weighs_by_one_product", task="incomes", device="both"),
+    _checker("reads_the_diagonal", REJECTED, "takes_the_root_first", task="scatter", device="both"),
+    _checker(
+        "keeps_bounds_if_asked", REJECTED, "keeps_bounds_in_place", task="paths", device="both"
+    ),
     _checker("listens_to_the_gap", REJECTED, "solves_by_factors", task="basis", timed=True),
     _checker("windows_of_one_row", REJECTED, "splits_one_product", task="windows", device="both"),
     _checker("leaves_the_copy_out", PASSES, "turns_heads", task="turned_heads"),

@@ -119,6 +119,18 @@ def test_a_half_is_of_each_dimension_and_not_always_the_same_one() -> None:
     assert len(seen) > 20
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 12])
+def test_a_run_is_of_neighbours_and_without_ends(count: int) -> None:
+    for _ in range(20):
+        got = Changed(lambda t: t * 64.0, [], part="run")(torch.ones(count)) == 64.0
+        (places,) = got.nonzero(as_tuple=True)
+        assert len(places) == max(1, count // 2)
+        assert int(places[-1] - places[0]) == len(places) - 1
+        if count > 3:
+            assert not got[0]
+            assert not got[-1]
+
+
 def test_few_elements_are_one_mostly_and_never_many() -> None:
     ones, counts = torch.ones(100, 200), []
     for _ in range(60):
