@@ -49,7 +49,7 @@ async def test_what_the_reference_does_not_survive_is_left_out(
     make_sandbox: Callable[..., LocalSandbox], roles: list[str], tmp_path: Path, what: str
 ) -> None:
     task = touchy(tmp_path / "here", what)
-    limits = msgspec.structs.replace(QUICK, call_s=3.0)
+    limits = msgspec.structs.replace(QUICK, call_s=6.0)
     async with make_sandbox(limits) as sandbox:
         for _ in range(2):
             verdict = await sandbox.evaluate(evaluation(task, HONEST))
