@@ -90,6 +90,14 @@ class Case:
         return self.changed + ("" if chosen is None else str(sorted(chosen)))
 
     @property
+    def ease(self) -> float:
+        """By how much more may be allowed in full precision. What is changed may be where the
+        computation is touchy, and who adds up small numbers to large ones is as far off."""
+        if self.altered is None:
+            return 1.0
+        return 4.0 if self.altered.part == "half" else 2.0
+
+    @property
     def margins(self) -> list[Margin]:
         """Of each output, for calls that are not made in float64."""
         return [e.margin for e in self.expected]
@@ -119,6 +127,9 @@ class Altered(NamedTuple):
     part: Part = "all"
     only: frozenset[int] | None = None
     """Of which inputs, by number: each that is there twice once. None: of all."""
+    halved: bool = True
+    """Whether half of it may be changed so: beside what is 64 times as large who adds up one by one
+    loses the rest."""
     usual: Sequence[float] = ()
     """As of ``Case``."""
 

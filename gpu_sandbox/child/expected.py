@@ -49,7 +49,7 @@ RULES = {
     torch.float16: Rule(4, 2e-3, 1e-2, 5e-2),
     torch.bfloat16: Rule(4, 1e-2, 3e-2, 1e-1),
 }
-_EASED, _EASE = (RULES[torch.float64], RULES[torch.float32]), 2
+_EASED = (RULES[torch.float64], RULES[torch.float32])
 DECLARED = {"tf32": Rule(4, 1e-3, 1e-2, 5e-2), "bf16": Rule(4, 1e-2, 3e-2, 1e-1)}
 """Of float32 outputs, where the user declared that this precision will do."""
 
@@ -147,12 +147,12 @@ class Expected:
         self.tolerance = max(self.tolerance, tolerance)
         self.slack = max(self.slack, 2 * worst)
 
-    def ease(self) -> None:
+    def ease(self, times: float) -> None:
         """Of full precision, on changed inputs: they may be where the computation is touchy, and
         how large its errors are there is known from a single one."""
         if self.truth is not self.native and self.rule in _EASED:
-            self.tolerance *= _EASE
-            self.slack *= _EASE
+            self.tolerance *= times
+            self.slack *= times
 
     def vary(self, by: Margin) -> None:
         """Let so much more lie between an output and the reference's own, whose runs differ.
@@ -182,11 +182,10 @@ def expect(
     precision: Precision = "float32",
     typical: Sequence[torch.Tensor | None] = (),
     *,
-    changed: bool = False,
+    ease: float = 1.0,
 ) -> list[Expected]:
-    """Of ``changed`` inputs, or the task's own. ``exact`` holds the float64 run's tensors in the
-    same order, if there was one, and ``rough`` those of one on what was rounded to
-    ``precision``."""
+    """``exact`` holds the float64 run's tensors in the same order, if there was one, and
+    ``rough`` those of one on what was rounded to ``precision``; ``ease``: see ``Expected``."""
     none = [None] * len(native)
     exact = exact if exact is not None and len(exact) == len(native) else none
     rough = rough if rough is not None and len(rough) == len(native) else none
@@ -194,8 +193,8 @@ def expect(
         Expected(n, e, r, precision, t)
         for n, e, r, t in zip(native, exact, rough, typical or none, strict=True)
     ]
-    for one in found if changed else ():
-        one.ease()
+    for one in found:
+        one.ease(ease)
     return found
 
 

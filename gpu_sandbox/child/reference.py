@@ -160,8 +160,7 @@ class Task:
         trees = partial(self._another, case.altered)
         if exact or not case.changed:
             case.usual = self.usual.of(case.kind, case.output_tree, trees)
-        is_changed = case.altered is not None
-        case.expected = expect(native, truth, rough, self.precision, typical, changed=is_changed)
+        case.expected = expect(native, truth, rough, self.precision, typical, ease=case.ease)
         self.allow(case.expected)
 
     def exactly(self, case: Case) -> tuple[list[Any] | None, list[Any] | None]:

@@ -118,8 +118,7 @@ class Rounding:
             return None
         native = [one.native for one in expected]
         typical = [one.typical for one in expected]
-        is_changed = case.altered is not None
-        found = expect(native, truth, rough, task.precision, typical, changed=is_changed)
+        found = expect(native, truth, rough, task.precision, typical, ease=case.ease)
         task.allow(found)
         return found
 

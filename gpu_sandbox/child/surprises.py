@@ -122,7 +122,7 @@ class Surprises:
         left = self._left[self._few]
         if not left:
             ways: Sequence[Altered] = self._task.altered
-            left += (self._few and [way for way in ways if way.dense]) or ways
+            left += [way for way in ways if (way.dense if self._few else way.halved)] or ways
             secrets.SystemRandom().shuffle(left)
         way = left.pop()
         if not self._few:

@@ -108,11 +108,11 @@ def test_on_changed_inputs_full_precision_has_more_room(
 ) -> None:
     native = torch.full((30, 7), 2.0, dtype=dtype)
     exact = native.double() * (1.0 + error)
-    own, changed = (expect([native], [exact], changed=changed)[0] for changed in (False, True))
+    own, changed = (expect([native], [exact], ease=ease)[0] for ease in (1.0, 2.0))
     assert changed.tolerance == pytest.approx(times * own.tolerance)
     assert changed.slack == pytest.approx(times * own.slack)
 
 
 def test_without_a_float64_reference_there_is_no_more_room() -> None:
-    own, changed = (expect([torch.ones(5)], None, changed=changed)[0] for changed in (False, True))
+    own, changed = (expect([torch.ones(5)], None, ease=ease)[0] for ease in (1.0, 2.0))
     assert own.margin == changed.margin

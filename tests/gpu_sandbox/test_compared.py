@@ -233,7 +233,7 @@ class Compared:
         task.exactly = lambda case: (None if exact is None else [exact], None)
         task.exact = SimpleNamespace(failed=False)
         task.leave_out = ()
-        case = SimpleNamespace(altered=altered, changed="", tensors=[])
+        case = SimpleNamespace(altered=altered, changed="", tensors=[], ease=1.0)
         releases: Any = SimpleNamespace(device=torch.device("cuda"), cases=[case] * CALLS)
         releases.intact = lambda peer, number: self.looked_at.append(number) or True
         got = [

@@ -30,7 +30,7 @@ CHANGED = [
     "inputs with outliers",
     "each row offset",
     "small integers",
-    "inputs times 64, half of it",
+    "inputs times 8, half of it",
     "each row offset, half of it",
     "one number in place of others, half of it",
 ]
