@@ -32,7 +32,7 @@ CHANGED = [
     "small integers",
     "inputs times 8, half of it",
     "each row offset, half of it",
-    "one number in place of others, half of it",
+    "numbers nearer to one of them, half of it",
 ]
 
 
