@@ -82,7 +82,10 @@ class Surprises:
         changed = 0
         for case in chosen:
             way = self._way()
-            if change_in_place(case.tensors, self._first.tensors, way.change, way.part):
+            each = dict(enumerate({id(t): t for t in case.tensors}.values()))
+            mine = [t for number, t in each.items() if way.only is None or number in way.only]
+            rest = [t for number, t in each.items() if way.only and number not in way.only]
+            if change_in_place(mine, [*self._first.tensors, *rest], way.change, way.part):
                 case.altered = way
                 changed += 1
         self._task.surprised += changed

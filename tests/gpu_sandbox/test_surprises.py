@@ -186,3 +186,23 @@ def test_where_inputs_have_to_do_with_each_other_some_are_changed(
     assert len(found) == task.surprised > 10
     assert all(case.altered and case.altered.only for case in found if "half" in case.changed)
     assert all("some inputs only" in case.changed for case in found if "half" in case.changed)
+
+
+def test_of_what_is_large_some_inputs_only_are_changed_if_trials_took_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surprises, "_KEPT_BYTES", 100)
+    path = tmp_path / "task.py"
+    path.write_text(INTERVALS)
+    task = Task(str(path), torch.device("cpu"), Seeds(3))
+    first = task.draw("trial", 0)
+    way = Altered("more", lambda t: t + 2.0, [], only=frozenset({0}))
+    task.solve(first, exact=True)
+    task.altered.append(way._replace(margins=first.margins))
+    source = Surprises(task, first)
+    for index in range(10):
+        case = task.draw("timed", index)
+        before = [t.clone() for t in case.tensors]
+        changed = source.change([case] * 8)
+        same = [torch.equal(a, b) for a, b in zip(case.tensors, before, strict=True)]
+        assert (changed, same) == (1, [False, True, True])
