@@ -18,6 +18,8 @@ from gpu_sandbox.child.held import is_among
 
 __all__ = ["change_in_place"]
 
+_SPARSE = 64
+
 
 def change_in_place(
     tensors: Sequence[torch.Tensor], kept: Sequence[torch.Tensor], change: Change, part: Part
@@ -37,10 +39,21 @@ def change_in_place(
         elif part in ("half", "run"):
             block = tensor[tuple(_half_of(count) for count in tensor.shape)]
             block.copy_(change(block))
+        elif part == "sparse":
+            block = _one_in(_SPARSE, tensor)
+            block.copy_(change(block))
         else:
             places = torch.unravel_index(some(tensor.numel()).to(tensor.device), tensor.shape)
             tensor[places] = change(tensor[places])
     return bool(mine)
+
+
+def _one_in(step: int, tensor: torch.Tensor) -> torch.Tensor:
+    """One slice in so many of its largest dimension: of a few only the first or another."""
+    dimension = max(range(tensor.dim()), key=lambda d: tensor.shape[d])
+    count = tensor.shape[dimension]
+    begin = secrets.randbelow(min(step, count))
+    return tensor.movedim(dimension, 0)[begin::step]
 
 
 def _half_of(count: int) -> slice:

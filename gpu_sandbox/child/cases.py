@@ -16,12 +16,13 @@ from gpu_sandbox.messages import Tree
 __all__ = ["Altered", "Broken", "Case", "Change", "Part", "Seeds"]
 
 Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
-Part: TypeAlias = Literal["all", "half", "run", "few"]
-"""A run is a half: neighbours in each dimension, and not the ends."""
+Part: TypeAlias = Literal["all", "half", "run", "sparse", "few"]
+"""A run is a half: neighbours in each dimension, and not the ends. Sparse is one element in 64."""
 _TOLD: dict[Part, str] = {
     "all": "",
     "half": ", half of it",
     "run": ", half of it",
+    "sparse": ", one element in 64 of it",
     "few": ", a few elements of it",
 }
 
@@ -128,8 +129,8 @@ class Altered(NamedTuple):
     only: frozenset[int] | None = None
     """Of which inputs, by number: each that is there twice once. None: of all."""
     halved: bool = True
-    """Whether half of it may be changed so: beside what is 64 times as large who adds up one by one
-    loses the rest."""
+    """Whether half of it may be changed so, not one element in 64: beside as many that are 64 times
+    as large who adds up one by one loses the rest."""
     usual: Sequence[float] = ()
     """As of ``Case``."""
 

@@ -121,8 +121,7 @@ class Changed:
                 once = once.narrow(dimension, 0, 1)
         changed = _by_parts(self._change, once)
         if self._part != "all" and once.dim() > 0:
-            chosen = _few(once) if self._part == "few" else _half(once, run=self._part == "run")
-            changed = torch.where(chosen, changed, once)
+            changed = torch.where(_chosen(once, self._part), changed, once)
         changed = _kept(form, once, changed, slightly=self._slightly)
         return _laid_out(changed, once).expand(tensor.shape)
 
@@ -144,10 +143,26 @@ def some(count: int) -> torch.Tensor:
     return torch.randint(max(1, count), (number,), generator=torch.Generator().manual_seed(seed))
 
 
+def _chosen(tensor: torch.Tensor, part: Part) -> torch.Tensor:
+    if part == "few":
+        return _few(tensor)
+    if part == "sparse":
+        return _sparse(tensor)
+    return _half(tensor, run=part == "run")
+
+
 def _few(tensor: torch.Tensor) -> torch.Tensor:
     chosen = torch.zeros(tensor.numel(), dtype=torch.bool, device=tensor.device)
     if tensor.numel():
         chosen[some(tensor.numel()).to(tensor.device)] = True
+    return chosen.view(tensor.shape)
+
+
+def _sparse(tensor: torch.Tensor) -> torch.Tensor:
+    """Scattered, one at least."""
+    chosen = torch.rand(tensor.numel(), device=tensor.device) < 1 / _FEW
+    if tensor.numel():
+        chosen[secrets.randbelow(tensor.numel())] = True
     return chosen.view(tensor.shape)
 
 

@@ -4,7 +4,8 @@ A candidate that tells trials from timed calls could be safe in the first and on
 the second: leave out a softmax's maximum, say, which the task's own inputs do not need. So
 what it got right in the trials on changed inputs (``trials.py``) comes again while it is
 timed, where it can't know. Then a part of each input only is changed (``forms.py``): half of it, so
-that a few elements in place of all do not do, or a few, so that a look at some does not tell.
+that a few elements in place of all do not do, a few, so that a look at some does not tell, or one
+in 64 by so much that what overflows does.
 Where the reference fails on what comes of it, or is not finite there, nobody is held to it: a
 matrix whose half is changed may not be positive definite any more, an interval may end before it
 begins.
@@ -15,11 +16,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import msgspec
 
 from gpu_sandbox.child.blocks import change_in_place
-from gpu_sandbox.child.cases import Altered, Broken, Case
+from gpu_sandbox.child.cases import Altered, Broken, Case, Part
 from gpu_sandbox.child.reference import Task
 
 __all__ = ["Surprises"]
@@ -29,6 +31,9 @@ _EVERY = 5
 _TRIES = 6
 """The first is of all inputs, the others of some: one may have to do with another."""
 _KEPT_BYTES = 1 << 30
+_PARTS: tuple[Part, ...] = ("half", "sparse", "few")
+
+_T = TypeVar("_T")
 
 
 class Surprises:
@@ -45,8 +50,8 @@ class Surprises:
         self._bytes = sum(t.nbytes for t in first.tensors)
         self.in_place = self._bytes > _KEPT_BYTES
         self._turn = self._chosen_turn = 0
-        self._few = secrets.choice((True, False))
-        self._left: dict[bool, list[Altered]] = {True: [], False: []}
+        self._parts: list[Part] = []
+        self._left: dict[Part, list[Altered]] = {part: [] for part in _PARTS}
         self._begins = False
         self._kept: list[Case] = []
 
@@ -119,17 +124,30 @@ class Surprises:
         return found
 
     def _way(self) -> Altered:
-        """Each as often as the others, in an order that nobody knows; of half of the inputs and of
-        a few elements in turn."""
-        self._few = not self._few
-        left = self._left[self._few]
-        if not left:
-            ways: Sequence[Altered] = self._task.altered
-            left += [way for way in ways if (way.dense if self._few else way.halved)] or ways
-            secrets.SystemRandom().shuffle(left)
-        way = left.pop()
-        if not self._few:
+        """Each as often as others of its part, and each part as often as the others, in an order
+        that nobody knows. What is too much for half of it, and what is changed in a few places, is
+        judged as the task's own inputs are."""
+        part = _next_of(self._parts, [part for part in _PARTS if self._ways(part)])
+        way = _next_of(self._left[part], self._ways(part))
+        if part == "half":
             return way._replace(part="run" if way.part == "run" else "half")
         usual = zip(way.margins, self._first.margins, strict=True)
         margins = [msgspec.structs.replace(m, typical=u.typical) for m, u in usual]
-        return way._replace(part="few", margins=margins, usual=self._first.usual)
+        return way._replace(part=part, margins=margins, usual=self._first.usual)
+
+    def _ways(self, part: Part) -> Sequence[Altered]:
+        ways: Sequence[Altered] = self._task.altered
+        if part == "half":
+            return [way for way in ways if way.halved]
+        if part == "sparse":
+            return [way for way in ways if not way.halved]
+        dense = [way for way in ways if way.dense]
+        return [way for way in dense if way.part == "all"] or dense or ways
+
+
+def _next_of(left: list[_T], all_of_them: Sequence[_T]) -> _T:
+    """As from a deck of cards."""
+    if not left:
+        left += all_of_them
+        secrets.SystemRandom().shuffle(left)
+    return left.pop()

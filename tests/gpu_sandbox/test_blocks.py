@@ -39,7 +39,22 @@ def test_a_few() -> None:
     assert 0 < min(counts) < max(counts) <= 2000 // 64
 
 
-@pytest.mark.parametrize("part", ["half", "few"])
+def test_one_in_64_of_the_largest_dimension() -> None:
+    seen = set()
+    for _ in range(40):
+        x = torch.zeros(6, 640)
+        assert change_in_place([x], [], more, "sparse")
+        places = (x == 64.0).nonzero()
+        columns = sorted(set(places[:, 1].tolist()))
+        assert (len(columns), len(places)) == (10, 60)
+        seen.add(columns[0])
+    assert len(seen) > 15
+    x = torch.zeros(3, 2)
+    assert change_in_place([x], [], more, "sparse")
+    assert int((x == 64.0).sum()) == 2
+
+
+@pytest.mark.parametrize("part", ["half", "sparse", "few"])
 def test_memory_that_is_somebody_elses_too_is_left_alone(part: str) -> None:
     x, y = torch.zeros(8, 8), torch.zeros(8, 8)
     for tensors, kept in (

@@ -73,7 +73,7 @@ def test_what_they_have_in_common_is_seen_in_all_draws(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["triangular", "symmetric", "definite", "rising", "falling", "boxes", "mask", "half"]
 )
-@pytest.mark.parametrize("part", ["all", "half", "few"])
+@pytest.mark.parametrize("part", ["all", "half", "sparse", "few"])
 def test_changed_ones_have_it_too(name: str, part: Part) -> None:
     draw, form = DRAWS[name]
     tensor = draw()
@@ -141,9 +141,17 @@ def test_few_elements_are_one_mostly_and_never_many() -> None:
     assert 0 < min(counts) < max(counts) <= ones.numel() // 64
 
 
+def test_sparse_are_one_in_64_and_one_at_least() -> None:
+    ones = torch.ones(100, 200)
+    for _ in range(20):
+        got = Changed(lambda t: t * 64.0, [], part="sparse")(ones) == 64.0
+        assert 20000 // 128 < int(got.sum()) < 20000 // 32
+    assert (Changed(lambda t: t * 64.0, [], part="sparse")(torch.ones(3)) == 64.0).any()
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0)])
 def test_next_to_no_elements_have_parts_too(shape: tuple[int, ...]) -> None:
-    for part in ("half", "few"):
+    for part in ("half", "sparse", "few"):
         assert Changed(lambda t: t * 2.0, [], part=part)(torch.ones(shape)).shape == shape
 
 
@@ -181,7 +189,7 @@ def test_it_is_found_out_once_and_not_of_what_is_large(monkeypatch: pytest.Monke
     assert Forms().of(draw(9), draw) == []
 
 
-@pytest.mark.parametrize("part", ["all", "half", "few"])
+@pytest.mark.parametrize("part", ["all", "half", "sparse", "few"])
 def test_what_is_definite_is_no_product_of_two_vectors_any_more(part: Part) -> None:
     """Whoever takes it for that, and a diagonal, is to be wrong."""
     vector = uniform(16, 1)

@@ -206,3 +206,19 @@ def test_of_what_is_large_some_inputs_only_are_changed_if_trials_took_no_more(
         changed = source.change([case] * 8)
         same = [torch.equal(a, b) for a, b in zip(case.tensors, before, strict=True)]
         assert (changed, same) == (1, [False, True, True])
+
+
+def test_what_overflows_when_it_is_large_enough_is_met_early(tmp_path: Path) -> None:
+    """Of a few releases one has one element in 64 that is so: all in one that every part is in."""
+    task, first, _ = set_up(tmp_path, TAKES_ALL)
+    way = task.altered[0]
+    task.altered[:] = [way, way, way, way._replace(told="much more", halved=False)]
+    for _ in range(10):
+        source, parts = Surprises(task, first), []
+        for index in range(6):
+            (case,) = source.among(16, "timed", index).values()
+            assert case.altered
+            parts.append(case.altered.part)
+            assert (case.altered.told == "much more") or case.altered.part != "sparse"
+            assert case.altered.part != "half" or case.altered.halved
+        assert sorted(parts[:3]) == sorted(parts[3:]) == ["few", "half", "sparse"]
