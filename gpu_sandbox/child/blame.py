@@ -33,8 +33,13 @@ def own_traceback(error: BaseException, path: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """``Kind: first line of its message``."""
-    return (_message(error).strip().splitlines() or [""])[0][:500]
+    """``Kind: first line of its message``; and the last one, where the first only leads to it:
+    TorchScript prints a traceback, Triton its own lines."""
+    lines = _message(error).strip().splitlines() or [""]
+    first, last = lines[0], lines[-1].strip()
+    leads = first.endswith(":") or any(line.startswith("Traceback ") for line in lines)
+    told = f"{first[: _MAX_LINE // 2]} … {last}" if leads and len(lines) > 1 else first
+    return told[:_MAX_LINE]
 
 
 def failed(error: BaseException, path: str, stage: str) -> Failed:

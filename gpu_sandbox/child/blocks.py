@@ -13,8 +13,8 @@ import torch
 
 from gpu_sandbox.child.cases import Change, Part
 from gpu_sandbox.child.extents import overlapping
-from gpu_sandbox.child.forms import some
 from gpu_sandbox.child.held import is_among
+from gpu_sandbox.child.parts import some
 
 __all__ = ["change_in_place"]
 

@@ -13,8 +13,8 @@ from functools import partial
 import torch
 
 from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.changed import Changed
 from gpu_sandbox.child.expected import Expected, expect
-from gpu_sandbox.child.forms import Changed
 from gpu_sandbox.child.judge import Look
 from gpu_sandbox.child.nudges import (
     NUDGED,

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from gpu_sandbox.child.cases import Part
-from gpu_sandbox.child.forms import Changed, Form, Forms, form_of
+from gpu_sandbox.child.changed import Changed
+from gpu_sandbox.child.forms import Form, Forms, form_of
 from gpu_sandbox.child.nudges import moved
 from gpu_sandbox.child.values import mapped
 
