@@ -166,6 +166,15 @@ class Expected:
         found.truth = found.native if self.truth is self.native else as_real(self.truth)
         return found
 
+    def without(self, places: torch.Tensor) -> Expected:
+        """The same where nothing is expected of these places: zero, as they are to be made of what
+        is compared with it."""
+        found = copy.copy(self)
+        found.native = self.native.masked_fill(places, 0.0)
+        own = self.truth is self.native
+        found.truth = found.native if own else self.truth.masked_fill(places, 0.0)
+        return found
+
     @staticmethod
     def within(native: torch.Tensor, margin: Margin) -> Expected:
         """The truth of a call that was not made in float64."""

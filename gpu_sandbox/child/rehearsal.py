@@ -19,7 +19,8 @@ from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.propagation import NON_FINITE, non_finite
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import NUDGED_INPUTS, Rounding
-from gpu_sandbox.child.trials import changed_case, ways
+from gpu_sandbox.child.trials import changed_case
+from gpu_sandbox.child.ways import ways
 
 __all__ = ["Rehearsal", "told"]
 

@@ -31,14 +31,14 @@ from gpu_sandbox.child.judge import (
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import Rounding
+from gpu_sandbox.child.ways import LARGE_BYTES, MAKES_TIES, ways
 from gpu_sandbox.jobs import Differs, Job
 from gpu_sandbox.messages import Done, PutInOrder, Ran, Run
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["Trials", "changed_case", "trial_cases", "ways"]
+__all__ = ["Trials", "changed_case", "trial_cases"]
 
 _SLOW_S = 2.0
-_LARGE_BYTES = 1 << 30
 _MOST_BETWEEN = 8
 _BETWEEN_S = 0.02
 _SLOW_TRIALS = 3
@@ -94,7 +94,7 @@ class Trials:
     def _between(self, case: Case, number: int) -> list[Case]:
         """Another input set like this one, if memory is not to be spared, and the reference does
         not itself return what its next call overwrites."""
-        if sum(t.nbytes for t in case.tensors) > _LARGE_BYTES or self._task.returns_state:
+        if sum(t.nbytes for t in case.tensors) > LARGE_BYTES or self._task.returns_state:
             return []
         other = self._task.draw("between", number)
         return [other] if case.tensors and case.is_like(other) else []
@@ -220,7 +220,7 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
         taken = 0
         counts = any(not (t.is_floating_point() or t.is_complex()) for t in _outputs_of(first))
         for altered in ways(first):
-            ties = counts and altered.told in _MAKES_TIES
+            ties = counts and altered.told in MAKES_TIES
             if not ties and altered.told not in task.leave_out:
                 for case in changed_case(task, altered, first, exact=exact):
                     taken += 1
@@ -228,12 +228,6 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
                     del case  # or it would be held while the next is drawn
         if not taken:
             notes.append("no changed inputs: the reference fails on them, or is not finite there")
-
-
-def ways(first: Case) -> tuple[Altered, ...]:
-    """In which inputs like these are changed."""
-    large = sum(t.nbytes for t in first.tensors) > _LARGE_BYTES
-    return _WHERE_LARGE if large else _ALTERED
 
 
 def _solved(task: Task, case: Case, exact: bool) -> Case:
@@ -254,62 +248,7 @@ def changed_case(task: Task, altered: Altered, first: Case, *, exact: bool) -> l
         except Broken:
             continue
         sound = task.takes(case, exact=exact) and not any(one.unsound for one in case.expected)
-        if sound and not (way.told in _MAKES_TIES and Rounding(task).undecided(case)):
+        if sound and not (way.told in MAKES_TIES and Rounding(task).undecided(case)):
             return [case]
         del case
     return []
-
-
-def _scaled(tensor: torch.Tensor) -> torch.Tensor:
-    """Large enough that what overflows does: a naive exponential, say."""
-    return tensor * 64.0
-
-
-def _scaled_less(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor * 8.0
-
-
-def _heavy_tailed(tensor: torch.Tensor) -> torch.Tensor:
-    """A few elements a dozen times as large as the rest."""
-    times = torch.rand(tensor.shape, device=tensor.device).lt_(0.001).mul_(11.0).add_(1.0)
-    return times.to(tensor.dtype).mul_(tensor)
-
-
-def _offset_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Each row (of the last dimension) moved as a whole."""
-    if tensor.dim() == 0:
-        return tensor + 2.0
-    offset = torch.rand((*tensor.shape[:-1], 1), device=tensor.device) * 8.0 - 4.0
-    return tensor + offset.to(tensor.dtype)
-
-
-def _small_integers(tensor: torch.Tensor) -> torch.Tensor:
-    """Sums of these are exact: there is no rounding to hide behind."""
-    return torch.randint_like(tensor, -3, 4)
-
-
-def _nearer_to_one(tensor: torch.Tensor) -> torch.Tensor:
-    """Each an eighth as far from one of them as it was: nothing is out of its range, and no look at
-    ends tells. Not the same number: who adds that up one by one rounds the same way each time."""
-    if tensor.numel() == 0:
-        return tensor
-    place = tuple(secrets.randbelow(count) for count in tensor.shape)
-    return tensor[place] + (tensor - tensor[place]) * 0.125
-
-
-_ALTERED = (
-    Altered("inputs times 64", _scaled, [], halved=False),
-    Altered("inputs with outliers", _heavy_tailed, [], dense=False),
-    Altered("each row offset", _offset_rows, []),
-    Altered("small integers", _small_integers, []),
-    Altered("inputs times 8", _scaled_less, [], part="half"),
-    Altered("each row offset", _offset_rows, [], part="half"),
-    Altered("numbers nearer to one of them", _nearer_to_one, [], part="run"),
-)
-"""Half of it: of many numbers a part has the same mean as all, within half precision. A run
-that is nearer to one number leaves a gap in what is sorted, of which a part is as good as all
-otherwise."""
-_WHERE_LARGE = tuple(way for way in _ALTERED if way.part == "all")
-"""Half of it among timed calls alone: one trial on gigabytes takes a tenth of a second, or more."""
-_MAKES_TIES = ("inputs times 64", "small integers")
-"""And which of equals comes first, or has the larger index, is nobody's to say."""
