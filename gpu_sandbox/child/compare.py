@@ -15,12 +15,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
 import torch
 
-from gpu_sandbox.child.expected import Expected, as_real, distance, pieces, row_rms
+from gpu_sandbox.child.expected import (
+    Expected,
+    as_real,
+    at_a_time,
+    distance,
+    pieces,
+    row_rms,
+    some_rows,
+)
 from gpu_sandbox.child.pattern import Differences
 from gpu_sandbox.protocols import Protocol
 
@@ -38,9 +47,6 @@ _ROUNDED = 1 - 1e-6
 """A difference in float32 may be so much of what it is in float64."""
 _LEAST_SIZE = 1e-6
 """The L2 norm below which squares of errors that count may be nothing in float32."""
-_ADDED = 1 << 24
-"""Elements whose squares are added up in one go: a CPU does it one by one in float32, so that of
-many more than these a norm may be half of what it is."""
 _HALF = (torch.float16, torch.bfloat16)
 ELEMENT = 50.0
 """Tolerances that a single element may be off by, in RMS."""
@@ -65,30 +71,33 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def compare(expected: Expected, got: torch.Tensor, protocol: Protocol) -> Difference:
-    """``got`` has the expected shape and dtype already."""
+def compare(
+    expected: Expected, got: torch.Tensor, protocol: Protocol, *, brief: bool = False
+) -> Difference:
+    """``got`` has the expected shape and dtype already. ``brief``: what differs is looked at no
+    further than to the first differences, and they are not told."""
     native = expected.native
     if native.numel() == 0:
         return Difference(ok=True, max_abs_error=0.0)
     if native.is_complex() and protocol.allclose is None:
-        return compare(expected.parts(), as_real(got), protocol)
+        return compare(expected.parts(), as_real(got), protocol, brief=brief)
+    verdict = partial(_verdict, expected, got, brief=brief)
     if not (native.is_floating_point() or native.is_complex()):
-        found = _verdict(expected, got, lambda n, t, g: n != g, "values differ")
+        brief = brief and (protocol.allclose is not None or not expected.loose)  # or all count
+        found = verdict(lambda n, t, g: n != g, "values differ", brief=brief)
         if protocol.allclose is None and 0 < found.wrong <= expected.loose:
             return Difference(ok=True, max_abs_error=found.max_abs_error)
         return found
     if protocol.allclose is None and plainly_close([(expected, got)])[0]:
         return Difference(ok=True)
-    unlike = _verdict(expected, got, _non_finite_unlike, "NaN, or infinities that differ")
-    if not unlike.ok:
-        return unlike
+    each = pieces(native, expected.truth, got)
+    if any(bool(_non_finite_unlike(*piece).any()) for piece in each):
+        return verdict(_non_finite_unlike, "NaN, or infinities that differ")
     if protocol.allclose is not None or expected.rule is None:
         rtol = _allclose(protocol, native.dtype)
         reason = f"differs by more than atol = rtol = {rtol:g}"
-        return _verdict(
-            expected, got, lambda n, t, g: ~torch.isclose(g, n, atol=rtol, rtol=rtol), reason
-        )
-    return _strict(expected, got)
+        return verdict(lambda n, t, g: ~torch.isclose(g, n, atol=rtol, rtol=rtol), reason)
+    return _strict(expected, got, verdict)
 
 
 def plainly_close(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[bool]:
@@ -116,53 +125,56 @@ def _is_plain(expected: Expected) -> bool:
 
 def _norms(expected: Expected, got: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The largest error, the error's L2 norm, and that of what is expected."""
-    wide = _WIDE[expected.native.dtype]
-    native = expected.native.to(wide)
-    difference = got.to(wide) - native
-    return torch.linalg.vector_norm(difference, math.inf), _norm(difference), _norm(native)
-
-
-def _norm(tensor: torch.Tensor) -> torch.Tensor:
     norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
-    if tensor.numel() <= _ADDED:
-        return norm(tensor)
-    flat = tensor.flatten()
-    starts = range(0, flat.numel(), _ADDED)
-    return norm(torch.stack([norm(flat[start : start + _ADDED]) for start in starts]))
+    wide, step = _WIDE[expected.native.dtype], at_a_time(got)
+    all_native, all_got, found = expected.native.reshape(-1), got.reshape(-1), []
+    for start in range(0, all_got.numel(), step):
+        native = all_native[start : start + step].to(wide)
+        off = all_got[start : start + step].to(wide) - native
+        found.append((norm(off, math.inf), norm(off), norm(native)))
+    worst, errors, sizes = (torch.stack(each) for each in zip(*found, strict=True))
+    return worst.max(), norm(errors), norm(sizes)
 
 
-def _strict(expected: Expected, got: torch.Tensor) -> Difference:
+def _strict(
+    expected: Expected, got: torch.Tensor, verdict: Callable[[Wrong, str], Difference]
+) -> Difference:
     relative, worst = distance(got, expected.truth, expected.least)
     typical = expected.typical
     most = expected.allowed
+    anywhere = max(most.slack, _SPREAD * most.tolerance * _large(expected))
 
     def off(_: torch.Tensor, truth: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
         """Elements beyond ``times`` the tolerance of their row (the last dimension)."""
         finite = truth.double().nan_to_num(0.0, 0.0, 0.0)
         error = (got.double() - truth.double()).nan_to_num(0.0, 0.0, 0.0).abs()
-        rms = row_rms(truth)
-        if typical is not None:  # of so few elements that they are one piece
-            rms = torch.maximum(rms, typical.reshape(rms.shape))
+        rms = _rms(truth, typical)
         bound = times * most.tolerance * (rms + finite.abs())
-        anywhere = max(most.slack, _SPREAD * most.tolerance * _large(rms))
         return error > bound.clamp(min=anywhere * times / ELEMENT)
 
     times = 1.0  # what of a tensor that is wrong as a whole to show
     if relative > most.tolerance:
         reason = f"relative L2 error {relative:.2e}, allowed {most.tolerance:.2e}"
         reason += f", the reference's own {expected.own:.1e}" if expected.own else ""
-        found = _verdict(expected, got, off, reason)
+        found = verdict(off, reason)
         if not found.ok:
             return found
         return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
     times = ELEMENT
-    return _verdict(expected, got, off, "single elements are off")
+    return verdict(off, "single elements are off")
 
 
-def _large(rms: torch.Tensor) -> float:
+def _rms(rows: torch.Tensor, typical: torch.Tensor | None) -> torch.Tensor:
+    """``typical``: if there is one, of so few elements that they are one piece."""
+    rms = row_rms(rows)
+    return rms if typical is None else torch.maximum(rms, typical.reshape(rms.shape))
+
+
+def _large(expected: Expected) -> float:
     """Of some of the rows: to select among millions takes a GPU a second."""
-    rows = rms.flatten()[:: max(1, rms.numel() >> 16)]
-    return float(rows.kthvalue(max(1, int(_LARGE_ROW * rows.numel()))).values)
+    parts = pieces(some_rows(expected.truth))
+    rms = torch.cat([_rms(rows, expected.typical).flatten() for (rows,) in parts])
+    return float(rms.kthvalue(max(1, int(_LARGE_ROW * rms.numel()))).values)
 
 
 def _non_finite_unlike(native: torch.Tensor, _: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
@@ -176,13 +188,17 @@ def _allclose(protocol: Protocol, dtype: torch.dtype) -> float:
     return half if dtype in _HALF else full
 
 
-def _verdict(expected: Expected, got: torch.Tensor, wrong: Wrong, reason: str) -> Difference:
+def _verdict(
+    expected: Expected, got: torch.Tensor, wrong: Wrong, reason: str, *, brief: bool
+) -> Difference:
     """Apply ``wrong(native, truth, got)`` piece by piece; say how many, how far, and where."""
     count, worst, relative, before = 0, 0.0, 0.0, 0
     shown = Differences(got)
     for native, truth, mine in pieces(expected.native, expected.truth, got):
         bad = wrong(native, truth, mine)
         here = int(bad.sum())
+        if here and brief:
+            return Difference(ok=False, wrong=here, reason=reason)
         error, scaled = _errors(truth, mine)
         worst, relative = max(worst, error), max(relative, scaled)
         if here:
@@ -207,9 +223,9 @@ def _errors(truth: torch.Tensor, got: torch.Tensor) -> tuple[float, float]:
     wide = torch.complex128 if got.is_complex() else torch.float64
     error = (got.to(wide) - truth.to(wide)).abs()
     same = got == truth  # infinities, too, whose difference is NaN
-    error = torch.where(same, torch.zeros_like(error), error).nan_to_num(math.inf, math.inf)
+    error = error.masked_fill_(same, 0.0).nan_to_num_(math.inf, math.inf)
     size = truth.to(wide).abs()
-    scaled = torch.where(size > 0, error / size.clamp(min=1e-300), torch.zeros_like(error))
+    scaled = (error / size.clamp(min=1e-300)).masked_fill_(~(size > 0), 0.0)
     return float(error.max()), float(scaled.nan_to_num(math.inf, math.inf).max())
 
 

@@ -30,7 +30,10 @@ __all__ = [
 
 _LEFT_STEPS = 16
 _PIECE = 1 << 26
-"""Elements compared at a time: half a gigabyte in float64."""
+"""Elements looked at in one go: half a gigabyte in float64."""
+_PIECE_ON_CPU = 1 << 18
+"""What is larger than its caches takes three times as long, in page faults. And it adds up squares
+one by one: in float32 a norm of many millions comes out half of what it is."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -247,13 +250,31 @@ def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     """The same rows of each, few enough that float64 copies of them fit anywhere. None of none."""
     if not tensors[0].numel():
         return
-    last = tensors[0].shape[-1] if tensors[0].dim() else 1
-    if last > _PIECE:
-        last = _PIECE if tensors[0].numel() % _PIECE == 0 else tensors[0].numel()
+    last = row_length(tensors[0])
     flat = [t.reshape(-1, last) for t in tensors]
-    rows = max(1, _PIECE // last)
+    rows = max(1, at_a_time(tensors[0]) // last)
     for start in range(0, flat[0].shape[0], rows):
         yield tuple(t[start : start + rows] for t in flat)
+
+
+def at_a_time(tensor: torch.Tensor) -> int:
+    """How many of its elements are looked at in one go."""
+    return _PIECE_ON_CPU if tensor.device.type == "cpu" else _PIECE
+
+
+def row_length(tensor: torch.Tensor) -> int:
+    """How many elements of it, which has some, are compared as one row: its last dimension, or a
+    part of one that is too long."""
+    last = tensor.shape[-1] if tensor.dim() else 1
+    if last <= _PIECE:
+        return last
+    return _PIECE if tensor.numel() % _PIECE == 0 else tensor.numel()
+
+
+def some_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Of all of its rows, one after the other, 65,536 or fewer, that fit anywhere."""
+    rows = tensor.reshape(-1, row_length(tensor))
+    return rows[:: max(1, rows.shape[0] >> 16, tensor.numel() // _PIECE)]
 
 
 def finite(tensor: torch.Tensor) -> bool:

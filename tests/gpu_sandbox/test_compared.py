@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpu_sandbox.child import compare as comparing
+from gpu_sandbox.child import expected as expecting
 from gpu_sandbox.child import judge, pairs
 from gpu_sandbox.child.cases import Altered
 from gpu_sandbox.child.compare import compare, plainly_close
@@ -186,11 +187,30 @@ def test_each_of_many_outputs_is_told_of_by_itself() -> None:
 def test_norms_of_many_elements_are_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU that has added up a large square and then millions of small ones has lost these."""
     made = Made(torch.float32, seed=0, scale=0, tolerance=2.1, slack=4.0)
-    monkeypatch.setattr(comparing, "_ADDED", 100)
+    monkeypatch.setattr(expecting, "_PIECE_ON_CPU", 100)
     assert plainly_close([made.outputs()]) == [True]
     assert plainly_close([msgspec.structs.replace(made, tolerance=1.9).outputs()]) == [False]
-    _, got = made.outputs()
-    assert float(comparing._norm(got)) == pytest.approx(float(got.norm()))
+
+
+@given(MADE)
+@settings(max_examples=200, deadline=None)
+def test_in_pieces_or_briefly_the_verdict_is_the_same(made: Made) -> None:
+    whole = compare(*made.outputs(), STRICT)
+    assert compare(*made.outputs(), STRICT, brief=True).ok == whole.ok
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(expecting, "_PIECE_ON_CPU", 62)  # two rows
+        assert compare(*made.outputs(), STRICT) == whole
+        assert compare(*made.outputs(), STRICT, brief=True).ok == whole.ok
+
+
+def test_so_many_integers_may_differ_and_all_are_counted() -> None:
+    native = torch.arange(100)
+    expected, got = Expected(native, None), native.clone()
+    got[:3] += 1
+    for loose, right in ((3, True), (2, False), (0, False)):
+        expected.loose = loose
+        for brief in (True, False):
+            assert compare(expected, got, STRICT, brief=brief).ok == right
 
 
 def test_outputs_that_no_norm_tells_of_go_the_usual_way() -> None:
