@@ -23,6 +23,7 @@ __all__ = [
     "estimate_mean",
     "estimate_median",
     "has_both_orders",
+    "mean_over_median",
     "middle_of_orders",
     "quantile",
     "relative_spread",
@@ -133,6 +134,22 @@ def _median(values: Sequence[float]) -> tuple[float, float, float]:
     ordered = sorted(values)
     rank = _rank(len(ordered))
     return ordered[rank - 1], quantile(ordered, 0.5), ordered[-rank]
+
+
+def mean_over_median(
+    candidate: Sequence[float], baseline: Sequence[float], first: Sequence[bool] = ()
+) -> float:
+    """Ratio of means of the middle four fifths of the pairs, by ratio, over the median ratio: one
+    unless the candidate's readings are of several kinds. Of fewer than ten pairs it says nothing:
+    one."""
+    pairs = sorted(zip(candidate, baseline, strict=True), key=lambda pair: pair[0] / pair[1])
+    cut = len(pairs) // 10
+    if not cut:
+        return 1.0
+    middle = pairs[cut:-cut]
+    mean = sum(c for c, _ in middle) / sum(b for _, b in middle)
+    logs = [math.log(c / b) for c, b in zip(candidate, baseline, strict=True)]
+    return mean / math.exp(middle_of_orders(logs, first))
 
 
 def estimate_mean(candidate: Sequence[float], baseline: Sequence[float]) -> Estimate:

@@ -76,13 +76,17 @@ class Alone:
         slower = [math.log(p.baseline.claim_ns / self.claim_ns) for p in pairs]
         return math.exp(middle_of_orders(slower, [p.first for p in pairs]))
 
+    def due_s(self, pairs: Sequence[Pair], made: int) -> float:
+        """How long so many pairs, of which these are some, ought to take."""
+        claims_ns = [float(pair.candidate.claim_ns) for pair in pairs] or [0.0]
+        longer_s = max(0.0, quantile(claims_ns, 0.5) - self.claim_ns) / 1e9
+        return made * (2 * self._turn_s + longer_s)
+
     def late(self, pairs: Sequence[Pair], made: int, spent_s: float) -> str:
         """Why that is too long for the pairs that were ``made``, of which these are some, or empty.
         Drawing inputs, checks and stops are in what the baseline's releases took alone; whose
         calls take longer may take longer."""
-        claim_ns = quantile([float(pair.candidate.claim_ns) for pair in pairs], 0.5)
-        longer_s = max(0.0, claim_ns - self.claim_ns) / 1e9
-        due_s = made * (2 * self._turn_s + longer_s)
+        due_s = self.due_s(pairs, made)
         if spent_s <= _BUSY * due_s + _STANDSTILL_S:
             return ""
         return f"{made} pairs took {spent_s:.3g} s, where {due_s:.2g} s would have done"

@@ -39,18 +39,28 @@ from gpu_sandbox.child.telling import RESOLUTION_NS, labels_on_cpu, timing_label
 from gpu_sandbox.child.writing import least_ns
 from gpu_sandbox.jobs import Agreed, Job, WorkerSilent
 from gpu_sandbox.messages import Done
-from gpu_sandbox.paired import Estimate, has_both_orders, quantile, relative_spread
+from gpu_sandbox.paired import (
+    Estimate,
+    has_both_orders,
+    mean_over_median,
+    quantile,
+    relative_spread,
+)
 
 __all__ = ["Bench"]
 
 _PATIENCE = 3
 _ENOUGH = 2
+_FEWEST_CHANGED, _ENOUGH_CHANGED = 3, 5
+"""Releases that had changed inputs: five are all kinds of them (``surprises.py``)."""
 _COARSEST = 0.1
 _BLUR = 0.05
 """Of a GPU release's wall: by so much the same one was seen to differ between processes."""
 _REST_BLUR = 0.02
 """The same on the CPU, of what a release takes besides its calls."""
 _ATTEMPTS = 2
+_BY_TURNS = 1.15
+"""Times as long as in the median of pairs is what calls take in the mean of most."""
 
 
 class Bench:
@@ -151,38 +161,42 @@ class Bench:
 
     def _taken(self, pairing: Pairing, attempt: int) -> list[Pair]:
         """Too few pairs are worth waiting for, but not for ever: slow models get fewer."""
-        began = time.monotonic()
+        began, looked_s = time.monotonic(), pairing.looked_s
         taken: list[Pair] = []
-        least, wanted = self._fewest_and_most()
         purpose, settings = _purpose(attempt), self._baseline.settings
         self._clocks.read()
-        for index in itertools.count():
-            pair = pairing.pair(self._releases, settings, purpose, index)
-            if not pair.counts:
-                continue
-            taken.append(pair)
-            pairs = self._counted(taken)
-            if len(pairs) >= wanted:
-                break
-            spent_s = time.monotonic() - began
-            if len(pairs) < least:
-                if spent_s > _PATIENCE * self._job.bench_s:
-                    self._require_turns(taken, index + 1, spent_s)
-                    self._notes.append(f"only {len(pairs)} pairs: the time was up")
-                    break
-            elif spent_s > self._job.bench_s or self._settled(pairs):
+        for made in itertools.count(1):
+            pair = pairing.pair(self._releases, settings, purpose, made - 1)
+            if pair.counts:
+                taken.append(pair)
+            spent_s = time.monotonic() - began - (pairing.looked_s - looked_s)
+            if self._is_enough(taken, made, spent_s):
                 break
         self._clocks.read()
         self._releases.forget_ahead()
         return taken
 
-    def _require_turns(self, taken: list[Pair], made: int, spent_s: float) -> None:
-        """Raises ``Ended`` where few pairs are not for what their calls take. A candidate that is
-        late where it is not timed could choose how few there are: its score would be one lucky
-        reading, and changed inputs hardly come (``surprises.py``)."""
-        if why := self._alone.late(taken, made, spent_s):
+    def _is_enough(self, taken: list[Pair], made: int, spent_s: float) -> bool:
+        """Raises ``Ended`` where time goes by and pairs are not for what their calls take: a
+        candidate that is late where it is not timed could choose how few there are, so that its
+        score were one lucky reading, and changed inputs hardly came (``surprises.py``)."""
+        patience_s = _PATIENCE * self._job.bench_s
+        if spent_s > patience_s and (why := self._alone.late(taken, made, spent_s)):
             self._notes.append(f"it was late where it is not timed: {why}")
-            raise Ended(WorkerSilent(stage="bench", limit_s=_PATIENCE * self._job.bench_s))
+            raise Ended(WorkerSilent(stage="bench", limit_s=patience_s))
+        pairs, (least, wanted) = self._counted(taken), self._fewest_and_most()
+        affordable = math.ceil(patience_s / self._alone.due_s(taken, 1))
+        changed = min(max(_FEWEST_CHANGED, affordable // 4), _ENOUGH_CHANGED)
+        if not self._releases.has_changed(changed) and made < 3 * min(least, affordable):
+            return False
+        if len(pairs) >= wanted:
+            return True
+        if len(pairs) >= least:
+            return spent_s > self._job.bench_s or self._settled(pairs)
+        if not pairs or len(taken) < affordable:  # who is late would have fewer than that
+            return False
+        self._notes.append(f"only {len(pairs)} pairs: the time was up")
+        return True
 
     def _counted(self, taken: list[Pair]) -> list[Pair]:
         return sifting.sifted(taken) if self._job.protocol.sifts else taken
@@ -240,7 +254,7 @@ class Bench:
         return _BLUR * (claim_ns + min(rest_ns, self._alone.most_rest_ns)) / claim_ns
 
     def _agreed(self, pairs: list[Pair], judgement: Judgement, worst: float) -> Agreed:
-        allowance = self._allowance(pairs)
+        allowance = self._allowance(pairs) * self._by_turns(pairs)
         baseline_ms = self._baseline_ns(pairs) / 1e6
         found = judgement.found
         labels = self._labels(pairs, found, 1e6 * baseline_ms * min(found.ratio, 1.0))
@@ -294,6 +308,21 @@ class Bench:
             return 1.0
         told = f"the baseline takes {times:.2f} times as long while the candidate's process lives"
         self._notes.append(f"{told}: scored against its time without")
+        return times
+
+    def _by_turns(self, pairs: list[Pair]) -> float:
+        """What a ratio must be multiplied with where calls take this or that, so that the median
+        is what they take at best: who is careful in some calls, lest their inputs be changed ones,
+        is scored by the mean."""
+        times = mean_over_median(
+            [float(p.candidate.claim_ns) for p in pairs],
+            [float(p.baseline.claim_ns) for p in pairs],
+            [p.first for p in pairs],
+        )
+        if times < _BY_TURNS:
+            return 1.0
+        told = f"its calls take now less, now more: scored by their mean, {times:.2f} times"
+        self._notes.append(f"{told} the median")
         return times
 
     def _note_load(self) -> None:

@@ -6,6 +6,7 @@ What the two say of the candidate's time, if it is believed, and if it is not.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -78,6 +79,8 @@ class Pairing:
         self._protocol = protocol
         self._first = first
         self._clocks = clocks
+        self.looked_s = 0.0
+        """What it took to look again at outputs that differ: that is nobody's delay."""
 
     def pair(self, releases: Releases, settings: Settings, purpose: str, index: int) -> Pair:
         """The ``index``-th for ``purpose``. Raises ``Ended`` for outputs that differ."""
@@ -153,8 +156,9 @@ class Pairing:
             if case.altered is not None and not all(mine):
                 expected, got = answered(expected, got)
             if not all(mine):
-                looks = self._rounding.timed_looks
-                check_call(case, expected, got, self._protocol, None, looks)
+                began = time.monotonic()
+                check_call(case, expected, got, self._protocol, None, self._rounding.timed_looks)
+                self.looked_s += time.monotonic() - began
 
     def _expected(self, case: Case, truth: list[torch.Tensor]) -> list[Expected]:
         """Of a call in the releases, from what the baseline made of its inputs."""

@@ -27,11 +27,16 @@ from gpu_sandbox.child.reference import Task
 __all__ = ["Surprises"]
 
 _MANY = 8
-_EVERY = 5
+_ONE_IN = 4
+"""Releases, by chance: who counts them learns nothing."""
+_AHEAD, _STOCK = 4, 2
+"""For so many releases so many are drawn ahead."""
 _TRIES = 6
 """The first is of all inputs, the others of some: one may have to do with another."""
 _KEPT_BYTES = 1 << 30
 _PARTS: tuple[Part, ...] = ("half", "sparse", "few")
+_MORE: tuple[Part, ...] = ("half", "sparse", "few", "few")
+"""Two of these are among each five. A few elements are what a look at some does not meet."""
 
 _T = TypeVar("_T")
 
@@ -39,7 +44,7 @@ _T = TypeVar("_T")
 class Surprises:
     """Of the releases of one kind: which of their calls get changed inputs, and how.
 
-    Of many calls one does. Of a few all do, in one release out of every five: such a release
+    Of many calls one does. Of a few all do, in one release out of four: such a release
     says nothing of the time that the task's own inputs take. ``in_place``: they are so large that
     they are not drawn apart: what was drawn is changed (``blocks.py``).
     """
@@ -49,11 +54,10 @@ class Surprises:
         self._first = first
         self._bytes = sum(t.nbytes for t in first.tensors)
         self.in_place = self._bytes > _KEPT_BYTES
-        self._turn = self._chosen_turn = 0
+        self._turn = 0
         self._parts: list[Part] = []
         self._left: dict[Part, list[Altered]] = {part: [] for part in _PARTS}
-        self._begins = False
-        self._kept: list[Case] = []
+        self._stock: list[list[Case]] = []
 
     def among(self, calls: int, purpose: str, index: int) -> dict[int, Case]:
         """Of the ``index``-th release for ``purpose``: by number of the call. Empty before there
@@ -61,19 +65,25 @@ class Surprises:
         if not self._task.altered or self.in_place:
             return {}
         if calls >= _MANY:
-            return dict(
-                zip([secrets.randbelow(calls)], self._drawn(1, purpose, index), strict=False)
-            )
-        mine, ahead = self._take_turn(), calls * self._bytes <= _KEPT_BYTES
-        if mine:  # so many are drawn each time: of these none is needed
+            chosen = [secrets.randbelow(calls)]
+            return self._used(chosen, self._drawn(1, purpose, index))
+        found = self._next(calls, purpose, index)
+        if found:  # as many are drawn each time: of these none is needed
             for number in range(calls):
                 self._task.draw(f"{purpose}/unused", index * calls + number)
-        if self._begins or not ahead:
-            self._kept = self._drawn(calls, purpose, index)
-        found = self._kept if mine else []
-        if mine or not ahead:
-            self._kept = []
-        return dict(enumerate(found))
+        return self._used(range(calls), found)
+
+    def _next(self, calls: int, purpose: str, index: int) -> list[Case]:
+        """Of one in four, by chance. All that takes time is done before each fourth, or, of what is
+        too large to be kept, before each: how long it takes must not tell which it is."""
+        mine = _one_in_four()
+        if _STOCK * calls * self._bytes > _KEPT_BYTES:
+            found = self._drawn(calls, purpose, index)
+            return found if mine else []
+        if self._turn % _AHEAD == 0:
+            self._stock = [self._drawn(calls, f"{purpose}/{n}", index) for n in range(_STOCK)]
+        self._turn += 1
+        return self._stock.pop() if mine and self._stock else []
 
     def change(self, cases: Sequence[Case]) -> int:
         """Change some of these, which were drawn for the next release, in place: how many. The
@@ -83,7 +93,7 @@ class Surprises:
         if len(cases) >= _MANY:
             chosen = [secrets.choice(cases)]
         else:
-            chosen = list(cases) if self._take_turn() else []
+            chosen = list(cases) if _one_in_four() else []
         changed = 0
         for case in chosen:
             way = self._way()
@@ -95,16 +105,6 @@ class Surprises:
                 changed += 1
         self._task.surprised += changed
         return changed
-
-    def _take_turn(self) -> bool:
-        """Whether this is the one of five. All that takes time is done in the first of them, or, of
-        what is too large to be kept, in each: how long it takes must not tell which it is."""
-        self._begins = self._turn == 0
-        if self._begins:
-            self._chosen_turn = secrets.randbelow(_EVERY)
-        mine = self._turn == self._chosen_turn
-        self._turn = (self._turn + 1) % _EVERY
-        return mine
 
     def _drawn(self, calls: int, purpose: str, index: int) -> list[Case]:
         """All of them, or none."""
@@ -118,16 +118,19 @@ class Surprises:
                 if case.is_like(self._first) and self._task.takes(case):
                     case.forget_expected()
                     found.append(case)
-        if len(found) < calls:
-            return []
-        self._task.surprised += calls
-        return found
+        return found if len(found) == calls else []
+
+    def _used(self, calls: Sequence[int], cases: Sequence[Case]) -> dict[int, Case]:
+        self._task.surprised += len(cases)
+        return dict(zip(calls, cases, strict=False))
 
     def _way(self) -> Altered:
-        """Each as often as others of its part, and each part as often as the others, in an order
-        that nobody knows. What is too much for half of it, and what is changed in a few places, is
-        judged as the task's own inputs are."""
-        part = _next_of(self._parts, [part for part in _PARTS if self._ways(part)])
+        """Each as often as others of its part. Each part is among five, in an order that nobody
+        knows, and what came says little of what is left. What is too much for half of it, and what
+        is changed in a few places, is judged as the task's own inputs are."""
+        fit = [part for part in _PARTS if self._ways(part)]
+        more = [part for part in _MORE if part in fit]
+        part = _next_of(self._parts, [*fit, *(secrets.choice(more) for _ in range(2))])
         way = _next_of(self._left[part], self._ways(part))
         if part == "half":
             return way._replace(part="run" if way.part == "run" else "half")
@@ -143,6 +146,10 @@ class Surprises:
             return [way for way in ways if not way.halved]
         dense = [way for way in ways if way.dense]
         return [way for way in dense if way.part == "all"] or dense or ways
+
+
+def _one_in_four() -> bool:
+    return secrets.randbelow(_ONE_IN) == 0
 
 
 def _next_of(left: list[_T], all_of_them: Sequence[_T]) -> _T:

@@ -166,6 +166,7 @@ class Scripted:
     def __init__(self, sides: list[Side | None]) -> None:
         self._sides = sides
         self.made = 0
+        self.looked_s = 0.0
 
     def pair(self, *_: Any) -> Pair:
         side = self._sides[self.made] if self.made < len(self._sides) else None
@@ -179,7 +180,10 @@ def taken(protocol: str, sides: list[Side | None], clocks: Clocks) -> tuple[list
     bench._clocks, bench._notes = clocks, []
     bench._job = SimpleNamespace(protocol=protocol_named(protocol), bench_s=60.0)
     bench._baseline = SimpleNamespace(settings=None)
-    bench._releases = SimpleNamespace(calls=1, forget_ahead=lambda: None)
+    bench._releases = SimpleNamespace(
+        calls=1, forget_ahead=lambda: None, has_changed=lambda releases: True
+    )
+    bench._alone = SimpleNamespace(due_s=lambda pairs, made: 1e-3 * made)
     bench._settled = lambda _: False
     pairing = Scripted(sides)
     return bench._counted(bench._taken(pairing, 1)), pairing.made
