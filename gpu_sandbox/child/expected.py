@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 _LEFT_STEPS = 16
+_LEAST_CHANGE = 4.0
+"""Steps of rounding: what is changed by less may come out as it was."""
 _PIECE = 1 << 26
 """Elements looked at in one go: half a gigabyte in float64."""
 _PIECE_ON_CPU = 1 << 18
@@ -103,6 +105,7 @@ class Expected:
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
         self._varied = Margin(0.0, 0.0)
+        self._before: torch.Tensor | None = None
         if self.rule is None or native.numel() == 0:
             return
         self.tolerance = self.rule.blind
@@ -156,6 +159,27 @@ class Expected:
         if self.truth is not self.native and self.rule in _EASED:
             self.tolerance *= times
             self.slack *= times
+
+    def changes(self, before: torch.Tensor) -> None:
+        """What it was: of an input that the reference changes."""
+        self._before = before
+
+    def share_of_change(self, got: torch.Tensor) -> float:
+        """How far ``got`` has gone from what it was, in the direction of the reference: one is as
+        far, none at all is zero. One, too, where that is not more than rounding."""
+        if self._before is None or self._before.shape != self.native.shape:
+            return 1.0
+        way = size = dot = 0.0
+        tensors = (as_real(t) for t in (self._before, self.native, got))
+        for before, after, mine in pieces(*tensors):
+            start = before.double()
+            change = (after.double() - start).nan_to_num(0.0, 0.0, 0.0)
+            dot += float((change * (mine.double() - start).nan_to_num(0.0, 0.0, 0.0)).sum())
+            way += float(change.square().sum())
+            size += float(start.nan_to_num(0.0, 0.0, 0.0).square().sum())
+        dtype = self.native.dtype.to_real() if self.native.is_complex() else self.native.dtype
+        least = _LEAST_CHANGE * torch.finfo(dtype).eps
+        return dot / way if way > least * least * size else 1.0
 
     def vary(self, by: Margin) -> None:
         """Let so much more lie between an output and the reference's own, whose runs differ.
@@ -218,6 +242,7 @@ def expect_left(after: torch.Tensor, before: torch.Tensor) -> Expected:
     if expected.rule is None or after.numel() == 0 or after.shape != before.shape:
         return expected
     changed, _ = distance(before, after)
+    expected.changes(before)
     rounding = _LEFT_STEPS * torch.finfo(after.dtype).eps
     expected.tolerance = min(max(expected.rule.blind * changed, rounding), expected.rule.blind)
     return expected

@@ -33,6 +33,10 @@ Look: TypeAlias = tuple[Sequence[Expected], list[torch.Tensor]]
 Looks: TypeAlias = Callable[[Case, Sequence[Expected], list[torch.Tensor]], Iterator[Look]]
 """``Rounding.looks``, or ``timed_looks``."""
 
+_CHANGE_OFF = 0.2
+"""Of how far an input is changed. Rounding is in many directions: of a step that is as small as
+that it takes next to nothing away."""
+
 
 def check_shape(
     case: Case,
@@ -130,6 +134,10 @@ def check_left(
         if not difference.ok:
             reason = f"input {number}, which the reference changes: {difference.reason}"
             raise Ended(Differs(reason=reason, told=told, trial=trial, detail=difference.detail))
+        share = one.share_of_change(tensor) if protocol.allclose is None else 1.0
+        if abs(share - 1.0) > _CHANGE_OFF:
+            reason = f"input {number} is to change, and has by {share:.2f} times as much"
+            raise Ended(Differs(reason=reason, told=told, trial=trial))
 
 
 def told_of(finding: Finding, where: str) -> Finding:

@@ -148,7 +148,7 @@ class Pairing:
         fixed = self._protocol.allclose is not None
         close = iter([False] * len(outputs) if fixed else plainly_close(outputs))
         if self._task.mutates:
-            ways = zip(pair.baseline.left, cases[0].tensors, strict=False)  # none of a GPU's
+            ways = zip(pair.baseline.left, cases[0].tensors, strict=False)  # none behind gates
             left = [expect_left(after, before) for after, before in ways]
             check_left(left, pair.candidate.left, self._protocol, None, cases[0].changed)
         for case, expected, got in calls:

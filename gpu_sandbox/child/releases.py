@@ -73,7 +73,7 @@ class Released(msgspec.Struct, frozen=True):
     handled_ns: int = 0
     intact: bool | None = None
     left: list[torch.Tensor] = []
-    """On the CPU: what its inputs are afterwards, where the task changes them."""
+    """What the inputs of the first chosen call are afterwards, where the task changes them."""
 
     def bare(self) -> Released:
         """Without the outputs, which may be gigabytes."""
@@ -231,10 +231,14 @@ class Batch(Releases):
         timed = peer.ask(request, Timed, "bench")
         answered = time.perf_counter_ns()
         outputs = [peer.taken(self.layout.outputs[number]) for number in chosen]
+        changed = bool(chosen) and self._task.mutates
+        left = peer.taken(self.layout.inputs[chosen[0]]) if changed else []
         ended = time.perf_counter_ns()
         wall_ns, own_ns = ended - began, ended - answered + given - began
         claim_ns = believable(peer, timed.elapsed_ns, self.calls, wall_ns)
-        return Released(claim_ns, wall_ns, own_ns, outputs, timed.last, launch_ns=timed.launch_ns)
+        return Released(
+            claim_ns, wall_ns, own_ns, outputs, timed.last, launch_ns=timed.launch_ns, left=left
+        )
 
 
 def believable(peer: Peer, claims: Sequence[int], calls: int, wall_ns: int) -> int:

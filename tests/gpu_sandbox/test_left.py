@@ -1,0 +1,57 @@
+"""What a call leaves of its inputs, where the reference changes them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpu_sandbox.child.conversation import Ended
+from gpu_sandbox.child.expected import expect_left
+from gpu_sandbox.child.judge import check_left
+from gpu_sandbox.protocols import protocol_named
+
+STRICT = protocol_named("strict")
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.complex64]
+
+
+def is_right(before: torch.Tensor, after: torch.Tensor, got: torch.Tensor) -> bool:
+    try:
+        check_left([expect_left(after, before)], [got], STRICT, None)
+    except Ended:
+        return False
+    return True
+
+
+def averaged(dtype: torch.dtype, steps: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A moving average before and after a step that moves it by so many last places, and after the
+    same step written otherwise."""
+    real = dtype.to_real() if dtype.is_complex else dtype
+    by = steps * torch.finfo(real).eps
+    before, other = torch.randn(40, 90, dtype=dtype), torch.randn(40, 90, dtype=dtype)
+    after = before.double() if not dtype.is_complex else before.to(torch.complex128)
+    after = (after + by * (other - before)).to(dtype)
+    return before, after, (before * (1 - by) + other * by).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("steps", [0.1, 1.0, 3.0, 6.0, 20.0, 1000.0])
+def test_a_step_may_be_written_otherwise(dtype: torch.dtype, steps: float) -> None:
+    for _ in range(10):
+        before, after, otherwise = averaged(dtype, min(steps, 0.1 / torch.finfo(dtype).eps))
+        assert is_right(before, after, after)
+        assert is_right(before, after, otherwise)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.5, -1.0])
+def test_a_step_is_made_though_rounding_allows_for_as_much(
+    dtype: torch.dtype, share: float
+) -> None:
+    before, after, _ = averaged(dtype, 6.0)
+    got = (before + share * (after - before)).to(dtype)
+    assert not is_right(before, after, got)
+
+
+def test_a_step_below_rounding_may_be_none() -> None:
+    before, after, _ = averaged(torch.float32, 0.5)
+    assert is_right(before, after, before)
