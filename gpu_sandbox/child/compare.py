@@ -21,16 +21,9 @@ from typing import TypeAlias
 import msgspec
 import torch
 
-from gpu_sandbox.child.expected import (
-    Expected,
-    as_real,
-    at_a_time,
-    distance,
-    pieces,
-    row_rms,
-    some_rows,
-)
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.pattern import Differences
+from gpu_sandbox.child.pieces import as_real, at_a_time, distance, pieces, row_rms, some_rows
 from gpu_sandbox.protocols import Protocol
 
 __all__ = ["ELEMENT", "Difference", "compare", "plainly_close"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import torch
 
+from gpu_sandbox.child.pieces import as_real, distance, pieces
 from gpu_sandbox.protocols import Precision
 
 __all__ = [
@@ -19,23 +20,13 @@ __all__ = [
     "Expected",
     "Margin",
     "Rule",
-    "as_real",
-    "distance",
     "expect",
     "expect_left",
-    "finite",
-    "pieces",
-    "row_rms",
 ]
 
 _LEFT_STEPS = 16
 _LEAST_CHANGE = 4.0
 """Steps of rounding: what is changed by less may come out as it was."""
-_PIECE = 1 << 26
-"""Elements looked at in one go: half a gigabyte in float64."""
-_PIECE_ON_CPU = 1 << 18
-"""What is larger than its caches takes three times as long, in page faults. And it adds up squares
-one by one: in float32 a norm of many millions comes out half of what it is."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -246,68 +237,3 @@ def expect_left(after: torch.Tensor, before: torch.Tensor) -> Expected:
     rounding = _LEFT_STEPS * torch.finfo(after.dtype).eps
     expected.tolerance = min(max(expected.rule.blind * changed, rounding), expected.rule.blind)
     return expected
-
-
-def distance(got: torch.Tensor, truth: torch.Tensor, least: float = 0.0) -> tuple[float, float]:
-    """Relative L2 distance and largest absolute one, of what is finite; in float64. ``least``:
-    what it is relative to at least."""
-    off = norm = worst = 0.0
-    for piece_got, piece_truth in pieces(as_real(got), as_real(truth)):
-        wide = piece_truth.double()
-        error = (piece_got.double() - wide).nan_to_num(0.0, 0.0, 0.0)
-        off += float(error.square().sum())
-        norm += float(wide.nan_to_num(0.0, 0.0, 0.0).square().sum())
-        worst = max(worst, float(error.abs().max()))
-    if off == 0.0:
-        return 0.0, 0.0
-    norm = max(norm, least * least)
-    return (math.sqrt(off / norm) if norm > 0 else math.inf), worst
-
-
-def as_real(tensor: torch.Tensor) -> torch.Tensor:
-    """A complex one as its parts, side by side in a last dimension of two."""
-    if not tensor.is_complex():
-        return tensor
-    return torch.view_as_real(tensor.detach().resolve_conj().resolve_neg())
-
-
-def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """The same rows of each, few enough that float64 copies of them fit anywhere. None of none."""
-    if not tensors[0].numel():
-        return
-    last = row_length(tensors[0])
-    flat = [t.reshape(-1, last) for t in tensors]
-    rows = max(1, at_a_time(tensors[0]) // last)
-    for start in range(0, flat[0].shape[0], rows):
-        yield tuple(t[start : start + rows] for t in flat)
-
-
-def at_a_time(tensor: torch.Tensor) -> int:
-    """How many of its elements are looked at in one go."""
-    return _PIECE_ON_CPU if tensor.device.type == "cpu" else _PIECE
-
-
-def row_length(tensor: torch.Tensor) -> int:
-    """How many elements of it, which has some, are compared as one row: its last dimension, or a
-    part of one that is too long."""
-    last = tensor.shape[-1] if tensor.dim() else 1
-    if last <= _PIECE:
-        return last
-    return _PIECE if tensor.numel() % _PIECE == 0 else tensor.numel()
-
-
-def some_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Of all of its rows, one after the other, 65,536 or fewer, that fit anywhere."""
-    rows = tensor.reshape(-1, row_length(tensor))
-    return rows[:: max(1, rows.shape[0] >> 16, tensor.numel() // _PIECE)]
-
-
-def finite(tensor: torch.Tensor) -> bool:
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        return True
-    return all(bool(torch.isfinite(piece).all()) for (piece,) in pieces(tensor))
-
-
-def row_rms(tensor: torch.Tensor) -> torch.Tensor:
-    """Of each row (the last dimension), which is kept with length one, in float64."""
-    return tensor.double().nan_to_num(0.0, 0.0, 0.0).square().mean(dim=-1, keepdim=True).sqrt()

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import torch
 
-from gpu_sandbox.child.expected import RULES, pieces
+from gpu_sandbox.child.expected import RULES
+from gpu_sandbox.child.pieces import pieces
 
 __all__ = ["Form", "Forms", "form_of"]
 

@@ -18,7 +18,8 @@ from typing import TypeAlias
 import msgspec
 import torch
 
-from gpu_sandbox.child.expected import Expected, distance
+from gpu_sandbox.child.expected import Expected
+from gpu_sandbox.child.pieces import distance
 
 __all__ = [
     "NUDGED",

@@ -13,9 +13,9 @@ import torch
 from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.expected import finite
 from gpu_sandbox.child.judge import check_shape
 from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.pieces import finite
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.jobs import Differs, Finding, WorkerDied, WorkerFailed, WorkerSilent
 from gpu_sandbox.messages import Ran, Run

@@ -14,12 +14,13 @@ from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.changed import Changed
 from gpu_sandbox.child.exact import Exact
-from gpu_sandbox.child.expected import RULES, Expected, expect, expect_left, finite
+from gpu_sandbox.child.expected import RULES, Expected, expect, expect_left
 from gpu_sandbox.child.extents import extent_of, overlapping, sharing
 from gpu_sandbox.child.forms import Form, Forms
 from gpu_sandbox.child.held import alike, buffers, changed, is_among, state
 from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
 from gpu_sandbox.child.nudges import Nudged
+from gpu_sandbox.child.pieces import finite
 from gpu_sandbox.child.repeats import Repeats, apart
 from gpu_sandbox.child.typical import Typical, Usual
 from gpu_sandbox.child.values import NotPlain, mapped, odd, pack

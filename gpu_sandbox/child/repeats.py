@@ -16,7 +16,8 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.compare import ELEMENT, compare
-from gpu_sandbox.child.expected import Expected, Margin, Rule, as_real, distance
+from gpu_sandbox.child.expected import Expected, Margin, Rule
+from gpu_sandbox.child.pieces import as_real, distance
 from gpu_sandbox.protocols import PROTOCOLS
 
 __all__ = ["Repeats", "apart", "told"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from gpu_sandbox.child.expected import row_rms
+from gpu_sandbox.child.pieces import row_rms
 from gpu_sandbox.child.values import numbers
 from gpu_sandbox.messages import Tree
 

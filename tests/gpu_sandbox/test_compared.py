@@ -13,8 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpu_sandbox.child import compare as comparing
-from gpu_sandbox.child import expected as expecting
-from gpu_sandbox.child import judge, pairs
+from gpu_sandbox.child import judge, pairs, pieces
 from gpu_sandbox.child.cases import Altered
 from gpu_sandbox.child.compare import compare, plainly_close
 from gpu_sandbox.child.conversation import Ended
@@ -187,7 +186,7 @@ def test_each_of_many_outputs_is_told_of_by_itself() -> None:
 def test_norms_of_many_elements_are_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU that has added up a large square and then millions of small ones has lost these."""
     made = Made(torch.float32, seed=0, scale=0, tolerance=2.1, slack=4.0)
-    monkeypatch.setattr(expecting, "_PIECE_ON_CPU", 100)
+    monkeypatch.setattr(pieces, "_PIECE_ON_CPU", 100)
     assert plainly_close([made.outputs()]) == [True]
     assert plainly_close([msgspec.structs.replace(made, tolerance=1.9).outputs()]) == [False]
 
@@ -198,8 +197,10 @@ def test_in_pieces_or_briefly_the_verdict_is_the_same(made: Made) -> None:
     whole = compare(*made.outputs(), STRICT)
     assert compare(*made.outputs(), STRICT, brief=True).ok == whole.ok
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(expecting, "_PIECE_ON_CPU", 62)  # two rows
-        assert compare(*made.outputs(), STRICT) == whole
+        patched.setattr(pieces, "_PIECE_ON_CPU", 62)  # two rows
+        found = compare(*made.outputs(), STRICT)
+        assert found == whole or found.ok  # what is plainly close is told no error of
+        assert found.ok == whole.ok
         assert compare(*made.outputs(), STRICT, brief=True).ok == whole.ok
 
 
