@@ -48,8 +48,8 @@ _LOOKS = (4, 4, 4, 4, -4, -4, 16, 16, 16, 16, 64, 64, 64, 64, 64, 64, 64, 64, *[
 """Steps of rounding. Long sums have so many, and what lies that near to an edge may cross it. Below
 zero all elements of an input go the same way: otherwise a sum of thousands stays where it is."""
 _MOST_OF_FEW = 4
-"""For an output of few elements: by 64 steps of numbers near 50 a mean moves as far as that of a
-thirtieth of them is off."""
+"""For an output of few elements, but for counts: by 64 steps of numbers near 50 a mean moves as far
+as that of a thirtieth of them is off."""
 _LOOKED_S = 4.0
 """For so long, or until there was a look at each."""
 _LEAST_TURN = 0.25
@@ -59,7 +59,7 @@ _MOST_WRONG, _MOST_WRONG_OF_HALF = 3, 10
 _HALF_EPS = 1e-4
 _FEW_ELEMENTS = 16
 _COUNTED, _COUNTED_OF = 16, 1000
-"""By so many a count may be off that rounding turns, or by one in so many."""
+"""By so many a count may be off that rounding turns, or by one in so many if a few steps do."""
 _MOST_TURNED = 0.75
 """Of an output's elements, by a few steps of rounding: where more are, who leaves out a third of
 them is excused by chaos, and who computes all otherwise than the reference is not."""
@@ -192,8 +192,9 @@ def mended(
             others = run(steps) if steps else exact() or plain
             reach = [_further(*each) for each in zip(reach, others, strict=True)]
             for mask, one, other, mine, ends in zip(left, plain, others, got, reach, strict=True):
-                if abs(steps) <= _MOST_OF_FEW or one.numel() > _FEW_ELEMENTS:
-                    mask &= ~_turned(one, other, mine, ends)
+                slightly = abs(steps) <= _MOST_OF_FEW
+                if slightly or _is_counted(one) or one.numel() > _FEW_ELEMENTS:
+                    mask &= ~_turned(one, other, mine, ends, slightly=slightly)
             if not any(bool(mask.any()) for mask in left):
                 break
             if time.monotonic() - began > _LOOKED_S:
@@ -255,14 +256,15 @@ def _further(ends: Ends, other: torch.Tensor) -> Ends:
 
 
 def _turned(
-    plain: torch.Tensor, nudged: torch.Tensor, got: torch.Tensor, ends: Ends
+    plain: torch.Tensor, nudged: torch.Tensor, got: torch.Tensor, ends: Ends, *, slightly: bool
 ) -> torch.Tensor:
     """Where this nudge makes of the reference's element what the candidate has, or about that. A
     count of millions may lie between the least and the largest that were seen, or as far beyond."""
     if _is_few_counted(plain):
         least, most, mine = (t.long() for t in (*ends, got))
         span = most - least  # more looks would have seen a little more
-        near = (mine - plain.long()).abs() <= (plain.long().abs() // _COUNTED_OF).clamp(_COUNTED)
+        of_all = plain.long().abs() // _COUNTED_OF if slightly else torch.zeros_like(mine)
+        near = (mine - plain.long()).abs() <= of_all.clamp(_COUNTED)
         return (plain != got) & near & (least - span <= mine) & (mine <= most + span)
     if _is_counted(plain):
         return (plain != nudged) & (nudged == got)
