@@ -125,6 +125,8 @@ def _norms(expected: Expected, got: torch.Tensor) -> tuple[torch.Tensor, ...]:
         native = all_native[start : start + step].to(wide)
         off = all_got[start : start + step].to(wide) - native
         found.append((norm(off, math.inf), norm(off), norm(native)))
+    if len(found) == 1:
+        return found[0]
     worst, errors, sizes = (torch.stack(each) for each in zip(*found, strict=True))
     return worst.max(), norm(errors), norm(sizes)
 
