@@ -31,6 +31,7 @@ __all__ = [
 
 
 _FEW_PAIRS_DOUBT = math.log(1.25)
+_FEWEST_FOR_A_MEAN = 5
 _ENOUGH_OF_AN_ORDER = 6
 """For an interval of 95 %."""
 
@@ -139,13 +140,13 @@ def _median(values: Sequence[float]) -> tuple[float, float, float]:
 def mean_over_median(
     candidate: Sequence[float], baseline: Sequence[float], first: Sequence[bool] = ()
 ) -> float:
-    """Ratio of means of the middle four fifths of the pairs, by ratio, over the median ratio: one
-    unless the candidate's readings are of several kinds. Of fewer than ten pairs it says nothing:
-    one."""
-    pairs = sorted(zip(candidate, baseline, strict=True), key=lambda pair: pair[0] / pair[1])
-    cut = len(pairs) // 10
-    if not cut:
+    """Ratio of means of the middle four fifths of the pairs, by ratio, of few of all but the least
+    and the largest, over the median ratio: one unless the candidate's readings are of several
+    kinds. One, too, of fewer than five."""
+    if len(candidate) < _FEWEST_FOR_A_MEAN:
         return 1.0
+    pairs = sorted(zip(candidate, baseline, strict=True), key=lambda pair: pair[0] / pair[1])
+    cut = max(1, len(pairs) // 10)
     middle = pairs[cut:-cut]
     mean = sum(c for c, _ in middle) / sum(b for _, b in middle)
     logs = [math.log(c / b) for c, b in zip(candidate, baseline, strict=True)]

@@ -13,6 +13,7 @@ from gpu_sandbox.paired import (
     estimate_mean,
     estimate_median,
     has_both_orders,
+    mean_over_median,
     quantile,
 )
 
@@ -106,3 +107,19 @@ def test_quantiles_interpolate() -> None:
 def test_what_is_raised_keeps_its_order() -> None:
     found = Estimate(ratio=0.2, low=0.1, high=0.5).at_least(0.3)
     assert (found.low, found.ratio, found.high) == (0.3, 0.3, 0.5)
+
+
+@pytest.mark.parametrize("count", [5, 8, 20, 60])
+def test_a_mean_tells_what_a_median_does_not_and_a_single_reading_nothing(count: int) -> None:
+    ones = [1.0] * count
+    assert mean_over_median(ones, ones) == pytest.approx(1.0)
+    assert mean_over_median([50.0, *ones[1:]], ones) == pytest.approx(1.0)
+    assert mean_over_median(ones, [50.0, *ones[1:]]) == pytest.approx(1.0)
+    slow = 2 * count // 5  # careful so often, and ten times as slow then
+    times = mean_over_median([10.0] * slow + [1.0] * (count - slow), ones)
+    assert times > 2.5
+    orders = [bool(number % 2) for number in range(count)]
+    by_order = [2.0 if first else 1.0 for first in orders]
+    if has_both_orders(orders):
+        assert mean_over_median(by_order, ones, orders) == pytest.approx(1.06, rel=0.01)
+    assert mean_over_median(ones[:4], ones[:4]) == 1.0
