@@ -53,6 +53,8 @@ _PATIENCE = 3
 _ENOUGH = 2
 _FEWEST_CHANGED, _ENOUGH_CHANGED = 3, 5
 """Releases that had changed inputs: five are all kinds of them (``surprises.py``)."""
+_MOST_LOOKED_S = 60.0
+"""That looking again at outputs may take: or what it returns would hold the device for long."""
 _COARSEST = 0.1
 _BLUR = 0.05
 """Of a GPU release's wall: by so much the same one was seen to differ between processes."""
@@ -169,7 +171,8 @@ class Bench:
             pair = pairing.pair(self._releases, settings, purpose, made - 1)
             if pair.counts:
                 taken.append(pair)
-            spent_s = time.monotonic() - began - (pairing.looked_s - looked_s)
+            forgiven_s = min(pairing.looked_s - looked_s, _MOST_LOOKED_S)
+            spent_s = time.monotonic() - began - forgiven_s
             if self._is_enough(taken, made, spent_s):
                 break
         self._clocks.read()
@@ -254,9 +257,9 @@ class Bench:
         return _BLUR * (claim_ns + min(rest_ns, self._alone.most_rest_ns)) / claim_ns
 
     def _agreed(self, pairs: list[Pair], judgement: Judgement, worst: float) -> Agreed:
-        allowance = self._allowance(pairs) * self._by_turns(pairs)
-        baseline_ms = self._baseline_ns(pairs) / 1e6
         found = judgement.found
+        allowance = self._allowance(pairs) * self._by_turns(pairs, found.ratio)
+        baseline_ms = self._baseline_ns(pairs) / 1e6
         labels = self._labels(pairs, found, 1e6 * baseline_ms * min(found.ratio, 1.0))
         self._notes += [f"{label}: {why}" for label, why in labels.items()]
         return Agreed(
@@ -310,20 +313,23 @@ class Bench:
         self._notes.append(f"{told}: scored against its time without")
         return times
 
-    def _by_turns(self, pairs: list[Pair]) -> float:
-        """What a ratio must be multiplied with where calls take this or that, so that the median
-        is what they take at best: who is careful in some calls, lest their inputs be changed ones,
-        is scored by the mean."""
+    def _by_turns(self, pairs: list[Pair], scored: float) -> float:
+        """What the ratio that is ``scored`` must be multiplied with where calls take this or that,
+        so that the median is what they take at best: who is careful in some calls, lest their
+        inputs be changed ones, is scored by the mean, if not by more already."""
+        if self._job.protocol.mean:
+            return 1.0
         times = mean_over_median(
             [float(p.candidate.claim_ns) for p in pairs],
             [float(p.baseline.claim_ns) for p in pairs],
             [p.first for p in pairs],
         )
-        if times < _BY_TURNS:
+        mean = times * self._claimed(pairs).ratio
+        if times < _BY_TURNS or mean <= scored:
             return 1.0
         told = f"its calls take now less, now more: scored by their mean, {times:.2f} times"
         self._notes.append(f"{told} the median")
-        return times
+        return mean / scored
 
     def _note_load(self) -> None:
         """Pairing takes out drift, not a machine with more to run than it has cores."""

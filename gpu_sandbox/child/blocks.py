@@ -14,11 +14,9 @@ import torch
 from gpu_sandbox.child.cases import Change, Part
 from gpu_sandbox.child.extents import overlapping
 from gpu_sandbox.child.held import is_among
-from gpu_sandbox.child.parts import some
+from gpu_sandbox.child.parts import ONE_IN, some
 
 __all__ = ["change_in_place"]
-
-_SPARSE = 64
 
 
 def change_in_place(
@@ -40,7 +38,7 @@ def change_in_place(
             block = tensor[tuple(_half_of(count) for count in tensor.shape)]
             block.copy_(change(block))
         elif part == "sparse":
-            block = _one_in(_SPARSE, tensor)
+            block = _one_in(ONE_IN, tensor)
             block.copy_(change(block))
         else:
             places = torch.unravel_index(some(tensor.numel()).to(tensor.device), tensor.shape)

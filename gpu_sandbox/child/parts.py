@@ -8,17 +8,17 @@ import torch
 
 from gpu_sandbox.child.cases import Part
 
-__all__ = ["chosen_of", "some"]
+__all__ = ["ONE_IN", "chosen_of", "some"]
 
-_FEW = 64
-"""One in so many, at most."""
+ONE_IN = 64
+"""Elements: that is sparse, and a few are no more."""
 
 
 def some(count: int) -> torch.Tensor:
     """Places of so many: one half of the time, else more, as often two as ten thousand."""
     number = 1
     if secrets.choice((True, False)):
-        number = 1 << secrets.randbelow(max(1, (count // _FEW).bit_length()))
+        number = 1 << secrets.randbelow(max(1, (count // ONE_IN).bit_length()))
     seed = int.from_bytes(secrets.token_bytes(4), "big")
     return torch.randint(max(1, count), (number,), generator=torch.Generator().manual_seed(seed))
 
@@ -42,7 +42,7 @@ def _few(tensor: torch.Tensor) -> torch.Tensor:
 def _sparse(tensor: torch.Tensor) -> torch.Tensor:
     """Scattered, one at least."""
     chosen = torch.empty(tensor.numel(), dtype=torch.bool, device=tensor.device)
-    chosen.bernoulli_(1 / _FEW)
+    chosen.bernoulli_(1 / ONE_IN)
     if tensor.numel():
         chosen[secrets.randbelow(tensor.numel())] = True
     return chosen.view(tensor.shape)

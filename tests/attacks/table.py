@@ -269,7 +269,7 @@ _CHECKER = (
     ),
     _checker(
         "late_between_calls",
-        WRONG | {"timed_out"},  # one pair in five has the inputs that show it
+        WRONG | {"timed_out"},  # one pair in four has the inputs that show it
         "times_its_variants",
         task="softmax",
         limits=TWIN,

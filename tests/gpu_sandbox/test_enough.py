@@ -78,10 +78,20 @@ def test_some_have_changed_inputs_if_any_can(each_s: float, wanted: int) -> None
 
 def test_who_is_fast_in_some_calls_only_is_scored_by_the_mean() -> None:
     made = bench(due_s=0.01)
-    assert made._by_turns([pair(1000.0 + n % 5, n) for n in range(20)]) == 1.0
-    assert made._by_turns([pair(20_000.0 if n < 2 else 1000.0, n) for n in range(20)]) == 1.0
-    assert made._notes == []
+    assert made._by_turns([pair(1000.0 + n % 5, n) for n in range(20)], 1.0) == 1.0
+    assert made._by_turns([pair(20_000.0 if n < 2 else 1000.0, n) for n in range(20)], 1.0) == 1.0
     by_turns = [pair(1000.0 if n % 5 < 2 else 100.0, n) for n in range(20)]
-    assert made._by_turns(by_turns) == pytest.approx(4.4, rel=0.2)
-    (note,) = made._notes
+    assert made._by_turns(by_turns, 0.6) == 1.0, "it is scored by more: the outer clock's"
+    assert made._notes == []
+    assert made._by_turns(by_turns, 0.1) == pytest.approx(4.4, rel=0.2)
+    assert made._by_turns(by_turns, 0.2) == pytest.approx(2.2, rel=0.2)
+    (note, _) = made._notes
     assert note.startswith("its calls take now less, now more: scored by their mean")
+
+
+def test_a_protocol_of_means_has_them_already() -> None:
+    made = bench(due_s=0.01)
+    made._job.protocol = protocol_named("paper")
+    by_turns = [pair(1000.0 if n % 5 < 2 else 100.0, n) for n in range(20)]
+    assert made._by_turns(by_turns, 0.1) == 1.0
+    assert made._notes == []
