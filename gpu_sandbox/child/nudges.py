@@ -44,7 +44,7 @@ _MOST_COUNTED, _ENOUGH_COUNTED_S = 20, 0.1
 _SELDOM = 100_000
 """Of so many elements one may flip in one draw of sixty, which is not seen in twenty."""
 _STEPS = 4
-_LOOKS = (4, 4, 4, 4, -4, -4, 16, 16, 16, 16, 64, 64, 64, 64, 64, 64, 64, 64, *[-64] * 6)
+_LOOKS = (4, 4, 4, 4, -4, -4, 16, 16, 16, 16, 64, 64, 64, 64, 64, 64, 64, 64, *[-64] * 10)
 """Steps of rounding. Long sums have so many, and what lies that near to an edge may cross it. Below
 zero all elements of an input go the same way: otherwise a sum of thousands stays where it is."""
 _MOST_OF_FEW = 4
