@@ -1,7 +1,8 @@
 """Changing what is too large to be copied: a block of each input, or some elements, in place.
 
 So it takes next to no time, and how long the verifier takes before a release does not tell whether
-its inputs are changed (``surprises.py``). Of such inputs no form is known (``forms.py``).
+its inputs are changed (``surprises.py``). Whole numbers and what is in order are left alone, and
+zeros where some are zero each time: of such inputs no more is known (``forms.py``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 
 from gpu_sandbox.child.cases import Change, Part
 from gpu_sandbox.child.extents import overlapping
+from gpu_sandbox.child.forms import Form
 from gpu_sandbox.child.held import is_among
 from gpu_sandbox.child.parts import ONE_IN, some
 
@@ -20,30 +22,41 @@ __all__ = ["change_in_place"]
 
 
 def change_in_place(
-    tensors: Sequence[torch.Tensor], kept: Sequence[torch.Tensor], change: Change, part: Part
+    tensors: Sequence[tuple[torch.Tensor, Form]],
+    kept: Sequence[torch.Tensor],
+    change: Change,
+    part: Part,
 ) -> bool:
     """Half of each dimension, or a few elements, of each that is floating point: of one at least.
     None whose memory is that of what is ``kept``, or of one before, or that overlaps itself."""
-    before = [*kept, *(t for t in tensors if not t.is_floating_point())]
-    mine: list[torch.Tensor] = []
-    for tensor in tensors:
-        fit = tensor.is_floating_point() and tensor.numel() > 0 and not overlapping(tensor)
-        if fit and not is_among(tensor, before):
-            mine.append(tensor.detach())
+    before = [*kept, *(t for t, _ in tensors if not t.is_floating_point())]
+    mine: list[tuple[torch.Tensor, Form]] = []
+    for tensor, form in tensors:
+        free = tensor.is_floating_point() and tensor.numel() > 0 and not overlapping(tensor)
+        if free and not (form.whole or form.order or is_among(tensor, before)):
+            mine.append((tensor.detach(), form))
         before.append(tensor)
-    for tensor in mine:
-        if tensor.dim() == 0 or part == "all":
-            tensor.copy_(change(tensor))
-        elif part in ("half", "run"):
-            block = tensor[tuple(_half_of(count) for count in tensor.shape)]
-            block.copy_(change(block))
-        elif part == "sparse":
-            block = _one_in(ONE_IN, tensor)
-            block.copy_(change(block))
-        else:
+    for tensor, form in mine:
+        if part == "few" and tensor.dim() > 0:
             places = torch.unravel_index(some(tensor.numel()).to(tensor.device), tensor.shape)
-            tensor[places] = change(tensor[places])
+            tensor[places] = _changed(tensor[places], change, form)
+        else:
+            block = _part_of(tensor, part)
+            block.copy_(_changed(block, change, form))
     return bool(mine)
+
+
+def _changed(block: torch.Tensor, change: Change, form: Form) -> torch.Tensor:
+    return change(block).masked_fill_(block == 0, 0.0) if form.zeros else change(block)
+
+
+def _part_of(tensor: torch.Tensor, part: Part) -> torch.Tensor:
+    """A view of it."""
+    if tensor.dim() == 0 or part == "all":
+        return tensor
+    if part == "sparse":
+        return _one_in(ONE_IN, tensor)
+    return tensor[tuple(_half_of(count) for count in tensor.shape)]
 
 
 def _one_in(step: int, tensor: torch.Tensor) -> torch.Tensor:

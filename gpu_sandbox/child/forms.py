@@ -23,7 +23,11 @@ __all__ = ["Form", "Forms", "form_of"]
 
 _DRAWS = 3
 _LARGEST_BYTES = 1 << 30
-"""Of inputs that are larger nothing is found out: that would take as much more memory."""
+"""Of inputs that are larger one draw is looked at, piece by piece: more would take as much more
+memory."""
+_BY_CHANCE = 1 / 64
+"""Zeros among elements that are not always zero, at most: ``torch.rand`` gives one in 16 million,
+and in bfloat16 one in 256."""
 _FACTORED = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 _FEWEST = 3
 """Elements in a row that are sorted by no chance, if all rows are."""
@@ -32,11 +36,11 @@ _COLUMNS, _ROWS = 8, 64
 
 
 class Form(NamedTuple):
-    """Of one input. ``whole``: several values, all of them whole numbers. ``zeros``: some, at the
-    same places each time. ``symmetric``: Hermitian, if it is complex. ``order``: each row (the last
-    dimension) rises (1) or falls (-1). ``definite``: a symmetric one is positive definite.
-    ``columns``: of a few, those of which one is never beyond the other: a box ends after it
-    begins."""
+    """Of one input. ``whole``: several values, all of them whole numbers. ``zeros``: some are zero
+    each time, and others by chance at most. ``symmetric``: Hermitian, if it is complex.
+    ``definite``: a symmetric one is positive definite. ``order``: each row (the last dimension)
+    rises (1) or falls (-1). ``columns``: of a few, those of which one is never beyond the other: a
+    box ends after it begins."""
 
     whole: bool = False
     zeros: bool = False
@@ -50,7 +54,7 @@ def form_of(draws: Sequence[torch.Tensor]) -> Form:
     """Of several draws of the same input."""
     if not draws or any(not _is_changed(t) or t.numel() < 2 for t in draws):
         return Form()
-    if any(bool((t == t.flatten()[0]).all()) for t in draws):
+    if any(map(_is_constant, draws)):
         return Form()  # nothing but a size
     symmetric, order = all(map(_is_symmetric, draws)), _order(draws)
     return Form(
@@ -60,6 +64,17 @@ def form_of(draws: Sequence[torch.Tensor]) -> Form:
         definite=symmetric and all(map(_is_definite, draws)),
         order=order,
         columns=() if order else _columns(draws),
+    )
+
+
+def _form_of_one(tensor: torch.Tensor) -> Form:
+    """What one draw tells by itself, in no more memory than a piece takes."""
+    if not _is_changed(tensor) or tensor.numel() < 2 or _is_constant(tensor):
+        return Form()
+    return Form(
+        whole=not tensor.is_complex() and _is_whole(tensor),
+        zeros=_count_nonzero(tensor) < (1 - _BY_CHANCE) * tensor.numel(),
+        order=_order([tensor]),
     )
 
 
@@ -75,11 +90,17 @@ class Forms:
         """``draw`` gives more inputs like these, by number."""
         if self._known is None:
             self._known = []
-            if sum(t.nbytes for t in tensors) <= _LARGEST_BYTES:
-                draws = [list({id(t): t for t in draw(n)}.values()) for n in range(_DRAWS)]
-                if len({len(each) for each in draws}) == 1:
-                    self._known = [form_of(alike) for alike in zip(*draws, strict=True)]
+            if sum(t.nbytes for t in tensors) > _LARGEST_BYTES:
+                self._known = [_form_of_one(t) for t in _once(tensors)]
+                return self._known
+            draws = [_once(draw(n)) for n in range(_DRAWS)]
+            if len({len(each) for each in draws}) == 1:
+                self._known = [form_of(alike) for alike in zip(*draws, strict=True)]
         return self._known
+
+
+def _once(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return list({id(t): t for t in tensors}.values())
 
 
 def _is_changed(tensor: torch.Tensor) -> bool:
@@ -90,11 +111,28 @@ def _is_whole(tensor: torch.Tensor) -> bool:
     return all(bool((piece == piece.round()).all()) for (piece,) in pieces(tensor))
 
 
+def _is_constant(tensor: torch.Tensor) -> bool:
+    first = tensor[(0,) * tensor.dim()]
+    return all(bool((piece == first).all()) for (piece,) in pieces(tensor))
+
+
+def _count_nonzero(tensor: torch.Tensor) -> int:
+    return sum(int(torch.count_nonzero(piece)) for (piece,) in pieces(tensor))
+
+
 def _same_zeros(draws: Sequence[torch.Tensor]) -> bool:
+    """More are zero in all draws than by chance, of which each has a few of its own: where all have
+    the same, one is enough."""
     first = draws[0]
-    if any(t.shape != first.shape or int(torch.count_nonzero(t)) == t.numel() for t in draws):
+    if len(draws) < 2 or any(t.shape != first.shape for t in draws):
         return False
-    return len(draws) > 1 and all(torch.equal(first == 0, t == 0) for t in draws[1:])
+    always = first == 0
+    for tensor in draws[1:]:
+        always &= tensor == 0
+    count, same = first.numel(), int(always.sum())
+    most = max(count - int(torch.count_nonzero(t)) - same for t in draws) / max(count - same, 1)
+    by_chance = count * most ** len(draws) + 1 if most else 0.0
+    return most <= _BY_CHANCE and same > 8 * by_chance
 
 
 def _is_symmetric(tensor: torch.Tensor) -> bool:

@@ -13,6 +13,7 @@ begins.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ import msgspec
 
 from gpu_sandbox.child.blocks import change_in_place
 from gpu_sandbox.child.cases import Altered, Broken, Case, Part
+from gpu_sandbox.child.forms import Form
 from gpu_sandbox.child.reference import Task
 
 __all__ = ["Surprises"]
@@ -97,9 +99,11 @@ class Surprises:
         changed = 0
         for case in chosen:
             way = self._way()
-            each = dict(enumerate({id(t): t for t in case.tensors}.values()))
-            mine = [t for number, t in each.items() if way.only is None or number in way.only]
-            rest = [t for number, t in each.items() if way.only and number not in way.only]
+            once = list({id(t): t for t in case.tensors}.values())
+            forms = itertools.chain(self._task.forms_of(case.tensors), itertools.repeat(Form()))
+            each = list(enumerate(zip(once, forms, strict=False)))
+            mine = [both for number, both in each if way.only is None or number in way.only]
+            rest = [both[0] for number, both in each if way.only and number not in way.only]
             if change_in_place(mine, [*self._first.tensors, *rest], way.change, way.part):
                 case.altered = way
                 changed += 1

@@ -8,17 +8,23 @@ import pytest
 import torch
 
 from gpu_sandbox.child.blocks import change_in_place
+from gpu_sandbox.child.cases import Part
+from gpu_sandbox.child.forms import Form
 
 
 def more(tensor: torch.Tensor) -> torch.Tensor:
     return tensor + 64.0
 
 
+def plain(*tensors: torch.Tensor) -> list[tuple[torch.Tensor, Form]]:
+    return [(t, Form()) for t in tensors]
+
+
 def test_half_of_each_dimension() -> None:
     seen = set()
     for _ in range(60):
         x, n = torch.zeros(6, 1, 10), torch.arange(4)
-        assert change_in_place([x, n], [], more, "half")
+        assert change_in_place(plain(x, n), [], more, "half")
         places = (x == 64.0).nonzero()
         rows, _, columns = (sorted(set(each.tolist())) for each in places.unbind(1))
         assert (len(rows), len(columns), len(places)) == (3, 5, 15)
@@ -33,7 +39,7 @@ def test_a_few() -> None:
     counts = []
     for _ in range(40):
         x.zero_()
-        assert change_in_place([x], [], more, "few")
+        assert change_in_place(plain(x), [], more, "few")
         counts.append(int((x == 64.0).sum()))
     assert 5 < counts.count(1) < 38
     assert 0 < min(counts) < max(counts) <= 2000 // 64
@@ -43,19 +49,19 @@ def test_one_in_64_of_the_largest_dimension() -> None:
     seen = set()
     for _ in range(40):
         x = torch.zeros(6, 640)
-        assert change_in_place([x], [], more, "sparse")
+        assert change_in_place(plain(x), [], more, "sparse")
         places = (x == 64.0).nonzero()
         columns = sorted(set(places[:, 1].tolist()))
         assert (len(columns), len(places)) == (10, 60)
         seen.add(columns[0])
     assert len(seen) > 15
     x = torch.zeros(3, 2)
-    assert change_in_place([x], [], more, "sparse")
+    assert change_in_place(plain(x), [], more, "sparse")
     assert int((x == 64.0).sum()) == 2
 
 
 @pytest.mark.parametrize("part", ["half", "sparse", "few"])
-def test_memory_that_is_somebody_elses_too_is_left_alone(part: str) -> None:
+def test_memory_that_is_somebody_elses_too_is_left_alone(part: Part) -> None:
     x, y = torch.zeros(8, 8), torch.zeros(8, 8)
     for tensors, kept in (
         ([x[:4]], [x]),
@@ -64,8 +70,23 @@ def test_memory_that_is_somebody_elses_too_is_left_alone(part: str) -> None:
         ([torch.arange(9)], []),
         ([], []),
     ):
-        assert not change_in_place(tensors, kept, more, part)  # type: ignore[arg-type]
+        assert not change_in_place(plain(*tensors), kept, more, part)
     assert not x.any()
-    assert change_in_place([x[:4], y, y.t()], [x], more, part)  # type: ignore[arg-type]
+    assert change_in_place(plain(x[:4], y, y.t()), [x], more, part)
     assert not x.any()
     assert set(y.unique().tolist()) <= {0.0, 64.0}
+
+
+@pytest.mark.parametrize("part", ["all", "half", "run", "sparse", "few"])
+def test_they_keep_the_form_that_is_known(part: Part) -> None:
+    below = torch.ones(70, 70).tril()
+    for _ in range(10):
+        x, whole, rising = below.clone(), torch.ones(3, 9), torch.arange(9.0)
+        forms = [(x, Form(zeros=True)), (whole, Form(whole=True)), (rising, Form(order=1))]
+        assert change_in_place(forms, [], more, part)
+        assert set(x.unique().tolist()) <= {0.0, 1.0, 65.0}
+        assert torch.equal(x == 0, below == 0)
+        assert part == "few" or not torch.equal(x, below)
+        assert torch.equal(whole, torch.ones(3, 9))
+        assert torch.equal(rising, torch.arange(9.0))
+    assert not change_in_place(forms[1:], [], more, part)

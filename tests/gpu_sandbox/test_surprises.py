@@ -129,6 +129,7 @@ def test_what_is_large_is_changed_where_it_lies(
     monkeypatch.setattr(surprises, "_KEPT_BYTES", 100)
     task, _, source = set_up(tmp_path, TAKES_ALL)
     module = task._module
+    task.forms_of(task.draw("form").tensors)
     draws, runs = len(module.DRAWS), len(module.RUNS)
     sizes = []
     for index in range(40):
