@@ -24,6 +24,25 @@ def pytest_configure() -> None:
     os.sched_setaffinity(0, ours or cores)
 
 
+JUDGED_AGAIN = "judged again"
+"""The property of a test that says why it was."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was otherwise in one verdict of three: a rate to keep an eye on."""
+    passed = terminalreporter.stats.get("passed", [])
+    told = [
+        f"{report.nodeid}: {why}"
+        for report in passed
+        for name, why in report.user_properties
+        if name == JUDGED_AGAIN
+    ]
+    if told:
+        terminalreporter.section(f"{len(told)} judged again, and right then")
+        for line in told:
+            terminalreporter.write_line(line)
+
+
 MACHINE_TEMP = Path(tempfile.gettempdir())
 """What other users and engines have, too; the tests' own is another, once they run."""
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.attacks.files import twin_source
-from tests.attacks.judging import Rests, Sandboxes, Twins, evaluate, gains
+from tests.attacks.judging import Rests, Sandboxes, Twins, evaluate, gains, mostly
 from tests.attacks.table import ATTACKS, QUICK, Attack
 from tests.attacks.world import World
 
@@ -69,12 +69,21 @@ Withstood: TypeAlias = Callable[[Attack, str], Awaitable[None]]
 
 @pytest.fixture
 def withstood(
-    sandboxes: Sandboxes, world: World, twins: Twins, rests: Rests, layers: dict[str, list[str]]
+    sandboxes: Sandboxes,
+    world: World,
+    twins: Twins,
+    rests: Rests,
+    layers: dict[str, list[str]],
+    record_property: Callable[[str, object], None],
 ) -> Withstood:
     async def attacked(attack: Attack, device: str) -> None:
+        async def judge() -> str:
+            sandbox = sandboxes[device, attack.limits]
+            return "\n".join(await gains(attack, device, sandbox, world, twins, rests))
+
         await _refuse_harm(attack, device, sandboxes, layers)
-        found = await gains(attack, device, sandboxes[device, attack.limits], world, twins, rests)
-        assert not found, "\n".join(found)
+        found = await mostly(judge, record_property)
+        assert not found, found
 
     return attacked
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from events.outcomes import Correct
-from gpu_sandbox.sandbox import LocalSandbox
 from tests.attacks.files import honest_source
 from tests.attacks.honest_table import HONEST, Honest
-from tests.attacks.judging import Sandboxes, evaluate
+from tests.attacks.judging import Sandboxes, evaluate, mostly
 from tests.attacks.table import BUILDS_IN_FORWARD
 
 pytestmark = pytest.mark.anyio
@@ -31,21 +32,35 @@ def _cases(device: str) -> list[object]:
     ]
 
 
-async def _accepted(sandbox: LocalSandbox, honest: Honest, device: str) -> None:
-    verdict = await evaluate(sandbox, honest.task, honest_source(honest.name), device)
-    told = (verdict.outcome, verdict.notes, verdict.compile_log[-2000:], verdict.run_log[-2000:])
-    assert isinstance(verdict.outcome, Correct), told
+Accepted: TypeAlias = Callable[[Honest, str], Awaitable[None]]
+
+
+@pytest.fixture
+def accepted(sandboxes: Sandboxes, record_property: Callable[[str, object], None]) -> Accepted:
+    async def judged(honest: Honest, device: str) -> None:
+        async def judge() -> str:
+            sandbox = sandboxes[device, BUILDS_IN_FORWARD]
+            verdict = await evaluate(sandbox, honest.task, honest_source(honest.name), device)
+            if isinstance(verdict.outcome, Correct):
+                return ""
+            told = (verdict.notes, verdict.compile_log[-2000:], verdict.run_log[-2000:])
+            return f"{verdict.outcome} {told}"
+
+        found = await mostly(judge, record_property)
+        assert not found, found
+
+    return judged
 
 
 @pytest.mark.parametrize("honest", _cases("cpu"))
-async def test_honest(honest: Honest, sandboxes: Sandboxes) -> None:
-    await _accepted(sandboxes["cpu", BUILDS_IN_FORWARD], honest, "cpu")
+async def test_honest(honest: Honest, accepted: Accepted) -> None:
+    await accepted(honest, "cpu")
 
 
 @pytest.mark.gpu
 @_NO_CUDA
 @pytest.mark.parametrize("honest", _cases("cuda"))
-async def test_honest_cuda(honest: Honest, sandboxes: Sandboxes) -> None:
+async def test_honest_cuda(honest: Honest, accepted: Accepted) -> None:
     if "triton" in honest.name and importlib.util.find_spec("triton") is None:
         pytest.skip("no triton")
-    await _accepted(sandboxes["cuda:0", BUILDS_IN_FORWARD], honest, "cuda:0")
+    await accepted(honest, "cuda:0")
