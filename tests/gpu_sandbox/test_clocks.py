@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gpu_sandbox.child import sifting
 from gpu_sandbox.child.bench import Bench
 from gpu_sandbox.child.clocks import HARD, Clocks, Reading, Side, slower_side
+from gpu_sandbox.child.enough import Enough
 from gpu_sandbox.child.pairs import Pair
 from gpu_sandbox.child.releases import Released
 from gpu_sandbox.messages import Ran
@@ -178,15 +179,15 @@ def taken(protocol: str, sides: list[Side | None], clocks: Clocks) -> tuple[list
     """What a bench counts, and how many pairs were made for it."""
     bench: Any = object.__new__(Bench)
     bench._clocks, bench._notes = clocks, []
-    bench._job = SimpleNamespace(protocol=protocol_named(protocol), bench_s=60.0)
     bench._baseline = SimpleNamespace(settings=None)
     bench._releases = SimpleNamespace(
         calls=1, forget_ahead=lambda: None, has_changed=lambda releases: True
     )
-    bench._alone = SimpleNamespace(due_s=lambda pairs, made: 1e-3 * made)
-    bench._settled = lambda _: False
+    job: Any = SimpleNamespace(protocol=protocol_named(protocol), bench_s=60.0)
+    alone: Any = SimpleNamespace(due_s=lambda pairs, made: 1e-3 * made)
+    bench._enough = Enough(job, bench._releases, alone, lambda pairs: False, bench._notes)
     pairing = Scripted(sides)
-    return bench._counted(bench._taken(pairing, 1)), pairing.made
+    return bench._enough.counted(bench._taken(pairing, 1)), pairing.made
 
 
 def test_pairs_are_drawn_anew_for_those_that_were_set_aside(driver: FakeDriver) -> None:

@@ -1,0 +1,49 @@
+"""What a ratio is multiplied with: who takes now less, now more is scored by the mean."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from gpu_sandbox.child.score import Score
+from gpu_sandbox.protocols import protocol_named
+from tests.gpu_sandbox.test_enough import pair
+
+
+def score(protocol: str, notes: list[str], disturbance: float = 1.0) -> Score:
+    alone: Any = SimpleNamespace(disturbance=lambda pairs: disturbance)
+    return Score(protocol_named(protocol), torch.device("cpu"), 1, alone, 0.0, notes)
+
+
+def test_who_is_fast_in_some_calls_only_is_scored_by_the_mean() -> None:
+    notes: list[str] = []
+    strict = score("strict", notes)
+    assert strict.allowance([pair(1000.0 + n % 5, n) for n in range(20)], 1.0) == 1.0
+    assert strict.allowance([pair(2e4 if n < 2 else 1000.0, n) for n in range(20)], 1.0) == 1.0
+    by_turns = [pair(1000.0 if n % 5 < 2 else 100.0, n) for n in range(20)]
+    assert strict.allowance(by_turns, 0.6) == 1.0, "it is scored by more: the outer clock's"
+    assert notes == []
+    assert strict.allowance(by_turns, 0.1) == pytest.approx(4.4, rel=0.2)
+    assert strict.allowance(by_turns, 0.2) == pytest.approx(2.2, rel=0.2)
+    assert [note[:56] for note in notes] == [
+        "its calls take now less, now more: scored by their mean,"
+    ] * 2
+
+
+@pytest.mark.parametrize("protocol", ["kernelbench", "paper"])
+def test_who_publishes_means_has_them_already(protocol: str) -> None:
+    by_turns = [pair(1000.0 if n % 5 < 2 else 100.0, n) for n in range(20)]
+    assert score(protocol, []).allowance(by_turns, 0.1) == 1.0
+
+
+def test_who_slows_the_baseline_is_charged_with_it() -> None:
+    notes: list[str] = []
+    steady = [pair(1000.0 + n % 5, n) for n in range(20)]
+    assert score("strict", notes, 1.1).allowance(steady, 1.0) == 1.0
+    assert notes == []
+    assert score("strict", notes, 1.5).allowance(steady, 1.0) == 1.5
+    (note,) = notes
+    assert note.startswith("the baseline takes 1.50 times as long while the candidate's process")
