@@ -33,6 +33,7 @@ CHANGED = [
     "inputs times 8, half of it",
     "each row offset, half of it",
     "numbers nearer to one of them, half of it",
+    "numbers nearer to one of them, half of it",
 ]
 
 
