@@ -22,6 +22,8 @@ _RELEASES, _RELEASES_AGAIN, _FEWEST = 5, 15, 3
 """Of which a median is taken. Slow models: one."""
 _BUSY, _STANDSTILL_S = 4.0, 2.0
 """A machine may be so much slower for a while, and stand still so long."""
+_MOST_SLOWER, _MOST_AGAIN = 4.0, 3
+"""Times as slow as before there was a candidate, at so many looks, a machine may be found."""
 _LOOKS = 4
 """At least, before a candidate is cleared."""
 
@@ -35,6 +37,7 @@ class Alone:
         self.claim_ns, self.rest_ns = self._measured("alone", _RELEASES)
         """Of a release: what its calls take, and what it takes besides."""
         self._turn_s = (time.monotonic() - began) / self._affordable(_RELEASES)
+        self._slower, self._again = 1.0, 0
 
     @property
     def most_rest_ns(self) -> float:
@@ -82,14 +85,25 @@ class Alone:
         longer_s = max(0.0, quantile(claims_ns, 0.5) - self.claim_ns) / 1e9
         return made * (2 * self._turn_s + longer_s)
 
-    def late(self, pairs: Sequence[Pair], made: int, spent_s: float) -> str:
-        """Why that is too long for the pairs that were ``made``, of which these are some, or empty.
-        Drawing inputs, checks and stops are in what the baseline's releases took alone; whose
-        calls take longer may take longer."""
-        due_s = self.due_s(pairs, made)
+    def late(self, pairs: Sequence[Pair], spent_s: float) -> str:
+        """Why that is too long for these pairs, or empty. Drawing inputs, checks and stops are in
+        what the baseline's releases took alone; whose calls take longer may take longer."""
+        due_s = self._slower * self.due_s(pairs, len(pairs))
         if spent_s <= _BUSY * due_s + _STANDSTILL_S:
             return ""
-        return f"{made} pairs took {spent_s:.3g} s, where {due_s:.2g} s would have done"
+        return f"{len(pairs)} pairs took {spent_s:.3g} s, where {due_s:.2g} s would have done"
+
+    def look_again(self) -> bool:
+        """How long the baseline's releases take now, while the candidate lies still: a machine that
+        has become slower is not its doing. False when there were looks enough."""
+        if self._again == _MOST_AGAIN:
+            return False
+        self._again += 1
+        began = time.monotonic()
+        self._measured(f"late/{self._again}", _RELEASES)
+        turn_s = (time.monotonic() - began) / self._affordable(_RELEASES)
+        self._slower = max(self._slower, min(turn_s / self._turn_s, _MOST_SLOWER))
+        return True
 
     def rest_grew(self, pairs: Sequence[Pair]) -> bool:
         """Further than a candidate is to gain by: by its doing, or the machine is busier now."""

@@ -18,7 +18,7 @@ import itertools
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -77,7 +77,10 @@ class Bench:
         self._alone = Alone(baseline)
         calls = self._releases.calls
         self._score = Score(job.protocol, device, calls, self._alone, least, notes)
-        self._enough = Enough(job, self._releases, self._alone, self._score.settled, notes)
+        self._enough = Enough(
+            job, self._releases, self._alone, self._score.settled, self._late, notes
+        )
+        self._peer, self._forgiven_s = peer, 0.0
         self._warm = False
         self._passages: Passages | None = None
         if device.type == "cuda" and not baseline.slow:
@@ -147,21 +150,29 @@ class Bench:
         peer.ask(warm(self._job.protocol, once_s), Done, "warm-up")
 
     def _taken(self, pairing: Pairing, attempt: int) -> list[Pair]:
-        began, looked_s = time.monotonic(), pairing.looked_s
-        taken: list[Pair] = []
+        began, looked_s, self._forgiven_s = time.monotonic(), pairing.looked_s, 0.0
+        made: list[Pair] = []
         purpose, settings = _purpose(attempt), self._baseline.settings
         self._clocks.read()
-        for made in itertools.count(1):
-            pair = pairing.pair(self._releases, settings, purpose, made - 1)
-            if pair.counts:
-                taken.append(pair)
-            forgiven_s = min(pairing.looked_s - looked_s, _MOST_LOOKED_S)
-            spent_s = time.monotonic() - began - forgiven_s
-            if self._enough.reached(taken, made, spent_s):
+        for number in itertools.count():
+            made.append(pairing.pair(self._releases, settings, purpose, number))
+            forgiven_s = self._forgiven_s + min(pairing.looked_s - looked_s, _MOST_LOOKED_S)
+            if self._enough.reached(made, time.monotonic() - began - forgiven_s):
                 break
         self._clocks.read()
         self._releases.forget_ahead()
-        return taken
+        return [pair for pair in made if pair.counts]
+
+    def _late(self, pairs: Sequence[Pair], spent_s: float) -> str:
+        """Why, also by what the baseline takes now, while the candidate lies still."""
+        why = self._alone.late(pairs, spent_s)
+        if not why:
+            return ""
+        began = time.monotonic()
+        with self._peer.stopped():
+            looked = self._alone.look_again()
+        self._forgiven_s += time.monotonic() - began
+        return self._alone.late(pairs, spent_s) if looked else why
 
     def _agreed(self, pairs: list[Pair], judgement: Judgement, worst: float) -> Agreed:
         found = judgement.found

@@ -21,7 +21,8 @@ _FEWEST_CHANGED, _ENOUGH_CHANGED = 3, 5
 
 class Enough:
     """Too few pairs are worth waiting for, but not for ever: slow models get fewer. Whether so many
-    as are wanted at least say enough is for ``settled`` to tell."""
+    as are wanted at least say enough is for ``settled`` to tell, and for ``late`` why so many took
+    too many seconds, or nothing."""
 
     def __init__(
         self,
@@ -29,12 +30,14 @@ class Enough:
         releases: Releases,
         alone: Alone,
         settled: Callable[[Sequence[Pair]], bool],
+        late: Callable[[Sequence[Pair], float], str],
         notes: list[str],
     ) -> None:
         self._job = job
         self._releases = releases
         self._alone = alone
         self._settled = settled
+        self._late = late
         self._notes = notes
 
     def counted(self, taken: list[Pair]) -> list[Pair]:
@@ -45,19 +48,18 @@ class Enough:
         most = math.ceil(protocol.max_pairs / (calls if protocol.mean else 1))
         return min(protocol.min_pairs, most), most
 
-    def reached(self, taken: list[Pair], made: int, spent_s: float) -> bool:
-        """By ``taken``, those of ``made`` that had inputs of the task's own. Raises ``Ended`` where
-        time goes by and pairs are not for what their calls take: a candidate that is late where it
-        is not timed could choose how few there are, so that its score were one lucky reading, and
-        changed inputs hardly came (``surprises.py``)."""
+    def reached(self, made: list[Pair], spent_s: float) -> bool:
+        """Raises ``Ended`` where time goes by and pairs are not for what their calls take: a
+        candidate that is late where it is not timed could choose how few there are, so that its
+        score were one lucky reading, and changed inputs hardly came (``surprises.py``)."""
         patience_s = _PATIENCE * self._job.bench_s
-        if spent_s > patience_s and (why := self._alone.late(taken, made, spent_s)):
+        if spent_s > patience_s and (why := self._late(made, spent_s)):
             self._notes.append(f"it was late where it is not timed: {why}")
             raise Ended(WorkerSilent(stage="bench", limit_s=patience_s))
-        pairs, (least, wanted) = self.counted(taken), self.fewest_and_most()
+        taken, (least, wanted) = [pair for pair in made if pair.counts], self.fewest_and_most()
+        pairs = self.counted(taken)
         affordable = math.ceil(patience_s / self._alone.due_s(taken, 1))
-        changed = min(max(_FEWEST_CHANGED, affordable // 4), _ENOUGH_CHANGED)
-        if not self._releases.has_changed(changed) and made < 3 * min(least, affordable):
+        if not self._has_changed(made, affordable) and len(made) < 3 * min(least, affordable):
             return False
         if len(pairs) >= wanted:
             return True
@@ -67,3 +69,8 @@ class Enough:
             return False
         self._notes.append(f"only {len(pairs)} pairs: the time was up")
         return True
+
+    def _has_changed(self, made: list[Pair], affordable: int) -> bool:
+        """Inputs among these, often enough, if any may be."""
+        wanted = min(max(_FEWEST_CHANGED, affordable // 4), _ENOUGH_CHANGED)
+        return not self._releases.may_change or sum(p.changed for p in made) >= wanted

@@ -51,7 +51,7 @@ _MOST_OF_FEW = 4
 """For an output of few elements, but for counts: by 64 steps of numbers near 50 a mean moves as far
 as that of a thirtieth of them is off."""
 _LOOKED_S = 4.0
-"""For so long, or until there was a look at each."""
+"""Of its own time: who shares a machine looks as often. Or until there was a look at each."""
 _LEAST_TURN = 0.25
 """Of how far a candidate's element is off, to count as turned, in floating point."""
 _MOST_WRONG, _MOST_WRONG_OF_HALF = 3, 10
@@ -150,7 +150,7 @@ def measured(
     found = [Nudged(rounds=rounds) for _ in range(outputs)]
     if forward_s > SLOWEST_S or not rounds:
         return found
-    began, most, enough_s = time.monotonic(), _MOST, _ENOUGH_S
+    began, most, enough_s = time.thread_time(), _MOST, _ENOUGH_S
     for number in range(_MOST_COUNTED):
         try:
             plain, nudged = pair(number)
@@ -162,7 +162,7 @@ def measured(
             break
         seen = map(_between, plain, nudged)
         found = [a.further(b) for a, b in zip(found, seen, strict=True)]
-        if number + 1 >= most or time.monotonic() - began > enough_s:
+        if number + 1 >= most or time.thread_time() - began > enough_s:
             break
     return found
 
@@ -179,7 +179,7 @@ def mended(
     wrong = [_is_wrong(one, tensor) for one, tensor in zip(expected, got, strict=True)]
     if any(int(mask.sum()) > _most_wrong(one) for one, mask in zip(expected, wrong, strict=True)):
         return None
-    left, began = [mask.clone() for mask in wrong], time.monotonic()
+    left, began = [mask.clone() for mask in wrong], time.thread_time()
     try:
         plain = run(0)
         if any(bool(_is_wrong(*pair).any()) for pair in zip(expected, plain, strict=True)):
@@ -197,7 +197,7 @@ def mended(
                     mask &= ~_turned(one, other, mine, ends, slightly=slightly)
             if not any(bool(mask.any()) for mask in left):
                 break
-            if time.monotonic() - began > _LOOKED_S:
+            if time.thread_time() - began > _LOOKED_S:
                 break
     except Exception:  # it looks at its inputs more closely, or there is no memory
         return None

@@ -36,7 +36,7 @@ _LOOKED_AT = 2
 
 class Pair(msgspec.Struct, frozen=True):
     """One release of each side, on the same inputs. ``first``: the candidate's came first.
-    ``counts``: these are the task's own.
+    ``counts``: these are the task's own. ``changed``: those of some calls are not.
     ``readings``: of the clock, as the candidate's release ended, and as the baseline's did;
     ``slowed``: the side that the device did at a lower one, by these."""
 
@@ -44,6 +44,7 @@ class Pair(msgspec.Struct, frozen=True):
     baseline: Released
     first: bool
     counts: bool = True
+    changed: bool = False
     readings: tuple[Reading | None, Reading | None] = (None, None)
     slowed: Side | None = None
 
@@ -94,7 +95,8 @@ class Pairing:
         self._check(releases, pair, chosen)
         candidate, baseline = pair.candidate.bare(), pair.baseline.bare()
         counts, slowed = not releases.unusual, slower_side(*pair.readings)
-        return Pair(candidate, baseline, pair.first, counts, pair.readings, slowed)
+        changed = any(case.altered for case in releases.cases)
+        return Pair(candidate, baseline, pair.first, counts, changed, pair.readings, slowed)
 
     def _reading(self) -> Reading | None:
         """Of the clock, where that decides what counts."""

@@ -109,7 +109,6 @@ class Releases(ABC):
         self.cases: list[Case] = []
         self.unusual = False
         self._ahead: dict[tuple[str, int], tuple[list[Case], bool]] = {}
-        self._changed = 0
         self._surprises = Surprises(task, first)
         self._task = task
         self._first = first
@@ -124,13 +123,13 @@ class Releases(ABC):
         self.let_go()  # gigabytes, maybe: not those before and these at a time
         drawn = self._ahead.pop((purpose, index), None) or self._drawn_anew(purpose, index)
         self.cases, self.unusual = drawn
-        self._changed += any(case.altered for case in self.cases)
         if self.device.type == "cuda":  # or the first release would pay for the drawing
             torch.cuda.synchronize(self.device)
 
-    def has_changed(self, releases: int) -> bool:
-        """Whether so many had changed inputs, if any may."""
-        return self._changed >= releases or not self._task.altered
+    @property
+    def may_change(self) -> bool:
+        """Whether some have changed inputs, if the reference takes what is drawn."""
+        return bool(self._task.altered)
 
     def draw_ahead(self, purpose: str, most: int) -> bool:
         """For one more of the first so many releases; False when it's enough. On the CPU it

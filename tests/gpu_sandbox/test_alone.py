@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import chain, repeat
 from typing import cast
@@ -56,8 +57,35 @@ def test_few_pairs_are_for_what_calls_take_or_for_who_is_late_between_them(
     """A machine that stands still for a second is nobody's fault."""
     alone = Alone(cast(Baseline, Machine(repeat(CALM_US))))
     pairs = [Pair(released(claim_us), released(CALM_US), first=True) for _ in range(3)]
-    told = alone.late(pairs, len(pairs), spent_s)
+    told = alone.late(pairs, spent_s)
     assert bool(told) == is_late, told
+
+
+@pytest.mark.parametrize(("times", "is_late"), [(1.0, True), (3.0, False), (20.0, False)])
+def test_a_machine_that_has_become_slower_is_not_its_doing(times: float, is_late: bool) -> None:
+    """But no candidate may take more than four times as long as that, and no looks are for ever."""
+    machine = Waits()
+    alone = Alone(cast(Baseline, machine))
+    pairs = [Pair(released(CALM_US), released(CALM_US), first=True) for _ in range(100)]
+    spent_s = 4 * alone.due_s(pairs, 100) * 2 + 2
+    assert alone.late(pairs, spent_s)
+    machine.pause_s *= times
+    assert alone.look_again()
+    assert bool(alone.late(pairs, spent_s)) == is_late
+    assert alone.late(pairs, 2.5 * spent_s)
+    assert [alone.look_again() for _ in range(3)] == [True, True, False]
+
+
+class Waits(Machine):
+    """Releases take a while by the clock on the wall."""
+
+    def __init__(self) -> None:
+        super().__init__(repeat(CALM_US))
+        self.pause_s = 0.01
+
+    def alone(self, releases: int, purpose: str) -> list[Released]:
+        time.sleep(releases * self.pause_s)
+        return super().alone(releases, purpose)
 
 
 def by_turns(calm: int, busy: int) -> Machine:

@@ -31,7 +31,7 @@ async def test_a_baseline_has_a_runtime_and_its_spread(shared_sandbox: LocalSand
     found = await shared_sandbox.baseline(baseline(LINEAR))
     assert found.runtime_ms > 0
     assert found.spread >= 0
-    assert found.repetitions >= 20
+    assert found.repetitions >= 5, "on however busy a machine"
     assert found.timings_s.keys() == {"check", "bench", "audit", "handover", "lease"}
     assert found.isolation
 

@@ -180,12 +180,12 @@ def taken(protocol: str, sides: list[Side | None], clocks: Clocks) -> tuple[list
     bench: Any = object.__new__(Bench)
     bench._clocks, bench._notes = clocks, []
     bench._baseline = SimpleNamespace(settings=None)
-    bench._releases = SimpleNamespace(
-        calls=1, forget_ahead=lambda: None, has_changed=lambda releases: True
-    )
+    bench._releases = SimpleNamespace(calls=1, forget_ahead=lambda: None, may_change=False)
     job: Any = SimpleNamespace(protocol=protocol_named(protocol), bench_s=60.0)
     alone: Any = SimpleNamespace(due_s=lambda pairs, made: 1e-3 * made)
-    bench._enough = Enough(job, bench._releases, alone, lambda pairs: False, bench._notes)
+    bench._enough = Enough(
+        job, bench._releases, alone, lambda pairs: False, lambda pairs, s: "", bench._notes
+    )
     pairing = Scripted(sides)
     return bench._enough.counted(bench._taken(pairing, 1)), pairing.made
 
