@@ -24,7 +24,9 @@ __all__ = [
     "expect_left",
 ]
 
-_LEFT_STEPS = 16
+_LEFT_STEPS, _LEFT_STEPS_BESIDE = 16, 2
+"""Of rounding, that what an input is changed to may be off by: as a whole, as where it is divided
+by a norm; and but for that, in each element for itself."""
 _LEAST_CHANGE = 4.0
 """Steps of rounding: what is changed by less may come out as it was."""
 
@@ -96,6 +98,8 @@ class Expected:
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
         self._varied = Margin(0.0, 0.0)
+        self.beside = math.inf
+        """What ``change`` may find."""
         self._before: torch.Tensor | None = None
         if self.rule is None or native.numel() == 0:
             return
@@ -151,26 +155,34 @@ class Expected:
             self.tolerance *= times
             self.slack *= times
 
-    def changes(self, before: torch.Tensor) -> None:
+    def changes(self, before: torch.Tensor, beside: float) -> None:
         """What it was: of an input that the reference changes."""
-        self._before = before
+        self._before, self.beside = before, beside
 
-    def share_of_change(self, got: torch.Tensor) -> float:
+    def change(self, got: torch.Tensor) -> tuple[float, float]:
         """How far ``got`` has gone from what it was, in the direction of the reference: one is as
-        far, none at all is zero. One, too, where that is not more than rounding."""
+        far, none at all is zero. One, too, where that is not more than rounding. And how far it is
+        off otherwise, but for its size as a whole, in relative L2: a guess at a step, by a part of
+        what makes it, goes as far, and elsewhere."""
         if self._before is None or self._before.shape != self.native.shape:
-            return 1.0
-        way = size = dot = 0.0
+            return 1.0, 0.0
+        way = size = dot = off = along = norm = 0.0
         tensors = (as_real(t) for t in (self._before, self.native, got))
         for before, after, mine in pieces(*tensors):
-            start = before.double()
-            change = (after.double() - start).nan_to_num(0.0, 0.0, 0.0)
-            dot += float((change * (mine.double() - start).nan_to_num(0.0, 0.0, 0.0)).sum())
+            start, end = _finite(before), _finite(after)
+            change, error = end - start, _finite(mine) - end
             way += float(change.square().sum())
-            size += float(start.nan_to_num(0.0, 0.0, 0.0).square().sum())
+            dot += float((change * (change + error)).sum())
+            size += float(start.square().sum())
+            off += float(error.square().sum())
+            along += float((error * end).sum())
+            norm += float(end.square().sum())
         dtype = self.native.dtype.to_real() if self.native.is_complex() else self.native.dtype
         least = _LEAST_CHANGE * torch.finfo(dtype).eps
-        return dot / way if way > least * least * size else 1.0
+        share = dot / way if way > least * least * size else 1.0
+        if norm == 0.0:
+            return share, 0.0
+        return share, math.sqrt(max(0.0, off - along * along / norm) / norm)
 
     def vary(self, by: Margin) -> None:
         """Let so much more lie between an output and the reference's own, whose runs differ.
@@ -233,7 +245,11 @@ def expect_left(after: torch.Tensor, before: torch.Tensor) -> Expected:
     if expected.rule is None or after.numel() == 0 or after.shape != before.shape:
         return expected
     changed, _ = distance(before, after)
-    expected.changes(before)
-    rounding = _LEFT_STEPS * torch.finfo(after.dtype).eps
-    expected.tolerance = min(max(expected.rule.blind * changed, rounding), expected.rule.blind)
+    most, eps = expected.rule.blind, torch.finfo(after.dtype).eps
+    expected.tolerance = min(max(most * changed, _LEFT_STEPS * eps), most)
+    expected.changes(before, min(max(most * changed, _LEFT_STEPS_BESIDE * eps), most))
     return expected
+
+
+def _finite(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double().nan_to_num(0.0, 0.0, 0.0)

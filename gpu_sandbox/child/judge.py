@@ -134,9 +134,14 @@ def check_left(
         if not difference.ok:
             reason = f"input {number}, which the reference changes: {difference.reason}"
             raise Ended(Differs(reason=reason, told=told, trial=trial, detail=difference.detail))
-        share = one.share_of_change(tensor) if protocol.allclose is None else 1.0
+        share, beside = one.change(tensor) if protocol.allclose is None else (1.0, 0.0)
+        reason = ""
         if abs(share - 1.0) > _CHANGE_OFF:
             reason = f"input {number} is to change, and has by {share:.2f} times as much"
+        elif beside > one.beside:
+            told_off = f"off by {beside:.2e} of its size, allowed {one.beside:.2e}"
+            reason = f"input {number} is to change, and has otherwise: {told_off}"
+        if reason:
             raise Ended(Differs(reason=reason, told=told, trial=trial))
 
 

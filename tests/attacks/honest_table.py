@@ -99,6 +99,7 @@ _ALL = (
     Honest("drifts_by_rows", task="drift"),
     Honest("turns_rotors_in_place", task="rotors"),
     Honest("averages_by_interpolation", task="averaged"),
+    Honest("moves_bodies_by_quarters", task="bodies"),
     Honest("limits_in_one_pass", task="limiter", device="cpu"),
     Honest("norms_by_parts", task="wave"),
     Honest("steps_in_place", task="adam"),

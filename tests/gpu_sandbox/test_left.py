@@ -55,3 +55,34 @@ def test_a_step_is_made_though_rounding_allows_for_as_much(
 def test_a_step_below_rounding_may_be_none() -> None:
     before, after, _ = averaged(torch.float32, 0.5)
     assert is_right(before, after, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("steps", [50.0, 1000.0])
+def test_a_guess_goes_as_far_and_elsewhere(dtype: torch.dtype, steps: float) -> None:
+    """By a part of what makes a step: its direction as a whole is right."""
+    by = steps * torch.finfo(dtype).eps
+    before, step = torch.randn(40, 90, dtype=dtype), torch.randn(40, 90, dtype=dtype)
+    guess = step + 0.15 * torch.randn(40, 90, dtype=dtype)
+    assert is_right(before, before + by * step, before + by * step)
+    assert not is_right(before, before + by * step, before + by * guess)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_rounded_often_may_be_in_another_order(dtype: torch.dtype) -> None:
+    before = torch.randn(40, 90, dtype=dtype)
+    adds = 1e-2 * torch.finfo(dtype).eps * torch.randn(16, 40, 90, dtype=dtype)
+    one, other, size = before.clone(), before.clone(), 300 * torch.finfo(dtype).eps
+    for add in adds:
+        one += size + add
+    for add in adds.flip(0):
+        other += size + add
+    assert is_right(before, one, other)
+    assert is_right(before, one, before + (size + adds).sum(0))
+
+
+def test_a_norm_that_it_is_divided_by_is_off_as_a_whole() -> None:
+    before = torch.randn(400, 90)
+    after = before / before.norm() * (1 + 1e-3) * before.norm()
+    assert is_right(before, after, after * (1 + 1.2e-6))
+    assert not is_right(before, after, after * (1 + 4e-6))
