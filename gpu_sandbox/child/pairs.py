@@ -82,7 +82,8 @@ class Pairing:
         self._first = first
         self._clocks = clocks
         self.looked_s = 0.0
-        """What it took to look again at outputs that differ: that is nobody's delay."""
+        """What it took to look again at outputs that differ, and at what is left of inputs, which
+        the baseline alone is not held to: that is nobody's delay."""
 
     def pair(self, releases: Releases, settings: Settings, purpose: str, index: int) -> Pair:
         """The ``index``-th for ``purpose``. Raises ``Ended`` for outputs that differ."""
@@ -151,9 +152,11 @@ class Pairing:
         fixed = self._protocol.allclose is not None
         close = iter([False] * len(outputs) if fixed else plainly_close(outputs))
         if self._task.mutates:
+            began = time.monotonic()
             ways = zip(pair.baseline.left, cases[0].tensors, strict=False)  # none behind gates
             left = [expect_left(after, before) for after, before in ways]
             check_left(left, pair.candidate.left, self._protocol, None, cases[0].changed)
+            self.looked_s += time.monotonic() - began
         for case, expected, got in calls:
             mine = [next(close) for _ in got]
             if case.altered is not None and not all(mine):
