@@ -19,7 +19,7 @@ import torch
 from gpu_sandbox.child.expected import RULES
 from gpu_sandbox.child.pieces import pieces
 
-__all__ = ["Form", "Forms", "form_of"]
+__all__ = ["Form", "Forms", "form_of", "once"]
 
 _DRAWS = 3
 _LARGEST_BYTES = 1 << 30
@@ -91,15 +91,16 @@ class Forms:
         if self._known is None:
             self._known = []
             if sum(t.nbytes for t in tensors) > _LARGEST_BYTES:
-                self._known = [_form_of_one(t) for t in _once(tensors)]
+                self._known = [_form_of_one(t) for t in once(tensors)]
                 return self._known
-            draws = [_once(draw(n)) for n in range(_DRAWS)]
+            draws = [once(draw(n)) for n in range(_DRAWS)]
             if len({len(each) for each in draws}) == 1:
                 self._known = [form_of(alike) for alike in zip(*draws, strict=True)]
         return self._known
 
 
-def _once(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def once(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Each that is there twice once, in order."""
     return list({id(t): t for t in tensors}.values())
 
 

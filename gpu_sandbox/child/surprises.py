@@ -23,7 +23,7 @@ import msgspec
 
 from gpu_sandbox.child.blocks import change_in_place
 from gpu_sandbox.child.cases import Altered, Broken, Case, Part
-from gpu_sandbox.child.forms import Form
+from gpu_sandbox.child.forms import Form, once
 from gpu_sandbox.child.reference import Task
 
 __all__ = ["Surprises"]
@@ -99,9 +99,8 @@ class Surprises:
         changed = 0
         for case in chosen:
             way = self._way()
-            once = list({id(t): t for t in case.tensors}.values())
             forms = itertools.chain(self._task.forms_of(case.tensors), itertools.repeat(Form()))
-            each = list(enumerate(zip(once, forms, strict=False)))
+            each = list(enumerate(zip(once(case.tensors), forms, strict=False)))
             mine = [both for number, both in each if way.only is None or number in way.only]
             rest = [both[0] for number, both in each if way.only and number not in way.only]
             if change_in_place(mine, [*self._first.tensors, *rest], way.change, way.part):

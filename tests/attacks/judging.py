@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -48,9 +48,9 @@ async def evaluate(sandbox: LocalSandbox, task: str, source: str, device: str) -
 
 
 async def mostly(judge: Callable[[], Awaitable[str]], record: Callable[[str, object], None]) -> str:
-    """What ``judge`` says is wrong, unless that is so in one verdict of three only: inputs and how
-    they are changed are drawn by chance, and of hundreds of verdicts one may be the one in a
-    thousand. That is told all the same."""
+    """What ``judge`` says is wrong with a verdict, unless that is so in one of three only: inputs
+    and how they are changed are drawn by chance, and of hundreds of verdicts one may be the one in
+    a thousand. That is told all the same. Not for harm, of which once is too often."""
     found = await judge()
     if not found:
         return ""
@@ -104,6 +104,13 @@ class Rests:
         return partial(look_at, device, self._others)
 
 
+class Gained(NamedTuple):
+    """What an attack got out of it, in words: by its verdict, and otherwise."""
+
+    verdict: list[str]
+    harm: list[str]
+
+
 async def gains(
     attack: Attack,
     device: str,
@@ -111,8 +118,8 @@ async def gains(
     world: World,
     twins: Twins,
     rests: Rests,
-) -> list[str]:
-    """Everything that the attack got out of it; empty when the sandbox held.
+) -> Gained:
+    """Everything that the attack got out of it; nothing when the sandbox held.
 
     What it gains in speed has to be there again in a second evaluation, as for the search,
     where the slower of two looks counts: on a busy machine one look alone may be luck.
@@ -133,8 +140,7 @@ async def gains(
             found.append(f"it made the sandbox itself fail: {told}")
     except (RecursionError, OSError, subprocess.SubprocessError) as error:
         found.append(f"it made the sandbox itself raise: {type(error).__name__}: {error}"[:300])
-    if verdict is not None:
-        found += await _passed(attack, device, verdict, twins)
+    passed = [] if verdict is None else await _passed(attack, device, verdict, twins)
     await world.cleared_up()
     if before is not None:
         found += await rests.left(attack, device, before)
@@ -144,7 +150,8 @@ async def gains(
         found += [d for d in world.damage(verdict) if d.startswith("GAINED")]
     if attack.after:
         found += await _aftermath(device, sandbox)
-    return [f"{attack.name} ({docstring(attack.family, attack.name)}): {f}" for f in found]
+    told = f"{attack.name} ({docstring(attack.family, attack.name)})"
+    return Gained([f"{told}: {f}" for f in passed], [f"{told}: {f}" for f in found])
 
 
 def _source(attack: Attack, world: World) -> str:

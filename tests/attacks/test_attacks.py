@@ -79,10 +79,13 @@ def withstood(
     async def attacked(attack: Attack, device: str) -> None:
         async def judge() -> str:
             sandbox = sandboxes[device, attack.limits]
-            return "\n".join(await gains(attack, device, sandbox, world, twins, rests))
+            gained = await gains(attack, device, sandbox, world, twins, rests)
+            assert not gained.harm, "\n".join([*gained.harm, *gained.verdict])
+            return "\n".join(gained.verdict)
 
         await _refuse_harm(attack, device, sandboxes, layers)
-        found = await mostly(judge, record_property)
+        by_chance = attack.family == "checker"
+        found = await (mostly(judge, record_property) if by_chance else judge())
         assert not found, found
 
     return attacked
