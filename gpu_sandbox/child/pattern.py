@@ -39,14 +39,16 @@ class Differences:
         if float(error[number]) > self._worst[0]:
             told = self._told(before + int(places[number]), expected, found, number)
             self._worst = float(error[number]), told
-        if not self._sample:
-            self._sample.append((expected[:_SAMPLE], found[:_SAMPLE]))
+        room = _SAMPLE - sum(len(wrong) for wrong, _ in self._sample)
+        if room > 0 and len(places):
+            self._sample.append((expected[:room], found[:room]))
         if bad.dim() == 2 and self._shape and bad.shape[1] == self._shape[-1]:
             self._box.add(bad, before // bad.shape[1])
 
     def told(self) -> str:
         """Lines: where they lie, what they have in common, the first and the worst."""
-        lines = [self._box.told(), *(_likeness(*pair) for pair in self._sample), *self._first]
+        sample = [torch.cat(each) for each in zip(*self._sample, strict=True)]
+        lines = [self._box.told(), _likeness(*sample) if sample else "", *self._first]
         if self._worst[1] not in self._first:
             lines.append(f"the worst {self._worst[1]}")
         return "\n".join(line for line in lines if line)
