@@ -137,11 +137,13 @@ class Load(_Message, frozen=True):
     """Import the candidate and construct its model under the weight seed.
 
     ``libraries`` are the files (relative to the extensions directory) whose contents come
-    as descriptors with the frame.
+    as descriptors with the frame. ``owned``: of each output whether it is its caller's, who
+    writes over it when it is done with it.
     """
 
     source: str
     class_name: str
+    owned: list[bool]
     libraries: list[str]
     device: str
     threads: int

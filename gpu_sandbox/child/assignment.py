@@ -115,6 +115,7 @@ class Assignment:
             task.solve(first, exact=self._job.protocol.allclose is None)
             check_values(first)
             task.repeats = self._known.repeats(task, first, self._job)
+            task.own(first)
             task.nudged = self._known.nudged(task, first, self._job, self._tries)
             task.allow(first.expected)
         self._load_reference(task)

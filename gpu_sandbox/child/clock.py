@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -24,6 +24,7 @@ from gpu_sandbox.child.delivery import (
     described,
     laid_open,
     ordered,
+    write_over,
 )
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
@@ -50,11 +51,16 @@ _CYCLES_PER_US = 2000
 
 
 class Clocked:
-    """A model, and the slots that it is called on."""
+    """A model, and the slots that it is called on. Of what it returns, what is ``owned`` by its
+    caller is written over when it is given up, while nothing is timed: or who takes the same memory
+    again would write once what is the same in each output."""
 
-    def __init__(self, model: Callable[..., Any], device: torch.device) -> None:
+    def __init__(
+        self, model: Callable[..., Any], device: torch.device, owned: Sequence[bool] = ()
+    ) -> None:
         self._model = model
         self._device = device
+        self._owned = owned
         self._scratch: torch.Tensor | None = None
         self._spot: torch.Tensor | None = None
         self._blank: list[torch.Tensor] = []
@@ -80,8 +86,9 @@ class Clocked:
             output = self._model(*slot.arguments)
             if asked.then is not None:
                 for _ in range(asked.more):
-                    self._model(*self.slots[asked.then].arguments)
+                    self._give_up(self._model(*self.slots[asked.then].arguments))
             ran = described(deliver(output, slot), slot)
+            self._give_up(output)
         self._synchronize()
         return ran
 
@@ -90,19 +97,31 @@ class Clocked:
         began, done = _now(), 0
         with torch.no_grad():
             while done < calls or (_now() - began) < seconds * 1e9:
-                self._warm_call(done)
+                self._give_up(self._called(done))
                 done += 1
 
-    def _warm_call(self, number: int) -> None:
+    def repeat(self, calls: int) -> None:
+        """And nothing else, for who watches it."""
+        with torch.no_grad():
+            for number in range(calls):
+                self._called(number)
+
+    def _called(self, number: int) -> Any:
         """On the CPU on slot 0 alone, as what is timed. And as that, if its outputs are held, too:
-        else the allocator takes memory for more of them then, which is longer than the call."""
+        else the allocator takes memory for more of them then, which is longer than the call.
+        Returns what is not needed any more."""
         if self._device.type != "cpu":
-            self._model(*list(self.slots.values())[number % len(self.slots)].arguments)
+            output = self._model(*list(self.slots.values())[number % len(self.slots)].arguments)
             torch.cuda.synchronize(self._device)
-        elif sum(place.nbytes for place in self.slots[0].outputs) <= _KEPT_BYTES:
-            self._time_cpu(0)
-        else:
-            self._model(*self.slots[0].arguments)
+            return output
+        if sum(place.nbytes for place in self.slots[0].outputs) > _KEPT_BYTES:
+            return self._model(*self.slots[0].arguments)
+        self._time_cpu(0)
+        before, self._before = self._before, None
+        return before
+
+    def _give_up(self, output: Any) -> None:
+        write_over(output, self._owned, self.slots[0].inputs)
 
     def time(self, asked: Time, host: Arena | None = None) -> Timed:
         """As many forwards as asked, with every output in its place by the end. ``host``: where
@@ -121,16 +140,16 @@ class Clocked:
         Who called its model now, on what is there, would find in the caches what the other side has
         lost from them: so both do.
         """
-        self._before = None
-        if self._answered is not self.slots[0]:  # there is nothing yet that could be inputs
-            return
-        began = _now()
         with torch.no_grad():
+            self._give_up_before()
+            if self._answered is not self.slots[0]:  # there is nothing yet that could be inputs
+                return
+            began = _now()
             for _ in range(asked.rehearsals):
                 self._time_cpu(0)
+                self._give_up_before()
                 if _now() - began > asked.within_s * 1e9:
                     break
-        self._before = None
 
     def answer(self, channel: Channel[Request]) -> None:
         """One call, by signals alone: the seed comes, and what it took is told, and where its
@@ -178,7 +197,7 @@ class Clocked:
 
     def describe(self) -> Ran:
         """The output of the call that was timed."""
-        self._before = None
+        self._give_up_before()
         self._laid_open.clear()
         found = delivered(self._owed)
         ran = msgspec.structs.replace(described(found, self.slots[0]), handled_ns=self._handled_ns)
@@ -189,8 +208,15 @@ class Clocked:
 
     def forget(self) -> None:
         """The output of the last call."""
-        self._owed = self._before = None
+        self._give_up_before()
         self._laid_open.clear()
+        self._before, self._owed = self._owed, None
+        self._give_up_before()
+
+    def _give_up_before(self) -> None:
+        before, self._before = self._before, None
+        if before is not None:
+            self._give_up(before)
 
     def _time_cuda(self, asked: Time) -> Timed:
         events, self._launch_ns = [], 0
@@ -276,7 +302,9 @@ class Clocked:
         output = self._model(*slot.arguments)
         end.record()
         self._launch_ns += _now() - began
-        return deliver(output, slot), (start, end)
+        found = deliver(output, slot)
+        self._give_up(output)
+        return found, (start, end)
 
     def _prepared(self, asked: Time) -> Marks:
         event: Any = torch.cuda.Event

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.extents import extent_of, in_order, overlapping, sharing
+from gpu_sandbox.child.held import is_among
 from gpu_sandbox.child.own_memory import spread
 from gpu_sandbox.child.signals import NOWHERE, Answer, Where
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.messages import Leaf, Place, Ran, Tree
 
-__all__ = ["Delivered", "Slot", "deliver", "delivered", "described", "laid_open", "ordered"]
+__all__ = [
+    "Delivered",
+    "Slot",
+    "deliver",
+    "delivered",
+    "described",
+    "laid_open",
+    "ordered",
+    "write_over",
+]
 
 
 class Slot:
@@ -79,6 +91,24 @@ def laid_open(tensors: list[torch.Tensor], slot: Slot) -> tuple[list[Where], lis
             found[number] = Where(tensor.data_ptr(), tensor.stride())
             held.append(tensor)
     return found, held
+
+
+def write_over(output: Any, owned: Sequence[bool], inputs: list[torch.Tensor]) -> None:
+    """As its caller may who is done with it: what of an output is the same each time is to be
+    written each time. Only those that are ``owned`` by whoever called, and are no input's memory.
+    """
+    for tensor, theirs in zip(delivered(output).tensors, owned, strict=False):
+        if theirs and _is_own(tensor) and not is_among(tensor, inputs):
+            if tensor.is_floating_point() or tensor.is_complex():
+                tensor.detach().fill_(math.nan)
+            else:
+                tensor.bitwise_not_()
+
+
+def _is_own(tensor: torch.Tensor) -> bool:
+    """Whether its elements have places of their own."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return plain and tensor.layout == torch.strided and not overlapping(tensor)
 
 
 def _copy(tensors: list[torch.Tensor], places: list[torch.Tensor]) -> None:

@@ -33,6 +33,10 @@ Look: TypeAlias = tuple[Sequence[Expected], list[torch.Tensor]]
 Looks: TypeAlias = Callable[[Case, Sequence[Expected], list[torch.Tensor]], Iterator[Look]]
 """``Rounding.looks``, or ``timed_looks``."""
 
+_WRITTEN_OVER = (
+    "; only NaN is wrong: callers write that over outputs when they are done with them, so memory"
+    " that is taken again has to be written whole"
+)
 _CHANGE_OFF = 0.2
 """Of how far an input is changed. Rounding is in many directions: of a step that is as small as
 that it takes next to nothing away."""
@@ -158,6 +162,10 @@ def _hint(expected: Expected, got: torch.Tensor, protocol: Protocol) -> str:
     native, margin = expected.native, expected.margin
     if not native.is_floating_point():
         return ""
+    if bool(got.isnan().any()):
+        rest = torch.where(got.isnan(), native, got)
+        right = compare(Expected.within(native, margin), rest, protocol).ok
+        return _WRITTEN_OVER if right else ""
     if compare(Expected.within(native, margin), got, protocol).ok:
         return ""
     if not compare(Expected.within(native.abs(), margin), got.abs(), protocol).ok:

@@ -160,6 +160,7 @@ class Peer(Conversation):
         load = Load(
             source=source,
             class_name=class_name,
+            owned=task.owned,
             libraries=libraries,
             device=str(self._device),
             threads=torch.get_num_threads(),

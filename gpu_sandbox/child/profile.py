@@ -29,7 +29,7 @@ def profile(clocked: Clocked, calls: int, device: torch.device) -> Profile:
     watch: dict[str, Any] = {"use_cpu": False, "use_device": "cuda"} if on_gpu else {}
     with _hushed(), recorded(use_kineto=True, **watch) as seen:
         began = time.perf_counter_ns()
-        clocked.warm(calls, 0.0)
+        clocked.repeat(calls)
         wall_ns = time.perf_counter_ns() - began
     times = _of_kernels(seen) if on_gpu else _of_operators(seen)
     rows = [

@@ -62,6 +62,8 @@ class Task:
         """Inputs that a verifier did not survive (``rehearsal.py``)."""
         self.typical, self.usual = Typical(), Usual()
         self.forms = Forms()
+        self.owned: list[bool] = []
+        """Outputs that its caller may write to when it is done with them (``own``)."""
         self.repeats: list[Repeats] = []
         self.nudged: list[Nudged] = []
         """Of each output: what is allowed for in all that are compared. Empty until set."""
@@ -259,6 +261,13 @@ class Task:
             "running the reference again", self._apart, case, model
         )
         return found
+
+    def own(self, first: Case) -> None:
+        """See which outputs are the caller's: no input's memory, nor the model's, nor any that it
+        returns again and again."""
+        kept = [one.kept for one in self.repeats] or [False] * len(first.expected)
+        ways = zip(first.aliasing, first.state, first.overlapping, kept, strict=False)
+        self.owned = [not any(each) for each in ways]
 
     def _apart(self, case: Case, model: Any) -> list[Repeats]:
         output = self._call(model, _copied(case.arguments), case.forward_seed)

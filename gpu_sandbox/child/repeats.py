@@ -17,6 +17,7 @@ import torch
 
 from gpu_sandbox.child.compare import ELEMENT, compare
 from gpu_sandbox.child.expected import Expected, Margin, Rule
+from gpu_sandbox.child.held import is_among
 from gpu_sandbox.child.pieces import as_real, distance
 from gpu_sandbox.protocols import PROTOCOLS
 
@@ -29,13 +30,15 @@ _MARGIN = 3.0
 class Repeats(msgspec.Struct, frozen=True):
     """Of one output, which ``rule`` holds for. ``relative``: L2 distance of two runs, as a
     share of the norm; ``worst``: of an element, in RMS of the tensor. ``far``: in which respect
-    that is more than can be allowed for; ``unlike``: why they can't be compared at all."""
+    that is more than can be allowed for; ``unlike``: why they can't be compared at all; ``kept``:
+    both runs returned the same memory."""
 
     rule: Rule | None = None
     relative: float = 0.0
     worst: float = 0.0
     far: str = ""
     unlike: str = ""
+    kept: bool = False
 
     def further(self, other: Repeats) -> Repeats:
         """The worse of each."""
@@ -45,6 +48,7 @@ class Repeats(msgspec.Struct, frozen=True):
             max(self.worst, other.worst),
             self.far or other.far,
             self.unlike or other.unlike,
+            self.kept or other.kept,
         )
 
     @property
@@ -64,7 +68,10 @@ def apart(expected: Sequence[Expected], again: Sequence[torch.Tensor]) -> list[R
     """Of each output, how far another run on the same inputs is from the first."""
     if len(expected) != len(again):
         return [Repeats(unlike="another number of outputs")] * len(expected)
-    return [_apart(one, tensor) for one, tensor in zip(expected, again, strict=True)]
+    ways = list(zip(expected, again, strict=True))
+    kept = [is_among(tensor, [one.native]) for one, tensor in ways]
+    found = [_apart(one, tensor) for one, tensor in ways]
+    return [msgspec.structs.replace(a, kept=b) for a, b in zip(found, kept, strict=True)]
 
 
 def _apart(expected: Expected, again: torch.Tensor) -> Repeats:

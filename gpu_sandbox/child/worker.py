@@ -118,8 +118,8 @@ class Worker:
             self._host = Arena.open(shared, fd, torch.device("cpu"))
             self._pin(self._host)
             return
-        self._clocked.slots.clear()
         self._clocked.forget()
+        self._clocked.slots.clear()
         if self._arena is not None and self._reference:  # a candidate may still look at its inputs
             self._arena.close()
         if self._device.type == "cuda":
@@ -161,7 +161,7 @@ class Worker:
         self._stage = "construct"
         model = construct(model_class, init, request.weight_seed, self._device)
         self._stage = "run"
-        self._clocked = Clocked(model, self._device)
+        self._clocked = Clocked(model, self._device, request.owned)
         self._clocked.kernels = self._kernels
         return Loaded(built_late=built.built)
 

@@ -100,6 +100,8 @@ _ALL = (
     Honest("turns_rotors_in_place", task="rotors"),
     Honest("averages_by_interpolation", task="averaged"),
     Honest("moves_bodies_by_quarters", task="bodies"),
+    Honest("writes_constants_anew", task="positions"),
+    Honest("returns_what_it_remembers", task="remembered_mask"),
     Honest("limits_in_one_pass", task="limiter", device="cpu"),
     Honest("norms_by_parts", task="wave"),
     Honest("steps_in_place", task="adam"),

@@ -295,6 +295,13 @@ _CHECKER = (
     _checker("samples_a_count", REJECTED, "counts_by_rows", task="readings", device="both"),
     _checker("samples_a_mean", REJECTED, "drifts_by_rows", task="drift", device="both"),
     _checker("leaves_chaos_out", REJECTED, "turns_rotors_in_place", task="rotors", device="both"),
+    _checker(
+        "writes_constants_once",
+        REJECTED,
+        "writes_constants_anew",
+        task="positions",
+        device="both",
+    ),
     _checker("guesses_a_step", REJECTED, "moves_bodies_by_quarters", task="bodies", device="both"),
     _checker(
         "leaves_the_average_out",
