@@ -4,7 +4,8 @@ The strict rule: with r the reference in float64 on the same inputs and n the re
 in its own dtype, the problem's own error is E = |n − r| / |r| (L2 norms). A candidate c
 passes iff |c − r| / |r| ≤ max(k·E, floor) and no element is further off than
 max(8·max|n − r|, 50 tolerances of its row's RMS plus its own size, 8 of the RMS of a row
-that nine in ten do not exceed). Of outputs of few elements, no norm counts for less than it
+that nine in ten do not exceed), and most elements are near to what they are themselves
+(``child/bulk.py``). Of outputs of few elements, no norm counts for less than it
 usually is (``child/typical.py``). Without a float64 reference, r is n and a fixed tolerance
 applies. NaN never passes; infinities must agree.
 Where less precision than float32 was declared, E is also that of r on rounded inputs and
@@ -21,12 +22,13 @@ from typing import TypeAlias
 import msgspec
 import torch
 
-from gpu_sandbox.child.expected import Expected
+from gpu_sandbox.child.bulk import SHARES, share_off
+from gpu_sandbox.child.expected import ELEMENT, Expected
 from gpu_sandbox.child.pattern import Differences
 from gpu_sandbox.child.pieces import as_real, at_a_time, distance, pieces, row_rms, some_rows
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["ELEMENT", "Difference", "compare", "plainly_close"]
+__all__ = ["Difference", "compare", "plainly_close"]
 
 
 _WIDE = {
@@ -41,8 +43,6 @@ _ROUNDED = 1 - 1e-6
 _LEAST_SIZE = 1e-6
 """The L2 norm below which squares of errors that count may be nothing in float32."""
 _HALF = (torch.float16, torch.bfloat16)
-ELEMENT = 50.0
-"""Tolerances that a single element may be off by, in RMS."""
 _SPREAD = 8.0
 """An error of one tolerance, spread evenly over ten million elements, is five or six times
 its RMS somewhere: maybe where the row is next to nothing, as behind a clamp."""
@@ -102,11 +102,11 @@ def plainly_close(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[bool
     if not plain:
         return close
     norms = torch.stack([norm for number in plain for norm in _norms(*outputs[number])])
-    found = norms.reshape(-1, 3).tolist()
-    for number, (worst, off, size) in zip(plain, found, strict=True):
+    found = norms.reshape(-1, 4).tolist()
+    for number, (worst, off, size, share) in zip(plain, found, strict=True):
         most = outputs[number][0].allowed
         allowed = 0.5 * most.tolerance * size
-        fits = worst <= _ROUNDED * most.slack and off <= allowed
+        fits = worst <= _ROUNDED * most.slack and off <= allowed and share <= min(SHARES)
         close[number] = fits and size >= _LEAST_SIZE and allowed < math.inf
     return close
 
@@ -117,7 +117,8 @@ def _is_plain(expected: Expected) -> bool:
 
 
 def _norms(expected: Expected, got: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The largest error, the error's L2 norm, and that of what is expected."""
+    """The largest error, the error's L2 norm, that of what is expected, and the share of elements
+    that are further off than half of them may be."""
     norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
     wide, step = _WIDE[expected.native.dtype], at_a_time(got)
     all_native, all_got, found = expected.native.reshape(-1), got.reshape(-1), []
@@ -125,10 +126,14 @@ def _norms(expected: Expected, got: torch.Tensor) -> tuple[torch.Tensor, ...]:
         native = all_native[start : start + step].to(wide)
         off = all_got[start : start + step].to(wide) - native
         found.append((norm(off, math.inf), norm(off), norm(native)))
+    bulk = expected.allowed.bulk
+    share = found[0][0].new_zeros(())
+    if bulk is not None:
+        share = share_off(expected.native, got, bulk.half, bulk.least, wide)
     if len(found) == 1:
-        return found[0]
+        return (*found[0], share)
     worst, errors, sizes = (torch.stack(each) for each in zip(*found, strict=True))
-    return worst.max(), norm(errors), norm(sizes)
+    return worst.max(), norm(errors), norm(sizes), share
 
 
 def _strict(
@@ -155,8 +160,33 @@ def _strict(
         if not found.ok:
             return found
         return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
+    if found := _bulk_off(expected, got, verdict):
+        return found
     times = ELEMENT
     return verdict(off, "single elements are off")
+
+
+def _bulk_off(
+    expected: Expected, got: torch.Tensor, verdict: Callable[[Wrong, str], Difference]
+) -> Difference | None:
+    """If too many elements are too far from what they are themselves."""
+    bulk = expected.allowed.bulk
+    if bulk is None:
+        return None
+    for error, allowed in zip((bulk.half, bulk.most), SHARES, strict=True):
+        share = float(share_off(expected.truth, got, error, bulk.least, torch.float64))
+        if share > allowed:
+
+            def off(
+                _: torch.Tensor, truth: torch.Tensor, got: torch.Tensor, error: float = error
+            ) -> torch.Tensor:
+                size = truth.double().abs()
+                far = (got.double() - truth.double()).abs() > error * size
+                return far & (size > bulk.least) & size.isfinite()
+
+            told = f"{100 * allowed:.0f} % of elements may be off by more than {error:.1e} of "
+            return verdict(off, told + "what they are")
+    return None
 
 
 def _rms(rows: torch.Tensor, typical: torch.Tensor | None) -> torch.Tensor:

@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 import torch
 
+from gpu_sandbox.child.bulk import Bulk, bulk_of
 from gpu_sandbox.child.pieces import as_real, distance, pieces
 from gpu_sandbox.protocols import Precision
 
 __all__ = [
     "DECLARED",
+    "ELEMENT",
     "RULES",
     "Expected",
     "Margin",
@@ -24,6 +26,10 @@ __all__ = [
     "expect_left",
 ]
 
+ELEMENT = 50.0
+"""Tolerances that a single element may be off by, in RMS."""
+_AND_ITS_OWN = 9 / 8
+"""What is allowed is some eight times what the reference itself is off by."""
 _LEFT_STEPS, _LEFT_STEPS_BESIDE = 16, 2
 """Of rounding, that what an input is changed to may be off by: as a whole, as where it is divided
 by a norm; and but for that, in each element for itself."""
@@ -54,16 +60,18 @@ DECLARED = {"tf32": Rule(4, 1e-3, 1e-2, 5e-2), "bf16": Rule(4, 1e-2, 3e-2, 1e-1)
 
 class Margin(msgspec.Struct, frozen=True):
     """What may lie between an acceptable output and the reference's own, ``Expected.native``:
-    as relative L2 norm, and for an element."""
+    as relative L2 norm, for an element, and for most of them (``child/bulk.py``)."""
 
     tolerance: float
     slack: float
     typical: torch.Tensor | None = None
     loose: int = 0
     """See ``Expected``."""
+    bulk: Bulk | None = None
 
     def times(self, factor: float) -> Margin:
-        return Margin(self.tolerance * factor, self.slack * factor, self.typical, self.loose)
+        bulk = self.bulk and self.bulk.times(factor)
+        return Margin(self.tolerance * factor, self.slack * factor, self.typical, self.loose, bulk)
 
 
 class Expected:
@@ -94,6 +102,8 @@ class Expected:
         """Whether its own precision makes something else of these inputs than float64 does."""
         self.loose = 0
         """Integers or booleans that may be others."""
+        self.bulk: Bulk | None = None
+        """Of inputs as the task draws them: what is changed has its errors elsewhere."""
         self._worst = 0.0
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
@@ -121,6 +131,8 @@ class Expected:
             self.tolerance = max(self.rule.k * own, self.rule.floor)
             self.slack = 8 * worst
             self.own, self._worst = own, worst
+            others = [native] if rough is None or rough.shape != exact.shape else [native, rough]
+            self.bulk = bulk_of(exact, others, self.rule.floor)
 
     @property
     def least(self) -> float:
@@ -135,22 +147,28 @@ class Expected:
         """For another call of the same task, whose truth is known in its own dtype only:
         this one's tolerance and own error, without what it was let vary by."""
         own, worst = (0.0, 0.0) if self.truth is self.native else (self.own, self._worst)
-        return Margin(self.tolerance + own, self.slack + worst, self.typical, self.loose)
+        bulk = self.bulk and self.bulk.times(_AND_ITS_OWN)
+        return Margin(self.tolerance + own, self.slack + worst, self.typical, self.loose, bulk)
 
     @property
     def allowed(self) -> Margin:
         """What may lie between an output and ``truth``."""
         by = self._varied if self.truth is self.native else Margin(0.0, 0.0)
-        return Margin(self.tolerance + by.tolerance, self.slack + by.slack)
+        bulk = self.bulk and self.bulk.plus(by.tolerance)
+        return Margin(self.tolerance + by.tolerance, self.slack + by.slack, bulk=bulk)
 
-    def loosen(self, tolerance: float, worst: float) -> None:
+    def loosen(self, tolerance: float, worst: float, bulk: Bulk | None) -> None:
         """What the reference differs from itself by, where its inputs differ by rounding."""
         self.tolerance = max(self.tolerance, tolerance)
         self.slack = max(self.slack, 2 * worst)
+        if self.bulk is not None and bulk is not None:
+            self.bulk = self.bulk.at_least(bulk)
 
     def ease(self, times: float) -> None:
         """Of full precision, on changed inputs: they may be where the computation is touchy, and
         how large its errors are there is known from a single one."""
+        if times != 1.0:
+            self.bulk = None
         if self.truth is not self.native and self.rule in _EASED:
             self.tolerance *= times
             self.slack *= times
@@ -210,7 +228,7 @@ class Expected:
         """The truth of a call that was not made in float64."""
         expected = Expected(native, None, typical=margin.typical)
         expected.tolerance, expected.slack = margin.tolerance, margin.slack
-        expected.loose = margin.loose
+        expected.loose, expected.bulk = margin.loose, margin.bulk
         return expected
 
 

@@ -18,6 +18,7 @@ from typing import TypeAlias
 import msgspec
 import torch
 
+from gpu_sandbox.child.bulk import Bulk, apart
 from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.pieces import distance
 
@@ -73,12 +74,14 @@ _FEW, _OF = 2, 1000
 
 class Nudged(msgspec.Struct, frozen=True):
     """Of one output. ``relative``: L2 distance; ``worst``: of an element; ``flips``: how many
-    integers or booleans were others, at most; ``rounds``: there is an input that rounding moves."""
+    integers or booleans were others, at most; ``rounds``: there is an input that rounding moves;
+    ``bulk``: by how much most elements moved."""
 
     relative: float = 0.0
     worst: float = 0.0
     flips: int = 0
     rounds: bool = False
+    bulk: Bulk | None = None
 
     def further(self, other: Nudged) -> Nudged:
         return Nudged(
@@ -86,6 +89,7 @@ class Nudged(msgspec.Struct, frozen=True):
             max(self.worst, other.worst),
             max(self.flips, other.flips),
             self.rounds or other.rounds,
+            self.bulk.at_least(other.bulk) if self.bulk and other.bulk else self.bulk or other.bulk,
         )
 
     def allow(self, expected: Expected) -> None:
@@ -95,7 +99,9 @@ class Nudged(msgspec.Struct, frozen=True):
             seen = min(_FLIPS * self.flips + _FEW, elements // _OF) if self.flips else 0
             expected.loose = max(seen, elements // _SELDOM)
         if expected.rule is not None and _MARGIN * self.relative > expected.rule.floor:
-            expected.loosen(min(expected.rule.k * self.relative, expected.rule.blind), self.worst)
+            k, blind = expected.rule.k, expected.rule.blind
+            bulk = self.bulk and self.bulk.times(k).at_most(blind)
+            expected.loosen(min(k * self.relative, blind), self.worst, bulk)
 
 
 def told(nudged: Sequence[Nudged]) -> list[str]:
@@ -280,7 +286,7 @@ def _between(plain: torch.Tensor, nudged: torch.Tensor) -> Nudged:
     if _is_counted(plain):
         return Nudged(flips=int(torch.count_nonzero(plain != nudged)))
     relative, worst = distance(nudged, plain)
-    return Nudged(relative=relative, worst=worst)
+    return Nudged(relative=relative, worst=worst, bulk=apart(plain, nudged))
 
 
 def _is_counted(output: torch.Tensor) -> bool:

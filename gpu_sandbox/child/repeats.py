@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import msgspec
 import torch
 
-from gpu_sandbox.child.compare import ELEMENT, compare
-from gpu_sandbox.child.expected import Expected, Margin, Rule
+from gpu_sandbox.child.compare import compare
+from gpu_sandbox.child.expected import ELEMENT, Expected, Margin, Rule
 from gpu_sandbox.child.held import is_among
 from gpu_sandbox.child.pieces import as_real, distance
 from gpu_sandbox.protocols import PROTOCOLS

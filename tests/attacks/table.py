@@ -302,6 +302,7 @@ _CHECKER = (
         task="positions",
         device="both",
     ),
+    _checker("sees_near_atoms_only", REJECTED, "pushes_by_columns", task="gas", device="both"),
     _checker("guesses_a_step", REJECTED, "moves_bodies_by_quarters", task="bodies", device="both"),
     _checker(
         "leaves_the_average_out",

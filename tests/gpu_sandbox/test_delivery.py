@@ -20,7 +20,7 @@ from gpu_sandbox.child.own_memory import Memory, Unreadable, open_own_memory
 from gpu_sandbox.child.signals import NOWHERE, SEED_BYTES, Answer, Where
 from gpu_sandbox.child.values import pack, same_shape, unpack
 from gpu_sandbox.frames import Channel
-from gpu_sandbox.messages import Place, Request, StandBy
+from gpu_sandbox.messages import Place, Request, Run, StandBy
 
 CPU = torch.device("cpu")
 SEED = -1
@@ -350,3 +350,66 @@ def test_the_order_of_keys_means_nothing_and_a_dataclass_is_its_fields() -> None
     pack({2: X, "b": X[:1], "a": X[:2]}, tensors, pickling=False)
     assert [len(t) for t in tensors] == [6, 2, 1]
     assert list(unpack(pack(other, [], pickling=True), [X], unpickling=False)) == ["count", "mean"]
+
+
+def returning(
+    output: Any, owned: list[bool], inputs: list[torch.Tensor] | None = None
+) -> tuple[list[Any], Clocked]:
+    """What it has returned, in order."""
+    made: list[Any] = []
+
+    def model(*given: torch.Tensor) -> Any:
+        made.append(output(*given))
+        return made[-1]
+
+    shown = output(*(inputs or [X]))
+    outputs = [shown] if isinstance(shown, torch.Tensor) else list(shown)
+    laid_out = laid(model, inputs or [X], outputs)
+    clocked = Clocked(model, CPU, owned)
+    clocked.slots = laid_out.slots
+    made.clear()
+    return made, clocked
+
+
+def test_what_is_given_up_is_written_over() -> None:
+    """Not what is held while the next call is made, nor what was timed before it is looked at."""
+    made, clocked = returning(lambda x: (x + 1, x > 0, x.to(torch.int32)), [True] * 3)
+    clocked.warm(3, 0.0)
+    answered(clocked)
+    floats, booleans, integers = made[0]
+    assert floats.isnan().all()
+    assert torch.equal(booleans, ~(X > 0))
+    assert torch.equal(integers, ~X.to(torch.int32))
+    assert torch.equal(made[-1][0], X + 1)
+    clocked.describe()
+    assert torch.equal(made[-1][0], X + 1)
+    answered(clocked, rehearsals=2)
+    assert all(each[0].isnan().all() for each in made[:-2])
+    clocked.forget()
+    assert all(each[0].isnan().all() for each in made)
+
+
+def test_trials_write_over_what_they_have_copied() -> None:
+    made, clocked = returning(lambda x: x + 1, [True])
+    clocked.run(Run(slot=0, seed=1, then=1, more=2))
+    assert all(each.isnan().all() for each in made)
+    assert torch.equal(clocked.slots[0].outputs[0], X + 1)
+
+
+@pytest.mark.parametrize("output", [*OUTPUTS, "input", "part-of-it", "kept"])
+def test_what_is_no_ones_to_write_to_stays(output: str) -> None:
+    """Inputs' memory, what is not owned, and what has no places of its own; nothing raises."""
+    more = {"input": lambda x: x, "part-of-it": lambda x: x[1:], "kept": lambda x: kept}
+    kept, given = torch.ones(3), X.clone()
+    way = {**OUTPUTS, **more}[output]
+    clocked = returning(way, [output != "kept"], [given])[1]
+    clocked.warm(3, 0.0)
+    clocked.forget()
+    assert torch.equal(clocked.slots[0].inputs[0], X)
+    assert kept.isfinite().all()
+
+
+def test_who_watches_sees_nothing_but_calls() -> None:
+    made, clocked = returning(lambda x: x + 1, [True])
+    clocked.repeat(3)
+    assert not any(each.isnan().any() for each in made)

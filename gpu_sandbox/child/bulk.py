@@ -1,0 +1,102 @@
+"""What most elements of an output may be off by, each beside what it is itself.
+
+Norms go by what is large: the forces of a gas, a few atoms of which nearly touch, are right by
+them where all other atoms have none. And how far the reference itself is off goes by where it is
+worst: a batch of equations, one of which is next to singular. So half of the elements, and nine in
+ten, are held to some times what that many of the reference's are off by. Looked at are some that
+nobody knows.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import msgspec
+import torch
+
+from gpu_sandbox.child.pieces import as_real
+
+__all__ = ["Bulk", "apart", "bulk_of", "share_off"]
+
+SHARES = (0.5, 0.1)
+"""Of the elements that count, so many may be further off than ``half`` and ``most``."""
+_LOOKED_AT = 1 << 16
+_FEWEST = 256
+_TIMES = 8.0
+_FLOORS = (8.0, 50.0)
+"""Tolerances that so many may be off by anyway: an error that is spread evenly over normal numbers
+is one tolerance of most, and some of those near zero."""
+_LEAST_SIZE = 1e-3
+"""Of the median of those that are not zero: what is smaller does not count, as it may be what is
+left of larger numbers."""
+
+
+class Bulk(msgspec.Struct, frozen=True):
+    """Relative errors, and the ``least`` absolute value of an element that counts."""
+
+    half: float
+    most: float
+    least: float
+
+    def times(self, factor: float) -> Bulk:
+        return Bulk(self.half * factor, self.most * factor, self.least)
+
+    def plus(self, tolerance: float) -> Bulk:
+        half, most = (floor * tolerance for floor in _FLOORS)
+        return Bulk(self.half + half, self.most + most, self.least)
+
+    def at_least(self, other: Bulk) -> Bulk:
+        return Bulk(max(self.half, other.half), max(self.most, other.most), self.least)
+
+    def at_most(self, tolerance: float) -> Bulk:
+        half, most = (floor * tolerance for floor in _FLOORS)
+        return Bulk(min(self.half, half), min(self.most, most), self.least)
+
+
+def apart(truth: torch.Tensor, other: torch.Tensor) -> Bulk | None:
+    """What half of the elements, and nine in ten, do not exceed. None if few are not zero."""
+    truth, other = (t.double() for t in _looked_at(truth, other))
+    size = truth.abs().nan_to_num(0.0, 0.0, 0.0)
+    there = size[size > 0.0]
+    if there.numel() < _FEWEST:
+        return None
+    least = _LEAST_SIZE * _quantile(there, 0.5)
+    counts = size > least
+    off = ((other - truth).abs()[counts] / size[counts]).nan_to_num(0.0, 0.0, 0.0)
+    half, most = (_quantile(off, 1 - share) for share in SHARES)
+    return Bulk(half, most, least)
+
+
+def bulk_of(truth: torch.Tensor, others: list[torch.Tensor], tolerance: float) -> Bulk | None:
+    """By how far ``others``, which are the reference's own, are from its float64 run, where so
+    much may be off anyway in relative L2."""
+    found = [apart(truth, other) for other in others]
+    seen = [one.times(_TIMES) for one in found if one is not None]
+    if not seen:
+        return None
+    half, most = (floor * tolerance for floor in _FLOORS)
+    half, most = max(half, *(b.half for b in seen)), max(most, *(b.most for b in seen))
+    return Bulk(half, most, seen[0].least)
+
+
+def share_off(
+    truth: torch.Tensor, got: torch.Tensor, error: float, least: float, dtype: torch.dtype
+) -> torch.Tensor:
+    """How many of the elements that count, as a share, are further off than that: on the device."""
+    truth, got = (t.to(dtype) for t in _looked_at(truth, got))
+    size = truth.abs()
+    counts = (size > least) & size.isfinite()
+    off = ((got - truth).abs() > error * size) & counts
+    return off.sum().to(dtype) / counts.sum().clamp(min=1).to(dtype)
+
+
+def _looked_at(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """The same elements of each, at equal distances from one that nobody knows."""
+    flat = [as_real(t.detach()).reshape(-1) for t in tensors]
+    step = max(1, flat[0].numel() // _LOOKED_AT)
+    start = secrets.randbelow(step)
+    return [t[start::step] for t in flat]
+
+
+def _quantile(values: torch.Tensor, share: float) -> float:
+    return float(values.kthvalue(max(1, int(share * values.numel()))).values)
