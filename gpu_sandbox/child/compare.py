@@ -160,8 +160,8 @@ def _strict(
         if not found.ok:
             return found
         return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
-    if found := _bulk_off(expected, got, verdict):
-        return found
+    if most_are := _bulk_off(expected, got, verdict):
+        return most_are
     times = ELEMENT
     return verdict(off, "single elements are off")
 

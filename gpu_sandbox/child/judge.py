@@ -162,8 +162,11 @@ def _hint(expected: Expected, got: torch.Tensor, protocol: Protocol) -> str:
     native, margin = expected.native, expected.margin
     if not native.is_floating_point():
         return ""
-    if bool(got.isnan().any()):
-        rest = torch.where(got.isnan(), native, got)
+    lost = got.isnan()
+    if bool(lost.all()):
+        return ""
+    if bool(lost.any()):
+        rest = torch.where(lost, native, got)
         right = compare(Expected.within(native, margin), rest, protocol).ok
         return _WRITTEN_OVER if right else ""
     if compare(Expected.within(native, margin), got, protocol).ok:
