@@ -32,25 +32,30 @@ left of larger numbers."""
 
 
 class Bulk(msgspec.Struct, frozen=True):
-    """Relative errors, and the ``least`` absolute value of an element that counts."""
+    """Relative errors, the ``least`` absolute value of an element that counts, and what share of
+    all do, about: that is not counted again in each output, which takes a GPU as long."""
 
     half: float
     most: float
     least: float
+    counted: float
 
     def times(self, factor: float) -> Bulk:
-        return Bulk(self.half * factor, self.most * factor, self.least)
+        return self._with(self.half * factor, self.most * factor)
 
     def plus(self, tolerance: float) -> Bulk:
         half, most = (floor * tolerance for floor in _FLOORS)
-        return Bulk(self.half + half, self.most + most, self.least)
+        return self._with(self.half + half, self.most + most)
 
     def at_least(self, other: Bulk) -> Bulk:
-        return Bulk(max(self.half, other.half), max(self.most, other.most), self.least)
+        return self._with(max(self.half, other.half), max(self.most, other.most))
 
     def at_most(self, tolerance: float) -> Bulk:
         half, most = (floor * tolerance for floor in _FLOORS)
-        return Bulk(min(self.half, half), min(self.most, most), self.least)
+        return self._with(min(self.half, half), min(self.most, most))
+
+    def _with(self, half: float, most: float) -> Bulk:
+        return Bulk(half, most, self.least, self.counted)
 
 
 def apart(truth: torch.Tensor, other: torch.Tensor) -> Bulk | None:
@@ -64,7 +69,7 @@ def apart(truth: torch.Tensor, other: torch.Tensor) -> Bulk | None:
     counts = size > least
     off = ((other - truth).abs()[counts] / size[counts]).nan_to_num(0.0, 0.0, 0.0)
     half, most = (_quantile(off, 1 - share) for share in SHARES)
-    return Bulk(half, most, least)
+    return Bulk(half, most, least, float(counts.double().mean()))
 
 
 def bulk_of(truth: torch.Tensor, others: list[torch.Tensor], tolerance: float) -> Bulk | None:
@@ -76,18 +81,17 @@ def bulk_of(truth: torch.Tensor, others: list[torch.Tensor], tolerance: float) -
         return None
     half, most = (floor * tolerance for floor in _FLOORS)
     half, most = max(half, *(b.half for b in seen)), max(most, *(b.most for b in seen))
-    return Bulk(half, most, seen[0].least)
+    return msgspec.structs.replace(seen[0], half=half, most=most)
 
 
 def share_off(
-    truth: torch.Tensor, got: torch.Tensor, error: float, least: float, dtype: torch.dtype
+    bulk: Bulk, truth: torch.Tensor, got: torch.Tensor, error: float, dtype: torch.dtype
 ) -> torch.Tensor:
     """How many of the elements that count, as a share, are further off than that: on the device."""
     truth, got = (t.to(dtype) for t in _looked_at(truth, got))
     size = truth.abs()
-    counts = (size > least) & size.isfinite()
-    off = ((got - truth).abs() > error * size) & counts
-    return off.sum().to(dtype) / counts.sum().clamp(min=1).to(dtype)
+    off = ((got - truth).abs() > error * size) & (size > bulk.least)
+    return off.sum().to(dtype) / (truth.numel() * bulk.counted)
 
 
 def _looked_at(*tensors: torch.Tensor) -> list[torch.Tensor]:

@@ -129,7 +129,7 @@ def _norms(expected: Expected, got: torch.Tensor) -> tuple[torch.Tensor, ...]:
     bulk = expected.allowed.bulk
     share = found[0][0].new_zeros(())
     if bulk is not None:
-        share = share_off(expected.native, got, bulk.half, bulk.least, wide)
+        share = share_off(bulk, expected.native, got, bulk.half, wide)
     if len(found) == 1:
         return (*found[0], share)
     worst, errors, sizes = (torch.stack(each) for each in zip(*found, strict=True))
@@ -174,7 +174,7 @@ def _bulk_off(
     if bulk is None:
         return None
     for error, allowed in zip((bulk.half, bulk.most), SHARES, strict=True):
-        share = float(share_off(expected.truth, got, error, bulk.least, torch.float64))
+        share = float(share_off(bulk, expected.truth, got, error, torch.float64))
         if share > allowed:
 
             def off(
