@@ -7,15 +7,15 @@ overwritten before, one synchronize at the end.
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import torch
 
 from gpu_sandbox.child.arena import Arena
+from gpu_sandbox.child.cold import Cold, Marks
 from gpu_sandbox.child.delivery import (
     Delivered,
     Slot,
@@ -37,17 +37,9 @@ from gpu_sandbox.messages import Ran, Request, Run, StandBy, Time, Timed
 __all__ = ["Clocked"]
 
 _now = time.perf_counter_ns
-Marks: TypeAlias = tuple[Any, Any]
-_MOST_MOVES = 4
-_WORD, _MOST_BYTES = 4, 240
-_ZEROS = torch.zeros(_MOST_BYTES, dtype=torch.uint8)
-"""So small that their copy is a part of the command."""
 _KEPT_BYTES = 64 << 20
 """Of an output, and of what it is a view of, until the next one is there: more no cache holds."""
-_device_sleep: Any = torch.cuda._sleep
 _seed_cpu = torch.default_generator.manual_seed
-_CYCLES_PER_US = 2000
-"""Of about the fastest clock: at a slower one the cover is longer, which does no harm."""
 
 
 class Clocked:
@@ -61,8 +53,7 @@ class Clocked:
         self._model = model
         self._device = device
         self._owned = owned
-        self._scratch: torch.Tensor | None = None
-        self._spot: torch.Tensor | None = None
+        self._cold = Cold(device)
         self._blank: list[torch.Tensor] = []
         self._owed: Any = None
         self._before: Any = None
@@ -224,7 +215,7 @@ class Clocked:
             slot = self.slots[number]
             delivered, marks = self._between_events(slot, asked, number)
             events.append(marks)
-            self._move_on()
+            self._cold.move_on()
         torch.cuda.synchronize(self._device)
         return Timed(
             elapsed_ns=[_nanoseconds(*marks) for marks in events],
@@ -269,34 +260,10 @@ class Clocked:
             torch.cuda.set_stream(ours)
         return deliver(output, slot)
 
-    def _move_on(self) -> None:
-        """A few commands that do nothing, of random kinds and sizes: the next call lies elsewhere
-        in the stream of commands than it would.
-
-        What an event reads depends on that place, probably by how often the device has to
-        fetch commands between it and the kernel, and who issues commands of the same sizes again
-        and again keeps the place for as long as the process lives. On an H200 a 64 us kernel took
-        a process either 64.0 or 64.8 us, wherever its memory lay; with readings alone in
-        between, which are all of one size, 7 of 12 to 15 of 16 ratios to itself were within 1 %;
-        with these all of 18 within 0.5 %.
-        """
-        if self._spot is None:
-            self._spot = torch.zeros(_MOST_BYTES, dtype=torch.uint8, device=self._device)
-        event: Any = torch.cuda.Event
-        for _ in range(secrets.randbelow(_MOST_MOVES)):
-            match secrets.randbelow(3):
-                case 0:
-                    event(enable_timing=True).record()
-                case 1:
-                    _device_sleep(0)
-                case _:
-                    size = _WORD * (1 + secrets.randbelow(_MOST_BYTES // _WORD))
-                    self._spot[:size].copy_(_ZEROS[:size], non_blocking=True)
-
     def _between_events(self, slot: Slot, asked: Time, number: int) -> tuple[Delivered, Marks]:
         """One call on a cold cache, queued behind other work; nothing is waited for."""
         seed_torch(asked.seed + number, self._device)
-        start, end = self._prepared(asked)
+        start, end = self._cold.events(asked.flush_bytes, asked.cover_us)
         began = _now()
         start.record()
         output = self._model(*slot.arguments)
@@ -305,19 +272,6 @@ class Clocked:
         found = deliver(output, slot)
         self._give_up(output)
         return found, (start, end)
-
-    def _prepared(self, asked: Time) -> Marks:
-        event: Any = torch.cuda.Event
-        self._flush(asked.flush_bytes)
-        _device_sleep(asked.cover_us * _CYCLES_PER_US)
-        return event(enable_timing=True), event(enable_timing=True)
-
-    def _flush(self, flush_bytes: int) -> None:
-        if not flush_bytes:
-            return
-        if self._scratch is None or self._scratch.numel() != flush_bytes:
-            self._scratch = torch.empty(flush_bytes, dtype=torch.uint8, device=self._device)
-        self._scratch.zero_()
 
     def _synchronize(self) -> None:
         if self._device.type == "cuda":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -10,7 +9,6 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.child.blame import own_traceback
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.changed import Changed
 from gpu_sandbox.child.exact import Exact
@@ -18,12 +16,13 @@ from gpu_sandbox.child.expected import RULES, Expected, expect, expect_left
 from gpu_sandbox.child.extents import extent_of, overlapping, sharing
 from gpu_sandbox.child.forms import Form, Forms
 from gpu_sandbox.child.held import alike, buffers, changed, is_among, state
-from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_torch
+from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.pieces import finite
 from gpu_sandbox.child.repeats import Repeats, apart
+from gpu_sandbox.child.task_file import TaskFile
 from gpu_sandbox.child.typical import Typical, Usual
-from gpu_sandbox.child.values import NotPlain, mapped, odd, pack
+from gpu_sandbox.child.values import mapped, odd, pack
 from gpu_sandbox.messages import Tree
 from gpu_sandbox.protocols import Precision
 
@@ -46,7 +45,7 @@ class Task:
         precision: Precision = "float32",
     ) -> None:
         self.precision: Precision = precision
-        self._path = path
+        self._file = TaskFile(path)
         self._device = device
         self._seeds = seeds
         self.mutates = self.returns_state = False
@@ -68,36 +67,20 @@ class Task:
         self.nudged: list[Nudged] = []
         """Of each output: what is allowed for in all that are compared. Empty until set."""
         self.weight_seed = seeds.derived("weights")
-        self._module = self._guarded("the task file", import_file, TASK_MODULE, path)
-        for name in ("Model", "get_inputs"):
-            if not hasattr(self._module, name):
-                raise Broken(f"the task file has no {name}")
-        self.init = self._init_inputs()
+        self.init = self._file.init_inputs(self.weight_seed)
         self.model = self._constructed()
         self.exact = Exact(self.model, device, precision)
 
     def _constructed(self) -> Any:
-        model, init = self._module.Model, self._moved(self.init)
-        told, seed = "constructing the reference", self.weight_seed
-        return self._guarded(told, construct, model, init, seed, self._device)
-
-    def _init_inputs(self) -> Any:
-        make = getattr(self._module, "get_init_inputs", list)
-        torch.manual_seed(self.weight_seed)
-        init = self._guarded("get_init_inputs()", make)
-        self._packed("get_init_inputs() gives", init, [])
-        return init
+        return self._file.constructed(self.init, self.weight_seed, self._device)
 
     def draw(self, purpose: str, index: int = 0, altered: Altered | None = None) -> Case:
-        """A fresh input set. Drawn on the device where that works: it is 100 × faster.
-
-        ``altered`` is applied to its floating point tensors, which keep their form.
-        """
+        """A fresh input set; ``altered`` is applied to its floating point tensors, which keep their
+        form."""
         seed = self._seeds.derived(purpose, index)
-        inputs = self._guarded("get_inputs()", self._drawn, seed)
-        arguments = self._moved(list(inputs) if isinstance(inputs, list | tuple) else [inputs])
+        arguments = self._file.inputs(seed, self._device)
         tensors: list[torch.Tensor] = []
-        tree = self._packed("get_inputs() gives", arguments, tensors)
+        tree = self._file.packed("get_inputs() gives", arguments, tensors)
         for number, tensor in enumerate(tensors):
             if unlike := odd(tensor):
                 raise Broken(f"input {number} is {unlike}: inputs must be dense")
@@ -106,7 +89,7 @@ class Task:
                 altered.change, self.forms_of(tensors), part=altered.part, only=altered.only
             )
             told = f"changing inputs ({altered.told})"
-            arguments = self._guarded(told, mapped, arguments, changed)
+            arguments = self._file.guarded(told, mapped, arguments, changed)
             tensors = []
             tree = pack(arguments, tensors, pickling=True)
         case = Case(arguments, tree, tensors, self._seeds.derived(purpose + "/rng", index))
@@ -115,19 +98,6 @@ class Task:
 
     def forms_of(self, tensors: list[torch.Tensor]) -> list[Form]:
         return self.forms.of(tensors, lambda number: self.draw("form", number).tensors)
-
-    def _drawn(self, seed: int) -> Any:
-        if self._device.type != "cpu":
-            try:
-                _seed_all(seed, self._device)
-                with torch.device(self._device):
-                    return self._module.get_inputs()
-            except torch.OutOfMemoryError:
-                raise
-            except Exception:  # it mixes devices: let it draw as it was written
-                pass
-        _seed_all(seed, self._device)
-        return self._module.get_inputs()
 
     def solve(self, case: Case, *, exact: bool) -> None:
         """Run the reference: expected structure, values and tolerances of ``case``."""
@@ -196,13 +166,13 @@ class Task:
         seed = case.forward_seed
         if self.mutates:
             arguments = _copied(case.arguments)
-            output = self._guarded("the reference", self._call, self.model, arguments, seed)
+            output = self._file.guarded("the reference", self._call, self.model, arguments, seed)
             given: list[torch.Tensor] = []
             pack(arguments, given, pickling=True)
             return output, given
         if not self._probed:
             return self._probe(case)
-        output = self._guarded("the reference", self._call, self.model, case.arguments, seed)
+        output = self._file.guarded("the reference", self._call, self.model, case.arguments, seed)
         return output, case.tensors
 
     def _probe(self, case: Case) -> tuple[Any, list[torch.Tensor]]:
@@ -212,7 +182,7 @@ class Task:
         versions = [t._version for t in given]
         before = buffers(self.model)
         seed = case.forward_seed
-        output = self._guarded("the reference", self._call, self.model, case.arguments, seed)
+        output = self._file.guarded("the reference", self._call, self.model, case.arguments, seed)
         self._probed = True
         tree = pack(kept, tensors, pickling=True)
         written = versions != [t._version for t in given]
@@ -224,7 +194,7 @@ class Task:
 
     def tree(self, output: Any, tensors: list[torch.Tensor]) -> Tree:
         """Of what the reference returned."""
-        tree = self._packed("the reference returns", output, tensors, pickling=False)
+        tree = self._file.packed("the reference returns", output, tensors, pickling=False)
         for number, tensor in enumerate(tensors):
             if unlike := odd(tensor):
                 raise Broken(f"the reference's output {number} is {unlike}")
@@ -250,14 +220,14 @@ class Task:
         times = _FEW_REPEATS if self.forward_s > _SLOW_REPEAT_S else _REPEATS
         found = [Repeats(rule=expected.rule) for expected in case.expected]
         for _ in range(times):
-            again = self._guarded("running the reference again", self._apart, case, self.model)
+            again = self._file.guarded("running the reference again", self._apart, case, self.model)
             found = [a.further(b) for a, b in zip(found, again, strict=True)]
         return found
 
     def anew(self, case: Case) -> list[Repeats]:
         """The same of a model that is made anew, and has seen nothing yet."""
         model = self._constructed()
-        found: list[Repeats] = self._guarded(
+        found: list[Repeats] = self._file.guarded(
             "running the reference again", self._apart, case, model
         )
         return found
@@ -294,36 +264,6 @@ class Task:
         found: list[torch.Tensor] = []
         pack(self._call(model, arguments, case.forward_seed), found, pickling=False)
         return [t.clone() if is_among(t, state(model)) else t for t in found]
-
-    def _moved(self, value: Any) -> Any:
-        return mapped(value, lambda t: t.to(self._device))
-
-    def _packed(
-        self, what: str, value: Any, tensors: list[torch.Tensor], *, pickling: bool = True
-    ) -> Tree:
-        try:
-            return pack(value, tensors, pickling=pickling)
-        except NotPlain as error:
-            raise Broken(f"{what} {error}") from None
-
-    def _guarded(self, what: str, function: Any, *arguments: Any) -> Any:
-        try:
-            return function(*arguments)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:
-            detail = own_traceback(error, self._path)
-            memory = isinstance(error, torch.OutOfMemoryError)
-            reason = f"{what} failed: {detail.splitlines()[-1][:300]}"
-            raise Broken(reason, detail, memory=memory) from None
-
-
-def _seed_all(seed: int, device: torch.device) -> None:
-    seed_torch(seed, device)
-    random.seed(seed)
-    try:
-        import numpy
-    except ImportError:
-        return
-    numpy.random.seed(seed % (1 << 32))
 
 
 def _copied(value: Any) -> Any:
