@@ -98,7 +98,7 @@ def test_what_it_takes_to_find_them_does_not_tell_which_release_it_is(
     reference runs before each fourth, or before each where there is too much to keep."""
     monkeypatch.setattr(surprises, "_KEPT_BYTES", kept_bytes)
     task, _, source = set_up(tmp_path, TAKES_ALL)
-    module = task._module
+    module = task._file._module
     source.among(calls, "timed", 0)  # forms are found out
     for index in range(1, 4):
         source.among(calls, "timed", index)
@@ -128,7 +128,7 @@ def test_what_is_large_is_changed_where_it_lies(
 ) -> None:
     monkeypatch.setattr(surprises, "_KEPT_BYTES", 100)
     task, _, source = set_up(tmp_path, TAKES_ALL)
-    module = task._module
+    module = task._file._module
     task.forms_of(task.draw("form").tensors)
     draws, runs = len(module.DRAWS), len(module.RUNS)
     sizes = []
