@@ -76,8 +76,9 @@ class Clocked:
         with torch.no_grad():
             output = self._model(*slot.arguments)
             if asked.then is not None:
+                held = delivered(output).tensors  # if they are one memory, that is what to tell
                 for _ in range(asked.more):
-                    self._give_up(self._model(*self.slots[asked.then].arguments))
+                    self._give_up(self._model(*self.slots[asked.then].arguments), held)
             ran = described(deliver(output, slot), slot)
             self._give_up(output)
         self._synchronize()
@@ -111,8 +112,8 @@ class Clocked:
         before, self._before = self._before, None
         return before
 
-    def _give_up(self, output: Any) -> None:
-        write_over(output, self._owned, self.slots[0].inputs)
+    def _give_up(self, output: Any, held: Sequence[torch.Tensor] = ()) -> None:
+        write_over(output, self._owned, [*self.slots[0].inputs, *held])
 
     def time(self, asked: Time, host: Arena | None = None) -> Timed:
         """As many forwards as asked, with every output in its place by the end. ``host``: where

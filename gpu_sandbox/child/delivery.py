@@ -93,12 +93,13 @@ def laid_open(tensors: list[torch.Tensor], slot: Slot) -> tuple[list[Where], lis
     return found, held
 
 
-def write_over(output: Any, owned: Sequence[bool], inputs: list[torch.Tensor]) -> None:
+def write_over(output: Any, owned: Sequence[bool], others: list[torch.Tensor]) -> None:
     """As its caller may who is done with it: what of an output is the same each time is to be
-    written each time. Only those that are ``owned`` by whoever called, and are no input's memory.
+    written each time. Only those that are ``owned`` by whoever called, and are not the memory of
+    ``others``: inputs, say.
     """
     for tensor, theirs in zip(delivered(output).tensors, owned, strict=False):
-        if theirs and _is_own(tensor) and not is_among(tensor, inputs):
+        if theirs and _is_own(tensor) and not is_among(tensor, others):
             if tensor.is_floating_point() or tensor.is_complex():
                 tensor.detach().fill_(math.nan)
             else:
