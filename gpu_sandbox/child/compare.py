@@ -38,6 +38,8 @@ _WIDE = {
     torch.float64: torch.float64,
 }
 """What norms are taken in, by dtype."""
+_NORMS_AT_A_TIME = 1 << 23
+"""Elements on a GPU: what is between them stays in its cache."""
 _ROUNDED = 1 - 1e-6
 """A difference in float32 may be so much of what it is in float64."""
 _LEAST_SIZE = 1e-6
@@ -120,7 +122,7 @@ def _norms(expected: Expected, got: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The largest error, the error's L2 norm, that of what is expected, and the share of elements
     that are further off than half of them may be."""
     norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
-    wide, step = _WIDE[expected.native.dtype], at_a_time(got)
+    wide, step = _WIDE[expected.native.dtype], min(at_a_time(got), _NORMS_AT_A_TIME)
     all_native, all_got, found = expected.native.reshape(-1), got.reshape(-1), []
     for start in range(0, all_got.numel(), step):
         native = all_native[start : start + step].to(wide)

@@ -82,7 +82,12 @@ def some_rows(tensor: torch.Tensor) -> torch.Tensor:
 def finite(tensor: torch.Tensor) -> bool:
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return True
-    return all(bool(torch.isfinite(piece).all()) for (piece,) in pieces(tensor))
+    return all(math.isfinite(_largest(piece)) for (piece,) in pieces(as_real(tensor)))
+
+
+def _largest(piece: torch.Tensor) -> float:
+    """In absolute value; NaN if there is one. In one pass, where ``isfinite`` takes four."""
+    return float(torch.linalg.vector_norm(piece, math.inf))
 
 
 def row_rms(tensor: torch.Tensor) -> torch.Tensor:
