@@ -38,12 +38,11 @@ _WIDE = {
     torch.float64: torch.float64,
 }
 """What norms are taken in, by dtype."""
-_NORMS_AT_A_TIME = 1 << 23
-"""Elements on a GPU: what is between them stays in its cache."""
 _ROUNDED = 1 - 1e-6
 """A difference in float32 may be so much of what it is in float64."""
 _LEAST_SIZE = 1e-6
 """The L2 norm below which squares of errors that count may be nothing in float32."""
+_LARGE = 1 << 24
 _HALF = (torch.float16, torch.bfloat16)
 _SPREAD = 8.0
 """An error of one tolerance, spread evenly over ten million elements, is five or six times
@@ -99,18 +98,31 @@ def plainly_close(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[bool
     """Whether each is within a bound that is tighter than the strict rule in every respect, in few
     passes, and with one wait for the device: most outputs of timed calls need no more. Says nothing
     where it is False, which it is of what isn't finite."""
-    close = [False] * len(outputs)
-    plain = [number for number, (expected, _) in enumerate(outputs) if _is_plain(expected)]
+    close = [_is_large(one) and torch.equal(one.native, got) for one, got in outputs]
+    ways = enumerate(zip(close, outputs, strict=True))
+    plain = [number for number, (same, (one, _)) in ways if _is_plain(one) and not same]
     if not plain:
         return close
     norms = torch.stack([norm for number in plain for norm in _norms(*outputs[number])])
     found = norms.reshape(-1, 4).tolist()
     for number, (worst, off, size, share) in zip(plain, found, strict=True):
-        most = outputs[number][0].allowed
-        allowed = 0.5 * most.tolerance * size
-        fits = worst <= _ROUNDED * most.slack and off <= allowed and share <= min(SHARES)
-        close[number] = fits and size >= _LEAST_SIZE and allowed < math.inf
+        expected = outputs[number][0]
+        allowed = 0.5 * expected.allowed.tolerance * size
+        fits = off <= allowed < math.inf and size >= _LEAST_SIZE and share <= min(SHARES)
+        close[number] = fits and _fits_anywhere(expected, worst)
     return close
+
+
+def _is_large(expected: Expected) -> bool:
+    """So large that to see whether it is the same takes less than its norms do."""
+    return _is_plain(expected) and expected.native.numel() >= _LARGE
+
+
+def _fits_anywhere(expected: Expected, error: float) -> bool:
+    """Whether each element may be off by that. The rows are looked at if need be."""
+    if error <= _ROUNDED * expected.allowed.slack:
+        return True
+    return error <= _ROUNDED * _anywhere(expected)
 
 
 def _is_plain(expected: Expected) -> bool:
@@ -122,7 +134,7 @@ def _norms(expected: Expected, got: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The largest error, the error's L2 norm, that of what is expected, and the share of elements
     that are further off than half of them may be."""
     norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
-    wide, step = _WIDE[expected.native.dtype], min(at_a_time(got), _NORMS_AT_A_TIME)
+    wide, step = _WIDE[expected.native.dtype], at_a_time(got)
     all_native, all_got, found = expected.native.reshape(-1), got.reshape(-1), []
     for start in range(0, all_got.numel(), step):
         native = all_native[start : start + step].to(wide)
@@ -143,8 +155,7 @@ def _strict(
 ) -> Difference:
     relative, worst = distance(got, expected.truth, expected.least)
     typical = expected.typical
-    most = expected.allowed
-    anywhere = max(most.slack, _SPREAD * most.tolerance * _large(expected))
+    most, anywhere = expected.allowed, _anywhere(expected)
 
     def off(_: torch.Tensor, truth: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
         """Elements beyond ``times`` the tolerance of their row (the last dimension)."""
@@ -195,6 +206,12 @@ def _rms(rows: torch.Tensor, typical: torch.Tensor | None) -> torch.Tensor:
     """``typical``: if there is one, of so few elements that they are one piece."""
     rms = row_rms(rows)
     return rms if typical is None else torch.maximum(rms, typical.reshape(rms.shape))
+
+
+def _anywhere(expected: Expected) -> float:
+    """What any element may be off by, whatever its row is."""
+    most = expected.allowed
+    return max(most.slack, _SPREAD * most.tolerance * _large(expected))
 
 
 def _large(expected: Expected) -> float:

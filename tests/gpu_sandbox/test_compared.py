@@ -17,7 +17,7 @@ from gpu_sandbox.child import judge, pairs, pieces
 from gpu_sandbox.child.cases import Altered
 from gpu_sandbox.child.compare import compare, plainly_close
 from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.expected import RULES, Expected, Margin
+from gpu_sandbox.child.expected import RULES, Expected, Margin, expect_left
 from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.releases import Batch
 from gpu_sandbox.protocols import protocol_named
@@ -152,7 +152,11 @@ def strictly_right(made: Made) -> bool:
         return compare(*made.outputs(), STRICT).ok
 
 
-def test_what_is_plainly_close_is_right_by_the_strict_rule() -> None:
+@pytest.mark.parametrize("large", [1, 1 << 24])
+def test_what_is_plainly_close_is_right_by_the_strict_rule(
+    large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparing, "_LARGE", large)
     found: set[tuple[torch.dtype, bool]] = set()
 
     @given(MADE)
@@ -181,6 +185,17 @@ def test_each_of_many_outputs_is_told_of_by_itself() -> None:
     outputs.insert(7, (Expected.within(torch.arange(3), margin), torch.arange(3)))
     right.insert(7, False)  # no norm tells of integers
     assert plainly_close(outputs) == right
+
+
+def test_where_no_float64_run_tells_of_errors_rows_do() -> None:
+    """Of a slow or a large reference, and of inputs that it changes."""
+    native = torch.randn(100, 31)
+    slow, left = Expected(native, None), expect_left(native, native + 1)
+    assert slow.slack == left.slack == 0.0
+    near, far = native * (1 + 1e-7), native.clone()
+    far[7, 7] += 0.1
+    assert plainly_close([(slow, near), (left, near)]) == [True, True]
+    assert plainly_close([(slow, far), (left, far)]) == [False, False]
 
 
 def test_norms_of_many_elements_are_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

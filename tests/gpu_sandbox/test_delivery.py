@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from gpu_sandbox.child import delivery
 from gpu_sandbox.child.arena import Arena, lay_out
 from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.delivery import Slot
@@ -413,3 +414,15 @@ def test_who_watches_sees_nothing_but_calls() -> None:
     made, clocked = returning(lambda x: x + 1, [True])
     clocked.repeat(3)
     assert not any(each.isnan().any() for each in made)
+
+
+def test_of_what_is_large_an_eighth_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_WRITTEN_OVER_WHOLE", 1000)
+    small, large, seen = torch.ones(250), torch.ones(3, 160), set()
+    for _ in range(30):
+        small.fill_(1), large.fill_(1)
+        delivery.write_over([small, large.t()], [True, True], [])
+        assert small.isnan().all()
+        assert int(large.isnan().sum()) == 3 * 20
+        seen.add(int(large[0].isnan().nonzero()[0]))
+    assert len(seen) > 5
