@@ -97,6 +97,7 @@ def laid_open(tensors: list[torch.Tensor], slot: Slot) -> tuple[list[Where], lis
     return found, held
 
 
+@torch.inference_mode()  # what such a mode has made can be written to in one only
 def write_over(output: Any, owned: Sequence[bool], others: list[torch.Tensor]) -> None:
     """As its caller may who is done with it: what of an output is the same each time is to be
     written each time. Only those that are ``owned`` by whoever called, and are not the memory of

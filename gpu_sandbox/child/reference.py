@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
 import torch
 
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
@@ -29,6 +30,7 @@ from gpu_sandbox.protocols import Precision
 __all__ = ["Task"]
 
 _EXACT_SLOWEST_S = 1.0
+_MOST_DRAWN_AGAIN = 1 << 30
 _REPEATS, _FEW_REPEATS = 3, 1
 _SLOW_REPEAT_S = 0.1
 """Whoever takes longer is run once more only, to see whether it repeats itself."""
@@ -213,7 +215,7 @@ class Task:
     def _outputs(self, altered: Altered | None, number: int) -> list[torch.Tensor]:
         found: list[torch.Tensor] = []
         self._another(altered, number, found)
-        return found
+        return [t.detach() for t in found]
 
     def repeat(self, case: Case) -> list[Repeats]:
         """Run ``case`` again, to see by how much each output differs from itself."""
@@ -222,7 +224,21 @@ class Task:
         for _ in range(times):
             again = self._file.guarded("running the reference again", self._apart, case, self.model)
             found = [a.further(b) for a, b in zip(found, again, strict=True)]
-        return found
+        same = self._same(case)
+        return [
+            msgspec.structs.replace(a, kept=a.kept or b) for a, b in zip(found, same, strict=True)
+        ]
+
+    def _same(self, case: Case) -> list[bool]:
+        """Which outputs another draw gives as well: who folds weights into one may keep it."""
+        outputs = [one.native for one in case.expected]
+        held = sum(t.nbytes for t in (*case.tensors, *outputs))
+        if held > _MOST_DRAWN_AGAIN or self.forward_s > _SLOW_REPEAT_S:
+            return [False] * len(outputs)
+        others = self._outputs(None, 0)
+        if len(others) != len(outputs):
+            return [False] * len(outputs)
+        return [torch.equal(*both) for both in zip(outputs, others, strict=True)]
 
     def anew(self, case: Case) -> list[Repeats]:
         """The same of a model that is made anew, and has seen nothing yet."""
@@ -233,8 +249,8 @@ class Task:
         return found
 
     def own(self, first: Case) -> None:
-        """See which outputs are the caller's: no input's memory, nor the model's, nor any that it
-        returns again and again."""
+        """See which outputs are the caller's: no input's memory, nor the model's, nor any that is
+        returned again and again, or is the same whatever is drawn."""
         kept = [one.kept for one in self.repeats] or [False] * len(first.expected)
         ways = zip(first.aliasing, first.state, first.overlapping, kept, strict=False)
         self.owned = [not any(each) for each in ways]

@@ -31,7 +31,7 @@ class Repeats(msgspec.Struct, frozen=True):
     """Of one output, which ``rule`` holds for. ``relative``: L2 distance of two runs, as a
     share of the norm; ``worst``: of an element, in RMS of the tensor. ``far``: in which respect
     that is more than can be allowed for; ``unlike``: why they can't be compared at all; ``kept``:
-    both runs returned the same memory."""
+    both runs returned the same memory, or any draw gives the same."""
 
     rule: Rule | None = None
     relative: float = 0.0
