@@ -79,7 +79,7 @@ def compare(
     if not (native.is_floating_point() or native.is_complex()):
         brief = brief and (protocol.allclose is not None or not expected.loose)  # or all count
         found = verdict(lambda n, t, g: n != g, "values differ", brief=brief)
-        if protocol.allclose is None and 0 < found.wrong <= expected.loose:
+        if protocol.allclose is None and _let_off(expected, found.wrong):
             return Difference(ok=True, max_abs_error=found.max_abs_error)
         return found
     if protocol.allclose is None and plainly_close([(expected, got)])[0]:
@@ -92,6 +92,15 @@ def compare(
         reason = f"differs by more than atol = rtol = {rtol:g}"
         return verdict(lambda n, t, g: ~torch.isclose(g, n, atol=rtol, rtol=rtol), reason)
     return _strict(expected, got, verdict)
+
+
+def _let_off(expected: Expected, wrong: int) -> bool:
+    """Integers that rounding may have flipped."""
+    if expected.seldom is not None:
+        expected.seldom.looked()
+    if not 0 < wrong <= expected.loose:
+        return False
+    return wrong <= expected.flips or expected.seldom is None or expected.seldom.lets_off()
 
 
 def plainly_close(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[bool]:

@@ -13,6 +13,7 @@ import torch
 
 from gpu_sandbox.child.bulk import Bulk, bulk_of
 from gpu_sandbox.child.pieces import as_real, distance, pieces
+from gpu_sandbox.child.seldom import Seldom
 from gpu_sandbox.protocols import Precision
 
 __all__ = [
@@ -101,7 +102,9 @@ class Expected:
         self.unsound = False
         """Whether its own precision makes something else of these inputs than float64 does."""
         self.loose = 0
-        """Integers or booleans that may be others."""
+        """Integers or booleans that may be others: more than ``flips`` of them ``seldom``."""
+        self.flips = 0
+        self.seldom: Seldom | None = None
         self.bulk: Bulk | None = None
         """Of inputs as the task draws them: what is changed has its errors elsewhere."""
         self._worst = 0.0

@@ -21,6 +21,7 @@ import torch
 from gpu_sandbox.child.bulk import Bulk, apart
 from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.pieces import distance
+from gpu_sandbox.child.seldom import Seldom
 
 __all__ = [
     "NUDGED",
@@ -92,12 +93,13 @@ class Nudged(msgspec.Struct, frozen=True):
             self.bulk.at_least(other.bulk) if self.bulk and other.bulk else self.bulk or other.bulk,
         )
 
-    def allow(self, expected: Expected) -> None:
+    def allow(self, expected: Expected, seldom: Seldom | None = None) -> None:
         """Let an output of a call be as far from the reference's."""
         elements = expected.native.numel()
         if self.rounds and expected.rule is None:
             seen = min(_FLIPS * self.flips + _FEW, elements // _OF) if self.flips else 0
             expected.loose = max(seen, elements // _SELDOM)
+            expected.flips, expected.seldom = min(self.flips, elements // _OF), seldom
         if expected.rule is not None and _MARGIN * self.relative > expected.rule.floor:
             k, blind = expected.rule.k, expected.rule.blind
             bulk = self.bulk and self.bulk.times(k).at_most(blind)

@@ -53,7 +53,7 @@ def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     if not tensors[0].numel():
         return
     last = row_length(tensors[0])
-    flat = [t.reshape(-1, last) for t in tensors]
+    flat = [t.detach().reshape(-1, last) for t in tensors]
     rows = max(1, at_a_time(tensors[0]) // last)
     for start in range(0, flat[0].shape[0], rows):
         yield tuple(t[start : start + rows] for t in flat)

@@ -21,6 +21,7 @@ from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.pieces import finite
 from gpu_sandbox.child.repeats import Repeats, apart
+from gpu_sandbox.child.seldom import Seldom
 from gpu_sandbox.child.task_file import TaskFile
 from gpu_sandbox.child.typical import Typical, Usual
 from gpu_sandbox.child.values import mapped, odd, pack
@@ -68,6 +69,7 @@ class Task:
         self.repeats: list[Repeats] = []
         self.nudged: list[Nudged] = []
         """Of each output: what is allowed for in all that are compared. Empty until set."""
+        self.seldom = Seldom()
         self.weight_seed = seeds.derived("weights")
         self.init = self._file.init_inputs(self.weight_seed)
         self.model = self._constructed()
@@ -264,7 +266,7 @@ class Task:
     def allow(self, outputs: Sequence[Expected]) -> None:
         """What the reference differs from itself by, between its outputs and others."""
         for nudged, expected in zip(self.nudged, outputs, strict=False):
-            nudged.allow(expected)
+            nudged.allow(expected, self.seldom)
         for repeats, expected in zip(self.repeats, outputs, strict=False):
             repeats.allow(expected)
 

@@ -102,6 +102,7 @@ _ALL = (
     Honest("moves_bodies_by_quarters", task="bodies"),
     Honest("writes_constants_anew", task="positions"),
     Honest("pushes_by_columns", task="gas"),
+    Honest("appends_the_next_token", task="decoding"),
     Honest("folds_weights_into_an_output", task="tempered"),
     Honest("returns_what_it_remembers", task="remembered_mask"),
     Honest("limits_in_one_pass", task="limiter", device="cpu"),

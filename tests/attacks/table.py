@@ -303,6 +303,13 @@ _CHECKER = (
         device="both",
     ),
     _checker("sees_near_atoms_only", REJECTED, "pushes_by_columns", task="gas", device="both"),
+    _checker(
+        "leaves_the_next_token_out",
+        REJECTED,
+        "appends_the_next_token",
+        task="decoding",
+        device="both",
+    ),
     _checker("guesses_a_step", REJECTED, "moves_bodies_by_quarters", task="bodies", device="both"),
     _checker(
         "leaves_the_average_out",

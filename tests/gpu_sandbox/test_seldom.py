@@ -1,0 +1,45 @@
+"""Integers that nobody saw rounding flip may be others now and then, not each time."""
+
+from __future__ import annotations
+
+import torch
+
+from gpu_sandbox.child.compare import compare
+from gpu_sandbox.child.expected import Expected
+from gpu_sandbox.child.nudges import Nudged
+from gpu_sandbox.child.seldom import Seldom
+from gpu_sandbox.protocols import protocol_named
+
+STRICT = protocol_named("strict")
+NATIVE = torch.arange(400_000)
+
+
+def let_off(wrong: int, seldom: Seldom, flips: int = 0) -> bool:
+    expected = Expected(NATIVE, None)
+    Nudged(flips=flips, rounds=True).allow(expected, seldom)
+    got = NATIVE.clone()
+    got[:wrong] += 1
+    return compare(expected, got, STRICT).ok
+
+
+def test_once_and_in_one_output_of_ten() -> None:
+    seldom = Seldom()
+    assert let_off(4, seldom)
+    assert not let_off(4, seldom)
+    assert all(let_off(0, seldom) for _ in range(10))
+    assert let_off(4, seldom)
+    assert sum(let_off(4, seldom) for _ in range(50)) < 7
+
+
+def test_as_many_as_were_seen_are_let_off_each_time() -> None:
+    seldom = Seldom()
+    assert all(let_off(3, seldom, flips=3) for _ in range(20))
+    assert [let_off(4, seldom, flips=3) for _ in range(6)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert not let_off(15, seldom, flips=3)
