@@ -7,6 +7,7 @@ overwritten before, one synchronize at the end.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -113,7 +114,11 @@ class Clocked:
         return before
 
     def _give_up(self, output: Any, held: Sequence[torch.Tensor] = ()) -> None:
-        write_over(output, self._owned, [*self.slots[0].inputs, *held])
+        memory = write_over(output, self._owned, [*self.slots[0].inputs, *held])
+        del output  # what its end has done to its memory is undone
+        with torch.inference_mode():
+            for tensor in memory:
+                tensor.fill_(math.nan)
 
     def time(self, asked: Time, host: Arena | None = None) -> Timed:
         """As many forwards as asked, with every output in its place by the end. ``host``: where
@@ -206,9 +211,9 @@ class Clocked:
         self._give_up_before()
 
     def _give_up_before(self) -> None:
-        before, self._before = self._before, None
-        if before is not None:
-            self._give_up(before)
+        held, self._before = [self._before], None
+        if held[0] is not None:
+            self._give_up(held.pop())  # nobody else has it any more
 
     def _time_cuda(self, asked: Time) -> Timed:
         events, self._launch_ns = [], 0

@@ -98,18 +98,22 @@ def laid_open(tensors: list[torch.Tensor], slot: Slot) -> tuple[list[Where], lis
 
 
 @torch.inference_mode()  # what such a mode has made can be written to in one only
-def write_over(output: Any, owned: Sequence[bool], others: list[torch.Tensor]) -> None:
+def write_over(
+    output: Any, owned: Sequence[bool], others: list[torch.Tensor]
+) -> list[torch.Tensor]:
     """As its caller may who is done with it: what of an output is the same each time is to be
     written each time. Only those that are ``owned`` by whoever called, and are not the memory of
-    ``others``: inputs, say.
+    ``others``: inputs, say. Returns other tensors of the memory that holds NaN now.
     """
+    found: list[torch.Tensor] = []
     for tensor, theirs in zip(delivered(output).tensors, owned, strict=False):
         if theirs and _is_own(tensor) and not is_among(tensor, others):
             part = _part(tensor.detach())
             if tensor.is_floating_point() or tensor.is_complex():
-                part.fill_(math.nan)
+                found.append(part.fill_(math.nan))
             else:
                 part.bitwise_not_()
+    return found
 
 
 def _part(tensor: torch.Tensor) -> torch.Tensor:

@@ -107,6 +107,8 @@ class Expected:
         self.seldom: Seldom | None = None
         self.bulk: Bulk | None = None
         """Of inputs as the task draws them: what is changed has its errors elsewhere."""
+        self.drawn = False
+        """Whether its truth is that of a float64 run, on inputs as the task draws them."""
         self._worst = 0.0
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
@@ -170,6 +172,7 @@ class Expected:
     def ease(self, times: float) -> None:
         """Of full precision, on changed inputs: they may be where the computation is touchy, and
         how large its errors are there is known from a single one."""
+        self.drawn = times == 1.0 and self.truth is not self.native
         if times != 1.0:
             self.bulk = None
         if self.truth is not self.native and self.rule in _EASED:

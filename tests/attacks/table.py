@@ -310,6 +310,11 @@ _CHECKER = (
         task="decoding",
         device="both",
     ),
+    _checker("leaves_the_scores_out", REJECTED, "scores_in_place", task="scored", device="both"),
+    _checker("hears_nothing", REJECTED, "hears_in_place", task="sounds", device="both"),
+    _checker(
+        "writes_constants_as_outputs_end", REJECTED, "writes_constants_anew", task="positions"
+    ),
     _checker("guesses_a_step", REJECTED, "moves_bodies_by_quarters", task="bodies", device="both"),
     _checker(
         "leaves_the_average_out",

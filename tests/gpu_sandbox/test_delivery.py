@@ -426,3 +426,21 @@ def test_of_what_is_large_an_eighth_is_written_over(monkeypatch: pytest.MonkeyPa
         assert int(large.isnan().sum()) == 3 * 20
         seen.add(int(large[0].isnan().nonzero()[0]))
     assert len(seen) > 5
+
+
+def test_what_the_end_of_an_output_does_to_it_is_undone() -> None:
+    """A finalizer's work is in no call's time."""
+    kept: list[torch.Tensor] = []
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x + 1)
+        output = kept[-1].view(-1)
+        weakref.finalize(output, kept[-1].fill_, 7.0)
+        return output
+
+    clocked = Clocked(model, CPU, [True])
+    clocked.slots = laid(model, [X], [X.view(-1)]).slots
+    kept.clear()
+    clocked.warm(4, 0.0)
+    answered(clocked, rehearsals=2)
+    assert all(each.isnan().all() for each in kept[:3])

@@ -1,0 +1,54 @@
+"""Columns of an output, one index of its last dimension in all rows, that are wrong as a whole.
+
+One of thousands is nothing in a norm, in half precision each of its elements may be off by half of
+its row, and of integers as many may have flipped by rounding. But what rounding makes of an output
+is not all in one place, and the scores that are put behind long rows may be all that is computed.
+"""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["flipped", "lost"]
+
+_ROWS, _LARGEST = 16, 1 << 24
+_LOST = 0.5
+"""Of a column's norm; of integers, of how many there are."""
+_TIMES = 8.0
+_LEAST = 0.05
+"""Of the median column's norm: what is less may be what is left of larger numbers."""
+
+
+def lost(truth: torch.Tensor, native: torch.Tensor, got: torch.Tensor) -> list[int]:
+    """Those of which half is missing, and eight times what the reference's own run is off by."""
+    if not _has_columns(truth):
+        return []
+    rows, native, got = (_rows(t).double().nan_to_num(0.0, 0.0, 0.0) for t in (truth, native, got))
+    size = torch.linalg.vector_norm(rows, dim=0)
+    off, own = (torch.linalg.vector_norm(t - rows, dim=0) for t in (got, native))
+    there = size[size > 0]
+    if there.numel() == 0:
+        return []
+    counts = size > _LEAST * there.median()
+    return _first(counts & (off > _LOST * size) & (off > _TIMES * own))
+
+
+def flipped(native: torch.Tensor, got: torch.Tensor) -> list[int]:
+    """Of integers: those of which more than half are others."""
+    if not _has_columns(native):
+        return []
+    return _first((_rows(native) != _rows(got)).double().mean(dim=0) > _LOST)
+
+
+def _has_columns(output: torch.Tensor) -> bool:
+    if output.dim() < 2 or output.is_complex() or not 0 < output.numel() <= _LARGEST:
+        return False
+    return output.shape[-1] > 1 and output.numel() >= _ROWS * output.shape[-1]
+
+
+def _rows(output: torch.Tensor) -> torch.Tensor:
+    return output.detach().reshape(-1, output.shape[-1])
+
+
+def _first(columns: torch.Tensor) -> list[int]:
+    return columns.nonzero().flatten()[:3].tolist()
