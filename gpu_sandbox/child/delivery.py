@@ -11,7 +11,7 @@ import torch
 
 from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.extents import extent_of, in_order, overlapping, sharing
-from gpu_sandbox.child.held import is_among
+from gpu_sandbox.child.held import among
 from gpu_sandbox.child.own_memory import spread
 from gpu_sandbox.child.signals import NOWHERE, Answer, Where
 from gpu_sandbox.child.values import pack
@@ -106,8 +106,9 @@ def write_over(
     ``others``: inputs, say. Returns other tensors of the memory that holds NaN now.
     """
     found: list[torch.Tensor] = []
-    for tensor, theirs in zip(delivered(output).tensors, owned, strict=False):
-        if theirs and _is_own(tensor) and not is_among(tensor, others):
+    tensors = delivered(output).tensors
+    for tensor, theirs, other in zip(tensors, owned, among(tensors, others), strict=False):
+        if theirs and not other and _is_own(tensor):
             part = _part(tensor.detach())
             if tensor.is_floating_point() or tensor.is_complex():
                 found.append(part.fill_(math.nan))

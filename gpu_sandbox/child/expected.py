@@ -31,6 +31,8 @@ ELEMENT = 50.0
 """Tolerances that a single element may be off by, in RMS."""
 _AND_ITS_OWN = 9 / 8
 """What is allowed is some eight times what the reference itself is off by."""
+_FEW_OUTPUTS = 64
+"""Of more, norms alone are looked at: each takes as long as a large one."""
 _LEFT_STEPS, _LEFT_STEPS_BESIDE = 16, 2
 """Of rounding, that what an input is changed to may be off by: as a whole, as where it is divided
 by a norm; and but for that, in each element for itself."""
@@ -89,6 +91,8 @@ class Expected:
         rough: torch.Tensor | None = None,
         precision: Precision = "float32",
         typical: torch.Tensor | None = None,
+        *,
+        few: bool = True,
     ) -> None:
         self.native = native
         self.truth = native
@@ -137,7 +141,7 @@ class Expected:
             self.slack = 8 * worst
             self.own, self._worst = own, worst
             others = [native] if rough is None or rough.shape != exact.shape else [native, rough]
-            self.bulk = bulk_of(exact, others, self.rule.floor)
+            self.bulk = bulk_of(exact, others, self.rule.floor) if few else None
 
     @property
     def least(self) -> float:
@@ -249,15 +253,16 @@ def expect(
 ) -> list[Expected]:
     """``exact`` holds the float64 run's tensors in the same order, if there was one, and
     ``rough`` those of one on what was rounded to ``precision``; ``ease``: see ``Expected``."""
-    none = [None] * len(native)
+    none, few = [None] * len(native), len(native) <= _FEW_OUTPUTS
     exact = exact if exact is not None and len(exact) == len(native) else none
     rough = rough if rough is not None and len(rough) == len(native) else none
     found = [
-        Expected(n, e, r, precision, t)
+        Expected(n, e, r, precision, t, few=few)
         for n, e, r, t in zip(native, exact, rough, typical or none, strict=True)
     ]
     for one in found:
         one.ease(ease)
+        one.drawn = one.drawn and few
     return found
 
 

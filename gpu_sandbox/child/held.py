@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.values import mapped, odd
 
-__all__ = ["alike", "buffers", "changed", "is_among", "state", "told"]
+__all__ = ["alike", "among", "buffers", "changed", "is_among", "state", "told"]
 
 _NAMED = 3
 
@@ -52,9 +53,13 @@ def told(updates: list[str]) -> list[str]:
 
 def is_among(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
     """By their memory."""
-    if tensor.layout != torch.strided or tensor.numel() == 0:
-        return False
-    storage = tensor.untyped_storage().data_ptr()
-    return any(
-        t.layout == torch.strided and t.untyped_storage().data_ptr() == storage for t in others
-    )
+    return bool(among([tensor], others)[0])
+
+
+def among(tensors: Sequence[torch.Tensor], others: Iterable[torch.Tensor]) -> list[bool]:
+    """The same of each of many."""
+    there = {t.untyped_storage().data_ptr() for t in others if t.layout == torch.strided}
+    return [
+        t.layout == torch.strided and t.numel() > 0 and t.untyped_storage().data_ptr() in there
+        for t in tensors
+    ]
