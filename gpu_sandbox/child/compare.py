@@ -185,9 +185,7 @@ def _strict(
         return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
     columns = lost(expected.truth, expected.native, got) if expected.drawn else []
     if columns:
-        return Difference(
-            ok=False, wrong=1, reason=_told_of(columns), max_abs_error=_or_none(worst)
-        )
+        return Difference(ok=False, reason=_told_of(columns), max_abs_error=_or_none(worst))
     if most_are := _bulk_off(expected, got, verdict):
         return most_are
     times = ELEMENT
