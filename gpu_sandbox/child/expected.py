@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import torch
 
-from gpu_sandbox.child.bulk import Bulk, bulk_of
+from gpu_sandbox.child.bulk import EVENLY, EVENLY_IN_HALF, Bulk, bulk_of
 from gpu_sandbox.child.pieces import as_real, distance, pieces
 from gpu_sandbox.child.seldom import Seldom
 from gpu_sandbox.protocols import Precision
@@ -42,22 +42,27 @@ _LEAST_CHANGE = 4.0
 
 class Rule(msgspec.Struct, frozen=True):
     """Of one dtype: multiple of E, least tolerance, tolerance without a float64
-    reference, and the E beyond which a float64 run can't be the same computation."""
+    reference, and the E beyond which a float64 run can't be the same computation; and how many
+    tolerances most elements may be off by (``child/bulk.py``)."""
 
     k: float
     floor: float
     blind: float
     sane: float
+    evenly: tuple[float, float] = EVENLY
 
 
 RULES = {
     torch.float64: Rule(8, 1e-10, 1e-9, 1e-6),
     torch.float32: Rule(8, 2e-5, 1e-4, 1e-3),
-    torch.float16: Rule(4, 2e-3, 1e-2, 5e-2),
-    torch.bfloat16: Rule(4, 1e-2, 3e-2, 1e-1),
+    torch.float16: Rule(4, 2e-3, 1e-2, 5e-2, EVENLY_IN_HALF),
+    torch.bfloat16: Rule(4, 1e-2, 3e-2, 1e-1, EVENLY_IN_HALF),
 }
 _EASED = (RULES[torch.float64], RULES[torch.float32])
-DECLARED = {"tf32": Rule(4, 1e-3, 1e-2, 5e-2), "bf16": Rule(4, 1e-2, 3e-2, 1e-1)}
+DECLARED = {
+    "tf32": Rule(4, 1e-3, 1e-2, 5e-2, EVENLY_IN_HALF),
+    "bf16": Rule(4, 1e-2, 3e-2, 1e-1, EVENLY_IN_HALF),
+}
 """Of float32 outputs, where the user declared that this precision will do."""
 
 
@@ -141,7 +146,8 @@ class Expected:
             self.slack = 8 * worst
             self.own, self._worst = own, worst
             others = [native] if rough is None or rough.shape != exact.shape else [native, rough]
-            self.bulk = bulk_of(exact, others, self.rule.floor) if few else None
+            k, floor, evenly = self.rule.k, self.rule.floor, self.rule.evenly
+            self.bulk = bulk_of(exact, others, k, floor, evenly) if few else None
 
     @property
     def least(self) -> float:
@@ -163,7 +169,8 @@ class Expected:
     def allowed(self) -> Margin:
         """What may lie between an output and ``truth``."""
         by = self._varied if self.truth is self.native else Margin(0.0, 0.0)
-        bulk = self.bulk and self.bulk.plus(by.tolerance)
+        evenly = self.rule.evenly if self.rule is not None else EVENLY
+        bulk = self.bulk and self.bulk.plus(by.tolerance, evenly)
         return Margin(self.tolerance + by.tolerance, self.slack + by.slack, bulk=bulk)
 
     def loosen(self, tolerance: float, worst: float, bulk: Bulk | None) -> None:

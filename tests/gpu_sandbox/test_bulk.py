@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpu_sandbox.child.bulk import apart
 from gpu_sandbox.child.compare import Difference, compare, plainly_close
-from gpu_sandbox.child.expected import Expected, expect
+from gpu_sandbox.child.expected import RULES, Expected, expect
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.protocols import protocol_named
 
@@ -123,3 +123,20 @@ def test_parts_of_complex_numbers_count_each() -> None:
     got.imag *= torch.where(got.imag.abs() < 100, 1.1, 1.0)
     assert judged(*turned, turned[1]).ok
     assert not judged(*turned, got).ok
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("timed", [False, True], ids=["trial", "timed"])
+def test_half_precision_is_a_few_last_places_of_most(dtype: torch.dtype, timed: bool) -> None:
+    torch.manual_seed(4)
+    exact = torch.randn(400, 64, dtype=torch.float64)
+    exact[::100] *= 1000
+    native, small = exact.to(dtype), torch.ones(400, 1, dtype=torch.float64)
+    small[::100] = 0.0
+    floor = RULES[dtype].floor
+    spread = exact + small * floor * 0.9 * torch.randn_like(exact)
+    assert judged(exact, native, spread.to(dtype), timed=timed).ok
+    for off, share in ((4.0, 0.8), (20.0, 0.2)):
+        hit = small * (torch.rand_like(exact) < share)
+        got = (exact * (1 + hit * off * floor)).to(dtype)
+        assert TOLD in judged(exact, native, got, timed=timed).reason
