@@ -28,7 +28,8 @@ Sandboxes: TypeAlias = dict[tuple[str, Limits], LocalSandbox]
 
 _SHARED = "PYTEST_XDIST_WORKER" in os.environ
 """Others attack the same GPU meanwhile: what is left on it is nobody's in particular."""
-_SLOWER = 0.5
+_SLOWER, _LOOKS = 0.5, 4
+"""So slow at each look is not what else a busy machine does meanwhile."""
 
 
 def tag_of(verdict: Verdict) -> str:
@@ -191,7 +192,7 @@ async def _faster(attack: Attack, device: str, verdict: Verdict, twins: Twins) -
 
 async def _aftermath(device: str, sandbox: LocalSandbox) -> list[str]:
     slowness = ""
-    for _ in range(2):
+    for _ in range(_LOOKS):
         try:
             verdict = await evaluate(sandbox, "elementwise", twin_source("elementwise"), device)
         except Exception as error:
