@@ -135,10 +135,13 @@ async def test_a_reference_that_fails_where_it_is_confined_is_unusable(
 async def test_a_death_of_the_references_worker_is_no_crash_of_the_candidate(
     shared_sandbox: LocalSandbox,
 ) -> None:
-    ends = time.time() + 2
-    task = f"import time\nleft = {ends} - time.time()\n" + confined(
-        "left > 0 and (time.sleep(left), os._exit(0))"
-    )
-    verdict = await shared_sandbox.evaluate(evaluation(task, HONEST))
-    assert isinstance(verdict.outcome, Correct), verdict
-    assert "judged anew after the verifier broke down" in str(verdict.notes), verdict
+    for within_s in (2, 10, 30):  # that a busy machine takes to load it
+        ends = time.time() + within_s
+        task = f"import time\nleft = {ends} - time.time()\n" + confined(
+            "left > 0 and (time.sleep(left), os._exit(0))"
+        )
+        verdict = await shared_sandbox.evaluate(evaluation(task, HONEST))
+        assert isinstance(verdict.outcome, Correct), verdict
+        if "judged anew after the verifier broke down" in str(verdict.notes):
+            return
+    raise AssertionError(verdict)
