@@ -25,6 +25,7 @@ from typing import BinaryIO
 import msgspec
 
 from events.outcomes import KernelResources
+from gpu_sandbox.jobs import MOST_BUILT
 from gpu_sandbox.keeping import Keeping
 
 __all__ = ["CACHE_BYTES", "BuildCache", "BuildFiles", "BuildRecord"]
@@ -36,6 +37,11 @@ _RECORD = "record.json"
 _FULL, _PRUNED = 0.05, 0.9
 """Of the bound: what may be stored before a look at the whole, and what a look leaves."""
 _LEFTOVER_S = 3600.0
+_MAX_KERNELS = 16
+_MAX_LINES = 50_000
+_MAX_NAME = 200
+_MOST = 1 << 40
+"""Bytes or registers of one kernel."""
 _NAME = re.compile(r"manifest\.json|[0-9a-f]{24}/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,200}\.so")
 
 
@@ -45,6 +51,25 @@ class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     resources: list[KernelResources] = []
     lines: dict[str, list[int]] = {}
+
+    @classmethod
+    def of(cls, resources: list[KernelResources], lines: dict[str, list[int]]) -> BuildRecord:
+        """Few of them, on one printable line each, with figures that a kernel could have. Logs
+        keep them, and not every table has a place for more than 64 bits."""
+        kept = [one for one in resources[:_MAX_KERNELS] if _is_possible(one)]
+        modest = len(lines) <= 2 * MOST_BUILT and all(len(name) <= _MAX_NAME for name in lines)
+        modest = modest and sum(map(len, lines.values())) < _MAX_LINES
+        return cls(resources=[_on_a_line(one) for one in kept], lines=lines if modest else {})
+
+
+def _is_possible(one: KernelResources) -> bool:
+    figures = (value for value in msgspec.structs.astuple(one) if isinstance(value, int))
+    return all(0 <= figure <= _MOST for figure in figures)
+
+
+def _on_a_line(one: KernelResources) -> KernelResources:
+    name = "".join(c if c.isprintable() else " " for c in one.kernel[:_MAX_NAME])
+    return msgspec.structs.replace(one, kernel=name)
 
 
 class BuildCache:

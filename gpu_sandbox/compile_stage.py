@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from events.outcomes import CompileFailed, Crashed, KernelResources, Outcome, TimedOut
+from events.outcomes import CompileFailed, Crashed, Outcome, TimedOut
 from gpu_sandbox.builds import BuildCache, BuildFiles, BuildRecord
 from gpu_sandbox.confinement import policy_for
 from gpu_sandbox.devices import Device, torch_identity
@@ -43,13 +43,8 @@ __all__ = ["Candidate", "CompilePool", "Compiled"]
 _FORMAT = "2"
 """Of what is kept of a build: with what its kernels take, and the lines of their code."""
 _MAX_LOG = 32_000
-_MAX_KERNELS = 16
-_MAX_LINES = 50_000
-_MAX_NAME = 200
 _MOST_ANSWERS = 2
 _TRIES = 2
-_MOST = 1 << 40
-"""Bytes or registers of one kernel."""
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,7 +238,7 @@ class CompilePool:
             notes.append(f"{built.full_header} extensions needed the full torch headers")
         files: BuildFiles | None = None
         if len(built.files) == len(fds):
-            told = BuildRecord(resources=_bounded(built.resources), lines=_modest(built.lines))
+            told = BuildRecord.of(built.resources, built.lines)
             files = await anyio.to_thread.run_sync(self._builds.store, key, built.files, fds, told)
         return Compiled(files=files or nothing, log=log, notes=notes)
 
@@ -251,28 +246,6 @@ class CompilePool:
 def _close(fds: list[int]) -> None:
     while fds:
         os.close(fds.pop())
-
-
-def _bounded(told: list[KernelResources]) -> list[KernelResources]:
-    """A compile child's word: few of them, on one printable line each, with figures that a kernel
-    could have. Logs keep them, and not every table has a place for more than 64 bits."""
-    return [
-        msgspec.structs.replace(
-            one, kernel="".join(c if c.isprintable() else " " for c in one.kernel[:_MAX_NAME])
-        )
-        for one in told[:_MAX_KERNELS]
-        if all(0 <= figure <= _MOST for figure in _figures(one))
-    ]
-
-
-def _figures(one: KernelResources) -> list[int]:
-    return [value for value in msgspec.structs.astuple(one) if isinstance(value, int)]
-
-
-def _modest(lines: dict[str, list[int]]) -> dict[str, list[int]]:
-    if len(lines) > 2 * MOST_BUILT or any(len(name) > _MAX_NAME for name in lines):
-        return {}
-    return lines if sum(map(len, lines.values())) < _MAX_LINES else {}
 
 
 def _ended(late: bool, ward: Ward, limit_s: float) -> Outcome:

@@ -10,7 +10,7 @@ that a verifier does not survive, before there is a candidate, are left out from
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -24,9 +24,10 @@ from gpu_sandbox.devices import Device, DeviceFacts, device_named, devices_named
 from gpu_sandbox.jobs import Agreed, Job, TaskBroken
 from gpu_sandbox.leases import Leases
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.looks import Looks, undoubted
 from gpu_sandbox.port import NoDeviceLeft, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.station import STUCK, Concluded, Station
-from gpu_sandbox.verdicts import beats, doubts, the_deciding
+from gpu_sandbox.verdicts import beats
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.zygote import Zygote
@@ -38,14 +39,6 @@ _BUSY = 1
 _TRIES = 2
 _PROOF_BENCH_S = 0.5
 _ITSELF = "\n\nclass ModelNew(Model):\n    pass\n"
-
-
-class Looks(msgspec.Struct, frozen=True):
-    """What each look found, and how the verifier broke down meanwhile. Two breakdowns that
-    are the candidate's doing leave no look."""
-
-    concluded: list[Concluded]
-    breakdowns: list[str]
 
 
 class ReferenceFailed(Exception):
@@ -231,11 +224,11 @@ class DevicePool:
         if job.mode == "baseline":  # no worker: nothing but the reference can be slow
             limit_s = 4 * job.call_s
         look = partial(self._concluded, station, libraries=files.fds, limit_s=limit_s)
-        first = await _undoubted(look, job)
+        first = await undoubted(look, job)
         if to_beat is None or not job.protocol.second_look or not beats(first, to_beat):
             return [first]
         again = msgspec.structs.replace(job, observe=[])  # the first look's will do
-        return [first, await _undoubted(partial(look, afresh=True), again)]
+        return [first, await undoubted(partial(look, afresh=True), again)]
 
     async def _concluded(
         self,
@@ -305,16 +298,6 @@ class DevicePool:
                 partial(self._quarantine, device),
             )
         return self._stations[device.name]
-
-
-async def _undoubted(look: Callable[..., Awaitable[Concluded]], job: Job) -> Concluded:
-    """A claim that is not borne out gets one more chance, with fresh workers: a machine that
-    slows down in the wrong moment looks like a lie, but seldom does so twice."""
-    first = await look(job)
-    if not doubts(first):
-        return first
-    again = msgspec.structs.replace(job, observe=[])
-    return the_deciding(first, await look(again, afresh=True))
 
 
 def _identity(device: Device, facts: dict[str, Any]) -> str:

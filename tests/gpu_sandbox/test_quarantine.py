@@ -15,8 +15,9 @@ import pytest
 
 from events.outcomes import Correct, Crashed, WrongResult
 from gpu_sandbox import device_stage, devices
-from gpu_sandbox.device_stage import Judged, Looks
+from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import Device, device_named
+from gpu_sandbox.looks import Looks
 from gpu_sandbox.port import NoDeviceLeft, SandboxFault
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.verifier import Verifier

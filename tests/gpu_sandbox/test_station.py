@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Stages that a verifier reaches, its report, and workers that are begun."""
     told: list[str] = []
-    monkeypatch.setattr("gpu_sandbox.device_stage.doubts", lambda _: False)  # nor a second look
+    monkeypatch.setattr("gpu_sandbox.looks.doubts", lambda _: False)  # nor a second look
     new, report = Workers._new, Verifier.report
 
     async def noted_new(self: Workers, side: Side) -> Worker:
