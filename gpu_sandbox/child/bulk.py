@@ -16,16 +16,12 @@ import torch
 
 from gpu_sandbox.child.pieces import as_real
 
-__all__ = ["EVENLY", "EVENLY_IN_HALF", "Bulk", "apart", "bulk_of", "share_off"]
+__all__ = ["Bulk", "apart", "bulk_of", "share_off"]
 
 SHARES = (0.5, 0.1)
 """Of the elements that count, so many may be further off than ``half`` and ``most``."""
 _LOOKED_AT = 1 << 16
 _FEWEST = 256
-EVENLY, EVENLY_IN_HALF = (8.0, 50.0), (3.0, 15.0)
-"""Tolerances that so many may be off by anyway: an error that is spread evenly over normal numbers
-is one of most, and six of those near zero. In half precision they are a few last places, not
-hundreds."""
 _LEAST_SIZE = 1e-3
 """Of the median of those that are not zero: what is smaller does not count, as it may be what is
 left of larger numbers."""
@@ -43,15 +39,13 @@ class Bulk(msgspec.Struct, frozen=True):
     def times(self, factor: float) -> Bulk:
         return self._with(self.half * factor, self.most * factor)
 
-    def plus(self, tolerance: float, evenly: tuple[float, float]) -> Bulk:
-        half, most = (times * tolerance for times in evenly)
+    def plus(self, half: float, most: float) -> Bulk:
         return self._with(self.half + half, self.most + most)
 
     def at_least(self, other: Bulk) -> Bulk:
         return self._with(max(self.half, other.half), max(self.most, other.most))
 
-    def at_most(self, tolerance: float, evenly: tuple[float, float]) -> Bulk:
-        half, most = (times * tolerance for times in evenly)
+    def at_most(self, half: float, most: float) -> Bulk:
         return self._with(min(self.half, half), min(self.most, most))
 
     def _with(self, half: float, most: float) -> Bulk:
@@ -73,19 +67,14 @@ def apart(truth: torch.Tensor, other: torch.Tensor) -> Bulk | None:
 
 
 def bulk_of(
-    truth: torch.Tensor,
-    others: list[torch.Tensor],
-    k: float,
-    tolerance: float,
-    evenly: tuple[float, float],
+    truth: torch.Tensor, others: list[torch.Tensor], k: float, half: float, most: float
 ) -> Bulk | None:
     """``k`` times as far as ``others``, which are the reference's own, are from its float64 run, or
-    ``evenly`` so many times the ``tolerance``, if that is more."""
+    ``half`` and ``most``, where that is more."""
     found = [apart(truth, other) for other in others]
     seen = [one.times(k) for one in found if one is not None]
     if not seen:
         return None
-    half, most = (times * tolerance for times in evenly)
     half, most = max(half, *(b.half for b in seen)), max(most, *(b.most for b in seen))
     return msgspec.structs.replace(seen[0], half=half, most=most)
 

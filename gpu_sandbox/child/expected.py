@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import torch
 
-from gpu_sandbox.child.bulk import EVENLY, EVENLY_IN_HALF, Bulk, bulk_of
+from gpu_sandbox.child.bulk import Bulk, bulk_of
 from gpu_sandbox.child.pieces import as_real, distance, pieces
 from gpu_sandbox.child.seldom import Seldom
 from gpu_sandbox.protocols import Precision
@@ -40,28 +40,38 @@ _LEAST_CHANGE = 4.0
 """Steps of rounding: what is changed by less may come out as it was."""
 
 
+_EVENLY, _EVENLY_IN_HALF = (8.0, 50.0), (3.0, 15.0)
+"""Tolerances: an error that is spread evenly over normal numbers is one of most of them, and six of
+those near zero. In half precision a tolerance is a last place or two."""
+
+
 class Rule(msgspec.Struct, frozen=True):
     """Of one dtype: multiple of E, least tolerance, tolerance without a float64
     reference, and the E beyond which a float64 run can't be the same computation; and how many
-    tolerances most elements may be off by (``child/bulk.py``)."""
+    tolerances half of the elements, and nine in ten, may be off by."""
 
     k: float
     floor: float
     blind: float
     sane: float
-    evenly: tuple[float, float] = EVENLY
+    evenly: tuple[float, float] = _EVENLY
+
+    def of_most(self, tolerance: float) -> tuple[float, float]:
+        """Relative errors of half of the elements, and of nine in ten (``child/bulk.py``)."""
+        half, most = self.evenly
+        return half * tolerance, most * tolerance
 
 
 RULES = {
     torch.float64: Rule(8, 1e-10, 1e-9, 1e-6),
     torch.float32: Rule(8, 2e-5, 1e-4, 1e-3),
-    torch.float16: Rule(4, 2e-3, 1e-2, 5e-2, EVENLY_IN_HALF),
-    torch.bfloat16: Rule(4, 1e-2, 3e-2, 1e-1, EVENLY_IN_HALF),
+    torch.float16: Rule(4, 2e-3, 1e-2, 5e-2, _EVENLY_IN_HALF),
+    torch.bfloat16: Rule(4, 1e-2, 3e-2, 1e-1, _EVENLY_IN_HALF),
 }
 _EASED = (RULES[torch.float64], RULES[torch.float32])
 DECLARED = {
-    "tf32": Rule(4, 1e-3, 1e-2, 5e-2, EVENLY_IN_HALF),
-    "bf16": Rule(4, 1e-2, 3e-2, 1e-1, EVENLY_IN_HALF),
+    "tf32": Rule(4, 1e-3, 1e-2, 5e-2, _EVENLY_IN_HALF),
+    "bf16": Rule(4, 1e-2, 3e-2, 1e-1, _EVENLY_IN_HALF),
 }
 """Of float32 outputs, where the user declared that this precision will do."""
 
@@ -146,8 +156,8 @@ class Expected:
             self.slack = 8 * worst
             self.own, self._worst = own, worst
             others = [native] if rough is None or rough.shape != exact.shape else [native, rough]
-            k, floor, evenly = self.rule.k, self.rule.floor, self.rule.evenly
-            self.bulk = bulk_of(exact, others, k, floor, evenly) if few else None
+            least = self.rule.of_most(self.rule.floor)
+            self.bulk = bulk_of(exact, others, self.rule.k, *least) if few else None
 
     @property
     def least(self) -> float:
@@ -169,8 +179,9 @@ class Expected:
     def allowed(self) -> Margin:
         """What may lie between an output and ``truth``."""
         by = self._varied if self.truth is self.native else Margin(0.0, 0.0)
-        evenly = self.rule.evenly if self.rule is not None else EVENLY
-        bulk = self.bulk and self.bulk.plus(by.tolerance, evenly)
+        bulk = self.bulk
+        if bulk is not None and self.rule is not None:
+            bulk = bulk.plus(*self.rule.of_most(by.tolerance))
         return Margin(self.tolerance + by.tolerance, self.slack + by.slack, bulk=bulk)
 
     def loosen(self, tolerance: float, worst: float, bulk: Bulk | None) -> None:

@@ -101,8 +101,8 @@ class Nudged(msgspec.Struct, frozen=True):
             expected.loose = max(seen, elements // _SELDOM)
             expected.flips, expected.seldom = min(self.flips, elements // _OF), seldom
         if expected.rule is not None and _MARGIN * self.relative > expected.rule.floor:
-            k, blind, evenly = expected.rule.k, expected.rule.blind, expected.rule.evenly
-            bulk = self.bulk and self.bulk.times(k).at_most(blind, evenly)
+            k, blind = expected.rule.k, expected.rule.blind
+            bulk = self.bulk and self.bulk.times(k).at_most(*expected.rule.of_most(blind))
             expected.loosen(min(k * self.relative, blind), self.worst, bulk)
 
 

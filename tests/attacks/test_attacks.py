@@ -84,7 +84,8 @@ def withstood(
             return "\n".join(gained.verdict)
 
         await _refuse_harm(attack, device, sandboxes, layers)
-        found = await mostly(judge, record_property)
+        by_chance = attack.family == "checker"
+        found = await (mostly(judge, record_property) if by_chance else judge())
         assert not found, found
 
     return attacked
