@@ -252,8 +252,11 @@ class Bench:
         for name, source in LARGE.items():
             self._table.progress(name)
             found = [await self.judge(source, seed) for seed in range(4)]
-            self.raw[name] = [wall for _, wall in found]
-            told = [f"{wall:.2f} s ({type(v.outcome).__name__.lower()})" for v, wall in found]
+            self.raw[name] = [
+                {"wall": wall, **verdict.timings_s, "told": _told(verdict)}
+                for verdict, wall in found
+            ]
+            told = [f"{wall:.2f} s ({_told(verdict)})" for verdict, wall in found]
             self._table.row(name, "3 s", f"{', '.join(told[1:])}; the first {told[0]}")
 
     async def agree(self, runs: int, condition: str, only: str) -> None:
@@ -286,6 +289,14 @@ class Bench:
                 _within(ratios, runs) + _oddities(odd, doubted),
                 _within(plain, runs),
             )
+
+
+def _told(verdict: Verdict) -> str:
+    """Of what is not correct, why, and the notes: the reference itself is to be."""
+    name = type(verdict.outcome).__name__.lower()
+    if isinstance(verdict.outcome, Correct):
+        return name
+    return "; ".join([f"{name}: {verdict.outcome.reason}", *verdict.notes])
 
 
 def _largest(device: str) -> dict[str, str]:

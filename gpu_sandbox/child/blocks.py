@@ -17,6 +17,7 @@ from gpu_sandbox.child.extents import overlapping
 from gpu_sandbox.child.forms import Form
 from gpu_sandbox.child.held import is_among
 from gpu_sandbox.child.parts import ONE_IN, some
+from gpu_sandbox.child.pieces import indices_of
 
 __all__ = ["change_in_place"]
 
@@ -38,7 +39,7 @@ def change_in_place(
         before.append(tensor)
     for tensor, form in mine:
         if part == "few" and tensor.dim() > 0:
-            places = torch.unravel_index(some(tensor.numel()).to(tensor.device), tensor.shape)
+            places = indices_of(some(tensor.numel()).to(tensor.device), tensor.shape)
             tensor[places] = _changed(tensor[places], change, form)
         else:
             block = _part_of(tensor, part)

@@ -16,7 +16,7 @@ import torch
 
 from gpu_sandbox.child.pieces import as_real
 
-__all__ = ["Bulk", "apart", "bulk_of", "share_off"]
+__all__ = ["Bulk", "apart", "bulk_of", "shares_off"]
 
 SHARES = (0.5, 0.1)
 """Of the elements that count, so many may be further off than ``half`` and ``most``."""
@@ -54,7 +54,8 @@ class Bulk(msgspec.Struct, frozen=True):
 
 def apart(truth: torch.Tensor, other: torch.Tensor) -> Bulk | None:
     """What half of the elements, and nine in ten, do not exceed. None if few are not zero."""
-    truth, other = (t.double() for t in _looked_at(truth, other))
+    flat = (as_real(t.detach()).reshape(-1) for t in (truth, other))
+    truth, other = (t.double() for t in _looked_at(*flat))
     size = truth.abs().nan_to_num(0.0, 0.0, 0.0)
     there = size[size > 0.0]
     if there.numel() < _FEWEST:
@@ -79,22 +80,23 @@ def bulk_of(
     return msgspec.structs.replace(seen[0], half=half, most=most)
 
 
-def share_off(
+def shares_off(
     bulk: Bulk, truth: torch.Tensor, got: torch.Tensor, error: float, dtype: torch.dtype
 ) -> torch.Tensor:
-    """How many of the elements that count, as a share, are further off than that: on the device."""
+    """Of outputs that are a row each, how many of the elements that count, as a share, are further
+    off than that: (outputs,), on the device."""
     truth, got = (t.to(dtype) for t in _looked_at(truth, got))
     size = truth.abs()
     off = ((got - truth).abs() > error * size) & (size > bulk.least)
-    return off.sum().to(dtype) / (truth.numel() * bulk.counted)
+    return off.sum(dim=1).to(dtype) / (truth.shape[1] * bulk.counted)
 
 
 def _looked_at(*tensors: torch.Tensor) -> list[torch.Tensor]:
-    """The same elements of each, at equal distances from one that nobody knows."""
-    flat = [as_real(t.detach()).reshape(-1) for t in tensors]
-    step = max(1, flat[0].numel() // _LOOKED_AT)
+    """The same elements of the last dimension of each, at equal distances from one that nobody
+    knows."""
+    step = max(1, tensors[0].shape[-1] // _LOOKED_AT)
     start = secrets.randbelow(step)
-    return [t[start::step] for t in flat]
+    return [t[..., start::step] for t in tensors]
 
 
 def _quantile(values: torch.Tensor, share: float) -> float:

@@ -22,35 +22,18 @@ from typing import TypeAlias
 import msgspec
 import torch
 
-from gpu_sandbox.child.bulk import SHARES, share_off
+from gpu_sandbox.child.bulk import SHARES, shares_off
 from gpu_sandbox.child.columns import flipped, lost
 from gpu_sandbox.child.expected import ELEMENT, Expected
 from gpu_sandbox.child.pattern import Differences
-from gpu_sandbox.child.pieces import as_real, at_a_time, distance, pieces, row_rms, some_rows
+from gpu_sandbox.child.pieces import as_real, distance, pieces
+from gpu_sandbox.child.plain import anywhere_of, plainly_close, rms_of
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["Difference", "compare", "plainly_close"]
+__all__ = ["Difference", "compare"]
 
 
-_WIDE = {
-    torch.float16: torch.float32,
-    torch.bfloat16: torch.float32,
-    torch.float32: torch.float32,
-    torch.float64: torch.float64,
-}
-"""What norms are taken in, by dtype."""
-_ROUNDED = 1 - 1e-6
-"""A difference in float32 may be so much of what it is in float64."""
-_LEAST_SIZE = 1e-6
-"""The L2 norm below which squares of errors that count may be nothing in float32."""
-_LARGE = 1 << 24
 _HALF = (torch.float16, torch.bfloat16)
-_SPREAD = 8.0
-"""An error of one tolerance, spread evenly over ten million elements, is five or six times
-its RMS somewhere: maybe where the row is next to nothing, as behind a clamp."""
-_LARGE_ROW = 0.9
-"""Not the tensor's RMS: a few rows that are much larger would excuse errors in all others."""
-
 Wrong: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -104,74 +87,18 @@ def _let_off(expected: Expected, got: torch.Tensor, wrong: int) -> bool:
     return wrong <= expected.flips or expected.seldom is None or expected.seldom.lets_off()
 
 
-def plainly_close(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[bool]:
-    """Whether each is within a bound that is tighter than the strict rule in every respect, in few
-    passes, and with one wait for the device: most outputs of timed calls need no more. Says nothing
-    where it is False, which it is of what isn't finite."""
-    close = [_is_large(one) and torch.equal(one.native, got) for one, got in outputs]
-    ways = enumerate(zip(close, outputs, strict=True))
-    plain = [number for number, (same, (one, _)) in ways if _is_plain(one) and not same]
-    if not plain:
-        return close
-    norms = torch.stack([norm for number in plain for norm in _norms(*outputs[number])])
-    found = norms.reshape(-1, 4).tolist()
-    for number, (worst, off, size, share) in zip(plain, found, strict=True):
-        expected = outputs[number][0]
-        allowed = 0.5 * expected.allowed.tolerance * size
-        fits = off <= allowed < math.inf and size >= _LEAST_SIZE and share <= min(SHARES)
-        close[number] = fits and _fits_anywhere(expected, worst)
-    return close
-
-
-def _is_large(expected: Expected) -> bool:
-    """So large that to see whether it is the same takes less than its norms do."""
-    return _is_plain(expected) and expected.native.numel() >= _LARGE
-
-
-def _fits_anywhere(expected: Expected, error: float) -> bool:
-    """Whether each element may be off by that. The rows are looked at if need be."""
-    if error <= _ROUNDED * expected.allowed.slack:
-        return True
-    return error <= _ROUNDED * _anywhere(expected)
-
-
-def _is_plain(expected: Expected) -> bool:
-    native = expected.native
-    return expected.truth is native and native.dtype in _WIDE and native.numel() > 0
-
-
-def _norms(expected: Expected, got: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The largest error, the error's L2 norm, that of what is expected, and the share of elements
-    that are further off than half of them may be."""
-    norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
-    wide, step = _WIDE[expected.native.dtype], at_a_time(got)
-    all_native, all_got, found = expected.native.reshape(-1), got.reshape(-1), []
-    for start in range(0, all_got.numel(), step):
-        native = all_native[start : start + step].to(wide)
-        off = all_got[start : start + step].to(wide) - native
-        found.append((norm(off, math.inf), norm(off), norm(native)))
-    bulk = expected.allowed.bulk
-    share = found[0][0].new_zeros(())
-    if bulk is not None:
-        share = share_off(bulk, expected.native, got, bulk.half, wide)
-    if len(found) == 1:
-        return (*found[0], share)
-    worst, errors, sizes = (torch.stack(each) for each in zip(*found, strict=True))
-    return worst.max(), norm(errors), norm(sizes), share
-
-
 def _strict(
     expected: Expected, got: torch.Tensor, verdict: Callable[[Wrong, str], Difference]
 ) -> Difference:
     relative, worst = distance(got, expected.truth, expected.least)
     typical = expected.typical
-    most, anywhere = expected.allowed, _anywhere(expected)
+    most, anywhere = expected.allowed, anywhere_of(expected)
 
     def off(_: torch.Tensor, truth: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
         """Elements beyond ``times`` the tolerance of their row (the last dimension)."""
         finite = truth.double().nan_to_num(0.0, 0.0, 0.0)
         error = (got.double() - truth.double()).nan_to_num(0.0, 0.0, 0.0).abs()
-        rms = _rms(truth, typical)
+        rms = rms_of(truth, typical)
         bound = times * most.tolerance * (rms + finite.abs())
         return error > bound.clamp(min=anywhere * times / ELEMENT)
 
@@ -204,8 +131,9 @@ def _bulk_off(
     bulk = expected.allowed.bulk
     if bulk is None:
         return None
+    truth, mine = (as_real(t.detach()).reshape(1, -1) for t in (expected.truth, got))
     for error, allowed in zip((bulk.half, bulk.most), SHARES, strict=True):
-        share = float(share_off(bulk, expected.truth, got, error, torch.float64))
+        share = float(shares_off(bulk, truth, mine, error, torch.float64))
         if share > allowed:
 
             def off(
@@ -218,25 +146,6 @@ def _bulk_off(
             told = f"{100 * allowed:.0f} % of elements may be off by more than {error:.1e} of "
             return verdict(off, told + "what they are")
     return None
-
-
-def _rms(rows: torch.Tensor, typical: torch.Tensor | None) -> torch.Tensor:
-    """``typical``: if there is one, of so few elements that they are one piece."""
-    rms = row_rms(rows)
-    return rms if typical is None else torch.maximum(rms, typical.reshape(rms.shape))
-
-
-def _anywhere(expected: Expected) -> float:
-    """What any element may be off by, whatever its row is."""
-    most = expected.allowed
-    return max(most.slack, _SPREAD * most.tolerance * _large(expected))
-
-
-def _large(expected: Expected) -> float:
-    """Of some of the rows: to select among millions takes a GPU a second."""
-    parts = pieces(some_rows(expected.truth))
-    rms = torch.cat([_rms(rows, expected.typical).flatten() for (rows,) in parts])
-    return float(rms.kthvalue(max(1, int(_LARGE_ROW * rms.numel()))).values)
 
 
 def _non_finite_unlike(native: torch.Tensor, _: torch.Tensor, got: torch.Tensor) -> torch.Tensor:

@@ -26,9 +26,19 @@ def leave_half(device: torch.device) -> None:
     while a context is made it answers after 20 ms."""
     if device.type != "cuda":
         return
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    kept = _kept(device)
     if kept > _little(device) and kept > torch.cuda.mem_get_info(device)[0]:
         torch.cuda.empty_cache()
+
+
+def _kept(device: torch.device) -> int:
+    """Bytes that nobody uses. Of the allocator's account as it is: to be told of one number, all of
+    it is put in order, a third of a millisecond, twice in each of sixty looks of a verdict."""
+    told = torch.cuda.memory_stats_as_nested_dict(device)
+    reserved, used = (
+        told[f"{which}_bytes"]["all"]["current"] for which in ("reserved", "allocated")
+    )
+    return int(reserved - used)
 
 
 def _little(device: torch.device) -> float:

@@ -14,13 +14,13 @@ import torch
 
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks, Reading, Side, slower_side
-from gpu_sandbox.child.compare import plainly_close
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import Expected, expect_left
 from gpu_sandbox.child.gates import Gated
 from gpu_sandbox.child.judge import check_call, check_left, check_shape, told_of
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.pieces import finite
+from gpu_sandbox.child.plain import plainly_close
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
 from gpu_sandbox.child.rounding import Rounding

@@ -11,6 +11,8 @@ from itertools import pairwise
 
 import torch
 
+from gpu_sandbox.child.pieces import indices_of
+
 __all__ = ["Differences"]
 
 _SAMPLE = 4096
@@ -77,9 +79,8 @@ class _Box:
         self._wrong[-1] |= bad.any(dim=0).cpu()
         rows = bad.any(dim=1).nonzero()[:, 0] + first_row
         if len(self._shape) > 1:
-            for wrong, index in zip(
-                self._wrong[:-1], torch.unravel_index(rows, self._shape[:-1]), strict=True
-            ):
+            indices = indices_of(rows, self._shape[:-1])
+            for wrong, index in zip(self._wrong[:-1], indices, strict=True):
                 wrong[index.cpu()] = True
 
     def told(self) -> str:

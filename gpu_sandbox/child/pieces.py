@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -12,6 +12,7 @@ __all__ = [
     "at_a_time",
     "distance",
     "finite",
+    "indices_of",
     "pieces",
     "row_length",
     "row_rms",
@@ -77,6 +78,16 @@ def some_rows(tensor: torch.Tensor) -> torch.Tensor:
     """Of all of its rows, one after the other, 65,536 or fewer, that fit anywhere."""
     rows = tensor.reshape(-1, row_length(tensor))
     return rows[:: max(1, rows.shape[0] >> 16, tensor.numel() // _PIECE)]
+
+
+def indices_of(places: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor, ...]:
+    """Of places in row-major order, the index in each dimension. ``torch.unravel_index`` imports
+    sympy when it is first called: two seconds, in the middle of what is timed."""
+    found = []
+    for size in reversed(shape):
+        found.append(places % size)
+        places = places // size
+    return tuple(reversed(found))
 
 
 def finite(tensor: torch.Tensor) -> bool:

@@ -229,7 +229,8 @@ class Batch(Releases):
         given = time.perf_counter_ns()
         timed = peer.ask(request, Timed, "bench")
         answered = time.perf_counter_ns()
-        outputs = [peer.taken(self.layout.outputs[number]) for number in chosen]
+        taken = iter(peer.taken([s for number in chosen for s in self.layout.outputs[number]]))
+        outputs = [[next(taken) for _ in self.layout.outputs[number]] for number in chosen]
         changed = bool(chosen) and self._task.mutates
         left = peer.taken(self.layout.inputs[chosen[0]]) if changed else []
         ended = time.perf_counter_ns()

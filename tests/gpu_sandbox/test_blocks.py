@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpu_sandbox.child.blocks import change_in_place
 from gpu_sandbox.child.cases import Part
 from gpu_sandbox.child.forms import Form
+from gpu_sandbox.child.pieces import indices_of
 
 
 def more(tensor: torch.Tensor) -> torch.Tensor:
@@ -90,3 +95,41 @@ def test_they_keep_the_form_that_is_known(part: Part) -> None:
         assert torch.equal(whole, torch.ones(3, 9))
         assert torch.equal(rising, torch.arange(9.0))
     assert not change_in_place(forms[1:], [], more, part)
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=5), st.data())
+@settings(deadline=None)
+def test_indices_of_places(shape: list[int], data: st.DataObject) -> None:
+    count = torch.Size(shape).numel()
+    places = torch.tensor(data.draw(st.lists(st.integers(0, count - 1))), dtype=torch.int64)
+    found = indices_of(places, shape)
+    assert all(map(torch.equal, found, torch.unravel_index(places, shape)))
+
+
+_IMPORTS_NOTHING = """
+import sys
+import torch
+import gpu_sandbox.child.verifier
+from gpu_sandbox.child.blocks import change_in_place
+from gpu_sandbox.child.forms import Form
+from gpu_sandbox.child.pattern import Differences
+
+before = set(sys.modules)
+for part in ("half", "sparse", "few", "all", "run"):
+    for _ in range(8):
+        x = torch.ones(64, 10, 10)
+        assert change_in_place([(x, Form(zeros=True))], [], lambda t: t + 1.0, part)
+shown = Differences(x)
+shown.add(x.view(640, 10), x.view(640, 10), x.view(640, 10) == 2.0, 0)
+shown.told()
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_nothing_is_imported_in_the_middle_of_what_is_timed() -> None:
+    """A function of torch that imports sympy when it is first called made the first verdict on
+    gigabytes two seconds longer, and once ``timed_out``."""
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTS_NOTHING], stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout.strip() == ""

@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from gpu_sandbox.child import compare as comparing
 from gpu_sandbox.child import judge, pairs, pieces
+from gpu_sandbox.child import plain as looking
+from gpu_sandbox.child.bulk import Bulk
 from gpu_sandbox.child.cases import Altered
-from gpu_sandbox.child.compare import compare, plainly_close
+from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import RULES, Expected, Margin, expect_left
 from gpu_sandbox.child.pairs import Pairing
+from gpu_sandbox.child.plain import plainly_close
 from gpu_sandbox.child.releases import Batch
 from gpu_sandbox.protocols import protocol_named
 
@@ -156,7 +159,7 @@ def strictly_right(made: Made) -> bool:
 def test_what_is_plainly_close_is_right_by_the_strict_rule(
     large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparing, "_LARGE", large)
+    monkeypatch.setattr(looking, "_LARGE", large)
     found: set[tuple[torch.dtype, bool]] = set()
 
     @given(MADE)
@@ -174,17 +177,46 @@ def test_what_is_plainly_close_is_right_by_the_strict_rule(
     assert found == {(dtype, close) for dtype in RULES for close in (True, False)}
 
 
-def test_each_of_many_outputs_is_told_of_by_itself() -> None:
-    margin, outputs, right = Margin(1e-3, 1e-2), [], list[bool]()
-    for number in range(24):
+@pytest.mark.parametrize("piece", [100, 300, 1 << 18])
+def test_each_of_many_outputs_is_told_of_by_itself(
+    piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of those that are looked at in one go, which are as many as make a piece."""
+    monkeypatch.setattr(pieces, "_PIECE_ON_CPU", piece)
+    loose = Bulk(half=0.5, most=0.9, least=0.0, counted=1.0)
+    margins = [Margin(1e-3, 1e-2, bulk=bulk) for bulk in (None, loose.times(1e-3), loose)]
+    outputs, right = [], list[bool]()
+    for number in range(72):
         dtype = (torch.float32, torch.bfloat16, torch.float64)[number % 3]
         native = torch.randn((8, 16) if number % 2 else (128, 2)).to(dtype)
-        got = native if number % 5 else torch.zeros_like(native)
+        got, margin = native.clone(), margins[number // 3 % 3]
+        match number % 7:
+            case 0:
+                got.zero_()
+            case 1:
+                got[native.abs() < 1e-4 * native.abs().max()] *= 2  # no norm tells, nor most
+            case 2:
+                got[3, 1] += 1
         outputs.append((Expected.within(native.t(), margin), got.t()))
-        right.append(bool(number % 5))
+        right.append(number % 7 not in (0, 2))
     outputs.insert(7, (Expected.within(torch.arange(3), margin), torch.arange(3)))
     right.insert(7, False)  # no norm tells of integers
     assert plainly_close(outputs) == right
+
+
+def test_most_elements_of_each_of_many_outputs_count() -> None:
+    """By the bulk of its own margin. One large element has most of the norm."""
+    loose = Bulk(half=0.5, most=0.9, least=0.0, counted=1.0)
+    native = torch.rand(500) + 1
+    native[7] = 1e5
+    got = native * 1.01
+    got[7] = 1e5
+    outputs = [
+        (Expected.within(native, Margin(1e-3, 1e3, bulk=bulk)), one)
+        for bulk in (loose, loose.times(0.01))
+        for one in (got, native.clone(), got)
+    ]
+    assert plainly_close(outputs) == [True, True, True, False, True, False]
 
 
 def test_where_no_float64_run_tells_of_errors_rows_do() -> None:

@@ -24,7 +24,11 @@ def holds(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, total))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: reserved)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: used)
+    account = {
+        "reserved_bytes": {"all": {"current": reserved}},
+        "allocated_bytes": {"all": {"current": used}},
+    }
+    monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", lambda device: account)
     told = SimpleNamespace(total_memory=total)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: told)
 
