@@ -14,7 +14,7 @@ import torch
 
 from gpu_sandbox.child.bulk import SHARES, Bulk, shares_off
 from gpu_sandbox.child.expected import Expected, Margin
-from gpu_sandbox.child.pieces import at_a_time, pieces, row_rms, some_rows
+from gpu_sandbox.child.pieces import at_a_time, largest_of, pieces, row_rms, some_rows
 
 __all__ = ["anywhere_of", "plainly_close", "rms_of"]
 
@@ -30,6 +30,7 @@ _ROUNDED = 1 - 1e-6
 _LEAST_SIZE = 1e-6
 """The L2 norm below which squares of errors that count may be nothing in float32."""
 _LARGE = 1 << 24
+"""Elements. Fewer are copied next to each other, to be looked at together."""
 _SPREAD = 8.0
 """An error of one tolerance, spread evenly over ten million elements, is five or six times
 its RMS somewhere: maybe where the row is next to nothing, as behind a clamp."""
@@ -83,7 +84,7 @@ def _alike(outputs: dict[int, _Output]) -> Iterator[list[int]]:
         native = one.expected.native
         groups.setdefault((native.dtype, native.numel(), one.allowed.bulk), []).append(number)
     for (_, elements, _), group in groups.items():
-        most = max(1, at_a_time(outputs[group[0]].got) // elements)
+        most = max(1, min(at_a_time(outputs[group[0]].got), _LARGE) // elements)
         for start in range(0, len(group), most):
             yield group[start : start + most]
 
@@ -98,7 +99,7 @@ def _norms(alike: Sequence[_Output]) -> torch.Tensor:
     for start in range(0, all_got.shape[1], step):
         native = all_native[:, start : start + step].to(wide)
         off = all_got[:, start : start + step].to(wide) - native
-        found.append((norm(off, math.inf, 1), norm(off, 2, 1), norm(native, 2, 1)))
+        found.append((largest_of(off), norm(off, 2, 1), norm(native, 2, 1)))
     worst, errors, sizes = (torch.stack(each) for each in zip(*found, strict=True))
     share, bulk = worst.new_zeros(len(alike)), alike[0].allowed.bulk
     if bulk is not None:

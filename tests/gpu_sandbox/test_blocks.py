@@ -8,13 +8,10 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpu_sandbox.child.blocks import change_in_place
 from gpu_sandbox.child.cases import Part
 from gpu_sandbox.child.forms import Form
-from gpu_sandbox.child.pieces import indices_of
 
 
 def more(tensor: torch.Tensor) -> torch.Tensor:
@@ -95,15 +92,6 @@ def test_they_keep_the_form_that_is_known(part: Part) -> None:
         assert torch.equal(whole, torch.ones(3, 9))
         assert torch.equal(rising, torch.arange(9.0))
     assert not change_in_place(forms[1:], [], more, part)
-
-
-@given(st.lists(st.integers(1, 7), min_size=1, max_size=5), st.data())
-@settings(deadline=None)
-def test_indices_of_places(shape: list[int], data: st.DataObject) -> None:
-    count = torch.Size(shape).numel()
-    places = torch.tensor(data.draw(st.lists(st.integers(0, count - 1))), dtype=torch.int64)
-    found = indices_of(places, shape)
-    assert all(map(torch.equal, found, torch.unravel_index(places, shape)))
 
 
 _IMPORTS_NOTHING = """
