@@ -9,12 +9,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import random
 import time
 from pathlib import Path
 
 from events.errors import LogInUse, LogUnreadable
 
 __all__ = ["WriterLock", "holder", "lock_path"]
+
+_WRITES_S, _LOOKS_S = 0.2, 10.0
+"""How long to wait for another writer, and for who looks whether there is one."""
 
 
 class WriterLock:
@@ -61,16 +65,25 @@ def holder(log: Path) -> int | None:
 
 
 def _take(fd: int) -> bool:
-    """Lock it; patient for a moment, since ``holder`` takes a shared lock in passing."""
-    deadline = time.monotonic() + 0.2
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.005)
+    """Lock it. Patient for a moment, and for longer with who only looks: ``holder`` takes a shared
+    lock in passing, in which a busy machine may leave it for a while."""
+    began = time.monotonic()
+    while not _locks(fd, fcntl.LOCK_EX):
+        looked_at = _locks(fd, fcntl.LOCK_SH)
+        if looked_at:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        if time.monotonic() - began > (_LOOKS_S if looked_at else _WRITES_S):
+            return False
+        time.sleep(random.uniform(0.001, 0.009))  # two who begin now look at each other
+    return True
+
+
+def _locks(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _pid_in(fd: int) -> int | None:

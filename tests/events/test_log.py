@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import FrameType
 
@@ -36,7 +38,7 @@ from events.errors import (
     RunUnknown,
     WriterFailed,
 )
-from events.lock import holder
+from events.lock import WriterLock, holder, lock_path
 from events.reader import LogReader
 from events.verify import verify_file, verify_log
 from events.writer import LogWriter
@@ -455,6 +457,44 @@ async def test_looking_at_the_lock_does_not_take_it(tmp_path: Path) -> None:
     assert opened == 30
 
 
+async def test_who_looks_for_long_is_waited_for(tmp_path: Path) -> None:
+    """As on a busy machine, which leaves who looks in the middle of it."""
+    path = tmp_path / "log.db"
+    await write(path, 1)
+    fd = os.open(lock_path(path), os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    ends = threading.Timer(0.6, os.close, [fd])
+    ends.start()
+    try:
+        async with LogWriter(path):
+            assert holder(path) == os.getpid()
+    finally:
+        ends.join()
+
+
+async def test_of_writers_that_begin_at_once_one_writes(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    await write(path, 1)
+    for _ in range(4):
+        begin, found = threading.Barrier(4), list[WriterLock | None]()
+
+        def take(begin: threading.Barrier = begin, found: list[WriterLock | None] = found) -> None:
+            begin.wait()
+            try:
+                found.append(WriterLock(path))
+            except LogInUse:
+                found.append(None)
+
+        takers = [threading.Thread(target=take) for _ in range(4)]
+        for taker in takers:
+            taker.start()
+        for taker in takers:
+            taker.join()
+        locks = [lock for lock in found if lock is not None]
+        assert len(locks) == 1
+        locks[0].release()
+
+
 async def test_commits_are_synced_and_shared(tmp_path: Path) -> None:
     connection = connect_read_write(tmp_path / "log.db")
     connection.set_authorizer(None)
@@ -605,6 +645,7 @@ from events.writer import LogWriter
 from events.envelope import Blob
 from events.errors import WriterFailed
 from events.bodies import StopRequested
+import fcntl
 import os
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 async def main():
