@@ -270,11 +270,13 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ran(_Message, frozen=True):
-    """``handled_ns``: where the CPU is timed, how long it took to tell of the output."""
+    """``handled_ns``: where the CPU is timed, how long it took to tell of the output, and
+    ``copied_ns`` how much of that to copy what can't be read as it lies."""
 
     tree: Tree
     leaves: Annotated[list[Leaf], msgspec.Meta(max_length=MOST_TENSORS)]
     handled_ns: int = 0
+    copied_ns: int = 0
 
 
 class Timed(_Message, frozen=True):

@@ -60,7 +60,7 @@ class Clocked:
         self._before: Any = None
         self._answered: Slot | None = None
         self._laid_open: list[torch.Tensor] = []
-        self._launch_ns = self._handled_ns = 0
+        self._launch_ns = self._handled_ns = self._copied_ns = 0
         self.slots: dict[int, Slot] = {}
         self.kernels: Kernels | None = None
         """What gates need."""
@@ -168,7 +168,7 @@ class Clocked:
                 if type(owed) is not torch.Tensor:
                     tree, tensors = delivered(owed)
                     plain = plain_digest(tree)
-                found, self._laid_open = laid_open(tensors, slot)
+                found, self._laid_open, self._copied_ns = laid_open(tensors, slot)
                 told_now = slot.answer.told(elapsed_ns, found, plain)
                 self._handled_ns = _now() - began
                 tell(told_now)
@@ -197,7 +197,11 @@ class Clocked:
         self._give_up_before()
         self._laid_open.clear()
         found = delivered(self._owed)
-        ran = msgspec.structs.replace(described(found, self.slots[0]), handled_ns=self._handled_ns)
+        ran = msgspec.structs.replace(
+            described(found, self.slots[0]),
+            handled_ns=self._handled_ns,
+            copied_ns=self._copied_ns,
+        )
         strided = [t for t in found.tensors if t.layout == torch.strided]
         if sum(t.untyped_storage().nbytes() for t in strided) > _KEPT_BYTES:
             self.forget()

@@ -89,6 +89,7 @@ class OneCall(Batch):
         cpu_ns = after.used_since(before) + beyond_ns
         claim_ns = believable(peer, [heard[0]], 1, wall_ns)
         found = [outputs] if outputs is not None else []
+        handled_ns = min(max(ran.handled_ns, 0), wall_ns - claim_ns)
         return Released(
             claim_ns,
             wall_ns,
@@ -96,7 +97,8 @@ class OneCall(Batch):
             found,
             ran,
             cpu_ns=cpu_ns,
-            handled_ns=min(max(ran.handled_ns, 0), wall_ns - claim_ns),
+            handled_ns=handled_ns,
+            copied_ns=min(max(ran.copied_ns, 0), handled_ns),
             intact=intact,
             left=left,
         )

@@ -55,7 +55,8 @@ class Released(msgspec.Struct, frozen=True):
     """``claim_ns``: of the calls, as the worker says; ``wall_ns``: of all, as we saw;
     ``own_ns``: what copying took us of ``wall_ns``; ``cpu_ns``: on the CPU what its processes used
     of the processor meanwhile, by the kernel's account; ``beside_ns``: what the other side's used,
-    though they should lie still; ``handled_ns``: what it says that telling of its output took.
+    though they should lie still; ``handled_ns``: what it says that telling of its output took, and
+    ``copied_ns`` to copy what of it can't be read as it lies.
 
     ``outputs`` are those of the chosen calls; ``last`` is what the worker says of the last
     call's, and ``launch_ns`` what it says that queueing a call takes. ``intact``: on the CPU
@@ -71,6 +72,7 @@ class Released(msgspec.Struct, frozen=True):
     cpu_ns: int = 0
     beside_ns: int = 0
     handled_ns: int = 0
+    copied_ns: int = 0
     intact: bool | None = None
     left: list[torch.Tensor] = []
     """What the inputs of the first chosen call are afterwards, where the task changes them."""
@@ -85,6 +87,11 @@ class Released(msgspec.Struct, frozen=True):
         that lies scattered. A worker can do without, so it is no rest; where the clock outside
         decides it counts as the calls', on both sides."""
         return max(0, self.handled_ns - _HANDLED_NS)
+
+    @property
+    def told_ns(self) -> int:
+        """Of ``output_ns`` what any worker takes to tell of such an output, however it lies."""
+        return max(0, self.handled_ns - self.copied_ns - _HANDLED_NS)
 
     @property
     def rest_ns(self) -> int:

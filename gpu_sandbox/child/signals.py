@@ -47,7 +47,10 @@ class Answer:
         self.failed = self._words.pack(_FAILED, *nothing, NOTHING_PLAIN)
 
     def told(
-        self, elapsed_ns: int, outputs: Iterable[Where], plain: bytes = NOTHING_PLAIN
+        self,
+        elapsed_ns: int,
+        outputs: Iterable[tuple[int, tuple[int, ...]]],
+        plain: bytes = NOTHING_PLAIN,
     ) -> bytes:
         """The bytes of it. ``outputs``: one for each that is expected."""
         words = [elapsed_ns]

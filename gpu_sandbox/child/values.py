@@ -108,7 +108,7 @@ def _has_plain(tree: Tree) -> bool:
         case Plain():
             return True
         case Sequence(items=items):
-            return any(map(_has_plain, items))
+            return any(_has_plain(item) for item in items if type(item) is not TensorAt)
         case Mapping(keys=keys, values=values):
             return any(map(_has_plain, (*keys, *values)))
     return False

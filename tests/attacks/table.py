@@ -123,6 +123,7 @@ _CLOCK = (
     _clock("shaved_claims", USELESS, "plain_torch"),
     _clock("shaved_messages", USELESS, "plain_torch", device="both"),
     _clock("answers_before_its_call", WRONG_OR_COUNTED, "scratch_in_place", task="softmax"),
+    # What it takes to make the list of them is nothing that anybody else sees.
     _clock("tells_of_many_outputs", USELESS, "many_outputs", task="many", gains=2.8, limits=TWIN),
     _clock("answers_beside_its_call", USELESS, "threads_that_are_joined", task="softmax"),
     _clock("leaves_its_call_to_a_fork", WRONG_OR_COUNTED, "starts_a_process", task="softmax"),

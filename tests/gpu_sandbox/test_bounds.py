@@ -28,6 +28,26 @@ def test_of_the_baselines_rest_what_is_the_candidates_doing_is_not_believed(
     assert pair(beside_ns).wall_bound_ns(most_rest_ns) == bound_ns
 
 
+@pytest.mark.parametrize(
+    ("handled_ns", "copied_ns", "bound_ns"),
+    [(0, 0, 400_000), (425_000, 0, 400_000), (825_000, 0, 640_000), (825_000, 500_000, 400_000)],
+)
+def test_nobody_is_through_before_an_output_like_his_is_told_of(
+    handled_ns: int, copied_ns: int, bound_ns: float
+) -> None:
+    """To list tensors is needed by any worker; to copy scattered ones is not, if one's own are not
+    scattered."""
+    last = Ran(tree=None, leaves=[])
+    candidate = Released(100_000, 1_000_000, 0, [], last)
+    told = Released(
+        300_000, 900_000 + handled_ns, 0, [], last, handled_ns=handled_ns, copied_ns=copied_ns
+    )
+    rest = told.rest_ns
+    assert rest == 600_000 + min(handled_ns, 25_000)
+    sure = Pair(candidate, told, first=True).wall_bound_ns(600_000)
+    assert sure == bound_ns
+
+
 @pytest.mark.parametrize(("most_rest_ns", "bound_ns"), [(1e9, 400), (300, 500)])
 def test_the_processor_time_besides_calls_has_a_limit_too(
     most_rest_ns: float, bound_ns: float

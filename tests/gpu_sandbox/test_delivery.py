@@ -130,6 +130,26 @@ def test_outputs_of_every_kind_are_read_as_they_are(kind: str, memory: Memory) -
     assert leaf.written
 
 
+@pytest.mark.parametrize("expected", [X, X.t().contiguous().t(), X[:, None, :1].expand(6, 1, 1)])
+def test_an_output_lies_in_order_where_the_references_does_not(
+    expected: torch.Tensor, memory: Memory
+) -> None:
+    clocked = laid(lambda x: expected.contiguous(), [X], [expected])
+    (got,) = read(memory, clocked, made(clocked))
+    assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "copies"), [("dense", False), ("transposed", False), ("far-apart", True)]
+)
+def test_what_it_takes_to_copy_an_output_is_told_apart(kind: str, copies: bool) -> None:
+    clocked = laid(OUTPUTS[kind], [X], [OUTPUTS[kind](X)])
+    made(clocked)
+    told = clocked.describe()
+    assert (told.copied_ns > 1000) == copies
+    assert told.copied_ns < told.handled_ns
+
+
 @pytest.mark.parametrize(
     ("output", "overlap"),
     [

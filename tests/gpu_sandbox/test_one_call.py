@@ -41,7 +41,7 @@ class Recorder:
         self.in_order = True
         self.inputs_intact = True
         self.tree: Any = None
-        self.handled_ns = 0
+        self.handled_ns = self.copied_ns = 0
         self._said = said
         self._used_ns = used_ns
 
@@ -61,7 +61,12 @@ class Recorder:
         )
         leaves = [leaf] * self.leaves
         if isinstance(request, Describe):
-            return Ran(tree=self.tree, leaves=leaves, handled_ns=self.handled_ns)
+            return Ran(
+                tree=self.tree,
+                leaves=leaves,
+                handled_ns=self.handled_ns,
+                copied_ns=self.copied_ns,
+            )
         return Done()
 
     @contextmanager
@@ -272,8 +277,13 @@ def test_what_telling_of_the_output_takes_beyond_a_little_is_no_rest(
     much = release(peer, [0])
     assert much.output_ns == 1_000_000
     assert much.rest_ns == much.wall_ns - CLAIM_NS - 1_000_000
-    peer.handled_ns = 10**12
+    assert much.told_ns == 1_000_000
+    peer.copied_ns = 400_000
+    copied = release(peer, [0])
+    assert (copied.output_ns, copied.told_ns) == (1_000_000, 600_000)
+    peer.handled_ns = peer.copied_ns = 10**12
     assert release(peer, [0]).rest_ns >= 0, "it may say what it likes"
+    assert release(peer, [0]).told_ns == 0
 
 
 def test_two_outputs_in_one_place_are_seen_by_their_addresses(tmp_path: Path) -> None:

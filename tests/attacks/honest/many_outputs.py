@@ -6,4 +6,4 @@ import torch.nn as nn
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        return [torch.tanh(part) for part in x.unbind(0)]
+        return [torch.relu(part) for part in x.unbind(0)]

@@ -6,7 +6,7 @@ import torch.nn as nn
 
 class Model(nn.Module):
     def forward(self, x):
-        return list(torch.tanh(x).unbind(0))
+        return list(torch.relu(x).unbind(0))
 
 
 def get_inputs():
