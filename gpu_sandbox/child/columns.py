@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["flipped", "lost"]
+from gpu_sandbox.child.pieces import pieces
+
+__all__ = ["flipped", "lost", "none_lost"]
 
 _ROWS, _LARGEST = 16, 1 << 24
+_SOME = 1 << 18
+"""Elements, which say as much of most columns as all do."""
 _LOST = 0.5
 """Of a column's norm; of integers, of how many there are."""
 _TIMES = 8.0
@@ -23,14 +27,28 @@ def lost(truth: torch.Tensor, native: torch.Tensor, got: torch.Tensor) -> list[i
     """Those of which half is missing, and eight times what the reference's own run is off by."""
     if not _has_columns(truth):
         return []
-    rows, native, got = (_rows(t).double().nan_to_num(0.0, 0.0, 0.0) for t in (truth, native, got))
-    size = torch.linalg.vector_norm(rows, dim=0)
-    off, own = (torch.linalg.vector_norm(t - rows, dim=0) for t in (got, native))
+    found = []
+    for piece in pieces(truth, native, got):
+        rows, native, got = (t.double().nan_to_num(0.0, 0.0, 0.0) for t in piece)
+        each = (rows, got.sub_(rows), native.sub_(rows))
+        found.append(torch.stack([t.square_().sum(dim=0) for t in reversed(each)]))
+    own, off, size = torch.stack(found).sum(dim=0).sqrt_()
     there = size[size > 0]
     if there.numel() == 0:
         return []
     counts = size > _LEAST * there.median()
     return _first(counts & (off > _LOST * size) & (off > _TIMES * own))
+
+
+def none_lost(truth: torch.Tensor, off: float) -> bool:
+    """Whether that is so of any output that is ``off`` from it by that in all, as L2 norm; by some
+    of its rows, so False may mean nothing."""
+    if not _has_columns(truth):
+        return True
+    rows = _rows(truth)
+    some = rows[:: max(1, rows.numel() // _SOME)].double().nan_to_num(0.0, 0.0, 0.0)
+    size = torch.linalg.vector_norm(some, dim=0)
+    return off <= _LOST * _LEAST * float(size.median())
 
 
 def flipped(native: torch.Tensor, got: torch.Tensor) -> list[int]:

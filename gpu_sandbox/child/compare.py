@@ -27,7 +27,7 @@ from gpu_sandbox.child.columns import flipped, lost
 from gpu_sandbox.child.expected import ELEMENT, Expected
 from gpu_sandbox.child.pattern import Differences
 from gpu_sandbox.child.pieces import as_real, distance, pieces
-from gpu_sandbox.child.plain import anywhere_of, plainly_close, rms_of
+from gpu_sandbox.child.plain import anywhere_of, plainly_close, plainly_right, rms_of
 from gpu_sandbox.protocols import Protocol
 
 __all__ = ["Difference", "compare"]
@@ -68,6 +68,8 @@ def compare(
         return found
     if protocol.allclose is None and plainly_close([(expected, got)])[0]:
         return Difference(ok=True)
+    if protocol.allclose is None and (worst := plainly_right(expected, got)) is not None:
+        return Difference(ok=True, max_abs_error=worst)
     each = pieces(native, expected.truth, got)
     if any(bool(_non_finite_unlike(*piece).any()) for piece in each):
         return verdict(_non_finite_unlike, "NaN, or infinities that differ")

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import torch
 
 from gpu_sandbox.child.bulk import SHARES, Bulk, shares_off
+from gpu_sandbox.child.columns import lost, none_lost
 from gpu_sandbox.child.expected import Expected, Margin
 from gpu_sandbox.child.pieces import at_a_time, largest_of, pieces, row_rms, some_rows
 
-__all__ = ["anywhere_of", "plainly_close", "rms_of"]
+__all__ = ["anywhere_of", "plainly_close", "plainly_right", "rms_of"]
 
 _WIDE = {
     torch.float16: torch.float32,
@@ -65,6 +66,46 @@ def plainly_close(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[bool
         fits = off <= allowed < math.inf and size >= _LEAST_SIZE and share <= min(SHARES)
         close[number] = fits and _fits_anywhere(one, worst)
     return close
+
+
+def plainly_right(expected: Expected, got: torch.Tensor) -> float | None:
+    """The largest error of one that the strict rule accepts, in few passes; beside its float64 run,
+    where there is one. None says nothing."""
+    if expected.rule is None or expected.truth is expected.native:
+        return None
+    found = []
+    for mine, truth in pieces(got, expected.truth):
+        wide = truth.double().flatten()
+        error = mine.double().flatten() - wide
+        found.append(torch.stack([largest_of(error[None])[0], error.dot(error), wide.dot(wide)]))
+    worst, errors, sizes = torch.stack(found).unbind(1)
+    largest = float(worst.amax())
+    off, size = math.sqrt(float(errors.sum())), math.sqrt(float(sizes.sum()))
+    most = expected.allowed
+    if not off <= _ROUNDED * most.tolerance * max(size, expected.least) < math.inf:
+        return None
+    if not _most_are_near(expected, got) or _has_lost(expected, got, off):
+        return None
+    fits = largest <= most.slack or largest <= anywhere_of(expected)
+    return largest if fits else None
+
+
+def _has_lost(expected: Expected, got: torch.Tensor, off: float) -> bool:
+    if not expected.drawn or none_lost(expected.truth, off):
+        return False
+    return bool(lost(expected.truth, expected.native, got))
+
+
+def _most_are_near(expected: Expected, got: torch.Tensor) -> bool:
+    bulk = expected.allowed.bulk
+    if bulk is None:
+        return True
+    truth, mine = (t.detach().reshape(1, -1) for t in (expected.truth, got))
+    errors = zip((bulk.half, bulk.most), SHARES, strict=True)
+    return all(
+        float(shares_off(bulk, truth, mine, error, torch.float64)) <= share
+        for error, share in errors
+    )
 
 
 def _is_large(expected: Expected) -> bool:
