@@ -3,7 +3,7 @@
 import torch
 import torch.nn as nn
 
-N = 1 << 15
+N = 1 << 17
 
 
 class Model(nn.Module):

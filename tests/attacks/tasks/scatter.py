@@ -3,7 +3,7 @@
 import torch
 import torch.nn as nn
 
-N = 512
+N = 1024
 
 
 class Model(nn.Module):
