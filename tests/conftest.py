@@ -13,9 +13,10 @@ import pytest
 from gpu_sandbox import lock_files
 
 
-def pytest_configure() -> None:
+def _take_own_cores() -> None:
     """Those that share the machine have cores of their own: sandboxes of two of them would
-    time, and compile, on the same one."""
+    time, and compile, on the same one. Before torch is imported, which then has as many threads:
+    two on one core wait for each other, and a sum takes thirty times as long."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None:
         return
@@ -23,6 +24,8 @@ def pytest_configure() -> None:
     ours = cores[int(worker.removeprefix("gw")) :: workers]
     os.sched_setaffinity(0, ours or cores)
 
+
+_take_own_cores()
 
 JUDGED_AGAIN = "judged again"
 """The property of a test that says why it was."""

@@ -234,7 +234,7 @@ def undecided(expected: Sequence[Expected], run: Callable[[int], Outputs]) -> bo
 
 def _some_rows(output: torch.Tensor) -> torch.Tensor:
     """Of an output of many, as many as say what share of all is otherwise."""
-    if output.dim() < 2:
+    if output.dim() < 2 or not output.numel():
         return output
     rows = output.reshape(-1, output.shape[-1])
     return rows[:: max(1, output.numel() // _SHARE_OF)]
