@@ -223,6 +223,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What the reference is timed as. Eager always is: every score is relative to it."""
     compile_timeout_s: float = 300.0
     run_timeout_s: float = 120.0
+    bench_s: float | None = None
+    """Seconds of timing a candidate, at most; null: 3 on the CPU, 5 on CUDA."""
     autopsy_timeout_s: float = 20.0
     """One extra run, in a sanitizer, of a candidate that crashed; 0: none."""
     sanitize: bool = False

@@ -46,6 +46,7 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
         limits=Limits(
             compile_s=config.sandbox.compile_timeout_s,
             call_s=config.sandbox.run_timeout_s,
+            bench_s=config.sandbox.bench_s,
             autopsy_s=config.sandbox.autopsy_timeout_s,
             sanitize=config.sandbox.sanitize,
             observe_share=config.sandbox.observe_share,

@@ -86,6 +86,10 @@ def _rules(config: Config) -> dict[str, tuple[bool, str]]:
         ),
         "sandbox.observe_share": (0 <= config.sandbox.observe_share <= 1, "between 0 and 1"),
         "sandbox.counters_timeout_s": (config.sandbox.counters_timeout_s >= 0, "at least 0"),
+        "sandbox.bench_s": (
+            config.sandbox.bench_s is None or config.sandbox.bench_s > 0,
+            "above 0, or null",
+        ),
         "sandbox.run_timeout_s": (config.sandbox.run_timeout_s > 0, "above 0"),
         "sandbox.memory_gb": (config.sandbox.memory_gb >= 1, "at least 1"),
         "sandbox.threads": (

@@ -173,7 +173,14 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
         "roles": {"single"},
         "budget": {"tokens", "device_s"},
         "prompts": {"accuracy"},
-        "sandbox": {"observe_share", "counters_timeout_s", "cache_verdicts", "refuse", "threads"},
+        "sandbox": {
+            "observe_share",
+            "counters_timeout_s",
+            "cache_verdicts",
+            "refuse",
+            "threads",
+            "bench_s",
+        },
     }
     sections = {
         name: {key: config[name][key] for key in config[name].keys() - keys}
