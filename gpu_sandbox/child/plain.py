@@ -74,12 +74,15 @@ def plainly_right(expected: Expected, got: torch.Tensor) -> float | None:
     if expected.rule is None or expected.truth is expected.native:
         return None
     found = []
-    for mine, truth in pieces(got, expected.truth):
+    for mine, truth, native in pieces(got, expected.truth, expected.native):
         wide = truth.double().flatten()
         error = mine.double().flatten() - wide
-        found.append(torch.stack([largest_of(error[None])[0], error.dot(error), wide.dot(wide)]))
-    worst, errors, sizes = torch.stack(found).unbind(1)
+        most_of = [largest_of(t.reshape(1, -1))[0].double() for t in (error, native)]
+        found.append(torch.stack([*most_of, error.dot(error), wide.dot(wide)]))
+    worst, natives, errors, sizes = torch.stack(found).unbind(1)
     largest = float(worst.amax())
+    if not math.isfinite(float(natives.amax())):  # infinities are to be where they are in its own
+        return None
     off, size = math.sqrt(float(errors.sum())), math.sqrt(float(sizes.sum()))
     most = expected.allowed
     if not off <= _ROUNDED * most.tolerance * max(size, expected.least) < math.inf:

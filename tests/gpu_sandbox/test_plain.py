@@ -59,6 +59,8 @@ class Made(msgspec.Struct, frozen=True):
                 got *= 1 + self.off
             case "infinite":
                 native.view(-1)[0] = got.view(-1)[0] = exact.view(-1)[0] = math.inf
+            case "overflow":
+                native.view(-1)[0] = math.inf
             case "nan":
                 got.view(-1)[0] = math.nan
         typical = [torch.full((*exact.shape[:-1], 1), self.usual)] if self.usual else []
@@ -73,7 +75,9 @@ MADE = st.builds(
     dtype=st.sampled_from(list(RULES)),
     seed=st.integers(0, 10**6),
     shape=st.sampled_from(SHAPES),
-    way=st.sampled_from(["", "column", "element", "some", "half", "all", "infinite", "nan"]),
+    way=st.sampled_from(
+        ["", "column", "element", "some", "half", "all", "infinite", "overflow", "nan"]
+    ),
     off=st.sampled_from([1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.6, 1.0]),
     skewed=st.booleans(),
     ease=st.sampled_from([1.0, 2.0, 4.0]),
@@ -147,3 +151,11 @@ def test_a_column_that_is_lost_is_never_said_not_to_be(
     if lost(truth, truth, got):
         assert not none_lost(truth, float((got - truth).norm()))
     assert none_lost(truth, 0.0)
+
+
+@pytest.mark.parametrize("dtype", RULES)
+def test_what_overflows_in_the_references_own_run_is_to_do_so(dtype: torch.dtype) -> None:
+    """Though its float64 run has a number there, which is what was made of it."""
+    expected, got = Made(dtype, seed=3, shape=(20, 31), way="overflow", off=0.0).outputs()
+    assert plainly_right(expected, got) is None
+    assert not compare(expected, got, STRICT).ok
