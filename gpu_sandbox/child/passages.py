@@ -227,11 +227,12 @@ class Passages:
 
     def _alone(self, gated: Gated) -> Passage | None:
         """As pairs later: two releases of the same inputs, in random order, outputs taken.
-        ``peer`` holds nothing yet."""
+        ``peer`` holds nothing yet, so that these may be the same each time."""
         walls: list[float] = []
         empties: list[float] = []
         own_empties: list[float] = []
         began = time.monotonic()
+        gated.draw(f"gated alone/{gated.gate}", 0)
         for number in range(_ALONE):
             if number >= _ALONE_AT_LEAST and time.monotonic() - began > _ALONE_S:
                 break
@@ -255,14 +256,13 @@ class Passages:
             reading_ns=_READING * reading_ns(self._device),
         )
 
-    def _both(self, gated: Gated, number: int, *, empty: bool) -> tuple[float, float]:
+    def _both(self, gated: Gated, seed: int, *, empty: bool) -> tuple[float, float]:
         """Walls of the empty ``peer`` and of the reference, which may be told to be, too."""
-        gated.draw(f"gated alone/{gated.gate}", number)
         chosen = gated.choose()
         takers = [(self._peer, True), (self._reference, empty)]
         peer_first = bool(secrets.randbits(1))
         found = [
-            float(gated.passed(taker, number, chosen, empty=nothing).wall_ns)
+            float(gated.passed(taker, seed, chosen, empty=nothing).wall_ns)
             for taker, nothing in (takers if peer_first else reversed(takers))
         ]
         return (found[0], found[1]) if peer_first else (found[1], found[0])
