@@ -16,7 +16,7 @@ from gpu_sandbox.child.exact import Exact
 from gpu_sandbox.child.expected import RULES, Expected, expect, expect_left
 from gpu_sandbox.child.extents import extent_of, overlapping, sharing
 from gpu_sandbox.child.forms import Form, Forms
-from gpu_sandbox.child.held import alike, buffers, changed, is_among, state
+from gpu_sandbox.child.held import alike, among, buffers, changed, state
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.pieces import finite
@@ -112,7 +112,7 @@ class Task:
             self.forward_s = took_s  # the first one loads libraries; a candidate may slow the rest
         native: list[torch.Tensor] = []
         case.output_tree = self.tree(output, native)
-        case.aliasing = [is_among(t, given) for t in native]
+        case.aliasing = among(native, given)
         case.overlapping = [overlapping(t) for t in native]
         case.sharing = sharing([extent_of(t) for t in native])
         case.contiguous = [t.is_contiguous() for t in native]
@@ -126,7 +126,7 @@ class Task:
                 raise Broken("the reference changes how many tensors its inputs have")
             ways = zip(given, case.tensors, strict=True)
             case.left = [expect_left(t.detach().clone(), before) for t, before in ways]
-        case.state = [is_among(t, state(self.model)) for t in native]
+        case.state = among(native, state(self.model))
         self.returns_state = self.returns_state or any(case.state)
         native = [
             t.detach().clone() if aliasing or kept else t.detach()
@@ -281,7 +281,8 @@ class Task:
     def results(self, model: Any, arguments: Any, case: Case) -> list[Any]:
         found: list[torch.Tensor] = []
         pack(self._call(model, arguments, case.forward_seed), found, pickling=False)
-        return [t.clone() if is_among(t, state(model)) else t for t in found]
+        kept = among(found, state(model))
+        return [t.clone() if one else t for t, one in zip(found, kept, strict=True)]
 
 
 def _copied(value: Any) -> Any:
