@@ -17,7 +17,7 @@ import msgspec
 import torch
 
 from events.observations import Observations
-from gpu_sandbox.child import held, nudges, rehearsal, repeats
+from gpu_sandbox.child import held, noise, rehearsal, repeats
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
 from gpu_sandbox.child.cases import Broken, Case, Seeds
@@ -144,7 +144,7 @@ class Assignment:
             measured = measure_alone(
                 task, self._reference, self._job, self._device, first, self._clocks
             )
-        found = [*self._audited(task, first), *_told(task)]
+        found = [*self._audited(task, first), *_told(task, first)]
         return msgspec.structs.replace(measured, audit=found)
 
     def _audited(self, task: Task, first: Case) -> list[str]:
@@ -179,9 +179,9 @@ class Assignment:
             if loaded.built_late:
                 self._notes.append(f"{loaded.built_late} extensions were built under the lease")
             self._stage("check")
+            self._notes += _told(task, first)
             worst = trials.run()
         self._notes += [f"degenerate task: {found}" for found in self._audited(task, first)]
-        self._notes += _told(task)
         if job.protocol.allclose is None and not task.exact.used:
             self._notes.append("no float64 reference: compared with its own dtype")
         leave_half(self._device)
@@ -268,11 +268,11 @@ def _in_turn(*works: Callable[[], bool]) -> Callable[[], bool]:
     return piece
 
 
-def _told(task: Task) -> list[str]:
+def _told(task: Task, first: Case) -> list[str]:
     """Facts about the reference that a reader of any verdict on it should know."""
     return [
         *repeats.told(task.repeats),
-        *nudges.told(task.nudged),
+        *noise.told(task.nudged, first.expected),
         *held.told(task.updates),
         *rehearsal.told(task),
     ]

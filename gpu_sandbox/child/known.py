@@ -44,6 +44,7 @@ class Known:
         """Before there is a candidate. Raises ``Broken`` for what is no task: where it was one
         before, because its runs were nearer to each other by chance, after some more looks."""
         if self._repeats is None:
+            task.time_again(first)
             check_shapes(task, first)
             for _ in range(1 if job.mode == "baseline" else _LOOKS):
                 task.repeats = task.repeat(first)

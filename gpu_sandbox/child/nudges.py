@@ -31,7 +31,6 @@ __all__ = [
     "mended",
     "moved",
     "nudge",
-    "told",
     "undecided",
 ]
 
@@ -65,7 +64,6 @@ _COUNTED, _COUNTED_OF = 16, 1000
 _MOST_TURNED = 0.75
 """Of an output's elements, by a few steps of rounding: where more are, who leaves out a third of
 them is excused by chaos, and who computes all otherwise than the reference is not."""
-_CHAOTIC = 1e-3
 _MANY, _FAR, _SHARE_OF = 100, 200.0, 1 << 19
 """Undecided is an output of which one in so many elements, of so many about, is so many tolerances
 off."""
@@ -105,16 +103,6 @@ class Nudged(msgspec.Struct, frozen=True):
             k, blind = expected.rule.k, expected.rule.blind
             bulk = self.bulk and self.bulk.times(k).at_most(*expected.rule.of_most(blind))
             expected.loosen(min(k * self.relative, blind), self.worst, bulk)
-
-
-def told(nudged: Sequence[Nudged]) -> list[str]:
-    """What the reader of a verdict should know: a number that is chaos has few digits."""
-    return [
-        f"output {number} of the reference moves by {one.relative:.1e} (relative L2) where its "
-        "inputs do by rounding"
-        for number, one in enumerate(nudged)
-        if one.relative > _CHAOTIC
-    ]
 
 
 def moved(tensor: torch.Tensor, steps: int) -> torch.Tensor:
