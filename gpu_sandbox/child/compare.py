@@ -112,7 +112,9 @@ def _strict(
         if not found.ok:
             return found
         return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
-    columns = lost(expected.truth, expected.native, got) if expected.drawn else []
+    columns = []
+    if expected.drawn:
+        columns = lost(expected.truth, expected.native, got, expected.columns)
     if columns:
         return Difference(ok=False, reason=_told_of(columns), max_abs_error=_or_none(worst))
     if most_are := _bulk_off(expected, got, verdict):

@@ -12,6 +12,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.bulk import Bulk, bulk_of
+from gpu_sandbox.child.columns import sound
 from gpu_sandbox.child.pieces import as_real, distance, pieces
 from gpu_sandbox.child.seldom import Seldom
 from gpu_sandbox.protocols import Precision
@@ -86,10 +87,13 @@ class Margin(msgspec.Struct, frozen=True):
     loose: int = 0
     """See ``Expected``."""
     bulk: Bulk | None = None
+    columns: torch.Tensor | None = None
+    """Which of them are to be there, in another run of the reference's, too (``columns.sound``)."""
 
     def times(self, factor: float) -> Margin:
         bulk = self.bulk and self.bulk.times(factor)
-        return Margin(self.tolerance * factor, self.slack * factor, self.typical, self.loose, bulk)
+        tolerance, slack = self.tolerance * factor, self.slack * factor
+        return Margin(tolerance, slack, self.typical, self.loose, bulk, self.columns)
 
 
 class Expected:
@@ -127,7 +131,11 @@ class Expected:
         self.bulk: Bulk | None = None
         """Of inputs as the task draws them: what is changed has its errors elsewhere."""
         self.drawn = False
-        """Whether its truth is that of a float64 run, on inputs as the task draws them."""
+        """Whether columns are to be there: on inputs as the task draws them, beside its float64
+        run, or where one of ``columns`` seems not to be."""
+        self.columns: torch.Tensor | None = None
+        """Of an output that has no float64 run those that another's has shown to be sound."""
+        self.sound: torch.Tensor | None = None
         self._worst = 0.0
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
@@ -173,7 +181,9 @@ class Expected:
         this one's tolerance and own error, without what it was let vary by."""
         own, worst = (0.0, 0.0) if self.truth is self.native else (self.own, self._worst)
         bulk = self.bulk and self.bulk.times(_AND_ITS_OWN)
-        return Margin(self.tolerance + own, self.slack + worst, self.typical, self.loose, bulk)
+        tolerance, slack = self.tolerance + own, self.slack + worst
+        columns = self.columns if self.sound is None else self.sound
+        return Margin(tolerance, slack, self.typical, self.loose, bulk, columns)
 
     @property
     def allowed(self) -> Margin:
@@ -257,6 +267,7 @@ class Expected:
         expected = Expected(native, None, typical=margin.typical)
         expected.tolerance, expected.slack = margin.tolerance, margin.slack
         expected.loose, expected.bulk = margin.loose, margin.bulk
+        expected.columns = margin.columns
         return expected
 
 
@@ -281,6 +292,7 @@ def expect(
     for one in found:
         one.ease(ease)
         one.drawn = one.drawn and few
+        one.sound = sound(one.truth, one.native) if one.drawn else None
     return found
 
 

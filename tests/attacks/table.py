@@ -312,6 +312,13 @@ _CHECKER = (
         device="both",
     ),
     _checker("leaves_the_scores_out", REJECTED, "scores_in_place", task="scored", device="both"),
+    _checker(
+        "leaves_the_scores_out_when_timed",
+        REJECTED,
+        "scores_in_place",
+        task="scored",
+        device="both",
+    ),
     _checker("hears_nothing", REJECTED, "hears_in_place", task="sounds", device="both"),
     _checker(
         "writes_constants_as_outputs_end", REJECTED, "writes_constants_anew", task="positions"

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.columns import flipped, lost
+from gpu_sandbox.child.columns import flipped, lost, lost_in_some, sound
 from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.expected import Expected, expect
 from gpu_sandbox.child.nudges import Nudged
@@ -43,6 +43,46 @@ def test_as_far_off_as_the_reference_is_none_lost(
     off = 4 * torch.finfo(dtype).eps * exact.norm(dim=1, keepdim=True)
     native, got = ((exact + off * torch.randn_like(exact)).to(dtype) for _ in range(2))
     assert lost(exact, native, got) == []
+
+
+@given(st.integers(0, 10**6), st.sampled_from(DTYPES), st.integers(16, 40), st.integers(2, 60))
+@settings(max_examples=40, deadline=None)
+def test_beside_another_run_of_the_reference_none_of_those_that_are_sound_is_lost(
+    seed: int, dtype: torch.dtype, rows: int, columns: int
+) -> None:
+    torch.manual_seed(seed)
+    sizes = torch.randn(columns).exp().square()
+
+    def drawn() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        exact = torch.randn(rows, columns, dtype=torch.float64) * sizes
+        off = 2 * torch.finfo(dtype).eps * exact.norm(dim=1, keepdim=True)
+        native, got = ((exact + off * torch.randn_like(exact)).to(dtype) for _ in range(2))
+        return exact, native, got
+
+    exact, native, _ = drawn()
+    among = sound(exact, native)
+    assert among is not None
+    _, native, got = drawn()
+    assert lost_in_some(native, got, among) == []
+    largest = int(sizes.argmax())
+    got[:, largest] = 0
+    assert lost_in_some(native, got, among) == ([largest] if among[largest] else [])
+
+
+@pytest.mark.parametrize("shape", [(20, 50_000), (300_000, 3)])
+def test_some_rows_are_enough_to_see_it(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    exact = torch.randn(shape, dtype=torch.float64)
+    native = exact.float()
+    among = sound(exact, native)
+    assert among is not None
+    assert among.all()
+    got = native.clone()
+    assert lost_in_some(native, got, among) == []
+    got[:, 2] = 0
+    assert lost_in_some(native, got, among) == [2]
+    among[2] = False
+    assert lost_in_some(native, got, among) == []
 
 
 def test_what_is_small_beside_others_does_not_count() -> None:
