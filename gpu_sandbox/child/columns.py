@@ -15,7 +15,8 @@ from gpu_sandbox.child.pieces import pieces
 
 __all__ = ["flipped", "lost", "lost_in_some", "none_lost", "sound"]
 
-_ROWS, _LARGEST = 16, 1 << 24
+_ROWS, _LARGE = 16, 1 << 24
+"""Of more elements some of the rows are looked at."""
 _SOME = 1 << 18
 """Elements, which say as much of most columns as all do."""
 _LOST = 0.5
@@ -38,6 +39,8 @@ def lost(
     ``among``: of these only."""
     if not _has_columns(truth):
         return []
+    if truth.numel() > _LARGE:
+        truth, native, got = _some_rows(truth, native, got)
     own, off, size = _norms(truth, native, got)
     missing = _counts(size) & (off > _LOST * size) & (off > _TIMES * own)
     return _first(missing if among is None else missing & among)
@@ -99,13 +102,14 @@ def flipped(native: torch.Tensor, got: torch.Tensor) -> list[int]:
     """Of integers: those of which more than half are others."""
     if not _has_columns(native):
         return []
-    return _first((_rows(native) != _rows(got)).double().mean(dim=0) > _LOST)
+    others = _rows(native) != _rows(got)
+    return _first(others.sum(dim=0) > _LOST * others.shape[0])
 
 
 def _has_columns(output: torch.Tensor) -> bool:
-    if output.dim() < 2 or output.is_complex() or not 0 < output.numel() <= _LARGEST:
+    if output.dim() < 2 or output.is_complex() or output.shape[-1] < 2:
         return False
-    return output.shape[-1] > 1 and output.numel() >= _ROWS * output.shape[-1]
+    return output.numel() >= _ROWS * output.shape[-1]
 
 
 def _rows(output: torch.Tensor) -> torch.Tensor:

@@ -85,6 +85,15 @@ def test_some_rows_are_enough_to_see_it(shape: tuple[int, int]) -> None:
     assert lost_in_some(native, got, among) == []
 
 
+def test_of_large_outputs_some_rows_are_looked_at() -> None:
+    exact = torch.ones(1, dtype=torch.float64).expand((1 << 13) + 1, 1 << 11)
+    got = exact.clone()
+    assert lost(exact, exact, got) == []
+    got[:, 5] = 0
+    assert lost(exact, exact, got) == [5]
+    assert lost(exact[:, :0], exact[:, :0], got[:, :0]) == []
+
+
 def test_what_is_small_beside_others_does_not_count() -> None:
     exact = torch.randn(100, 50, dtype=torch.float64)
     exact[:, 7] *= 0.01
