@@ -49,6 +49,7 @@ _MAX_DEPTH = 50
 _SHOWN_CHARS = 200
 _COMPARED = "compared are tensors, numbers, texts and None, in lists, tuples, dicts, dataclasses"
 _RELATIVE, _LEAST = 1e-4, 1e-7
+"""The second only where all that was seen was zero: physical units may be smaller than that."""
 
 
 class NotPlain(Exception):
@@ -234,8 +235,9 @@ def _plain_equal(a: Any, b: Any, size: float) -> bool:
     """Numbers may have been computed, in float32 and in another order: of many sums one comes out
     next to nothing, and is no more exact than the others."""
     if isinstance(a, float) and isinstance(b, float):
-        both_nan = math.isnan(a) and math.isnan(b)
-        return a == b or both_nan or abs(a - b) <= _LEAST + _RELATIVE * max(abs(a), abs(b), size)
+        if not (math.isfinite(a) and math.isfinite(b)):
+            return a == b or (math.isnan(a) and math.isnan(b))
+        return abs(a - b) <= (_RELATIVE * max(abs(a), size) or _LEAST)
     return type(a) is type(b) and a == b
 
 

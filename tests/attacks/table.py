@@ -349,6 +349,7 @@ _CHECKER = (
         gains=1.5,
     ),
     _checker("tells_one_number_of_four", REJECTED, "sums_by_rows", task="metrics", device="both"),
+    _checker("tells_infinity", REJECTED, "sums_by_rows", task="metrics", device="both"),
     _checker("takes_the_norm_for_granted", REJECTED, "norms_by_parts", task="wave", device="both"),
     _checker("one_output_twice", REJECTED, "computes_twice", task="twice"),
     _checker("extrapolates_a_count", REJECTED, "counts_in_place", task="points", device="both"),
