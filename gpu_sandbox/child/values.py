@@ -237,7 +237,8 @@ def _plain_equal(a: Any, b: Any, size: float) -> bool:
     if isinstance(a, float) and isinstance(b, float):
         if not (math.isfinite(a) and math.isfinite(b)):
             return a == b or (math.isnan(a) and math.isnan(b))
-        return abs(a - b) <= (_RELATIVE * max(abs(a), size) or _LEAST)
+        usual = size if math.isfinite(size) else 0.0  # the square of what is large may not be
+        return abs(a - b) <= (_RELATIVE * max(abs(a), usual) or _LEAST)
     return type(a) is type(b) and a == b
 
 

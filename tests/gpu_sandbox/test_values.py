@@ -46,6 +46,7 @@ def test_as_near_as_another_order_of_adding_comes(expected: Any, got: Any, usual
         (2.3e-10, 0.0, 2e-10),  # joule, say
         (2.3e-10, 0.0, 0.0),
         (2.3e-10, 2.4e-10, 2e-10),
+        (1e200, 2e200, math.inf),
         (7, 8, 100.0),
         (7, 7.0, 0.0),
         (True, 1, 0.0),
