@@ -92,9 +92,8 @@ def none_lost(truth: torch.Tensor, off: float) -> bool:
     of its rows, so False may mean nothing."""
     if not _has_columns(truth):
         return True
-    rows = _rows(truth)
-    some = rows[:: max(1, rows.numel() // _SOME)].double().nan_to_num(0.0, 0.0, 0.0)
-    size = torch.linalg.vector_norm(some, dim=0)
+    (some,) = _some_rows(truth)
+    size = torch.linalg.vector_norm(some.double().nan_to_num(0.0, 0.0, 0.0), dim=0)
     return off <= _LOST * _LEAST * float(size.median())
 
 

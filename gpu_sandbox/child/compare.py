@@ -114,7 +114,8 @@ def _strict(
         return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
     columns = []
     if expected.drawn:
-        columns = lost(expected.truth, expected.native, got, expected.columns)
+        among = expected.columns if expected.truth is expected.native else None
+        columns = lost(expected.truth, expected.native, got, among)
     if columns:
         return Difference(ok=False, reason=_told_of(columns), max_abs_error=_or_none(worst))
     if most_are := _bulk_off(expected, got, verdict):

@@ -134,8 +134,7 @@ class Expected:
         """Whether columns are to be there: on inputs as the task draws them, beside its float64
         run, or where one of ``columns`` seems not to be."""
         self.columns: torch.Tensor | None = None
-        """Of an output that has no float64 run those that another's has shown to be sound."""
-        self.sound: torch.Tensor | None = None
+        """Those that a float64 run has shown to be sound, its own or another output's."""
         self._worst = 0.0
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
@@ -182,8 +181,7 @@ class Expected:
         own, worst = (0.0, 0.0) if self.truth is self.native else (self.own, self._worst)
         bulk = self.bulk and self.bulk.times(_AND_ITS_OWN)
         tolerance, slack = self.tolerance + own, self.slack + worst
-        columns = self.columns if self.sound is None else self.sound
-        return Margin(tolerance, slack, self.typical, self.loose, bulk, columns)
+        return Margin(tolerance, slack, self.typical, self.loose, bulk, self.columns)
 
     @property
     def allowed(self) -> Margin:
@@ -292,7 +290,7 @@ def expect(
     for one in found:
         one.ease(ease)
         one.drawn = one.drawn and few
-        one.sound = sound(one.truth, one.native) if one.drawn else None
+        one.columns = sound(one.truth, one.native) if one.drawn else None
     return found
 
 
