@@ -9,12 +9,11 @@ nobody knows.
 
 from __future__ import annotations
 
-import secrets
-
 import msgspec
 import torch
 
 from gpu_sandbox.child.pieces import as_real
+from gpu_sandbox.child.places import some_of
 
 __all__ = ["Bulk", "apart", "bulk_of", "shares_off"]
 
@@ -92,11 +91,12 @@ def shares_off(
 
 
 def _looked_at(*tensors: torch.Tensor) -> list[torch.Tensor]:
-    """The same elements of the last dimension of each, at equal distances from one that nobody
-    knows."""
-    step = max(1, tensors[0].shape[-1] // _LOOKED_AT)
-    start = secrets.randbelow(step)
-    return [t[..., start::step] for t in tensors]
+    """The same elements of the last dimension of each."""
+    count = tensors[0].shape[-1]
+    if count < 2 * _LOOKED_AT:
+        return list(tensors)
+    places = some_of(count, _LOOKED_AT, tensors[0].device)
+    return [t.index_select(-1, places) for t in tensors]
 
 
 def _quantile(values: torch.Tensor, share: float) -> float:

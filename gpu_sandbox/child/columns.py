@@ -1,4 +1,4 @@
-"""Columns of an output, one index of its last dimension in all rows, that are wrong as a whole.
+"""Columns of an output, one index of one of its dimensions each, that are wrong as a whole.
 
 One of thousands is nothing in a norm, in half precision each of its elements may be off by half of
 its row, and of integers as many may have flipped by rounding. But what rounding makes of an output
@@ -7,61 +7,128 @@ is not all in one place, and the scores that are put behind long rows may be all
 
 from __future__ import annotations
 
+import math
 import secrets
+from typing import TypeAlias
 
 import torch
 
-from gpu_sandbox.child.pieces import pieces
+from gpu_sandbox.child.pieces import indices_of, pieces
+from gpu_sandbox.child.places import some_of
 
-__all__ = ["flipped", "lost", "lost_in_some", "none_lost", "sound"]
+__all__ = ["Columns", "flipped", "lost", "lost_in_some", "none_lost", "sound"]
 
-_ROWS, _LARGE = 16, 1 << 24
-"""Of more elements some of the rows are looked at."""
+Columns: TypeAlias = tuple[torch.Tensor | None, ...]
+"""Of each dimension which of its indices, (size,) booleans; None where it is not looked at."""
+
+_ROWS = 16
 _SOME = 1 << 18
 """Elements, which say as much of most columns as all do."""
 _LOST = 0.5
-"""Of a column's norm; of integers, of how many there are."""
+"""Of a column's norm."""
 _TIMES = 8.0
 _SOUND = 1 / 32
 """Of a column's norm: what the reference's own run may be off by, so that it is enough to hold
 columns of another of its runs against."""
 _LEAST = 0.05
 """Of the median column's norm: what is less may be what is left of larger numbers."""
+_FLIPPED, _FEWEST = 0.25, 8
+"""Of a column's integers so many may be others, or as few as that."""
+_STRETCH = 64
+"""Integers that lie next to each other, of which so many may be, too."""
 
 
 def lost(
     truth: torch.Tensor,
     native: torch.Tensor,
     got: torch.Tensor,
-    among: torch.Tensor | None = None,
-) -> list[int]:
-    """Those of which half is missing, and eight times what the reference's own run is off by.
-    ``among``: of these only."""
-    if not _has_columns(truth):
-        return []
-    if truth.numel() > _LARGE:
-        truth, native, got = _some_rows(truth, native, got)
-    own, off, size = _norms(truth, native, got)
-    missing = _counts(size) & (off > _LOST * size) & (off > _TIMES * own)
-    return _first(missing if among is None else missing & among)
+    among: Columns | None = None,
+    only: int | None = None,
+) -> list[tuple[int, int]]:
+    """Those, as dimension and index, of which half is missing, and eight times what the reference's
+    own run is off by; the first of one dimension. ``among``: of these only; ``only``: of this
+    dimension. Of large outputs some that nobody knows are looked at."""
+    for dimension in _dimensions(truth) if only is None else [only]:
+        own, off, size = _norms(*_some_rows(dimension, truth, native, got))
+        missing = _counts(size) & (off > _LOST * size) & (off > _TIMES * own)
+        these = None if among is None else among[dimension]
+        found = _first(missing if these is None else missing & these)
+        if found:
+            return [(dimension, index) for index in found]
+    return []
 
 
-def sound(truth: torch.Tensor, native: torch.Tensor) -> torch.Tensor | None:
-    """Whether the reference's own run has hardly lost anything of each: (columns,). By some of the
-    rows. None where there are no columns."""
-    if not _has_columns(truth):
+def sound(truth: torch.Tensor, native: torch.Tensor) -> Columns | None:
+    """Whether the reference's own run has hardly lost anything of each. None where there are no
+    columns."""
+    looked_at = _dimensions(truth)
+    if not looked_at:
         return None
-    own, _, size = _norms(*_some_rows(truth, native, native))
-    found: torch.Tensor = own < _SOUND * size
-    return found & _counts(size)
+    found: list[torch.Tensor | None] = [None] * truth.dim()
+    for dimension in looked_at:
+        own, _, size = _norms(*_some_rows(dimension, truth, native, native))
+        found[dimension] = (own < _SOUND * size) & _counts(size)
+    return tuple(found)
 
 
-def lost_in_some(native: torch.Tensor, got: torch.Tensor, among: torch.Tensor) -> list[int]:
-    """The same beside the reference's own run, and in rows only that nobody knows."""
-    if not _has_columns(native):
+def lost_in_some(native: torch.Tensor, got: torch.Tensor, among: Columns) -> list[tuple[int, int]]:
+    """The same beside the reference's own run, and of one dimension only, nobody knows which."""
+    looked_at = _dimensions(native)
+    return lost(native, native, got, among, secrets.choice(looked_at)) if looked_at else []
+
+
+def none_lost(truth: torch.Tensor, off: float) -> bool:
+    """Whether that is so of any output that is ``off`` from it by that in all, as L2 norm; by some
+    of its rows, so False may mean nothing."""
+    return all(
+        off <= _LOST * _LEAST * float(_sizes(*_some_rows(dimension, truth)).median())
+        for dimension in _dimensions(truth)
+    )
+
+
+def flipped(native: torch.Tensor, got: torch.Tensor) -> bool:
+    """Of integers: whether those that are others are much of a column, or of a stretch of memory
+    order."""
+    others = (native != got).detach()
+    flat = others.reshape(-1)
+    for start in (0, _STRETCH // 2):
+        whole = flat[start : start + (flat.numel() - start) // _STRETCH * _STRETCH]
+        if whole.numel() and _many(whole.reshape(-1, _STRETCH).sum(dim=1), _STRETCH):
+            return True
+    last = flat[-_STRETCH:]
+    if _many(last.sum(), last.numel()):
+        return True
+    sizes = {d: others.shape[d] for d in _dimensions(others)}
+    return any(_many(_along(others, d), others.numel() // size) for d, size in sizes.items())
+
+
+def _many(others: torch.Tensor, of: int) -> bool:
+    return int(others.max()) > max(_FLIPPED * of, _FEWEST)
+
+
+def _along(others: torch.Tensor, dimension: int) -> torch.Tensor:
+    rest = [d for d in range(others.dim()) if d != dimension]
+    return others.sum(dim=rest)
+
+
+def _dimensions(output: torch.Tensor) -> list[int]:
+    """Those that have columns."""
+    if output.is_complex():
         return []
-    rows, mine = _some_rows(native, got)
-    return lost(rows, rows, mine, among)
+    sizes = enumerate(output.shape)
+    return [d for d, size in sizes if size > 1 and output.numel() >= _ROWS * size]
+
+
+def _some_rows(dimension: int, *outputs: torch.Tensor) -> list[torch.Tensor]:
+    """The same of each, (rows, columns): as many as columns need at least."""
+    shape = outputs[0].shape
+    columns, others = shape[dimension], (*shape[:dimension], *shape[dimension + 1 :])
+    rows = math.prod(others)
+    wanted = max(_ROWS, _SOME // columns)
+    if rows <= 2 * wanted:
+        return [t.detach().movedim(dimension, -1).reshape(-1, columns) for t in outputs]
+    where = indices_of(some_of(rows, wanted, outputs[0].device), others)
+    return [t.detach().movedim(dimension, -1)[where] for t in outputs]
 
 
 def _norms(truth: torch.Tensor, native: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
@@ -74,45 +141,15 @@ def _norms(truth: torch.Tensor, native: torch.Tensor, got: torch.Tensor) -> torc
     return torch.stack(found).sum(dim=0).sqrt_()
 
 
+def _sizes(rows: torch.Tensor) -> torch.Tensor:
+    finite = rows.double().nan_to_num(0.0, 0.0, 0.0)
+    sizes: torch.Tensor = torch.linalg.vector_norm(finite, dim=0)
+    return sizes
+
+
 def _counts(size: torch.Tensor) -> torch.Tensor:
     there = size[size > 0]
     return size > _LEAST * there.median() if there.numel() else size > 0
-
-
-def _some_rows(*outputs: torch.Tensor) -> list[torch.Tensor]:
-    """The same of each, as many as columns need at least."""
-    each = [_rows(output) for output in outputs]
-    step = max(1, min(each[0].numel() // _SOME, each[0].shape[0] // _ROWS))
-    start = secrets.randbelow(step)
-    return [rows[start::step] for rows in each]
-
-
-def none_lost(truth: torch.Tensor, off: float) -> bool:
-    """Whether that is so of any output that is ``off`` from it by that in all, as L2 norm; by some
-    of its rows, so False may mean nothing."""
-    if not _has_columns(truth):
-        return True
-    (some,) = _some_rows(truth)
-    size = torch.linalg.vector_norm(some.double().nan_to_num(0.0, 0.0, 0.0), dim=0)
-    return off <= _LOST * _LEAST * float(size.median())
-
-
-def flipped(native: torch.Tensor, got: torch.Tensor) -> list[int]:
-    """Of integers: those of which more than half are others."""
-    if not _has_columns(native):
-        return []
-    others = _rows(native) != _rows(got)
-    return _first(others.sum(dim=0) > _LOST * others.shape[0])
-
-
-def _has_columns(output: torch.Tensor) -> bool:
-    if output.dim() < 2 or output.is_complex() or output.shape[-1] < 2:
-        return False
-    return output.numel() >= _ROWS * output.shape[-1]
-
-
-def _rows(output: torch.Tensor) -> torch.Tensor:
-    return output.detach().reshape(-1, output.shape[-1])
 
 
 def _first(columns: torch.Tensor) -> list[int]:

@@ -59,6 +59,9 @@ def compare(
         return Difference(ok=True, max_abs_error=0.0)
     if native.is_complex() and protocol.allclose is None:
         return compare(expected.parts(), as_real(got), protocol, brief=brief)
+    if protocol.allclose is None:
+        expected, got = expected.beside_fill(got)
+        native = expected.native
     verdict = partial(_verdict, expected, got, brief=brief)
     if not (native.is_floating_point() or native.is_complex()):
         brief = brief and (protocol.allclose is not None or not expected.loose)  # or all count
@@ -112,7 +115,7 @@ def _strict(
         if not found.ok:
             return found
         return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
-    columns = []
+    columns: list[tuple[int, int]] = []
     if expected.drawn:
         among = expected.columns if expected.truth is expected.native else None
         columns = lost(expected.truth, expected.native, got, among)
@@ -124,9 +127,10 @@ def _strict(
     return verdict(off, "single elements are off")
 
 
-def _told_of(columns: Sequence[int]) -> str:
-    some = ", ".join(map(str, columns))
-    return f"nothing is as it should be at these indices of the last dimension, or others: {some}"
+def _told_of(columns: Sequence[tuple[int, int]]) -> str:
+    some = ", ".join(str(index) for _, index in columns)
+    where = f"at these indices of dimension {columns[0][0]}"
+    return f"nothing is as it should be {where}, or others: {some}"
 
 
 def _bulk_off(

@@ -12,7 +12,8 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.bulk import Bulk, bulk_of
-from gpu_sandbox.child.columns import sound
+from gpu_sandbox.child.columns import Columns, sound
+from gpu_sandbox.child.fill import fill_of, without_fill
 from gpu_sandbox.child.pieces import as_real, distance, pieces
 from gpu_sandbox.child.seldom import Seldom
 from gpu_sandbox.protocols import Precision
@@ -39,6 +40,8 @@ _LEFT_STEPS, _LEFT_STEPS_BESIDE = 16, 2
 by a norm; and but for that, in each element for itself."""
 _LEAST_CHANGE = 4.0
 """Steps of rounding: what is changed by less may come out as it was."""
+_FILL = 4.0
+"""Tolerances that what an output is filled with may be off by: it is a constant."""
 
 
 _EVENLY, _EVENLY_IN_HALF = (8.0, 50.0), (3.0, 15.0)
@@ -87,13 +90,14 @@ class Margin(msgspec.Struct, frozen=True):
     loose: int = 0
     """See ``Expected``."""
     bulk: Bulk | None = None
-    columns: torch.Tensor | None = None
+    columns: Columns | None = None
     """Which of them are to be there, in another run of the reference's, too (``columns.sound``)."""
+    fill: float | None = None
 
     def times(self, factor: float) -> Margin:
         bulk = self.bulk and self.bulk.times(factor)
         tolerance, slack = self.tolerance * factor, self.slack * factor
-        return Margin(tolerance, slack, self.typical, self.loose, bulk, self.columns)
+        return msgspec.structs.replace(self, tolerance=tolerance, slack=slack, bulk=bulk)
 
 
 class Expected:
@@ -101,6 +105,7 @@ class Expected:
 
     ``typical``: what the RMS of each of its rows usually is (``child/typical.py``), where it has
     few elements: a sum that comes out next to nothing is not to be as exact as it is small.
+    ``fill``: the large number that much of it is, without which errors count (``child/fill.py``).
     """
 
     def __init__(
@@ -112,8 +117,10 @@ class Expected:
         typical: torch.Tensor | None = None,
         *,
         few: bool = True,
+        fill: float | None = None,
     ) -> None:
         self.native = native
+        self.fill = fill
         self.truth = native
         self.typical = typical
         dtype = native.dtype.to_real() if native.is_complex() else native.dtype
@@ -133,7 +140,7 @@ class Expected:
         self.drawn = False
         """Whether columns are to be there: on inputs as the task draws them, beside its float64
         run, or where one of ``columns`` seems not to be."""
-        self.columns: torch.Tensor | None = None
+        self.columns: Columns | None = None
         """Those that a float64 run has shown to be sound, its own or another output's."""
         self._worst = 0.0
         self.own = 0.0
@@ -153,18 +160,18 @@ class Expected:
             return
         if not (exact.is_floating_point() or exact.is_complex()):
             return
-        own, worst = distance(native, exact, self.least)
-        if rough is not None and rough.shape == exact.shape:
-            own, worst = map(max, (own, worst), distance(rough, exact, self.least))
+        others = [native] if rough is None or rough.shape != exact.shape else [native, rough]
+        rest, *others = self._beside_fill(exact, *others)
+        each = [distance(other, rest, self.least) for other in others]
+        own, worst = (max(found) for found in zip(*each, strict=True))
         self.unsound = not own <= self.rule.sane  # nor if it is no number
         if not self.unsound:
             self.truth = exact
             self.tolerance = max(self.rule.k * own, self.rule.floor)
             self.slack = 8 * worst
             self.own, self._worst = own, worst
-            others = [native] if rough is None or rough.shape != exact.shape else [native, rough]
             least = self.rule.of_most(self.rule.floor)
-            self.bulk = bulk_of(exact, others, self.rule.k, *least) if few else None
+            self.bulk = bulk_of(rest, others, self.rule.k, *least) if few else None
 
     @property
     def least(self) -> float:
@@ -181,7 +188,7 @@ class Expected:
         own, worst = (0.0, 0.0) if self.truth is self.native else (self.own, self._worst)
         bulk = self.bulk and self.bulk.times(_AND_ITS_OWN)
         tolerance, slack = self.tolerance + own, self.slack + worst
-        return Margin(tolerance, slack, self.typical, self.loose, bulk, self.columns)
+        return Margin(tolerance, slack, self.typical, self.loose, bulk, self.columns, self.fill)
 
     @property
     def allowed(self) -> Margin:
@@ -250,6 +257,21 @@ class Expected:
         found.truth = found.native if self.truth is self.native else as_real(self.truth)
         return found
 
+    def beside_fill(self, got: torch.Tensor) -> tuple[Expected, torch.Tensor]:
+        """The same of what is not filled, and ``got`` as it is to be compared with that."""
+        if self.fill is None:
+            return self, got
+        found = copy.copy(self)
+        found.native, found.truth, got = self._beside_fill(self.native, self.truth, got)
+        found.truth = found.native if self.truth is self.native else found.truth
+        found.fill = None
+        return found, got
+
+    def _beside_fill(self, *outputs: torch.Tensor) -> list[torch.Tensor]:
+        if self.fill is None or self.rule is None:
+            return list(outputs)
+        return without_fill(self.fill, self.native, outputs, _FILL * self.rule.floor)
+
     def without(self, places: torch.Tensor) -> Expected:
         """The same where nothing is expected of these places: zero, as they are to be made of what
         is compared with it."""
@@ -262,7 +284,7 @@ class Expected:
     @staticmethod
     def within(native: torch.Tensor, margin: Margin) -> Expected:
         """The truth of a call that was not made in float64."""
-        expected = Expected(native, None, typical=margin.typical)
+        expected = Expected(native, None, typical=margin.typical, fill=margin.fill)
         expected.tolerance, expected.slack = margin.tolerance, margin.slack
         expected.loose, expected.bulk = margin.loose, margin.bulk
         expected.columns = margin.columns
@@ -284,13 +306,14 @@ def expect(
     exact = exact if exact is not None and len(exact) == len(native) else none
     rough = rough if rough is not None and len(rough) == len(native) else none
     found = [
-        Expected(n, e, r, precision, t, few=few)
+        Expected(n, e, r, precision, t, few=few, fill=fill_of(n) if few else None)
         for n, e, r, t in zip(native, exact, rough, typical or none, strict=True)
     ]
     for one in found:
         one.ease(ease)
         one.drawn = one.drawn and few
-        one.columns = sound(one.truth, one.native) if one.drawn else None
+        rest, _ = one.beside_fill(one.native)
+        one.columns = sound(rest.truth, rest.native) if one.drawn else None
     return found
 
 

@@ -20,6 +20,7 @@ import torch
 
 from gpu_sandbox.child.bulk import Bulk, apart
 from gpu_sandbox.child.expected import Expected
+from gpu_sandbox.child.fill import fill_of, without_fill
 from gpu_sandbox.child.pieces import distance
 from gpu_sandbox.child.seldom import Seldom
 
@@ -247,6 +248,7 @@ def _most_wrong(expected: Expected) -> int:
 def _is_wrong(expected: Expected, got: torch.Tensor, times: float = 1.0) -> torch.Tensor:
     """Elements beyond so many times the tolerance of their row, which is no less than a hundredth
     of all rows'."""
+    expected, got = expected.beside_fill(got)
     return _differs(expected.native, got, times * expected.allowed.tolerance)
 
 
@@ -291,6 +293,9 @@ def _between(plain: torch.Tensor, nudged: torch.Tensor) -> Nudged:
         return Nudged()
     if _is_counted(plain):
         return Nudged(flips=int(torch.count_nonzero(plain != nudged)))
+    fill = fill_of(plain)
+    if fill is not None:
+        plain, nudged = without_fill(fill, plain, [plain, nudged])
     relative, worst = distance(nudged, plain)
     return Nudged(relative=relative, worst=worst, bulk=apart(plain, nudged))
 

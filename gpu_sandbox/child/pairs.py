@@ -211,7 +211,8 @@ def _look_at_columns(expected: Sequence[Expected], got: Sequence[torch.Tensor]) 
     """Those of a timed call, too: where some seem to be left out, the whole is looked at."""
     for one, mine in zip(expected, got, strict=True):
         if one.columns is not None:
-            one.drawn = bool(lost_in_some(one.native, mine, one.columns))
+            rest, mine = one.beside_fill(mine)
+            one.drawn = bool(lost_in_some(rest.native, mine, one.columns))
 
 
 def _told(cases: Sequence[Case]) -> str:

@@ -119,7 +119,8 @@ def _is_large(expected: Expected) -> bool:
 def _is_plain(expected: Expected) -> bool:
     native = expected.native
     own = expected.truth is native and not expected.drawn  # or its columns are to be looked at
-    return own and native.dtype in _WIDE and native.numel() > 0
+    usual = native.dtype in _WIDE and expected.fill is None
+    return own and usual and native.numel() > 0
 
 
 def _alike(outputs: dict[int, _Output]) -> Iterator[list[int]]:

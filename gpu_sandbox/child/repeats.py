@@ -61,7 +61,8 @@ class Repeats(msgspec.Struct, frozen=True):
         if self.rule is None or self.relative == 0.0:
             return
         worst = min(_MARGIN * self.worst, ELEMENT * self.rule.blind)
-        expected.vary(Margin(self.allowed, worst * _rms(expected.native)))
+        rest, _ = expected.beside_fill(expected.native)
+        expected.vary(Margin(self.allowed, worst * _rms(rest.native)))
 
 
 def apart(expected: Sequence[Expected], again: Sequence[torch.Tensor]) -> list[Repeats]:
@@ -81,6 +82,8 @@ def _apart(expected: Expected, again: torch.Tensor) -> Repeats:
         return Repeats(rule, unlike="another shape or dtype")
     if torch.equal(first, again):
         return Repeats(rule)
+    expected, again = expected.beside_fill(again)
+    first = expected.native
     rms = 0.0 if rule is None else _rms(first)
     blind = 0.0 if rule is None else rule.blind
     most = Margin(blind, ELEMENT * blind * rms)

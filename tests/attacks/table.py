@@ -320,6 +320,24 @@ _CHECKER = (
         device="both",
     ),
     _checker("hears_nothing", REJECTED, "hears_in_place", task="sounds", device="both"),
+    _checker("hears_every_other", REJECTED, "hears_in_place", task="sounds", device="both"),
+    _checker(
+        "hears_nothing_in_a_row",
+        REJECTED,
+        "hears_all_at_once",
+        task="sounds_by_time",
+        device="both",
+    ),
+    _checker(
+        "leaves_a_channel_out", REJECTED, "scores_by_channels", task="scored_apart", device="both"
+    ),
+    _checker(
+        "leaves_all_but_the_mask_out",
+        REJECTED,
+        "masks_in_place",
+        task="windowed_scores",
+        device="both",
+    ),
     _checker(
         "writes_constants_as_outputs_end", REJECTED, "writes_constants_anew", task="positions"
     ),

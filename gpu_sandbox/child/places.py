@@ -1,0 +1,25 @@
+"""Places of a tensor that nobody knows before: at equal distances some of its dimensions may have
+one index only."""
+
+from __future__ import annotations
+
+import secrets
+from functools import cache
+
+import torch
+
+__all__ = ["some_of"]
+
+
+def some_of(count: int, wanted: int, device: torch.device) -> torch.Tensor:
+    """About so many of the first ``count`` whole numbers, in order and each once: (places,)."""
+    step = max(1, count // wanted)
+    first = torch.arange(0, count - step + 1, step, device=device)
+    by = torch.randint(step, first.shape, device=device, generator=_draws(device))
+    return first.add_(by)
+
+
+@cache
+def _draws(device: torch.device) -> torch.Generator:
+    """Not torch's own: what a model draws is not to depend on what is looked at."""
+    return torch.Generator(device).manual_seed(secrets.randbits(63))

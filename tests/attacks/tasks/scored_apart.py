@@ -1,0 +1,22 @@
+"""Wide features in bfloat16 and their score, as one of many channels each."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.up = nn.Linear(width, hidden, bias=False, dtype=torch.bfloat16)
+        self.down = nn.Linear(hidden, 1, bias=False, dtype=torch.bfloat16)
+
+    def forward(self, x):
+        return torch.cat([x, self.down(torch.relu(self.up(x)))], dim=1).unsqueeze(2)
+
+
+def get_inputs():
+    return [torch.randn(32, 8192).bfloat16()]
+
+
+def get_init_inputs():
+    return [8192, 64]

@@ -1,0 +1,93 @@
+"""Large constants beside which nothing else would count."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpu_sandbox.child.compare import compare
+from gpu_sandbox.child.expected import Expected, expect
+from gpu_sandbox.child.fill import fill_of, without_fill
+from gpu_sandbox.protocols import protocol_named
+
+STRICT = protocol_named("strict")
+
+
+def _masked(fill: float, dtype: torch.dtype, *, added: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores of a causal attention and their float64 run."""
+    torch.manual_seed(0)
+    scores = torch.randn(4, 64, 64, dtype=torch.float64)
+    mask = torch.ones(64, 64, dtype=torch.bool).triu(1)
+    exact = scores + fill * mask if added else scores.masked_fill(mask, fill)
+    return exact.to(dtype), exact
+
+
+@pytest.mark.parametrize("fill", [-1e9, -1e4, 3e4])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("added", [True, False])
+def test_what_lies_beside_it_is_to_be_there(fill: float, dtype: torch.dtype, added: bool) -> None:
+    if abs(fill) > 65504 and dtype == torch.float16:
+        return
+    if added and abs(fill) < 1e5 and dtype == torch.float32:
+        return  # what is added to it is still there: it is no constant
+    native, exact = _masked(fill, dtype, added=added)
+    (expected,) = expect([native], [exact])
+    assert expected.fill is not None
+    assert compare(expected, native, STRICT).ok
+    later = Expected.within(native.clone(), expected.margin)
+    assert compare(later, native, STRICT).ok
+    there = exact.abs() < abs(fill) / 2
+    for one in (expected, later):
+        assert not compare(one, native.masked_fill(there, 0), STRICT).ok
+        assert not compare(one, torch.where(there, -native, native), STRICT).ok
+
+
+def test_it_is_to_be_where_it_belongs() -> None:
+    native, exact = _masked(-1e9, torch.float32, added=False)
+    (expected,) = expect([native], [exact])
+    assert compare(expected, native * (1 + 1e-5), STRICT).ok
+    for wrong in (native * 1.01, native.clamp(min=-1e8), native.masked_fill(native < -1e8, 0.0)):
+        assert not compare(expected, wrong, STRICT).ok
+    some = native.clone()
+    some[0, 3, 2] = -1e9
+    assert not compare(expected, some, STRICT).ok
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        torch.randn(4096),
+        torch.zeros(4096),
+        torch.ones(4096),
+        torch.relu(torch.randn(4096)),
+        torch.randn(4096).clamp(-1, 1),
+        torch.arange(4096),
+        torch.full((255,), 1e9),
+        torch.full((4096,), torch.inf),
+        torch.randn(4096, dtype=torch.complex64),
+    ],
+)
+def test_most_outputs_have_none(output: torch.Tensor) -> None:
+    assert fill_of(output) is None or bool((output == output[0]).all())
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1e3, 1e6, 1e9]), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_another_right_way_is_as_right(seed: int, fill: float, negative: bool) -> None:
+    torch.manual_seed(seed)
+    exact = torch.randn(32, 64, dtype=torch.float64)
+    exact[torch.rand(32, 64) < 0.4] = -fill if negative else fill
+    native = (exact * (1 + 1e-7 * torch.randn_like(exact))).float()
+    got = (exact * (1 + 1e-7 * torch.randn_like(exact))).float()
+    (expected,) = expect([native], [exact])
+    assert compare(expected, got, STRICT).ok
+    assert compare(Expected.within(native, expected.margin), got, STRICT).ok
+
+
+def test_of_an_output_without_it_nothing_is_taken() -> None:
+    native = torch.tensor([1.0, 5.0, -1e9])
+    near, far = without_fill(1e9, native, [native * 1.001, -native])
+    assert near.tolist() == pytest.approx([1.001, 5.005, 0.0])
+    assert far.tolist() == pytest.approx([-1.0, -5.0, 2e9])
