@@ -104,6 +104,7 @@ class Bench:
             if self._alone.disturbance(pairs) < DISTURBED:
                 break
         self._notes += sifting.notes(taken, pairs, self._clocks)
+        self._note_pages(pairing, peer)
         passages = self._passages
         if passages is None:  # the candidate's process is needed no more
             self._measure_again(pairs, end_candidate)
@@ -204,6 +205,16 @@ class Bench:
             return labels_on_cpu(blur_ns, output_ns, each_ns)
         undecided = self._passages.undecided if self._passages is not None else ""
         return timing_labels(found, each_ns, undecided)
+
+    def _note_pages(self, pairing: Pairing, peer: Peer) -> None:
+        if pairing.charged_ns:
+            each_us = quantile(pairing.charged_ns, 0.5) / 1e3
+            told = f"{each_us:.0f} us are added to a call, as filling them takes"
+            self._notes.append(f"outputs lie in pages that were mapped, not written: {told}")
+        if self._device.type == "cpu" and not peer.shows_pages:
+            self._notes.append(
+                "no /proc/self/pagemap here: whether outputs were written is not seen"
+            )
 
     def _note_load(self) -> None:
         """Pairing takes out drift, not a machine with more to run than it has cores."""

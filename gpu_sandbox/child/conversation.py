@@ -119,12 +119,11 @@ class Conversation:
         finally:
             self._patience_s -= time.monotonic() - began
 
-    def take_fd(self, stage: str) -> int:
-        """The one that comes with its ``Done``."""
-        with self._channel.taking_fds(1):
+    def take_fds(self, stage: str, most: int) -> list[int]:
+        """Those that come with its ``Done``."""
+        with self._channel.taking_fds(most):
             self.take(Done, stage)
-        (descriptor,) = self._channel.take_fds()
-        return descriptor
+        return self._channel.take_fds()
 
 
 def _failure(reply: Failed) -> WorkerFailed:

@@ -67,6 +67,7 @@ class OneCall(Batch):
         said = peer.told(self._answer.size, "bench")
         with peer.stopped() as after:
             heard = self._answer.heard(said)
+            mapped = self._mapped_bytes(peer, heard[1]) if heard and chosen else 0
             outputs = self._read(peer, heard[1]) if heard and chosen else None
             looks = chosen and not self._task.mutates
             intact = self.intact(peer, 0) if looks else None  # or it could put them back before
@@ -99,9 +100,16 @@ class OneCall(Batch):
             cpu_ns=cpu_ns,
             handled_ns=handled_ns,
             copied_ns=min(max(ran.copied_ns, 0), handled_ns),
+            mapped_bytes=mapped,
             intact=intact,
             left=left,
         )
+
+    def _mapped_bytes(self, peer: Peer, found: list[Where]) -> int:
+        """Before they are read: that maps what was not there."""
+        spots = self.layout.outputs[0]
+        there = [way for way in zip(spots, found, strict=True) if way[1].address != NOWHERE]
+        return sum(peer.mapped_bytes(spot, where) for spot, where in there)
 
     def _are_all_there(self, ran: Ran) -> bool:
         """As it says: others differ from what is expected, which the verdict tells."""

@@ -1,9 +1,10 @@
 """A worker's memory, as the verifier reads it: outputs are taken from where the call left them.
 
-A worker opens its own memory before it has a candidate, and passes the descriptor on: the kernel
-asks who may read when that is opened, and not again, so no right over other processes is needed,
-and nothing that the candidate does later closes it. It reads this process' memory and no other's,
-and nothing once that has ended or become another program.
+A worker opens its own memory before it has a candidate, and what the kernel says of its pages
+(``pages.py``), and passes the descriptors on: the kernel asks who may read when that is opened, and
+not again, so no right over other processes is needed, and nothing that the candidate does later
+closes them. They are of this process' memory and no other's, and of nothing once that has ended or
+become another program.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 
 import torch
 
 from gpu_sandbox.child.arena import extent_bytes
+from gpu_sandbox.child.pages import PAGEMAP, Pages
 from gpu_sandbox.child.signals import NOWHERE, Where
 from gpu_sandbox.confine.syscalls import prctl
 from gpu_sandbox.messages import Spot
@@ -32,13 +36,18 @@ class Unreadable(Exception):
     """There is no such output."""
 
 
-def open_own_memory() -> int:
-    """A descriptor for reading. In a process that has given up a user's rights, what is its own in
-    ``/proc`` is root's; it is its own again for this moment."""
+def open_own_memory() -> list[int]:
+    """Descriptors for reading: of the memory, and of its pages if there is such a file. In a
+    process that has given up a user's rights, what is its own in ``/proc`` is root's; it is its own
+    again for this moment."""
     before = prctl(_PR_GET_DUMPABLE)
     prctl(_PR_SET_DUMPABLE, _OWNERS)
+    found = []
     try:
-        return os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+        found.append(os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC))
+        with suppress(OSError):
+            found.append(os.open(PAGEMAP, os.O_RDONLY | os.O_CLOEXEC))
+        return found
     finally:
         prctl(_PR_SET_DUMPABLE, int(before == _OWNERS))  # what else there is can't be asked for
 
@@ -50,13 +59,24 @@ def spread(tensor: torch.Tensor) -> bool:
 
 
 class Memory:
-    """Takes the descriptor over."""
+    """Takes the descriptors over, which ``open_own_memory`` made. ``pages``: if those can be looked
+    at."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptors: Sequence[int]) -> None:
+        self._descriptor, *others = descriptors
+        self.pages = Pages(others[0]) if others else None
 
     def close(self) -> None:
         os.close(self._descriptor)
+        if self.pages is not None:
+            self.pages.close()
+
+    def mapped_bytes(self, spot: Spot, where: Where) -> int:
+        """How much of what lies there was mapped into place, not written."""
+        if self.pages is None or 0 in spot.shape or min(where.stride, default=0) < 0:
+            return 0
+        size = extent_bytes(Spot(0, spot.shape, where.stride, spot.dtype))
+        return self.pages.mapped_bytes(where.address, size)
 
     def read(self, spot: Spot, where: Where) -> torch.Tensor:
         """A private copy of what lies there, of the shape and dtype of ``spot``. Raises

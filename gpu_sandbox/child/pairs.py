@@ -19,6 +19,7 @@ from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import Expected, expect_left
 from gpu_sandbox.child.gates import Gated
 from gpu_sandbox.child.judge import check_call, check_left, check_shape, told_of
+from gpu_sandbox.child.pages import filling_ns
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.pieces import finite
 from gpu_sandbox.child.plain import plainly_close
@@ -89,6 +90,8 @@ class Pairing:
         self.looked_s = 0.0
         """What it took to look again at outputs that differ, and at what is left of inputs, which
         the baseline alone is not held to: that is nobody's delay."""
+        self.charged_ns: list[float] = []
+        """Of releases, for outputs that lie in pages which it has not written."""
 
     def pair(self, releases: Releases, settings: Settings, purpose: str, index: int) -> Pair:
         """The ``index``-th for ``purpose``. Raises ``Ended`` for outputs that differ."""
@@ -99,10 +102,23 @@ class Pairing:
         except Ended as ended:
             raise Ended(told_of(ended.finding, _told(releases.cases))) from None
         self._check(releases, pair, chosen)
-        candidate, baseline = pair.candidate.bare(), pair.baseline.bare()
+        candidate, baseline = (
+            self._charged(pair.candidate.bare(), pair.baseline),
+            pair.baseline.bare(),
+        )
         counts, slowed = not releases.unusual, slower_side(*pair.readings)
         changed = any(case.altered for case in releases.cases)
         return Pair(candidate, baseline, pair.first, counts, changed, pair.readings, slowed)
+
+    def _charged(self, candidate: Released, baseline: Released) -> Released:
+        """With what writing its outputs takes, where it has mapped them into place instead, and the
+        baseline has not."""
+        mapped = candidate.mapped_bytes - baseline.mapped_bytes
+        if mapped <= 0:
+            return candidate
+        more_ns = filling_ns(mapped)
+        self.charged_ns.append(more_ns)
+        return candidate.charged(int(more_ns))
 
     def _reading(self) -> Reading | None:
         """Of the clock, where that decides what counts."""

@@ -176,7 +176,7 @@ class Peer(Conversation):
     def _shown_memory(self) -> Memory:
         """Asked for before there is a candidate: it could show another's."""
         self.send(ShowMemory(), "load")
-        return Memory(self.take_fd("load"))
+        return Memory(self.take_fds("load", most=2))
 
     def finish_loading(self, limit_s: float) -> Loaded:
         return self.take(Loaded, "load", limit_s)
@@ -218,6 +218,15 @@ class Peer(Conversation):
         ``Unreadable``."""
         assert self._memory is not None
         return self._memory.read(spot, found)
+
+    @property
+    def shows_pages(self) -> bool:
+        return self._memory is not None and self._memory.pages is not None
+
+    def mapped_bytes(self, spot: Spot, found: Where) -> int:
+        """On the CPU: how much of an output was mapped into place, not written."""
+        assert self._memory is not None
+        return self._memory.mapped_bytes(spot, found)
 
     @contextmanager
     def spoiled(self, spots: list[Spot]) -> Iterator[None]:

@@ -56,7 +56,8 @@ class Released(msgspec.Struct, frozen=True):
     ``own_ns``: what copying took us of ``wall_ns``; ``cpu_ns``: on the CPU what its processes used
     of the processor meanwhile, by the kernel's account; ``beside_ns``: what the other side's used,
     though they should lie still; ``handled_ns``: what it says that telling of its output took, and
-    ``copied_ns`` to copy what of it can't be read as it lies.
+    ``copied_ns`` to copy what of it can't be read as it lies; ``mapped_bytes``: on the CPU, of its
+    outputs, in pages that were not written (``pages.py``).
 
     ``outputs`` are those of the chosen calls; ``last`` is what the worker says of the last
     call's, and ``launch_ns`` what it says that queueing a call takes. ``intact``: on the CPU
@@ -73,6 +74,7 @@ class Released(msgspec.Struct, frozen=True):
     beside_ns: int = 0
     handled_ns: int = 0
     copied_ns: int = 0
+    mapped_bytes: int = 0
     intact: bool | None = None
     left: list[torch.Tensor] = []
     """What the inputs of the first chosen call are afterwards, where the task changes them."""
@@ -80,6 +82,13 @@ class Released(msgspec.Struct, frozen=True):
     def bare(self) -> Released:
         """Without the outputs, which may be gigabytes."""
         return msgspec.structs.replace(self, outputs=[], left=[])
+
+    def charged(self, more_ns: int) -> Released:
+        """Longer by so much, all of it the calls'."""
+        claim_ns, wall_ns = self.claim_ns + more_ns, self.wall_ns + more_ns
+        return msgspec.structs.replace(
+            self, claim_ns=claim_ns, wall_ns=wall_ns, cpu_ns=self.cpu_ns + more_ns
+        )
 
     @property
     def output_ns(self) -> int:

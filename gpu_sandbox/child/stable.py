@@ -1,7 +1,8 @@
 """Sorting as PyTorch leaves it open: equal keys in the order in which they came.
 
 ``torch.argsort`` puts equal keys in an order of its own, which no other kernel can know, and which
-of equals ``torch.topk`` takes nobody says. Whoever keeps them in order is as right.
+of equals ``torch.topk``, ``torch.kthvalue`` and ``torch.median`` take nobody says. Whoever keeps
+them in order is as right.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ __all__ = ["Stably"]
 
 _SORTS = (torch.sort, torch.Tensor.sort, torch.argsort, torch.Tensor.argsort)
 _TOPK = (torch.topk, torch.Tensor.topk)
+_KTH = (torch.kthvalue, torch.Tensor.kthvalue)
+_MEDIAN = (torch.median, torch.Tensor.median)
 _NAMES = ("dim", "descending")
 
 
@@ -42,6 +45,12 @@ class Stably(TorchFunctionMode):
             if func in _TOPK:
                 self.asked = True
                 return _topk(*args, **kwargs)
+            if func in _KTH:
+                self.asked = True
+                return _kthvalue(*args, **kwargs)
+            if func in _MEDIAN and (len(args) > 1 or "dim" in kwargs):  # else there is no index
+                self.asked = True
+                return _median(*args, **kwargs)
         return func(*args, **kwargs)
 
 
@@ -57,3 +66,24 @@ def _topk(
     values, indices = torch.sort(input, dim=dim, descending=largest, stable=True)
     first = (values.narrow(dim, 0, k), indices.narrow(dim, 0, k))
     return torch.return_types.topk((first[0].contiguous(), first[1].contiguous()))
+
+
+def _kthvalue(input: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    if input.dim() == 0:
+        return torch.kthvalue(input, k, dim, keepdim)
+    return torch.return_types.kthvalue(_kth(input, k, dim, keepdim))
+
+
+def _median(input: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
+    """The lower of two. Of what has NaN that is NaN, wherever it is."""
+    if input.dim() == 0 or bool(input.isnan().any()):
+        return torch.median(input, dim, keepdim)
+    return torch.return_types.median(_kth(input, (input.shape[dim] + 1) // 2, dim, keepdim))
+
+
+def _kth(input: torch.Tensor, k: int, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    values, indices = torch.sort(input, dim=dim, stable=True)
+    found = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
+    if keepdim:
+        return found[0].contiguous(), found[1].contiguous()
+    return found[0].squeeze(dim), found[1].squeeze(dim)

@@ -127,11 +127,12 @@ class Worker:
         self._arena = Arena.open(shared, fd, self._device)
 
     def _show_memory(self) -> None:
-        descriptor = open_own_memory()
+        descriptors = open_own_memory()
         try:
-            self._channel.send(Done(), descriptor)
+            self._channel.send(Done(), *descriptors)
         finally:
-            os.close(descriptor)
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def _pin(self, host: Arena) -> None:
         """Or copies from it would be slow, and unevenly so."""

@@ -1,4 +1,5 @@
-"""Every honest candidate must be accepted: what is built against attacks must not cost them."""
+"""Every honest candidate must be accepted, and charged nothing that it has not cost: what is built
+against attacks must not cost them."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def accepted(sandboxes: Sandboxes, record_property: Callable[[str, object], None
         async def judge() -> str:
             sandbox = sandboxes[device, BUILDS_IN_FORWARD]
             verdict = await evaluate(sandbox, honest.task, honest_source(honest.name), device)
-            if isinstance(verdict.outcome, Correct):
+            mapped = any("mapped, not written" in note for note in verdict.notes)
+            if isinstance(verdict.outcome, Correct) and not mapped:
                 return ""
             told = (verdict.notes, verdict.compile_log[-2000:], verdict.run_log[-2000:])
             return f"{verdict.outcome} {told}"

@@ -84,8 +84,7 @@ def test_one_large_matrix_does_not_let_the_others_be_solved_in_half_precision() 
     assert judged(exact, native, torch.linalg.inv(left) @ right).ok
     got = torch.linalg.solve(left.half().float(), right)
     got[7] = native[7]
-    found = judged(exact, native, got)
-    assert TOLD in found.reason
+    assert not judged(exact, native, got).ok
 
 
 def test_zeros_and_next_to_nothing_do_not_count() -> None:

@@ -221,12 +221,12 @@ def test_memory_of_one_that_has_ended_is_nothing(clocked: Clocked) -> None:
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        socket.send_fds(theirs, [b"x"], [open_own_memory()])
+        socket.send_fds(theirs, [b"x"], open_own_memory())
         os._exit(0)
     with ours, theirs:
-        _, (descriptor,), _, _ = socket.recv_fds(ours, 1, 1)
+        _, descriptors, _, _ = socket.recv_fds(ours, 1, 2)
     os.waitpid(pid, 0)
-    memory = Memory(descriptor)
+    memory = Memory(descriptors)
     try:
         with pytest.raises(Unreadable):
             read(memory, clocked, made(clocked))

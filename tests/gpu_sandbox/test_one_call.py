@@ -105,13 +105,17 @@ class Recorder:
         self.seen.append("look at inputs")
         return self.inputs_intact
 
+    def mapped_bytes(self, spot: Any, found: Where) -> int:
+        self.seen.append(f"look at pages of {found.address}")
+        return MAPPED
+
     def _read(self, spot: Any, found: Where) -> torch.Tensor:
         self.seen.append(f"read at {found.address}")
         time.sleep(SLOW_S)
         return torch.zeros(64, 128)
 
 
-FORM = Answer([2])
+FORM, MAPPED = Answer([2]), 8192
 SAID = FORM.told(CLAIM_NS, [Where(4096, (128, 1))])
 
 
@@ -137,10 +141,11 @@ def test_inputs_come_and_outputs_are_read_while_the_worker_lies_still(
     peer = Recorder(SAID)
     released = release(peer, [0])
     before, call = ["lay", "StandBy", "stop", "put", "go on"], ["seed", "answer"]
-    looks = ["spoil", "read at 4096", "put right", "look at inputs"]
+    looks = ["look at pages of 4096", "spoil", "read at 4096", "put right", "look at inputs"]
     assert peer.seen == [*before, *call, "stop", *looks, "go on", "Describe"]
     assert [len(outputs) for outputs in released.outputs] == [1]
     assert released.claim_ns == CLAIM_NS
+    assert released.mapped_bytes == MAPPED
 
 
 def test_neither_is_on_the_clock_but_the_stop_and_being_let_go_are(

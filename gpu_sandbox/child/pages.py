@@ -1,0 +1,89 @@
+"""Pages of an output that a call has mapped into place and not written, on the CPU.
+
+Fresh ones are zero, private ones of a file hold what that holds, rows of a table can be pages of
+one: whoever reads the output pays for the faults, and whatever writing them takes is saved. The
+kernel says of each page what it is (``pagemap``, proc_pid_pagemap(5)): written is one that is no
+file's and nobody else's. What lies in others is charged what filling fresh memory takes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from functools import cache
+
+import torch
+
+from gpu_sandbox.child.places import some_of
+
+__all__ = ["PAGEMAP", "Pages", "filling_ns"]
+
+PAGEMAP = "/proc/self/pagemap"
+_ENTRY_BYTES = 8
+_EXCLUSIVE, _OF_A_FILE, _SWAPPED, _PRESENT = 56, 61, 62, 63
+_FEWEST = 4
+"""Of fewer pages none is mapped in less time than it is written."""
+_BLOCK, _MOST_BLOCKS = 64, 64
+"""Pages that are looked at together, and how many such of a large output."""
+_FILLED_BYTES, _FILLS = 1 << 22, 3
+_CPU = torch.device("cpu")
+
+
+class Pages:
+    """Of a worker's memory. Takes the descriptor over (``own_memory.py``)."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def mapped_bytes(self, address: int, size: int) -> int:
+        """Of the whole pages there, how much is not written, about. Nothing where there is no such
+        memory: that is for who reads it to say."""
+        first = -(-address // mmap.PAGESIZE)
+        count = (address + size) // mmap.PAGESIZE - first
+        if count < _FEWEST:
+            return 0
+        blocks = -(-count // _BLOCK)
+        looked_at = mapped = 0
+        for block in some_of(blocks, _MOST_BLOCKS, _CPU).tolist():
+            pages = min(_BLOCK, count - block * _BLOCK)
+            try:
+                here = self._written(first + block * _BLOCK, pages)
+            except (OSError, OverflowError):
+                return 0
+            looked_at += pages
+            mapped += pages - here
+        return mapped * mmap.PAGESIZE * count // looked_at
+
+    def _written(self, first: int, count: int) -> int:
+        told = os.pread(self._descriptor, count * _ENTRY_BYTES, first * _ENTRY_BYTES)
+        entries = torch.frombuffer(
+            bytearray(told.ljust(count * _ENTRY_BYTES, b"\0")), dtype=torch.int64
+        )
+
+        def bit(number: int) -> torch.Tensor:
+            return (entries >> number & 1).bool()
+
+        own = bit(_PRESENT) & bit(_EXCLUSIVE) | bit(_SWAPPED)
+        return int((own & ~bit(_OF_A_FILE)).sum())
+
+
+def filling_ns(size: int) -> float:
+    """What filling so many bytes of fresh memory takes one core here."""
+    return size * _filling_ns_each()
+
+
+@cache
+def _filling_ns_each() -> float:
+    fastest = float("inf")
+    for _ in range(_FILLS):
+        with mmap.mmap(-1, _FILLED_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as fresh:
+            filled = torch.frombuffer(fresh, dtype=torch.uint8)
+            began = time.perf_counter_ns()
+            filled.fill_(1)
+            fastest = min(fastest, time.perf_counter_ns() - began)
+            del filled
+    return fastest / _FILLED_BYTES

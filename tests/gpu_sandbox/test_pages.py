@@ -1,0 +1,77 @@
+"""Which pages of an output were written, as the kernel says."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from gpu_sandbox.child.pages import PAGEMAP, Pages, filling_ns
+
+PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+SIZE = 64 * mmap.PAGESIZE
+
+
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    pages = Pages(os.open(PAGEMAP, os.O_RDONLY))
+    yield pages
+    pages.close()
+
+
+def _mapped(pages: Pages, tensor: torch.Tensor) -> int:
+    return pages.mapped_bytes(tensor.data_ptr(), tensor.nbytes)
+
+
+def test_fresh_ones_are_not_until_they_are_written(pages: Pages) -> None:
+    fresh = torch.frombuffer(mmap.mmap(-1, SIZE, PRIVATE), dtype=torch.uint8)
+    assert _mapped(pages, fresh) == SIZE
+    assert int(fresh.sum()) == 0  # to read them does not write them
+    assert _mapped(pages, fresh) == SIZE
+    fresh[: SIZE // 2] = 1
+    assert _mapped(pages, fresh) <= SIZE // 2
+    fresh[:] = 1
+    assert _mapped(pages, fresh) == 0
+
+
+@pytest.mark.parametrize("flags", [mmap.MAP_PRIVATE, mmap.MAP_SHARED])
+def test_those_of_a_file_are_not(pages: Pages, flags: int) -> None:
+    file = os.memfd_create("some")
+    os.ftruncate(file, SIZE)
+    of_a_file = torch.frombuffer(mmap.mmap(file, SIZE, flags), dtype=torch.uint8)
+    os.close(file)
+    assert _mapped(pages, of_a_file) == SIZE
+    assert int(of_a_file.sum()) == 0
+    assert _mapped(pages, of_a_file) == SIZE
+    of_a_file[:] = 1
+    assert _mapped(pages, of_a_file) == (0 if flags == mmap.MAP_PRIVATE else SIZE)
+
+
+def test_what_torch_has_written_is(pages: Pages) -> None:
+    for tensor in (torch.zeros(1 << 20), torch.randn(300, 3000), torch.ones(3 << 20).relu()):
+        assert _mapped(pages, tensor) == 0
+
+
+def test_of_a_large_one_some_blocks_are_looked_at(pages: Pages) -> None:
+    size = 20_000 * mmap.PAGESIZE
+    large = torch.frombuffer(mmap.mmap(-1, size, PRIVATE), dtype=torch.uint8)
+    large[: size // 2] = 1
+    assert 0.4 * size < _mapped(pages, large) < 0.6 * size
+
+
+@pytest.mark.parametrize("address", [0, 4096, -4096, 1 << 62, 1 << 70, (1 << 63) - 4096])
+def test_where_nothing_is_there_is_nothing_to_say_or_all_of_it(pages: Pages, address: int) -> None:
+    assert pages.mapped_bytes(address, SIZE) in (0, SIZE)
+
+
+def test_little_is_not_looked_at(pages: Pages) -> None:
+    fresh = torch.frombuffer(mmap.mmap(-1, SIZE, PRIVATE), dtype=torch.uint8)
+    assert _mapped(pages, fresh[: 3 * mmap.PAGESIZE]) == 0
+    assert _mapped(pages, fresh[:0]) == 0
+
+
+def test_filling_takes_as_much_longer_as_it_is_more() -> None:
+    assert 0 < filling_ns(SIZE) < filling_ns(10 * SIZE)
