@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import torch
 
 from gpu_sandbox.child.expected import Expected, Margin
+from gpu_sandbox.child.left import Left
 from gpu_sandbox.messages import Tree
 
 __all__ = ["Altered", "Broken", "Case", "Change", "Part", "Seeds"]
@@ -72,7 +73,7 @@ class Case:
         """Which outputs have memory in common with others."""
         self.usual: list[float] = []
         """Of each plain value, how large it mostly is (``values.numbers``)."""
-        self.left: list[Expected] = []
+        self.left: list[Left] = []
         """What its inputs are afterwards, where the reference changes them."""
         self.altered: Altered | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from typing import TypeAlias
+from typing import NamedTuple
 
 import torch
 
@@ -17,9 +17,6 @@ from gpu_sandbox.child.pieces import indices_of, pieces
 from gpu_sandbox.child.places import some_of
 
 __all__ = ["Columns", "flipped", "lost", "lost_in_some", "none_lost", "sound"]
-
-Columns: TypeAlias = tuple[torch.Tensor | None, ...]
-"""Of each dimension which of its indices, (size,) booleans; None where it is not looked at."""
 
 _ROWS = 16
 _SOME = 1 << 18
@@ -36,6 +33,16 @@ _FLIPPED, _FEWEST = 0.25, 8
 """Of a column's integers so many may be others, or as few as that."""
 _STRETCH = 64
 """Integers that lie next to each other, of which so many may be, too."""
+_ALIKE = 1 / 2
+"""Of what is the least that is lost with a column: in another output of the same task."""
+
+
+class Columns(NamedTuple):
+    """``those``: of each dimension which of its indices, (size,) booleans, or None where it is not
+    looked at. ``least``: of an output that is off by less, as a share of its norm, none is lost."""
+
+    those: tuple[torch.Tensor | None, ...]
+    least: float
 
 
 def lost(
@@ -51,7 +58,7 @@ def lost(
     for dimension in _dimensions(truth) if only is None else [only]:
         own, off, size = _norms(*_some_rows(dimension, truth, native, got))
         missing = _counts(size) & (off > _LOST * size) & (off > _TIMES * own)
-        these = None if among is None else among[dimension]
+        these = None if among is None else among.those[dimension]
         found = _first(missing if these is None else missing & these)
         if found:
             return [(dimension, index) for index in found]
@@ -65,10 +72,13 @@ def sound(truth: torch.Tensor, native: torch.Tensor) -> Columns | None:
     if not looked_at:
         return None
     found: list[torch.Tensor | None] = [None] * truth.dim()
+    least = []
     for dimension in looked_at:
         own, _, size = _norms(*_some_rows(dimension, truth, native, native))
         found[dimension] = (own < _SOUND * size) & _counts(size)
-    return tuple(found)
+        least.append(size.median() / torch.linalg.vector_norm(size))
+    smallest = _ALIKE * _LOST * _LEAST * float(torch.stack(least).amin())
+    return Columns(tuple(found), smallest if math.isfinite(smallest) else 0.0)
 
 
 def lost_in_some(native: torch.Tensor, got: torch.Tensor, among: Columns) -> list[tuple[int, int]]:

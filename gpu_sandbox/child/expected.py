@@ -14,7 +14,7 @@ import torch
 from gpu_sandbox.child.bulk import Bulk, bulk_of
 from gpu_sandbox.child.columns import Columns, sound
 from gpu_sandbox.child.fill import fill_of, without_fill
-from gpu_sandbox.child.pieces import as_real, distance, pieces
+from gpu_sandbox.child.pieces import as_real, distance
 from gpu_sandbox.child.seldom import Seldom
 from gpu_sandbox.protocols import Precision
 
@@ -26,7 +26,6 @@ __all__ = [
     "Margin",
     "Rule",
     "expect",
-    "expect_left",
 ]
 
 ELEMENT = 50.0
@@ -35,11 +34,6 @@ _AND_ITS_OWN = 9 / 8
 """What is allowed is some eight times what the reference itself is off by."""
 _FEW_OUTPUTS = 64
 """Of more, norms alone are looked at: each takes as long as a large one."""
-_LEFT_STEPS, _LEFT_STEPS_BESIDE = 16, 2
-"""Of rounding, that what an input is changed to may be off by: as a whole, as where it is divided
-by a norm; and but for that, in each element for itself."""
-_LEAST_CHANGE = 4.0
-"""Steps of rounding: what is changed by less may come out as it was."""
 _FILL = 4.0
 """Tolerances that what an output is filled with may be off by: it is a constant."""
 
@@ -118,9 +112,10 @@ class Expected:
         *,
         few: bool = True,
         fill: float | None = None,
+        seeks_fill: bool = False,
     ) -> None:
         self.native = native
-        self.fill = fill
+        self._fill, self._seeks_fill = fill, seeks_fill
         self.truth = native
         self.typical = typical
         dtype = native.dtype.to_real() if native.is_complex() else native.dtype
@@ -146,9 +141,6 @@ class Expected:
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
         self._varied = Margin(0.0, 0.0)
-        self.beside = math.inf
-        """What ``change`` may find."""
-        self._before: torch.Tensor | None = None
         if self.rule is None or native.numel() == 0:
             return
         self.tolerance = self.rule.blind
@@ -172,6 +164,13 @@ class Expected:
             self.own, self._worst = own, worst
             least = self.rule.of_most(self.rule.floor)
             self.bulk = bulk_of(rest, others, self.rule.k, *least) if few else None
+
+    @property
+    def fill(self) -> float | None:
+        """Sought when it is needed: many an output is looked at for its form alone."""
+        if self._seeks_fill:
+            self._fill, self._seeks_fill = fill_of(self.native), False
+        return self._fill
 
     @property
     def least(self) -> float:
@@ -216,35 +215,6 @@ class Expected:
             self.tolerance *= times
             self.slack *= times
 
-    def changes(self, before: torch.Tensor, beside: float) -> None:
-        """What it was: of an input that the reference changes."""
-        self._before, self.beside = before, beside
-
-    def change(self, got: torch.Tensor) -> tuple[float, float]:
-        """How far ``got`` has gone from what it was, in the direction of the reference: one is as
-        far, none at all is zero. One, too, where that is not more than rounding. And how far it is
-        off otherwise, but for its size as a whole, in relative L2: a guess at a step, by a part of
-        what makes it, goes as far, and elsewhere."""
-        if self._before is None or self._before.shape != self.native.shape:
-            return 1.0, 0.0
-        way = size = dot = off = along = norm = 0.0
-        tensors = (as_real(t) for t in (self._before, self.native, got))
-        for before, after, mine in pieces(*tensors):
-            start, end = _finite(before), _finite(after)
-            change, error = end - start, _finite(mine) - end
-            way += float(change.square().sum())
-            dot += float((change * (change + error)).sum())
-            size += float(start.square().sum())
-            off += float(error.square().sum())
-            along += float((error * end).sum())
-            norm += float(end.square().sum())
-        dtype = self.native.dtype.to_real() if self.native.is_complex() else self.native.dtype
-        least = _LEAST_CHANGE * torch.finfo(dtype).eps
-        share = dot / way if way > least * least * size else 1.0
-        if norm == 0.0:
-            return share, 0.0
-        return share, math.sqrt(max(0.0, off - along * along / norm) / norm)
-
     def vary(self, by: Margin) -> None:
         """Let so much more lie between an output and the reference's own, whose runs differ.
         The float64 run has nothing to do with that."""
@@ -264,7 +234,7 @@ class Expected:
         found = copy.copy(self)
         found.native, found.truth, got = self._beside_fill(self.native, self.truth, got)
         found.truth = found.native if self.truth is self.native else found.truth
-        found.fill = None
+        found._fill = None
         return found, got
 
     def _beside_fill(self, *outputs: torch.Tensor) -> list[torch.Tensor]:
@@ -306,30 +276,13 @@ def expect(
     exact = exact if exact is not None and len(exact) == len(native) else none
     rough = rough if rough is not None and len(rough) == len(native) else none
     found = [
-        Expected(n, e, r, precision, t, few=few, fill=fill_of(n) if few else None)
+        Expected(n, e, r, precision, t, few=few, seeks_fill=few)
         for n, e, r, t in zip(native, exact, rough, typical or none, strict=True)
     ]
     for one in found:
         one.ease(ease)
         one.drawn = one.drawn and few
-        rest, _ = one.beside_fill(one.native)
-        one.columns = sound(rest.truth, rest.native) if one.drawn else None
+        if one.drawn:
+            rest, _ = one.beside_fill(one.native)
+            one.columns = sound(rest.truth, rest.native)
     return found
-
-
-def expect_left(after: torch.Tensor, before: torch.Tensor) -> Expected:
-    """What an input is to be after a call that changes it. How near is told by what of it is
-    changed: a step of an optimizer is small beside the weights, and is what matters. Never closer
-    than some steps of rounding."""
-    expected = Expected(after, None)
-    if expected.rule is None or after.numel() == 0 or after.shape != before.shape:
-        return expected
-    changed, _ = distance(before, after)
-    most, eps = expected.rule.blind, torch.finfo(after.dtype).eps
-    expected.tolerance = min(max(most * changed, _LEFT_STEPS * eps), most)
-    expected.changes(before, min(max(most * changed, _LEFT_STEPS_BESIDE * eps), most))
-    return expected
-
-
-def _finite(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.double().nan_to_num(0.0, 0.0, 0.0)

@@ -13,6 +13,7 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import Expected
+from gpu_sandbox.child.left import Left
 from gpu_sandbox.child.values import same_shape, same_values
 from gpu_sandbox.jobs import Differs, Finding, WorkerDied, WorkerFailed
 from gpu_sandbox.messages import Leaf, Ran, Tree
@@ -126,15 +127,15 @@ def check_call(
 
 
 def check_left(
-    expected: Sequence[Expected],
+    left: Sequence[Left],
     got: list[torch.Tensor],
     protocol: Protocol,
     trial: int | None,
     told: str = "",
 ) -> None:
     """What a call has made of its inputs, where the reference changes them; raises ``Ended``."""
-    for number, (one, tensor) in enumerate(zip(expected, got, strict=True)):
-        difference = compare(one, tensor, protocol)
+    for number, (one, tensor) in enumerate(zip(left, got, strict=True)):
+        difference = compare(one.expected, tensor, protocol)
         if not difference.ok:
             reason = f"input {number}, which the reference changes: {difference.reason}"
             raise Ended(Differs(reason=reason, told=told, trial=trial, detail=difference.detail))

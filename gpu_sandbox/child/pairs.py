@@ -16,13 +16,14 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks, Reading, Side, slower_side
 from gpu_sandbox.child.columns import lost_in_some
 from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.expected import Expected, expect_left
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.gates import Gated
 from gpu_sandbox.child.judge import check_call, check_left, check_shape, told_of
+from gpu_sandbox.child.left import expect_left
 from gpu_sandbox.child.pages import filling_ns
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.pieces import finite
-from gpu_sandbox.child.plain import plainly_close
+from gpu_sandbox.child.plain import close_by
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
 from gpu_sandbox.child.rounding import Rounding
@@ -171,7 +172,7 @@ class Pairing:
         calls = list(zip(cases, wanted, all_got, strict=True))
         outputs = [one for _, expected, got in calls for one in zip(expected, got, strict=True)]
         fixed = self._protocol.allclose is not None
-        close = iter([False] * len(outputs) if fixed else plainly_close(outputs))
+        close = [None] * len(outputs) if fixed else close_by(outputs)
         if self._task.mutates:
             began = time.monotonic()
             ways = zip(pair.baseline.left, cases[0].tensors, strict=False)  # none behind gates
@@ -180,10 +181,11 @@ class Pairing:
             self.looked_s += time.monotonic() - began
         if cases[0].altered is None and not fixed:  # which that is nobody knows
             began = time.monotonic()
-            _look_at_columns(*calls[0][1:])
+            _look_at_columns(*calls[0][1:], close)
             self.looked_s += time.monotonic() - began
+        left_over = iter(close)
         for case, expected, got in calls:
-            mine = [next(close) and not one.drawn for one in expected]
+            mine = [next(left_over) is not None and not one.drawn for one in expected]
             if case.altered is not None and not all(mine):
                 expected, got = answered(expected, got)
             if not all(mine):
@@ -223,10 +225,13 @@ def answered(
     return found, rest
 
 
-def _look_at_columns(expected: Sequence[Expected], got: Sequence[torch.Tensor]) -> None:
-    """Those of a timed call, too: where some seem to be left out, the whole is looked at."""
-    for one, mine in zip(expected, got, strict=True):
-        if one.columns is not None:
+def _look_at_columns(
+    expected: Sequence[Expected], got: Sequence[torch.Tensor], close: Sequence[float | None]
+) -> None:
+    """Those of a timed call, too: where some seem to be left out, the whole is looked at. Not of
+    what is ``close`` by less than a column."""
+    for one, mine, by in zip(expected, got, close, strict=False):
+        if one.columns is not None and (by is None or by > one.columns.least):
             rest, mine = one.beside_fill(mine)
             one.drawn = bool(lost_in_some(rest.native, mine, one.columns))
 

@@ -17,7 +17,7 @@ from gpu_sandbox.child.columns import lost, none_lost
 from gpu_sandbox.child.expected import Expected, Margin
 from gpu_sandbox.child.pieces import at_a_time, largest_of, pieces, row_rms, some_rows
 
-__all__ = ["anywhere_of", "plainly_close", "plainly_right", "rms_of"]
+__all__ = ["anywhere_of", "close_by", "plainly_close", "plainly_right", "rms_of"]
 
 _WIDE = {
     torch.float16: torch.float32,
@@ -49,11 +49,17 @@ def plainly_close(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[bool
     """Whether each is within a bound that is tighter than the strict rule in every respect, in few
     passes, and with one wait for the device. Says nothing where it is False, which it is of what
     isn't finite."""
-    close = [_is_large(one) and torch.equal(one.native, got) for one, got in outputs]
+    return [by is not None for by in close_by(outputs)]
+
+
+def close_by(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[float | None]:
+    """The same, and by how much those are off, in relative L2."""
+    same = [_is_large(one) and torch.equal(one.native, got) for one, got in outputs]
+    close = [0.0 if one else None for one in same]
     plain = {
         number: _Output(expected, expected.allowed, got)
-        for number, (same, (expected, got)) in enumerate(zip(close, outputs, strict=True))
-        if _is_plain(expected) and not same
+        for number, (is_same, (expected, got)) in enumerate(zip(same, outputs, strict=True))
+        if _is_plain(expected) and not is_same
     }
     groups = list(_alike(plain))
     if not groups:
@@ -64,7 +70,8 @@ def plainly_close(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[bool
         one = plain[number]
         allowed = 0.5 * one.allowed.tolerance * size
         fits = off <= allowed < math.inf and size >= _LEAST_SIZE and share <= min(SHARES)
-        close[number] = fits and _fits_anywhere(one, worst)
+        if fits and _fits_anywhere(one, worst):
+            close[number] = off / size
     return close
 
 

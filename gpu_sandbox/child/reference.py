@@ -13,10 +13,11 @@ import torch
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.changed import Changed
 from gpu_sandbox.child.exact import Exact
-from gpu_sandbox.child.expected import RULES, Expected, expect, expect_left
+from gpu_sandbox.child.expected import RULES, Expected, expect
 from gpu_sandbox.child.extents import extent_of, overlapping, sharing
 from gpu_sandbox.child.forms import Form, Forms
 from gpu_sandbox.child.held import alike, among, buffers, changed, state
+from gpu_sandbox.child.left import expect_left
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.pieces import finite
@@ -168,7 +169,8 @@ class Task:
             return False
         if exact and self.exact.failed:
             return False
-        return all(finite(one.native) for one in (*case.expected, *case.left))
+        natives = [one.native for one in (*case.expected, *(left.expected for left in case.left))]
+        return all(map(finite, natives))
 
     def forward(self, case: Case) -> Any:
         """One eager forward. ``case`` keeps its inputs as drawn, even if this changes them."""

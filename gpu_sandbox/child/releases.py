@@ -46,7 +46,7 @@ _AHEAD_BYTES = 1 << 31
 """Of inputs that are drawn before their turn."""
 _REDRAWS = 20
 _WANTED_RELEASES = 8
-_FEWEST_COMPARED, _COMPARED_BYTES = 2, 1 << 28
+_FEWEST_COMPARED, _COMPARED_BYTES = 2, 1 << 27
 """Calls whose outputs are compared, at least, and how much memory more may take. Of sixteen calls
 one is left out unseen seven times in eight where two are compared."""
 

@@ -62,9 +62,14 @@ def test_beside_another_run_of_the_reference_none_of_those_that_are_sound_is_los
     exact, native, _ = drawn()
     among = sound(exact, native)
     assert among is not None
+    for dimension in (0, 1):
+        less = native * torch.ones(native.shape).index_fill_(dimension, torch.tensor(1), 0.45)
+        looked_at = among.those[dimension] is not None
+        if looked_at and lost(native, native, less, among, only=dimension):
+            assert (less - native).double().norm() > among.least * native.double().norm()
     _, native, got = drawn()
     assert lost(native, native, got, among) == []
-    largest, last = int(sizes.argmax()), among[1]
+    largest, last = int(sizes.argmax()), among.those[1]
     assert last is not None
     got[:, largest] = 0
     assert lost(native, native, got, among, only=1) == ([(1, largest)] if last[largest] else [])
@@ -77,7 +82,7 @@ def test_some_rows_are_enough_to_see_it(shape: tuple[int, int]) -> None:
     native = exact.float()
     among = sound(exact, native)
     assert among is not None
-    last = among[1]
+    last = among.those[1]
     assert last is not None
     assert last.all()
     got = native.clone()
@@ -117,6 +122,7 @@ def test_one_that_nobody_knows_is_looked_at_in_a_timed_call() -> None:
     assert among is not None
     got = exact.clone()
     got[7] = 0
+    assert (got - exact).norm() > among.least * exact.norm()
     looks = [lost_in_some(exact, got, among) for _ in range(200)]
     assert [(0, 7)] in looks
     assert [] in looks

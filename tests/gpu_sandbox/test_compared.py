@@ -19,9 +19,10 @@ from gpu_sandbox.child.bulk import Bulk
 from gpu_sandbox.child.cases import Altered
 from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.expected import RULES, Expected, Margin, expect_left
+from gpu_sandbox.child.expected import RULES, Expected, Margin
+from gpu_sandbox.child.left import expect_left
 from gpu_sandbox.child.pairs import Pairing
-from gpu_sandbox.child.plain import plainly_close
+from gpu_sandbox.child.plain import close_by, plainly_close
 from gpu_sandbox.child.releases import Batch
 from gpu_sandbox.protocols import protocol_named
 
@@ -47,10 +48,10 @@ def batch(calls: int, output_bytes: int, changed: tuple[int, ...] = ()) -> Batch
         (1, 4, 1),
         (CALLS, 4, CALLS),
         (CALLS, 0, CALLS),
-        (CALLS, 16 * MEGABYTE, CALLS),
-        (CALLS, 17 * MEGABYTE, 15),
+        (CALLS, 8 * MEGABYTE, CALLS),
+        (CALLS, 9 * MEGABYTE, 14),
         (CALLS, 1 << 30, 2),
-        (48, 16 * MEGABYTE, 16),
+        (48, 8 * MEGABYTE, 16),
     ],
 )
 def test_as_many_calls_are_compared_as_memory_allows(
@@ -222,7 +223,7 @@ def test_most_elements_of_each_of_many_outputs_count() -> None:
 def test_where_no_float64_run_tells_of_errors_rows_do() -> None:
     """Of a slow or a large reference, and of inputs that it changes."""
     native = torch.randn(100, 31)
-    slow, left = Expected(native, None), expect_left(native, native + 1)
+    slow, left = Expected(native, None), expect_left(native, native + 1).expected
     assert slow.slack == left.slack == 0.0
     near, far = native * (1 + 1e-7), native.clone()
     far[7, 7] += 0.1
@@ -284,7 +285,7 @@ class Compared:
         self.off: float = 1
         self.truths = [[torch.arange(1, 13).reshape(4, 3).to(dtype)] for _ in range(CALLS)]
         monkeypatch.setattr(pairs, "check_shape", lambda *_: None)
-        monkeypatch.setattr(pairs, "plainly_close", self._plainly_close)
+        monkeypatch.setattr(pairs, "close_by", self._close_by)
         monkeypatch.setattr(pairs, "check_call", self._check_call)
 
     def check(
@@ -318,9 +319,9 @@ class Compared:
         pairing = Pairing(task, none, none, protocol_named(protocol), first, none)
         pairing._check(releases, pair, chosen)
 
-    def _plainly_close(self, outputs: Any) -> list[bool]:
+    def _close_by(self, outputs: Any) -> list[float | None]:
         self.asked.append(len(outputs))
-        return plainly_close(outputs)
+        return close_by(outputs)
 
     def _check_call(self, *asked: Any) -> float:
         self.strictly += 1

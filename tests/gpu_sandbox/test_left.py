@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.expected import expect_left
 from gpu_sandbox.child.judge import check_left
+from gpu_sandbox.child.left import expect_left
 from gpu_sandbox.protocols import protocol_named
 
 STRICT = protocol_named("strict")
