@@ -33,6 +33,8 @@ Look: TypeAlias = tuple[Sequence[Expected], list[torch.Tensor]]
 """What is expected, and what is held against it."""
 Looks: TypeAlias = Callable[[Case, Sequence[Expected], list[torch.Tensor]], Iterator[Look]]
 """``Rounding.looks``, or ``timed_looks``."""
+Counts: TypeAlias = Callable[[Tree, Tree], bool]
+"""``Rounding.counts``, of one case."""
 
 _WRITTEN_OVER = (
     "; only NaN is wrong: callers write that over outputs when they are done with them, so memory"
@@ -43,6 +45,10 @@ _CHANGE_OFF = 0.2
 that it takes next to nothing away."""
 
 
+def _exactly(_: Tree, __: Tree) -> bool:
+    return False
+
+
 def check_shape(
     case: Case,
     ran: Ran,
@@ -51,16 +57,22 @@ def check_shape(
     usual: Sequence[float] | None = None,
     *,
     any_order: bool = False,
+    counts: Counts = _exactly,
 ) -> None:
     """Structure, shapes, dtypes, aliasing as claimed; raises ``Ended`` on a difference. ``tree``:
     what the reference made of the very inputs, if they were not the case's, and ``usual`` sizes of
-    its plain values then. ``any_order``: whether elements may lie in another."""
+    its plain values then. ``any_order``: whether elements may lie in another. ``counts``: whether
+    whole numbers that differ are as right."""
     tree = tree or case.output_tree
     assert tree is not None
     unlike = same_shape(tree, ran.tree)
     if unlike or len(ran.leaves) != len(case.expected):
         raise Ended(Differs(reason=f"the output's structure differs: {unlike}", trial=trial))
-    if unlike := same_values(tree, ran.tree, case.usual if usual is None else usual):
+    sizes = case.usual if usual is None else usual
+    unlike = same_values(tree, ran.tree, sizes)
+    if unlike and (
+        same_values(tree, ran.tree, sizes, but_whole=True) or not counts(tree, ran.tree)
+    ):
         raise Ended(Differs(reason=f"a plain value of the output differs: {unlike}", trial=trial))
     for number, (leaf, expected) in enumerate(zip(ran.leaves, case.expected, strict=True)):
         problem = _leaf_problem(leaf, expected.native, case.aliasing[number])

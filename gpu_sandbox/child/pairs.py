@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 import torch
@@ -163,7 +164,9 @@ class Pairing:
         plainly right is asked at once: a GPU is waited for once, not for each output."""
         altered = releases.cases[-1].altered
         usual = self._first.usual if altered is None else altered.usual
-        check_shape(self._first, pair.candidate.last, None, pair.baseline.last.tree, usual)
+        counts = partial(self._rounding.counts, releases.cases[-1])
+        tree = pair.baseline.last.tree
+        check_shape(self._first, pair.candidate.last, None, tree, usual, counts=counts)
         if not self._task.mutates and not self._intact(releases, pair.candidate, chosen):
             raise Ended(Differs(reason="it changed its inputs"))
         cases = [releases.cases[number] for number in chosen]

@@ -289,6 +289,10 @@ class Task:
             torch.cuda.synchronize(self._device)
         return output
 
+    def plain(self, arguments: Any, case: Case) -> Tree:
+        """What its output is besides its tensors."""
+        return self.tree(self._call(self.model, arguments, case.forward_seed), [])
+
     def results(self, model: Any, arguments: Any, case: Case) -> list[Any]:
         found: list[torch.Tensor] = []
         pack(self._call(model, arguments, case.forward_seed), found, pickling=False)

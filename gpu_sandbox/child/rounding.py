@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -28,7 +29,8 @@ from gpu_sandbox.child.nudges import (
 )
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.stable import Stably
-from gpu_sandbox.child.values import mapped
+from gpu_sandbox.child.values import mapped, whole_numbers
+from gpu_sandbox.messages import Tree
 
 __all__ = ["NUDGED_INPUTS", "Rounding", "without_nan"]
 
@@ -37,6 +39,7 @@ NUDGED_INPUTS = "inputs moved by rounding"
 _SLOWEST_FAILED_S = 1.0
 """A reference whose candidate is about to be rejected may take longer."""
 _SELDOM_NAN = 100
+_MOST = 1 << 62
 _MOST_BYTES = 1 << 30
 """Of inputs: copies of more take too much memory."""
 
@@ -124,6 +127,22 @@ class Rounding:
         task.allow(found)
         return found
 
+    def counts(self, case: Case, expected: Tree, got: Tree) -> bool:
+        """Whether plain whole numbers, some of which are others, are right: rounding turns what
+        they count."""
+        theirs, mine = whole_numbers(expected), whole_numbers(got)
+        if not self._is_for(case, _SLOWEST_FAILED_S) or any(abs(n) > _MOST for n in theirs + mine):
+            return False
+        wanted = [Expected(tensor, None) for tensor in _tensors(theirs)]
+        rest = mended(wanted, _tensors(mine), partial(self._counted, case), list)
+        return rest is not None and all(
+            torch.equal(one.native, tensor) for one, tensor in zip(wanted, rest, strict=True)
+        )
+
+    def _counted(self, case: Case, steps: int) -> list[torch.Tensor]:
+        """Its plain whole numbers on inputs that are nudged by so many steps."""
+        return _tensors(whole_numbers(self._task.plain(self._moved(case, steps), case)))
+
     def undecided(self, case: Case) -> bool:
         """Whether rounding decides much of what its outputs are."""
         run = partial(self._nudged, case)
@@ -137,13 +156,19 @@ class Rounding:
 
     def _nudged(self, case: Case, steps: int) -> list[torch.Tensor]:
         """Its outputs on inputs that are nudged by so many steps."""
-        task, arguments = self._task, _copied(case)
-        if steps:  # the forward before left its own seed, by which all nudges would be the same
-            torch.manual_seed(secrets.randbits(48))
-            forms = task.forms_of(case.tensors)
-            change = Changed(partial(moved, steps=steps), forms, slightly=True)
-            arguments = mapped(arguments, change)
-        return task.results(task.model, arguments, case)
+        return self._task.results(self._task.model, self._moved(case, steps), case)
+
+    def _moved(self, case: Case, steps: int) -> Any:
+        arguments = _copied(case)
+        if not steps:
+            return arguments
+        torch.manual_seed(secrets.randbits(48))  # or all would be by the seed of a forward
+        forms = self._task.forms_of(case.tensors)
+        return mapped(arguments, Changed(partial(moved, steps=steps), forms, slightly=True))
+
+
+def _tensors(numbers: Sequence[int]) -> list[torch.Tensor]:
+    return [torch.tensor(number) for number in numbers]
 
 
 def without_nan(expected: Sequence[Expected], got: Sequence[torch.Tensor]) -> Look:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 import torch
@@ -120,7 +121,9 @@ class Trials:
             where = f"trial {number}: {case.changed or 'random inputs'}"
             raise Ended(told_of(ended.finding, where)) from None
         turned = not self._put_in_order and _is_turned(case, ran)
-        check_shape(case, ran, number, any_order=turned)
+        check_shape(
+            case, ran, number, any_order=turned, counts=partial(self._rounding.counts, case)
+        )
         got = peer.taken(layout.outputs[0])
         told = case.changed or "random inputs"
         looks = self._rounding.looks

@@ -42,6 +42,7 @@ __all__ = [
     "same_shape",
     "same_values",
     "unpack",
+    "whole_numbers",
 ]
 
 _PLAIN = (type(None), bool, int, float, str)
@@ -184,19 +185,26 @@ def same_shape(expected: Tree, got: Tree) -> str | None:
     return f"expected {_name(expected)}, got {_name(got)}"
 
 
-def same_values(expected: Tree, got: Tree, usual: Iterable[float] = ()) -> str | None:
+def same_values(
+    expected: Tree, got: Tree, usual: Iterable[float] = (), *, but_whole: bool = False
+) -> str | None:
     """Which plain value differs, or None, of trees of the same structure. ``usual``: the size of
-    each, in most draws, as of ``numbers``."""
+    each, in most draws, as of ``numbers``; ``but_whole``: whole numbers do not count."""
     sizes = itertools.chain(usual, itertools.repeat(0.0))
     found = zip(_values(expected), _values(got), sizes, strict=False)
     return next(
         (
             f"expected {_shown(a)}, got {_shown(b)}"
             for a, b, size in found
-            if not _plain_equal(a, b, size)
+            if not (_plain_equal(a, b, size) or (but_whole and type(a) is type(b) is int))
         ),
         None,
     )
+
+
+def whole_numbers(tree: Tree) -> list[int]:
+    """Plain ones, in order."""
+    return [value for value in _values(tree) if type(value) is int]
 
 
 def numbers(tree: Tree) -> list[float]:

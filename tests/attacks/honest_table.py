@@ -129,6 +129,7 @@ _ALL = (
     Honest("keeps_bounds_in_place", task="paths"),
     Honest("solves_by_factors", task="basis"),
     Honest("keeps_equals_in_order", task="by_expert"),
+    Honest("adds_from_the_end", task="carts"),
     Honest("sorts_once_for_medians", task="medians", device="cpu"),
     Honest("multiplies_to_float8", task="float8"),
     Honest("computes_twice", task="twice"),

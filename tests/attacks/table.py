@@ -374,6 +374,7 @@ _CHECKER = (
     _checker("takes_the_norm_for_granted", REJECTED, "norms_by_parts", task="wave", device="both"),
     _checker("one_output_twice", REJECTED, "computes_twice", task="twice"),
     _checker("extrapolates_a_count", REJECTED, "counts_in_place", task="points", device="both"),
+    _checker("guesses_a_plain_count", REJECTED, "adds_from_the_end", task="carts", device="both"),
     _checker(
         "takes_it_for_one_factor",
         REJECTED,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpu_sandbox.child.values import pack, same_values
+from gpu_sandbox.child.values import pack, same_values, whole_numbers
 
 
 def unlike(expected: Any, got: Any, *usual: float) -> str | None:
@@ -54,3 +54,15 @@ def test_as_near_as_another_order_of_adding_comes(expected: Any, got: Any, usual
 )
 def test_what_is_something_else(expected: Any, got: Any, usual: float) -> None:
     assert unlike(expected, got, usual) is not None
+
+
+def test_whole_numbers_may_be_looked_at_apart() -> None:
+    values = [3, True, 2.5, {"a": 7, "b": "x"}, None, [0]]
+    others = [4, True, 2.5, {"a": -7, "b": "x"}, None, [1]]
+    tree, other = (pack(each, [], pickling=False) for each in (values, others))
+    assert whole_numbers(tree) == [3, 7, 0]
+    assert same_values(tree, other) == "expected 3, got 4"
+    assert same_values(tree, other, but_whole=True) is None
+    for unlike in ([3, False], [3, 1]):
+        tree, other = (pack(each, [], pickling=False) for each in ([3, True], unlike))
+        assert same_values(tree, other, but_whole=True) is not None
