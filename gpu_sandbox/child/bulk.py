@@ -9,6 +9,7 @@ nobody knows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -17,12 +18,14 @@ import torch
 from gpu_sandbox.child.pieces import as_real
 from gpu_sandbox.child.places import some_of
 
-__all__ = ["Bulk", "apart", "bulk_of", "shares_off"]
+__all__ = ["NOTHING", "Bulk", "apart", "bulk_of", "shares_off"]
 
 SHARES = (0.5, 0.1)
 """Of the elements that count, so many may be further off than ``half`` and ``most``."""
 _LOOKED_AT = 1 << 16
 _FEWEST = 256
+NOTHING = 1e-10
+"""Of the largest: what is smaller is what float64 has left of zero."""
 _LEAST_SIZE = 1e-3
 """Of the median of those that are not zero: what is smaller does not count, as it may be what is
 left of larger numbers."""
@@ -58,7 +61,7 @@ def apart(truth: torch.Tensor, other: torch.Tensor) -> Bulk | None:
     flat = (as_real(t.detach()).reshape(-1) for t in (truth, other))
     truth, other = (t.double() for t in _looked_at(*flat))
     size = truth.abs().nan_to_num(0.0, 0.0, 0.0)
-    there = int((size > 0.0).sum())
+    there = int((size > NOTHING * size.amax()).sum()) if size.numel() else 0
     if there < _FEWEST:
         return None
     (middle,) = _quantiles(size, there, [0.5])
@@ -108,6 +111,6 @@ def _quantiles(values: torch.Tensor, of: int, shares: Sequence[float]) -> list[f
     first = values.numel() - of
     wanted = values.sort().values
     found: list[float] = torch.stack(
-        [wanted[first + max(1, int(share * of)) - 1] for share in shares]
+        [wanted[first + max(1, math.ceil(share * of)) - 1] for share in shares]
     ).tolist()
     return found

@@ -13,16 +13,22 @@ from typing import NamedTuple
 
 import torch
 
+from gpu_sandbox.child.bulk import NOTHING
 from gpu_sandbox.child.pieces import indices_of, pieces
 from gpu_sandbox.child.places import some_of
 
 __all__ = ["Columns", "flipped", "lost", "lost_in_some", "none_lost", "sound"]
 
 _ROWS = 16
+"""As many numbers that are not zero a column has at least: of one in a row of zeros, which is where
+the largest is, rounding makes another row.
+"""
 _SOME = 1 << 18
 """Elements, which say as much of most columns as all do."""
 _LOST = 0.5
-"""Of a column's norm."""
+"""Of a column's norm, or of what it is beside its mean."""
+_VARIES = 1 / 16
+"""Of its norm, at least: less may be rounding beside its mean."""
 _TIMES = 8.0
 _SOUND = 1 / 32
 """Of a column's norm: what the reference's own run may be off by, so that it is enough to hold
@@ -56,8 +62,9 @@ def lost(
     own run is off by; the first of one dimension. ``among``: of these only; ``only``: of this
     dimension. Of large outputs some that nobody knows are looked at."""
     for dimension in _dimensions(truth) if only is None else [only]:
-        own, off, size = _norms(*_some_rows(dimension, truth, native, got))
-        missing = _counts(size) & (off > _LOST * size) & (off > _TIMES * own)
+        own, off, size, varies, there = _norms(*_some_rows(dimension, truth, native, got))
+        counts = _counts(size, there, native.dtype)
+        missing = counts & (off > _LOST * varies) & (off > _TIMES * own)
         these = None if among is None else among.those[dimension]
         found = _first(missing if these is None else missing & these)
         if found:
@@ -74,10 +81,10 @@ def sound(truth: torch.Tensor, native: torch.Tensor) -> Columns | None:
     found: list[torch.Tensor | None] = [None] * truth.dim()
     least = []
     for dimension in looked_at:
-        own, _, size = _norms(*_some_rows(dimension, truth, native, native))
-        found[dimension] = (own < _SOUND * size) & _counts(size)
+        own, _, size, varies, there = _norms(*_some_rows(dimension, truth, native, native))
+        found[dimension] = (own < _SOUND * varies) & _counts(size, there, native.dtype)
         least.append(size.median() / torch.linalg.vector_norm(size))
-    smallest = _ALIKE * _LOST * _LEAST * float(torch.stack(least).amin())
+    smallest = _ALIKE * _LOST * _VARIES * _LEAST * float(torch.stack(least).amin())
     return Columns(tuple(found), smallest if math.isfinite(smallest) else 0.0)
 
 
@@ -91,7 +98,7 @@ def none_lost(truth: torch.Tensor, off: float) -> bool:
     """Whether that is so of any output that is ``off`` from it by that in all, as L2 norm; by some
     of its rows, so False may mean nothing."""
     return all(
-        off <= _LOST * _LEAST * float(_sizes(*_some_rows(dimension, truth)).median())
+        off <= _LOST * _VARIES * _LEAST * float(_sizes(*_some_rows(dimension, truth)).median())
         for dimension in _dimensions(truth)
     )
 
@@ -142,13 +149,18 @@ def _some_rows(dimension: int, *outputs: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _norms(truth: torch.Tensor, native: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
-    """Of each column: how far off its own run is, and ``got``, and its size: (3, columns)."""
+    """Of each column: how far off its own run is, and ``got``, its size, and what of that is beside
+    its mean, if that is much, and how many numbers it has that are not zero: (5, columns)."""
     found = []
     for piece in pieces(truth, native, got):
         rows, native, got = (t.double().nan_to_num(0.0, 0.0, 0.0) for t in piece)
+        total, there = rows.sum(dim=0), (rows != 0.0).sum(dim=0)
         each = (rows, got.sub_(rows), native.sub_(rows))
-        found.append(torch.stack([t.square_().sum(dim=0) for t in reversed(each)]))
-    return torch.stack(found).sum(dim=0).sqrt_()
+        found.append(torch.stack([total, there, *(t.square_().sum(dim=0) for t in reversed(each))]))
+    total, there, own, off, size = torch.stack(found).sum(dim=0)
+    varies = (size - total.square() / truth.shape[0]).clamp(min=0.0)
+    varies = torch.where(varies > _VARIES**2 * size, varies, size)
+    return torch.stack([*(t.sqrt_() for t in (own, off, size, varies)), there])
 
 
 def _sizes(rows: torch.Tensor) -> torch.Tensor:
@@ -157,9 +169,13 @@ def _sizes(rows: torch.Tensor) -> torch.Tensor:
     return sizes
 
 
-def _counts(size: torch.Tensor) -> torch.Tensor:
-    there = size[size > 0]
-    return size > _LEAST * there.median() if there.numel() else size > 0
+def _counts(size: torch.Tensor, there: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Not what float64 has left of zero, nor what flushes to zero where that is fast."""
+    flushed = torch.finfo(dtype).tiny * there.sqrt()
+    some = (size > NOTHING * size.amax()) & (size > flushed) & (there >= _ROWS)
+    if not bool(some.any()):
+        return some
+    return some & (size > _LEAST * size[some].median())
 
 
 def _first(columns: torch.Tensor) -> list[int]:

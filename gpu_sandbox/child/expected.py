@@ -13,7 +13,7 @@ import torch
 
 from gpu_sandbox.child.bulk import Bulk, bulk_of
 from gpu_sandbox.child.columns import Columns, sound
-from gpu_sandbox.child.fill import fill_of, without_fill
+from gpu_sandbox.child.fill import fill_of, filled_alike, without_fill
 from gpu_sandbox.child.pieces import as_real, distance
 from gpu_sandbox.child.seldom import Seldom
 from gpu_sandbox.protocols import Precision
@@ -21,6 +21,7 @@ from gpu_sandbox.protocols import Precision
 __all__ = [
     "DECLARED",
     "ELEMENT",
+    "FULL",
     "RULES",
     "Expected",
     "Margin",
@@ -34,7 +35,7 @@ _AND_ITS_OWN = 9 / 8
 """What is allowed is some eight times what the reference itself is off by."""
 _FEW_OUTPUTS = 64
 """Of more, norms alone are looked at: each takes as long as a large one."""
-_FILL = 4.0
+_FILL = 16.0
 """Tolerances that what an output is filled with may be off by: it is a constant."""
 
 
@@ -66,7 +67,7 @@ RULES = {
     torch.float16: Rule(4, 2e-3, 1e-2, 5e-2, _EVENLY_IN_HALF),
     torch.bfloat16: Rule(4, 1e-2, 3e-2, 1e-1, _EVENLY_IN_HALF),
 }
-_EASED = (RULES[torch.float64], RULES[torch.float32])
+FULL = (RULES[torch.float64], RULES[torch.float32])
 DECLARED = {
     "tf32": Rule(4, 1e-3, 1e-2, 5e-2, _EVENLY_IN_HALF),
     "bf16": Rule(4, 1e-2, 3e-2, 1e-1, _EVENLY_IN_HALF),
@@ -99,7 +100,8 @@ class Expected:
 
     ``typical``: what the RMS of each of its rows usually is (``child/typical.py``), where it has
     few elements: a sum that comes out next to nothing is not to be as exact as it is small.
-    ``fill``: the large number that much of it is, without which errors count (``child/fill.py``).
+    ``fill``: the large number that it is in many places, without which errors count
+    (``child/fill.py``); it is sought where there is a float64 run that is sound beside it, too.
     """
 
     def __init__(
@@ -112,10 +114,9 @@ class Expected:
         *,
         few: bool = True,
         fill: float | None = None,
-        seeks_fill: bool = False,
     ) -> None:
         self.native = native
-        self._fill, self._seeks_fill = fill, seeks_fill
+        self.fill = fill
         self.truth = native
         self.typical = typical
         dtype = native.dtype.to_real() if native.is_complex() else native.dtype
@@ -137,6 +138,7 @@ class Expected:
         run, or where one of ``columns`` seems not to be."""
         self.columns: Columns | None = None
         """Those that a float64 run has shown to be sound, its own or another output's."""
+        self._to_itself = False
         self._worst = 0.0
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
@@ -153,24 +155,41 @@ class Expected:
         if not (exact.is_floating_point() or exact.is_complex()):
             return
         others = [native] if rough is None or rough.shape != exact.shape else [native, rough]
+        self.fill = fill_of(native) if few else None
+        if self.fill is not None and not self._hold(
+            filled_alike(self.fill, native, exact), others, few=few
+        ):
+            self.fill = None  # of what is rounding beside ones, say: a matrix times its inverse
+        if self.fill is None:
+            self._hold(exact, others, few=few)
+
+    def _hold(self, exact: torch.Tensor, others: list[torch.Tensor], *, few: bool) -> bool:
+        """To ``exact``, from which ``others`` are the reference's own runs; False if these are
+        something else."""
+        assert self.rule is not None
         rest, *others = self._beside_fill(exact, *others)
         each = [distance(other, rest, self.least) for other in others]
         own, worst = (max(found) for found in zip(*each, strict=True))
         self.unsound = not own <= self.rule.sane  # nor if it is no number
-        if not self.unsound:
-            self.truth = exact
-            self.tolerance = max(self.rule.k * own, self.rule.floor)
-            self.slack = 8 * worst
-            self.own, self._worst = own, worst
-            least = self.rule.of_most(self.rule.floor)
-            self.bulk = bulk_of(rest, others, self.rule.k, *least) if few else None
+        if self.unsound:
+            return False
+        self.truth = exact
+        self.tolerance = max(self.rule.k * own, self.rule.floor)
+        self.slack = 8 * worst
+        self.own, self._worst = own, worst
+        least = self.rule.of_most(self.rule.floor)
+        self.bulk = bulk_of(rest, others, self.rule.k, *least) if few else None
+        return True
 
-    @property
-    def fill(self) -> float | None:
-        """Sought when it is needed: many an output is looked at for its form alone."""
-        if self._seeks_fill:
-            self._fill, self._seeks_fill = fill_of(self.native), False
-        return self._fill
+    def hold_to_itself(self) -> None:
+        """Most elements, and columns, where there is no float64 run: as near as an output is to be
+        then."""
+        if self.rule is None or self.unsound or self.truth is not self.native:
+            return
+        if self.native.numel():
+            self._to_itself = True
+            most = self.rule.of_most(self.rule.blind)
+            self.bulk = bulk_of(self.native, [self.native], self.rule.k, *most)
 
     @property
     def least(self) -> float:
@@ -208,10 +227,10 @@ class Expected:
     def ease(self, times: float) -> None:
         """Of full precision, on changed inputs: they may be where the computation is touchy, and
         how large its errors are there is known from a single one."""
-        self.drawn = times == 1.0 and self.truth is not self.native
+        self.drawn = times == 1.0 and (self._to_itself or self.truth is not self.native)
         if times != 1.0:
             self.bulk = None
-        if self.truth is not self.native and self.rule in _EASED:
+        if self.truth is not self.native and self.rule in FULL:
             self.tolerance *= times
             self.slack *= times
 
@@ -234,7 +253,7 @@ class Expected:
         found = copy.copy(self)
         found.native, found.truth, got = self._beside_fill(self.native, self.truth, got)
         found.truth = found.native if self.truth is self.native else found.truth
-        found._fill = None
+        found.fill = None
         return found, got
 
     def _beside_fill(self, *outputs: torch.Tensor) -> list[torch.Tensor]:
@@ -269,17 +288,21 @@ def expect(
     typical: Sequence[torch.Tensor | None] = (),
     *,
     ease: float = 1.0,
+    alone: bool = False,
 ) -> list[Expected]:
     """``exact`` holds the float64 run's tensors in the same order, if there was one, and
-    ``rough`` those of one on what was rounded to ``precision``; ``ease``: see ``Expected``."""
+    ``rough`` those of one on what was rounded to ``precision``; ``ease``: see ``Expected``;
+    ``alone``: without such a run as much as can be is held to the reference's own."""
     none, few = [None] * len(native), len(native) <= _FEW_OUTPUTS
     exact = exact if exact is not None and len(exact) == len(native) else none
     rough = rough if rough is not None and len(rough) == len(native) else none
     found = [
-        Expected(n, e, r, precision, t, few=few, seeks_fill=few)
+        Expected(n, e, r, precision, t, few=few)
         for n, e, r, t in zip(native, exact, rough, typical or none, strict=True)
     ]
     for one in found:
+        if alone and few and ease == 1.0:
+            one.hold_to_itself()
         one.ease(ease)
         one.drawn = one.drawn and few
         if one.drawn:

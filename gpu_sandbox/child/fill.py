@@ -13,16 +13,19 @@ import torch
 
 from gpu_sandbox.child.places import some_of
 
-__all__ = ["fill_of", "without_fill"]
+__all__ = ["fill_of", "filled_alike", "without_fill"]
 
 _FEWEST = 256
 """Elements of an output that is looked at, and as many of them at least are to be one number."""
 _LOOKED_AT = 1 << 13
-_OFTEN = 1 / 64
-_FROM_THE_TOP = (1 / 128, 1 / 16, 1 / 4)
-"""Where it is among sizes in order. What is larger has so little of the norm that it is a fifteenth
-as often: so of a number that is as often as that, the first is one; if it is a ninth of all or
-more, maybe the second only; of nine in ten the third."""
+_THRICE = 3
+"""What is as large as that is no accident."""
+_OTHERS = 256
+"""That are not zero, at least: of fewer no norm says much."""
+_FROM_THE_TOP = (0, 1 / 128, 1 / 16, 1 / 4)
+"""Where it is among sizes in order, but for the largest. What is larger has so little of the norm
+that it is a fifteenth as often: so of a number that is a 64th of all, the second is one, if it is a
+ninth of all or more, maybe the third only; of nine in ten the fourth."""
 _AS_FAR = 1 / 64
 """Of the number: what was added to it in half precision has made two or three of one."""
 _BESIDE = 1 / 4
@@ -41,16 +44,29 @@ def fill_of(output: torch.Tensor) -> float | None:
     square = size.square()
     told: list[torch.Tensor] = []
     for share in _FROM_THE_TOP:
-        fill = size[count - 1 - int(share * count)]
-        rest = torch.where((size - fill).abs() > _AS_FAR * fill, square, 0.0)
-        told += [fill, (size == fill).sum().double(), rest.sum()]
+        fill = size[count - 2 - int(share * count)]
+        far = (size - fill).abs() > _AS_FAR * fill
+        others = (far & (size > 0.0)).sum()
+        told += [fill, (size == fill).sum(), others, torch.where(far, square, 0.0).sum()]
     told.append(square.sum())
-    found: list[float] = torch.stack(told).tolist()  # a GPU is waited for once
-    norm = found.pop()
-    for value, often, beside in zip(found[::3], found[1::3], found[2::3], strict=True):
-        if value > 0.0 and often >= _OFTEN * count and beside < _BESIDE**2 * norm:
+    found: list[float] = torch.stack([t.double() for t in told]).tolist()  # a GPU waits once
+    norm, fewest = found.pop(), _OTHERS * count / output.numel()
+    for place in range(len(_FROM_THE_TOP)):
+        value, often, others_are, beside = found[4 * place : 4 * place + 4]
+        if often >= _THRICE and others_are >= fewest and beside < _BESIDE**2 * norm:
             return value
     return None
+
+
+def filled_alike(fill: float, native: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    """``exact`` with what ``native`` is filled with, where it is filled with another number in the
+    same places: the least that there is in float64, say."""
+    other = fill_of(exact)
+    if other is None or abs(other - fill) <= _AS_FAR * fill:
+        return exact
+    there = (exact.abs() - other).abs_() <= _AS_FAR * other
+    here = (native.abs() - fill).abs_() <= _AS_FAR * fill
+    return torch.where(there.logical_and_(here), native.to(exact.dtype), exact)
 
 
 def without_fill(

@@ -20,7 +20,7 @@ import torch
 
 from gpu_sandbox.child.bulk import Bulk, apart
 from gpu_sandbox.child.expected import Expected
-from gpu_sandbox.child.fill import fill_of, without_fill
+from gpu_sandbox.child.fill import without_fill
 from gpu_sandbox.child.pieces import distance
 from gpu_sandbox.child.seldom import Seldom
 
@@ -141,10 +141,12 @@ def measured(
     forward_s: float,
     *,
     rounds: bool = True,
+    fills: Sequence[float | None] = (),
 ) -> list[Nudged]:
     """Of so many outputs. ``pair`` runs the reference on some inputs, by number, and on those
     nudged: two that are equal, or all but equal, are not in every draw. ``rounds``: there is an
-    input that is moved. Of slow ones nothing."""
+    input that is moved; ``fills``: of outputs that are looked at beside one. Of slow ones
+    nothing."""
     found = [Nudged(rounds=rounds) for _ in range(outputs)]
     if forward_s > SLOWEST_S or not rounds:
         return found
@@ -158,7 +160,7 @@ def measured(
             most, enough_s = _MOST_COUNTED, _ENOUGH_COUNTED_S
         if [t.shape for t in plain] != [t.shape for t in nudged] or len(plain) != outputs:
             break
-        seen = map(_between, plain, nudged)
+        seen = map(_between, plain, nudged, fills or [None] * outputs)
         found = [a.further(b) for a, b in zip(found, seen, strict=True)]
         if number + 1 >= most or time.thread_time() - began > enough_s:
             break
@@ -288,12 +290,11 @@ def _turned(
     return far | (plain.isnan() != got.isnan()) & (appears | disappears)
 
 
-def _between(plain: torch.Tensor, nudged: torch.Tensor) -> Nudged:
+def _between(plain: torch.Tensor, nudged: torch.Tensor, fill: float | None) -> Nudged:
     if plain.dtype != nudged.dtype or plain.numel() == 0:
         return Nudged()
     if _is_counted(plain):
         return Nudged(flips=int(torch.count_nonzero(plain != nudged)))
-    fill = fill_of(plain)
     if fill is not None:
         plain, nudged = without_fill(fill, plain, [plain, nudged])
     relative, worst = distance(nudged, plain)

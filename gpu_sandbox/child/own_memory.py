@@ -18,7 +18,7 @@ from contextlib import suppress
 import torch
 
 from gpu_sandbox.child.arena import extent_bytes
-from gpu_sandbox.child.pages import PAGEMAP, Pages
+from gpu_sandbox.child.pages import PAGEMAP, Pages, blocks_of
 from gpu_sandbox.child.signals import NOWHERE, Where
 from gpu_sandbox.confine.syscalls import prctl
 from gpu_sandbox.messages import Spot
@@ -75,8 +75,12 @@ class Memory:
         """How much of what lies there was mapped into place, not written."""
         if self.pages is None or 0 in spot.shape or min(where.stride, default=0) < 0:
             return 0
+        dense = math.prod(spot.shape) * getattr(torch, spot.dtype).itemsize
         size = extent_bytes(Spot(0, spot.shape, where.stride, spot.dtype))
-        return self.pages.mapped_bytes(where.address, size)
+        if not dense <= size <= _SPREAD * dense:  # it overlaps itself, or can't be read as it is
+            return 0
+        blocks = None if size == dense else blocks_of(spot, where.stride)
+        return self.pages.mapped_bytes(where.address, size, blocks)
 
     def read(self, spot: Spot, where: Where) -> torch.Tensor:
         """A private copy of what lies there, of the shape and dtype of ``spot``. Raises

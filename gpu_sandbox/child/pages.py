@@ -16,8 +16,9 @@ from functools import cache
 import torch
 
 from gpu_sandbox.child.places import some_of
+from gpu_sandbox.messages import Spot
 
-__all__ = ["PAGEMAP", "Pages", "filling_ns"]
+__all__ = ["PAGEMAP", "Pages", "blocks_of", "filling_ns"]
 
 PAGEMAP = "/proc/self/pagemap"
 _ENTRY_BYTES = 8
@@ -39,26 +40,32 @@ class Pages:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def mapped_bytes(self, address: int, size: int) -> int:
+    def mapped_bytes(
+        self, address: int, size: int, blocks: tuple[torch.Tensor, int] | None = None
+    ) -> int:
         """Of the whole pages there, how much is not written, about. Nothing where there is no such
-        memory: that is for who reads it to say."""
+        memory: that is for who reads it to say. ``blocks``: of what has gaps, where its elements
+        begin, and for how long: only pages that hold some count."""
         first = -(-address // mmap.PAGESIZE)
         count = (address + size) // mmap.PAGESIZE - first
         if count < _FEWEST:
             return 0
-        blocks = -(-count // _BLOCK)
+        holds = None if blocks is None else _holding(count, first * mmap.PAGESIZE - address, blocks)
         looked_at = mapped = 0
-        for block in some_of(blocks, _MOST_BLOCKS, _CPU).tolist():
-            pages = min(_BLOCK, count - block * _BLOCK)
+        for block in some_of(-(-count // _BLOCK), _MOST_BLOCKS, _CPU).tolist():
+            start = block * _BLOCK
+            pages = min(_BLOCK, count - start)
             try:
-                here = self._written(first + block * _BLOCK, pages)
+                missing = ~self._written(first + start, pages)
             except (OSError, OverflowError):
                 return 0
             looked_at += pages
-            mapped += pages - here
+            mapped += int(
+                (missing if holds is None else missing & holds[start : start + pages]).sum()
+            )
         return mapped * mmap.PAGESIZE * count // looked_at
 
-    def _written(self, first: int, count: int) -> int:
+    def _written(self, first: int, count: int) -> torch.Tensor:
         told = os.pread(self._descriptor, count * _ENTRY_BYTES, first * _ENTRY_BYTES)
         entries = torch.frombuffer(
             bytearray(told.ljust(count * _ENTRY_BYTES, b"\0")), dtype=torch.int64
@@ -68,7 +75,38 @@ class Pages:
             return (entries >> number & 1).bool()
 
         own = bit(_PRESENT) & bit(_EXCLUSIVE) | bit(_SWAPPED)
-        return int((own & ~bit(_OF_A_FILE)).sum())
+        return own & ~bit(_OF_A_FILE)
+
+
+def blocks_of(spot: Spot, stride: tuple[int, ...]) -> tuple[torch.Tensor, int]:
+    """Of one with gaps: where what lies next to each other begins, in bytes from its first element,
+    and how many bytes that is."""
+    item = int(getattr(torch, spot.dtype).itemsize)
+    dense, outer = 1, list[tuple[int, int]]()
+    for step, size in sorted(zip(stride, spot.shape, strict=True)):
+        if size == 1:
+            continue
+        if step == dense and not outer:
+            dense *= size
+        else:
+            outer.append((step, size))
+    starts = torch.zeros(1, dtype=torch.int64)
+    for step, size in outer:
+        starts = (starts[:, None] + torch.arange(size) * step).reshape(-1)
+    return starts * item, dense * item
+
+
+def _holding(count: int, skipped: int, blocks: tuple[torch.Tensor, int]) -> torch.Tensor:
+    """Which of so many pages, the first of which begins so many bytes after the first element, hold
+    some of them."""
+    starts, size = blocks
+    page = mmap.PAGESIZE
+    first = ((starts - skipped) // page).clamp(0, count)
+    end = ((starts - skipped + size - 1) // page + 1).clamp(0, count)
+    change = torch.zeros(count + 1, dtype=torch.int64)
+    ones = torch.ones_like(first)
+    change.index_add_(0, first, ones).index_add_(0, end, -ones)
+    return change.cumsum(0)[:count] > 0
 
 
 def filling_ns(size: int) -> float:

@@ -38,7 +38,7 @@ def distance(got: torch.Tensor, truth: torch.Tensor, least: float = 0.0) -> tupl
         norm += float(wide.nan_to_num(0.0, 0.0, 0.0).square().sum())
         worst = max(worst, float(error.abs().max()))
     if off == 0.0:
-        return 0.0, 0.0
+        return 0.0, worst  # of what is so small that its square is nothing
     norm = max(norm, least * least)
     return (math.sqrt(off / norm) if norm > 0 else math.inf), worst
 

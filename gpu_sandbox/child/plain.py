@@ -17,7 +17,7 @@ from gpu_sandbox.child.columns import lost, none_lost
 from gpu_sandbox.child.expected import Expected, Margin
 from gpu_sandbox.child.pieces import at_a_time, largest_of, pieces, row_rms, some_rows
 
-__all__ = ["anywhere_of", "close_by", "plainly_close", "plainly_right", "rms_of"]
+__all__ = ["anywhere_of", "close_by", "lacks_column", "plainly_close", "plainly_right", "rms_of"]
 
 _WIDE = {
     torch.float16: torch.float32,
@@ -53,7 +53,7 @@ def plainly_close(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[bool
 
 
 def close_by(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[float | None]:
-    """The same, and by how much those are off, in relative L2."""
+    """The same, and by how much those are off, in relative L2. Their columns are not looked at."""
     same = [_is_large(one) and torch.equal(one.native, got) for one, got in outputs]
     close = [0.0 if one else None for one in same]
     plain = {
@@ -73,6 +73,15 @@ def close_by(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[float | N
         if fits and _fits_anywhere(one, worst):
             close[number] = off / size
     return close
+
+
+def lacks_column(expected: Expected, got: torch.Tensor, by: float | None) -> bool:
+    """``by``: as ``close_by`` says."""
+    columns = expected.columns
+    if not expected.drawn or (by is not None and columns is not None and by <= columns.least):
+        return False
+    among = columns if expected.truth is expected.native else None
+    return bool(lost(expected.truth, expected.native, got, among))
 
 
 def plainly_right(expected: Expected, got: torch.Tensor) -> float | None:
@@ -125,9 +134,8 @@ def _is_large(expected: Expected) -> bool:
 
 def _is_plain(expected: Expected) -> bool:
     native = expected.native
-    own = expected.truth is native and not expected.drawn  # or its columns are to be looked at
-    usual = native.dtype in _WIDE and expected.fill is None
-    return own and usual and native.numel() > 0
+    own = expected.truth is native and expected.fill is None
+    return own and native.dtype in _WIDE and native.numel() > 0
 
 
 def _alike(outputs: dict[int, _Output]) -> Iterator[list[int]]:

@@ -140,7 +140,9 @@ class Task:
         trees = partial(self._another, case.altered)
         if exact or not case.changed:
             case.usual = self.usual.of(case.kind, case.output_tree, trees)
-        case.expected = expect(native, truth, rough, self.precision, typical, ease=case.ease)
+        case.expected = expect(
+            native, truth, rough, self.precision, typical, ease=case.ease, alone=exact
+        )
         self.allow(case.expected)
 
     def time_again(self, case: Case) -> None:

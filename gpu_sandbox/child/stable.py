@@ -1,8 +1,8 @@
 """Sorting as PyTorch leaves it open: equal keys in the order in which they came.
 
 ``torch.argsort`` puts equal keys in an order of its own, which no other kernel can know, and which
-of equals ``torch.topk``, ``torch.kthvalue`` and ``torch.median`` take nobody says. Whoever keeps
-them in order is as right.
+of equals ``torch.topk``, ``torch.kthvalue``, ``torch.median`` and ``torch.mode`` take nobody
+says. Whoever keeps them in order is as right.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _SORTS = (torch.sort, torch.Tensor.sort, torch.argsort, torch.Tensor.argsort)
 _TOPK = (torch.topk, torch.Tensor.topk)
 _KTH = (torch.kthvalue, torch.Tensor.kthvalue)
 _MEDIAN = (torch.median, torch.Tensor.median)
+_MODE = (torch.mode, torch.Tensor.mode)
 _NAMES = ("dim", "descending")
 
 
@@ -48,6 +49,9 @@ class Stably(TorchFunctionMode):
             if func in _KTH:
                 self.asked = True
                 return _kthvalue(*args, **kwargs)
+            if func in _MODE:
+                self.asked = True
+                return _mode(*args, **kwargs)
             if func in _MEDIAN and (len(args) > 1 or "dim" in kwargs):  # else there is no index
                 self.asked = True
                 return _median(*args, **kwargs)
@@ -79,6 +83,16 @@ def _median(input: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
     if input.dim() == 0 or bool(input.isnan().any()):
         return torch.median(input, dim, keepdim)
     return torch.return_types.median(_kth(input, (input.shape[dim] + 1) // 2, dim, keepdim))
+
+
+def _mode(input: torch.Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The first of those that it is."""
+    found = torch.mode(input, dim, keepdim)
+    if input.dim() == 0:
+        return found
+    values = found.values if keepdim else found.values.unsqueeze(dim)
+    first = (input == values).byte().argmax(dim, keepdim)
+    return torch.return_types.mode((found.values, first))
 
 
 def _kth(input: torch.Tensor, k: int, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -335,6 +335,30 @@ _CHECKER = (
         "leaves_a_channel_out", REJECTED, "scores_by_channels", task="scored_apart", device="both"
     ),
     _checker(
+        "leaves_out_beside_a_diagonal",
+        REJECTED,
+        "fills_as_it_writes",
+        task="unlike_itself",
+        device="both",
+    ),
+    _checker(
+        "leaves_out_beside_the_best",
+        REJECTED,
+        "scores_beside_the_best",
+        task="best_and_scored",
+        device="both",
+    ),
+    _checker(
+        "leaves_out_without_float64",
+        REJECTED,
+        "scores_by_tables",
+        task="scored_by_tables",
+        device="both",
+    ),
+    _checker("guesses_half", REJECTED, "rates_in_place", task="rated", device="both"),
+    _checker("limits_no_queries", REJECTED, "limits_queries", task="least_masked", device="both"),
+    _checker("limits_no_code", REJECTED, "adds_noise_in_place", task="noisy_code", device="both"),
+    _checker(
         "leaves_all_but_the_mask_out",
         REJECTED,
         "masks_in_place",

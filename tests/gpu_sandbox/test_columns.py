@@ -165,3 +165,45 @@ def test_what_rounding_flips_here_and_there_is_no_column(
     got = native.clone()
     got.view(-1)[torch.randperm(native.numel())[: native.numel() // 1000]] += 1
     assert not flipped(native, got)
+
+
+def test_what_is_nothing_in_float64_is_no_column() -> None:
+    """What is left of constants that were normalized is rounding, or zero in half precision."""
+    torch.manual_seed(0)
+    exact = 1e-14 * torch.randn(64, 64, dtype=torch.float64)
+    exact[:8] = torch.randn(8, 64, dtype=torch.float64)
+    native = exact.half().masked_fill(exact.abs() < 1e-9, 0.0)
+    (expected,) = expect([native], [exact])
+    assert compare(expected, native, STRICT).ok
+    got = native + 1e-5 * torch.randn(64, 64).half() * (native == 0)
+    assert compare(expected, got, STRICT).ok
+
+
+def test_nor_what_flushes_to_zero() -> None:
+    exact = torch.rand(64, 64, dtype=torch.float64) + 0.5
+    exact[:, 20:] *= 1e-39
+    native = exact.float()
+    assert lost(exact, native, native.masked_fill(native < 1e-37, 0.0)) == []
+
+
+def test_of_one_in_a_row_of_zeros_rounding_makes_another_row() -> None:
+    native = torch.eye(32).repeat(32, 1)
+    got = native.clone()
+    got[5] = got[6]
+    assert lost(native.double(), native, got) == []
+
+
+def test_what_varies_is_to_vary() -> None:
+    """Half of all is near to what lies between zero and one."""
+    torch.manual_seed(0)
+    exact = torch.cat([torch.randn(32, 4096), torch.rand(32, 1)], dim=1).double()
+    native = exact.bfloat16()
+    (expected,) = expect([native], [exact])
+    got = native.clone()
+    got[:, -1] = 0.5
+    assert compare(expected, native, STRICT).ok
+    assert "4096" in compare(expected, got, STRICT).reason
+    level = exact.clone()
+    level[:, -1] = 0.5 + 0.01 * torch.randn(32)
+    (expected,) = expect([level.bfloat16()], [level])
+    assert compare(expected, got, STRICT).ok

@@ -86,6 +86,51 @@ def test_another_right_way_is_as_right(seed: int, fill: float, negative: bool) -
     assert compare(Expected.within(native, expected.margin), got, STRICT).ok
 
 
+def test_the_least_that_there_is_is_another_number_in_float64() -> None:
+    torch.manual_seed(0)
+    scores = torch.randn(64, 64, dtype=torch.float64)
+    later = torch.ones(64, 64, dtype=torch.bool).triu(1)
+    native = scores.float().masked_fill(later, torch.finfo(torch.float32).min)
+    (expected,) = expect([native], [scores.masked_fill(later, torch.finfo(torch.float64).min)])
+    assert not expected.unsound
+    assert compare(expected, native, STRICT).ok
+    assert not compare(expected, native.masked_fill(~later, 0.0), STRICT).ok
+    assert not compare(expected, native.masked_fill(later, -1e9), STRICT).ok
+
+
+def test_of_few_others_there_is_none() -> None:
+    """Where nearly all is clamped, say."""
+    output = torch.full((4096,), 6.0)
+    output[:200] = 1.0
+    assert fill_of(output) is None
+    output[:400] = 1.0
+    assert fill_of(output) == 6.0
+
+
+def test_what_is_rounding_beside_ones_is_not_held_to_itself() -> None:
+    """A matrix times its inverse."""
+    torch.manual_seed(0)
+    q, _ = torch.linalg.qr(torch.randn(64, 64, dtype=torch.float64))
+    exact, native = q.T @ q, q.T.float() @ q.float()
+    (expected,) = expect([native], [exact])
+    assert expected.fill is None
+    assert compare(expected, torch.eye(64), STRICT).ok
+
+
+def test_one_number_in_each_row_is_enough() -> None:
+    torch.manual_seed(0)
+    exact = torch.randn(512, 512, dtype=torch.float64).fill_diagonal_(-1e9)
+    (expected,) = expect([exact.float()], [exact])
+    got = exact.float()
+    got[:, 470:] = torch.where(got[:, 470:] < -1e8, got[:, 470:], 0.0)
+    assert compare(expected, exact.float(), STRICT).ok
+    assert not compare(expected, got, STRICT).ok
+
+
+def test_where_the_largest_is_nothing_lies_beside_it() -> None:
+    assert fill_of(torch.eye(64).repeat(4, 1)) is None
+
+
 def test_of_an_output_without_it_nothing_is_taken() -> None:
     native = torch.tensor([1.0, 5.0, -1e9])
     near, far = without_fill(1e9, native, [native * 1.001, -native])

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from gpu_sandbox.child.own_memory import Memory, open_own_memory
 from gpu_sandbox.child.pages import PAGEMAP, Pages, filling_ns
+from gpu_sandbox.child.signals import Where
+from gpu_sandbox.messages import Spot
 
 PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 SIZE = 64 * mmap.PAGESIZE
@@ -71,6 +74,21 @@ def test_little_is_not_looked_at(pages: Pages) -> None:
     fresh = torch.frombuffer(mmap.mmap(-1, SIZE, PRIVATE), dtype=torch.uint8)
     assert _mapped(pages, fresh[: 3 * mmap.PAGESIZE]) == 0
     assert _mapped(pages, fresh[:0]) == 0
+
+
+def test_gaps_between_rows_do_not_count() -> None:
+    """Pages that hold none of its elements are nobody's to write."""
+    memory, page = Memory(open_own_memory()), mmap.PAGESIZE
+    fresh = torch.frombuffer(mmap.mmap(-1, 3 * SIZE, PRIVATE), dtype=torch.float32)
+    rows = fresh.view(64, -1)[:, : page // 4]
+    where = Where(rows.data_ptr(), rows.stride())
+    spot = Spot(0, tuple(rows.shape), rows.stride(), "float32")
+    assert memory.mapped_bytes(spot, where) == SIZE
+    rows[:16] = 1.0
+    assert memory.mapped_bytes(spot, where) == SIZE * 3 // 4
+    rows.fill_(1.0)
+    assert memory.mapped_bytes(spot, where) == 0
+    memory.close()
 
 
 def test_filling_takes_as_much_longer_as_it_is_more() -> None:

@@ -18,6 +18,8 @@ WAYS: list[Callable[[torch.Tensor], Any]] = [
     lambda x: torch.median(x, 1),
     lambda x: x.median(dim=0, keepdim=True),
     lambda x: torch.topk(x, 2, dim=0),
+    torch.mode,
+    lambda x: x.mode(0, keepdim=True),
     lambda x: torch.sort(x, descending=True),
 ]
 
@@ -35,7 +37,7 @@ def test_values_are_the_same_and_indices_are_those_of_such(way: int, seed: int) 
     assert type(found) is type(usual)
     assert torch.equal(found.values, usual.values)
     assert found.indices.shape == usual.indices.shape
-    dim = 0 if way in (1, 3, 4) else 1
+    dim = 0 if way in (1, 3, 4, 6) else 1
     if found.indices.dim() == 2:
         assert torch.equal(x.gather(dim, found.indices), found.values)
 
@@ -46,6 +48,7 @@ def test_of_equals_the_first_in_order() -> None:
         assert torch.kthvalue(x, 2).indices.tolist() == [1]
         assert torch.median(x, 1).indices.tolist() == [2]
         assert torch.topk(x, 3).indices.tolist() == [[4, 1, 2]]
+        assert torch.mode(x).indices.tolist() == [1]
 
 
 def test_a_median_without_an_index_or_of_no_number_is_as_ever() -> None:

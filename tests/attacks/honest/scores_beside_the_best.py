@@ -1,0 +1,17 @@
+"""The features are copied once, and the scores put behind them; the largest are those of a sort."""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.up = nn.Linear(width, hidden, bias=False, dtype=torch.bfloat16)
+        self.down = nn.Linear(hidden, 1, bias=False, dtype=torch.bfloat16)
+
+    def forward(self, x):
+        out = x.new_empty(x.shape[0], x.shape[1] + 1)
+        out[:, :-1] = x
+        out[:, -1:] = 0.5 * self.down(self.up(x).relu_())
+        return out, x[:, :64].sort(dim=1, descending=True).values[:, :4].contiguous()
