@@ -138,6 +138,7 @@ _ALL = (
     Honest("solves_by_factors", task="basis"),
     Honest("keeps_equals_in_order", task="by_expert"),
     Honest("adds_from_the_end", task="carts"),
+    Honest("sorts_experts", task="best_experts", device="cpu"),
     Honest("sorts_once_for_medians", task="medians", device="cpu"),
     Honest("multiplies_to_float8", task="float8"),
     Honest("computes_twice", task="twice"),

@@ -14,7 +14,7 @@ from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.expected import RULES, Expected, Margin
 from gpu_sandbox.child.nudges import Nudged, measured, mended, moved, nudge, undecided
 from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.rounding import Rounding, without_nan
+from gpu_sandbox.child.rounding import Rounding, by_float64, without_nan
 from gpu_sandbox.protocols import PROTOCOLS
 
 STRICT = PROTOCOLS["strict"]
@@ -477,3 +477,26 @@ def test_chaos_excuses_nobody() -> None:
         return others
 
     assert mended(expected, got, some, lambda: None) is not None
+
+
+def test_integers_are_right_that_are_what_they_are_in_float64() -> None:
+    """A running count has all that follows a flip otherwise."""
+    native, exact = torch.tensor([1, 2, 3, 4]), torch.tensor([1, 1, 2, 3])
+    reals = Expected(torch.ones(3), None), torch.zeros(3)
+    expected = [Expected(native, None), reals[0]]
+    found = by_float64(expected, [exact.clone(), reals[1]], lambda: [exact, torch.ones(3)])
+    assert found is not None
+    assert torch.equal(found[0], native)
+    assert torch.equal(found[1], reals[1])
+    wrong = by_float64(
+        expected, [torch.tensor([1, 9, 2, 3]), reals[1]], lambda: [exact, reals[0].native]
+    )
+    assert wrong is not None
+    assert wrong[0].tolist() == [1, 9, 3, 4]
+    assert by_float64(expected, [native, reals[1]], lambda: [exact, reals[1]]) is None
+    assert by_float64(expected, [exact, reals[1]], lambda: None) is None
+
+    def never() -> None:
+        raise AssertionError("nothing is counted")
+
+    assert by_float64([reals[0]], [reals[1]], never) is None
