@@ -39,6 +39,8 @@ Outputs: TypeAlias = Sequence[torch.Tensor]
 Ends: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 NUDGED = (torch.float32, torch.float64)
+_HALF, _FEWER_IN_HALF = (torch.float16, torch.bfloat16), 32
+"""Long sums are made in full precision, and rounded once."""
 SLOWEST_S = 0.1
 _MOST, _ENOUGH_S = 8, 0.03
 _MOST_COUNTED, _ENOUGH_COUNTED_S = 20, 0.1
@@ -108,7 +110,12 @@ class Nudged(msgspec.Struct, frozen=True):
 
 def moved(tensor: torch.Tensor, steps: int) -> torch.Tensor:
     """Nudged by so many steps; zeros, too, by as many of the usual size: none is as large as
-    another. Below zero: all of them the same way, nobody knows which."""
+    another. Below zero: all of them the same way, nobody knows which. What is of half precision by
+    its own, but by fewer."""
+    if tensor.dtype in _HALF:
+        each = int(torch.finfo(tensor.dtype).eps / torch.finfo(torch.float32).eps)
+        wide = max(1, abs(steps) // _FEWER_IN_HALF) * each
+        return moved(tensor.float(), wide if steps > 0 else -wide).to(tensor.dtype)
     if steps < 0:
         return _moved_together(tensor, -steps)
     nudged = nudge(tensor, steps)

@@ -479,6 +479,20 @@ def test_chaos_excuses_nobody() -> None:
     assert mended(expected, got, some, lambda: None) is not None
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("steps", [4, -4, 64, -64])
+def test_half_precision_is_moved_by_a_last_place_or_two(dtype: torch.dtype, steps: int) -> None:
+    torch.manual_seed(0)
+    tensor = torch.randn(4096).to(dtype)
+    tensor[7] = 0.0
+    other = moved(tensor, steps)
+    assert other.dtype == dtype
+    off = (other.float() - tensor.float()).abs() / tensor.float().abs().clamp(min=1.0)
+    most = 2 if abs(steps) == 64 else 1
+    assert 0.0 < float(off.max()) <= (most + 0.5) * torch.finfo(dtype).eps
+    assert nudge(tensor) is tensor
+
+
 def test_integers_are_right_that_are_what_they_are_in_float64() -> None:
     """A running count has all that follows a flip otherwise."""
     native, exact = torch.tensor([1, 2, 3, 4]), torch.tensor([1, 1, 2, 3])
