@@ -21,8 +21,7 @@ __all__ = ["Columns", "flipped", "lost", "lost_in_some", "none_lost", "sound"]
 
 _ROWS = 16
 """As many numbers that are not zero a column has at least: of one in a row of zeros, which is where
-the largest is, rounding makes another row.
-"""
+the largest is, rounding makes another row."""
 _SOME = 1 << 18
 """Elements, which say as much of most columns as all do."""
 _LOST = 0.5
@@ -83,7 +82,8 @@ def sound(truth: torch.Tensor, native: torch.Tensor) -> Columns | None:
     for dimension in looked_at:
         own, _, size, varies, there = _norms(*_some_rows(dimension, truth, native, native))
         found[dimension] = (own < _SOUND * varies) & _counts(size, there, native.dtype)
-        least.append(size.median() / torch.linalg.vector_norm(size))
+        usual = _usual(size, _there(size, there, native.dtype))
+        least.append(usual / torch.linalg.vector_norm(size))
     smallest = _ALIKE * _LOST * _VARIES * _LEAST * float(torch.stack(least).amin())
     return Columns(tuple(found), smallest if math.isfinite(smallest) else 0.0)
 
@@ -97,10 +97,12 @@ def lost_in_some(native: torch.Tensor, got: torch.Tensor, among: Columns) -> lis
 def none_lost(truth: torch.Tensor, off: float) -> bool:
     """Whether that is so of any output that is ``off`` from it by that in all, as L2 norm; by some
     of its rows, so False may mean nothing."""
-    return all(
-        off <= _LOST * _VARIES * _LEAST * float(_sizes(*_some_rows(dimension, truth)).median())
-        for dimension in _dimensions(truth)
-    )
+    for dimension in _dimensions(truth):
+        size, there = _sizes(*_some_rows(dimension, truth))
+        usual = float(_usual(size, _there(size, there, truth.dtype)))
+        if not (math.isnan(usual) or off <= _LOST * _VARIES * _LEAST * usual):
+            return False
+    return True
 
 
 def flipped(native: torch.Tensor, got: torch.Tensor) -> bool:
@@ -163,19 +165,26 @@ def _norms(truth: torch.Tensor, native: torch.Tensor, got: torch.Tensor) -> torc
     return torch.stack([*(t.sqrt_() for t in (own, off, size, varies)), there])
 
 
-def _sizes(rows: torch.Tensor) -> torch.Tensor:
+def _sizes(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """And how many numbers of each are not zero."""
     finite = rows.double().nan_to_num(0.0, 0.0, 0.0)
-    sizes: torch.Tensor = torch.linalg.vector_norm(finite, dim=0)
-    return sizes
+    return torch.linalg.vector_norm(finite, dim=0), (finite != 0.0).sum(dim=0)
 
 
 def _counts(size: torch.Tensor, there: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    some = _there(size, there, dtype)
+    return some & (size > _LEAST * _usual(size, some))
+
+
+def _there(size: torch.Tensor, there: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Not what float64 has left of zero, nor what flushes to zero where that is fast."""
-    flushed = torch.finfo(dtype).tiny * there.sqrt()
-    some = (size > NOTHING * size.amax()) & (size > flushed) & (there >= _ROWS)
-    if not bool(some.any()):
-        return some
-    return some & (size > _LEAST * size[some].median())
+    flushed = torch.finfo(dtype).tiny * there.double().sqrt()
+    return (size > NOTHING * size.amax()) & (size > flushed) & (there >= _ROWS)
+
+
+def _usual(size: torch.Tensor, some: torch.Tensor) -> torch.Tensor:
+    """Of some of them. NaN where there are none."""
+    return size.masked_fill(~some, math.nan).nanmedian()
 
 
 def _first(columns: torch.Tensor) -> list[int]:

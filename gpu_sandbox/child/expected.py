@@ -137,7 +137,7 @@ class Expected:
         """Whether columns are to be there: on inputs as the task draws them, beside its float64
         run, or where one of ``columns`` seems not to be."""
         self.columns: Columns | None = None
-        """Those that a float64 run has shown to be sound, its own or another output's."""
+        """Those that are sound beside what it is held to, its own or another output's."""
         self._to_itself = False
         self._worst = 0.0
         self.own = 0.0

@@ -1,4 +1,4 @@
-"""The one number that much of an output is, and beside which all else is next to nothing.
+"""The one number that an output is in many places, and beside which all else is next to nothing.
 
 Scores that are masked by -1e9: norms, those of rows, and the size of what counts among most
 elements go by the mask, and no score need be there. So it is to be where it belongs, and what is
@@ -16,7 +16,7 @@ from gpu_sandbox.child.places import some_of
 __all__ = ["fill_of", "filled_alike", "without_fill"]
 
 _FEWEST = 256
-"""Elements of an output that is looked at, and as many of them at least are to be one number."""
+"""Elements of an output that is looked at."""
 _LOOKED_AT = 1 << 13
 _THRICE = 3
 """What is as large as that is no accident."""

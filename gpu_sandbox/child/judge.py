@@ -46,6 +46,7 @@ that it takes next to nothing away."""
 
 
 def _exactly(_: Tree, __: Tree) -> bool:
+    """Whole numbers that differ are wrong."""
     return False
 
 
