@@ -8,8 +8,9 @@ every other layer has a reason that says what to do. The survey leaves nothing b
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from functools import partial
 
 from gpu_sandbox.confine import cgroups
 from gpu_sandbox.confine.attacks import ATTACKS, Attack, Targets, targets
@@ -40,6 +41,8 @@ from gpu_sandbox.confine.trial import Trial, trial
 
 __all__ = ["survey"]
 
+_TRIALS = 4
+"""Of the same, at most, while they are killed before they answer."""
 _NAMESPACES = (MOUNT, NET, IPC, PID, UTS, CGROUP_NAMESPACE)
 
 
@@ -113,9 +116,10 @@ def _settle(
     layers = list(wanted)
     while True:
         attacks = [a for a in ATTACKS if not a.layers or _claims(a, layers, machine)]
+        begin = partial(trial, "all", layers, machine, aims, attacks)
         try:
-            with trial("all", layers, machine, aims, attacks) as begun:
-                findings += begun.findings()
+            with begin() as begun:
+                findings += _answers(begun, begin)
             return layers
         except SpawnFailed as failure:
             if failure.layer not in layers:
@@ -188,23 +192,38 @@ def _attack_each(
     """Each of ``which``, with those of ``layers`` that it needs. All side by side: what they
     wait for is mostly the kernel."""
     with ExitStack() as stack:
-        trials: list[Trial] = []
+        trials: list[tuple[Trial, Callable[[], AbstractContextManager[Trial]]]] = []
         for layer in which:
             attacks = [a for a in ATTACKS if _claims_alone(a, layer, layers, machine)]
             if not attacks:
                 continue
             needed = _with_needs(layer, layers)
+            begin = partial(trial, layer, needed, machine, aims, attacks)
             try:
-                begun = stack.enter_context(trial(layer, needed, machine, aims, attacks))
+                begun = stack.enter_context(begin())
             except SpawnFailed as failure:
                 detail = f"could not be set up alone: {failure}"
                 findings.append(
                     Finding(attack="stand alone", layer=layer, held=False, detail=detail)
                 )
                 continue
-            trials.append(begun)
-        for begun in trials:
-            findings += begun.findings()
+            trials.append((begun, begin))
+        for begun, begin in trials:
+            findings += _answers(begun, begin)
+
+
+def _answers(begun: Trial, begin: Callable[[], AbstractContextManager[Trial]]) -> list[Finding]:
+    """A trial's findings, of a new one if it was killed before it answered. One of its attacks has
+    the kernel kill a process for its memory, which stays charged to the ward for as long as
+    somebody, a monitor, say, reads about that process in ``/proc``: then the kernel kills who waits
+    for it, too."""
+    found = begun.findings()
+    for _ in range(_TRIALS - 1):
+        if not begun.cut_short:
+            break
+        with suppress(SpawnFailed), begin() as begun:
+            found = begun.findings()
+    return found
 
 
 def _with_needs(layer: str, layers: Sequence[str]) -> list[str]:

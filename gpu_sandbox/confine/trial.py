@@ -98,6 +98,8 @@ class Trial:
         self._ward = ward
         self._results = results
         self._output = output
+        self.cut_short = False
+        """Somebody killed it before it had answered: known once there are findings."""
 
     def findings(self) -> list[Finding]:
         """Wait for its end; call it once."""
@@ -111,6 +113,7 @@ class Trial:
                 found.append(self._finding(attack.name, held, detail))
         alive, printed = self._drained()
         silent = {attack.name for attack in self._attacks} - {finding.attack for finding in found}
+        self.cut_short = ended and bool(silent)
         last = (printed.splitlines() or ["killed"])[-1]
         why = f"no answer: {last}" if ended else "did not finish"
         found += [self._finding(attack, False, why) for attack in sorted(silent)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,8 +23,8 @@ from gpu_sandbox.confine import (
     survey,
     syscalls,
 )
-from gpu_sandbox.confine.attacks import targets
-from gpu_sandbox.confine.policy import WATCH, tier_of
+from gpu_sandbox.confine.attacks import ATTACKS, Attack, Targets, targets
+from gpu_sandbox.confine.policy import NO_NEW_PRIVS, WATCH, Policy, tier_of
 from tests.confine.wards import (
     NAMESPACES,
     a_policy,
@@ -93,6 +95,36 @@ def test_a_layer_that_does_nothing_is_found_out() -> None:
     assert "seccomp" not in result.layers
     assert result.tier == "C" or "uid" not in result.layers
     seccomp.apply = real_seccomp
+
+
+def _killed_on_trial(times: int) -> Survey:
+    """As by the kernel, when a process of the ward that has ended still has its memory."""
+    need(NO_NEW_PRIVS)
+    deaths = mmap.mmap(-1, 1)
+
+    def die(_: Targets, __: Policy) -> tuple[bool, str]:
+        if deaths[0] < times:
+            deaths[0] += 1
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True, "let live"
+
+    module: Any = sys.modules[survey.__module__]
+    module.ATTACKS = (*ATTACKS, Attack("die", die, (NO_NEW_PRIVS,)))
+    return survey()
+
+
+@in_zygote
+def test_a_trial_that_is_killed_before_it_answers_is_begun_again() -> None:
+    result = _killed_on_trial(2)
+    assert result.layers == found().layers
+    assert [f.detail for f in result.findings if f.attack == "die"] == ["let live"] * 2
+
+
+@in_zygote
+def test_what_never_answers_does_not_hold() -> None:
+    result = _killed_on_trial(100)
+    assert NO_NEW_PRIVS not in result.layers
+    assert "no answer: killed" in result.missing[NO_NEW_PRIVS]
 
 
 @in_zygote

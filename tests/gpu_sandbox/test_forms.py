@@ -239,14 +239,14 @@ def test_triangles_of_random_numbers_are_seen_whatever_else_is_zero(dtype: torch
 @pytest.mark.parametrize("part", ["all", "half", "sparse", "few"])
 def test_what_is_definite_is_no_product_of_two_vectors_any_more(part: Part) -> None:
     """Whoever takes it for that, and a diagonal, is to be wrong."""
-    vector = uniform(16, 1)
-    tensor = vector @ vector.mT + torch.diag(uniform(16) + 0.1)
-    form = form_of([tensor, tensor + torch.eye(16)])
+    vector = uniform(64, 1)  # where one element of 64 is changed, most rows are
+    tensor = vector @ vector.mT + torch.diag(uniform(64) + 0.1)
+    form = form_of([tensor, tensor + torch.eye(64)])
     assert form.definite
     (got,) = mapped([tensor], Changed(lambda t: t * 64.0, [form], part=part))
-    off = ~torch.eye(16, dtype=torch.bool)
+    off = ~torch.eye(64, dtype=torch.bool)
     values = [
-        torch.linalg.svdvals(got[a:b, b:c]) for a, b, c in ((0, 8, 16), (0, 4, 8), (8, 12, 16))
+        torch.linalg.svdvals(got[a:b, b:c]) for a, b, c in ((0, 32, 64), (0, 16, 32), (32, 48, 64))
     ]
     if part != "few":
         assert any(float(each[1]) > 1e-3 * float(each[0]) for each in values)
