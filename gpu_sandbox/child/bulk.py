@@ -107,10 +107,14 @@ def _looked_at(*tensors: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _quantiles(values: torch.Tensor, of: int, shares: Sequence[float]) -> list[float]:
-    """Of so many of the largest of them. Sorted once: to select takes a GPU longer."""
+    """Of so many of the largest of them. A GPU sorts them in less time than it takes to select,
+    and a CPU selects two in a third of the time that it takes to sort."""
     first = values.numel() - of
-    wanted = values.sort().values
-    found: list[float] = torch.stack(
-        [wanted[first + max(1, math.ceil(share * of)) - 1] for share in shares]
-    ).tolist()
+    places = [first + max(1, math.ceil(share * of)) - 1 for share in shares]
+    if values.is_cuda:
+        in_order = values.sort().values
+        wanted = [in_order[place] for place in places]
+    else:
+        wanted = [values.kthvalue(place + 1).values for place in places]
+    found: list[float] = torch.stack(wanted).tolist()
     return found

@@ -10,6 +10,7 @@ from tests.attacks.files import HERE, attack_source, docstring, honest_source, t
 from tests.attacks.honest_table import HONEST
 from tests.attacks.table import ATTACKS
 
+PAGE = HERE.parents[1] / "docs" / "sandbox.md"
 WORLD: dict[str, Any] = {"dir": "/x", "pid": 1, "mark": "m"}
 
 
@@ -20,6 +21,18 @@ def test_every_file_is_in_the_table_and_every_entry_has_a_file() -> None:
     assert {p.stem for p in (HERE / "honest").glob("*.py")} == HONEST.keys()
     used = {a.task for a in ATTACKS.values()} | {h.task for h in HONEST.values()}
     assert {p.stem for p in (HERE / "tasks").glob("*.py")} == used
+
+
+def test_the_page_says_how_many_there_are() -> None:
+    attacks = [attack.device for attack in ATTACKS.values()]
+    honest = [honest.device for honest in HONEST.values()]
+    on_cpu, on_gpu = (
+        [sum(each in (device, "both") for each in devices) for devices in (attacks, honest)]
+        for device in ("cpu", "cuda")
+    )
+    told = " ".join(PAGE.read_text().split())
+    assert f"({on_cpu[0]} on the CPU, {on_gpu[0]} on a GPU)" in told
+    assert f"({on_cpu[1]} and {on_gpu[1]})" in told
 
 
 def test_each_attack_has_an_honest_twin_where_it_runs() -> None:

@@ -30,6 +30,7 @@ def unwritable(tmp_path: Path) -> Path:
     return tmp_path / "file" / "cache"
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])  # what it finds out is the file system's doing
 async def test_verdicts_come_all_the_same_and_the_first_answer_says_so(
     make_sandbox: Callable[..., LocalSandbox], unwritable: Path
 ) -> None:
