@@ -79,7 +79,7 @@ def test_changed_ones_have_it_too(name: str, part: Part) -> None:
     draw, form = DRAWS[name]
     tensor = draw()
     before = tensor.clone()
-    # None comes to zero so, which of half precision one in some hundreds would that may be negative.
+    # None comes to zero so. Of half precision one in some hundreds would by negative ones.
     changed = Changed(lambda t: t + torch.rand(t.shape).to(t.dtype) * 8 + 1, [form], part=part)
     got = changed(tensor)
     assert torch.equal(tensor, before), "the drawn one stays as it was"
