@@ -22,8 +22,11 @@ __all__ = ["Columns", "flipped", "lost", "lost_in_some", "none_lost", "sound"]
 _ROWS = 16
 """As many numbers that are not zero a column has at least: of one in a row of zeros, which is where
 the largest is, rounding makes another row."""
-_SOME = 1 << 18
-"""Elements, which say as much of most columns as all do."""
+_SOME, _MORE, _MOST = 1 << 18, 1 << 7, 1 << 23
+"""Elements, which say as much of most columns as all do. Of more columns than have as many numbers
+in these, half of which may be zero, so many of each, but not more elements than the last."""
+_MOST_COLUMNS = 1 << 22
+"""Of a dimension that is longer none is looked at: a few numbers of each are gigabytes."""
 _LOST = 0.5
 """Of a column's norm, or of what it is beside its mean."""
 _VARIES = 1 / 16
@@ -84,8 +87,8 @@ def sound(truth: torch.Tensor, native: torch.Tensor) -> Columns | None:
         found[dimension] = (own < _SOUND * varies) & _counts(size, there, native.dtype)
         usual = _usual(size, _there(size, there, native.dtype))
         least.append(usual / torch.linalg.vector_norm(size))
-    smallest = _ALIKE * _LOST * _VARIES * _LEAST * float(torch.stack(least).amin())
-    return Columns(tuple(found), smallest if math.isfinite(smallest) else 0.0)
+    smallest = torch.stack(least).nan_to_num(nan=math.inf).amin()  # where none counts, none is lost
+    return Columns(tuple(found), _ALIKE * _LOST * _VARIES * _LEAST * float(smallest))
 
 
 def lost_in_some(native: torch.Tensor, got: torch.Tensor, among: Columns) -> list[tuple[int, int]]:
@@ -134,8 +137,8 @@ def _dimensions(output: torch.Tensor) -> list[int]:
     """Those that have columns."""
     if output.is_complex():
         return []
-    sizes = enumerate(output.shape)
-    return [d for d, size in sizes if size > 1 and output.numel() >= _ROWS * size]
+    most = min(output.numel() // _ROWS, _MOST_COLUMNS)
+    return [d for d, size in enumerate(output.shape) if 1 < size <= most]
 
 
 def _some_rows(dimension: int, *outputs: torch.Tensor) -> list[torch.Tensor]:
@@ -143,7 +146,7 @@ def _some_rows(dimension: int, *outputs: torch.Tensor) -> list[torch.Tensor]:
     shape = outputs[0].shape
     columns, others = shape[dimension], (*shape[:dimension], *shape[dimension + 1 :])
     rows = math.prod(others)
-    wanted = max(_ROWS, _SOME // columns)
+    wanted = max(_ROWS, _SOME // columns, min(_MORE, _MOST // columns))
     if rows <= 2 * wanted:
         return [t.detach().movedim(dimension, -1).reshape(-1, columns) for t in outputs]
     where = indices_of(some_of(rows, wanted, outputs[0].device), others)
@@ -153,13 +156,13 @@ def _some_rows(dimension: int, *outputs: torch.Tensor) -> list[torch.Tensor]:
 def _norms(truth: torch.Tensor, native: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
     """Of each column: how far off its own run is, and ``got``, its size, and what of that is beside
     its mean, if that is much, and how many numbers it has that are not zero: (5, columns)."""
-    found = []
+    found = truth.new_zeros(5, truth.shape[1], dtype=torch.float64)
     for piece in pieces(truth, native, got):
         rows, native, got = (t.double().nan_to_num(0.0, 0.0, 0.0) for t in piece)
         total, there = rows.sum(dim=0), (rows != 0.0).sum(dim=0)
         each = (rows, got.sub_(rows), native.sub_(rows))
-        found.append(torch.stack([total, there, *(t.square_().sum(dim=0) for t in reversed(each))]))
-    total, there, own, off, size = torch.stack(found).sum(dim=0)
+        found += torch.stack([total, there, *(t.square_().sum(dim=0) for t in reversed(each))])
+    total, there, own, off, size = found
     varies = (size - total.square() / truth.shape[0]).clamp(min=0.0)
     varies = torch.where(varies > _VARIES**2 * size, varies, size)
     return torch.stack([*(t.sqrt_() for t in (own, off, size, varies)), there])

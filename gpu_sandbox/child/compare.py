@@ -181,8 +181,9 @@ def _verdict(
         here = int(bad.sum())
         if here and brief:
             return Difference(ok=False, wrong=here, reason=reason)
-        error, scaled = _errors(truth, mine)
-        worst, relative = max(worst, error), max(relative, scaled)
+        if here or truth.is_floating_point() or truth.is_complex():
+            error, scaled = _errors(truth, mine)
+            worst, relative = max(worst, error), max(relative, scaled)
         if here:
             shown.add(native, mine, bad, before)
         count += here

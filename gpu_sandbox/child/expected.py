@@ -251,8 +251,11 @@ class Expected:
         if self.fill is None:
             return self, got
         found = copy.copy(self)
-        found.native, found.truth, got = self._beside_fill(self.native, self.truth, got)
-        found.truth = found.native if self.truth is self.native else found.truth
+        if self.truth is self.native:
+            found.native, got = self._beside_fill(self.native, got)
+            found.truth = found.native
+        else:
+            found.native, found.truth, got = self._beside_fill(self.native, self.truth, got)
         found.fill = None
         return found, got
 

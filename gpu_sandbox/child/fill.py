@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
+from gpu_sandbox.child.pieces import pieces
 from gpu_sandbox.child.places import some_of
 
 __all__ = ["fill_of", "filled_alike", "without_fill"]
@@ -64,9 +65,12 @@ def filled_alike(fill: float, native: torch.Tensor, exact: torch.Tensor) -> torc
     other = fill_of(exact)
     if other is None or abs(other - fill) <= _AS_FAR * fill:
         return exact
-    there = (exact.abs() - other).abs_() <= _AS_FAR * other
-    here = (native.abs() - fill).abs_() <= _AS_FAR * fill
-    return torch.where(there.logical_and_(here), native.to(exact.dtype), exact)
+    alike = exact.new_empty(exact.shape)
+    for mine, theirs, into in pieces(native, exact, alike):
+        there = (theirs.abs() - other).abs_() <= _AS_FAR * other
+        here = (mine.abs() - fill).abs_() <= _AS_FAR * fill
+        into.copy_(torch.where(there.logical_and_(here), mine.to(exact.dtype), theirs))
+    return alike
 
 
 def without_fill(
@@ -74,10 +78,15 @@ def without_fill(
 ) -> list[torch.Tensor]:
     """``others``, but where ``native`` is the number, by how much they are another: zero, if that
     is ``within`` it, as a share."""
-    is_fill = (native.abs() - fill).abs_() <= _AS_FAR * fill
-    found = []
-    for other in others:
-        off = other - native
-        off.masked_fill_(off.abs() <= within * fill, 0.0)
-        found.append(torch.where(is_fill, off, other))
+    found = [native.new_empty(native.shape, dtype=_wider(native, other)) for other in others]
+    for mine, *rest in pieces(native, *others, *found):
+        is_fill = (mine.abs() - fill).abs_() <= _AS_FAR * fill
+        for other, into in zip(rest[: len(others)], rest[len(others) :], strict=True):
+            off = other - mine
+            off.masked_fill_(off.abs() <= within * fill, 0.0)
+            into.copy_(torch.where(is_fill, off, other))
     return found
+
+
+def _wider(one: torch.Tensor, other: torch.Tensor) -> torch.dtype:
+    return torch.promote_types(one.dtype, other.dtype)

@@ -26,6 +26,7 @@ from gpu_sandbox.child.seldom import Seldom
 
 __all__ = [
     "NUDGED",
+    "REHEARSED",
     "SLOWEST_S",
     "Nudged",
     "measured",
@@ -51,6 +52,7 @@ _STEPS = 4
 _LOOKS = (4, 4, 4, 4, -4, -4, 16, 16, 16, 16, 64, 64, 64, 64, 64, 64, 64, 64, *[-64] * 10)
 """Steps of rounding. Long sums have so many, and what lies that near to an edge may cross it. Below
 zero all elements of an input go the same way: otherwise a sum of thousands stays where it is."""
+REHEARSED = (min(_LOOKS), 4, max(_LOOKS))
 _MOST_OF_FEW = 4
 """For an output of few elements, but for counts: by 64 steps of numbers near 50 a mean moves as far
 as that of a thirtieth of them is off."""
@@ -183,11 +185,12 @@ def mended(
     """``got`` with the reference's own elements where it is wrong and nudges turn these, or float64
     does; None if there are none. ``run`` gives the reference's outputs of the same inputs, nudged
     by so many steps, and ``exact`` those in float64, if it can."""
-    wrong = [_is_wrong(one, tensor) for one, tensor in zip(expected, got, strict=True)]
-    if any(int(mask.sum()) > _most_wrong(one) for one, mask in zip(expected, wrong, strict=True)):
-        return None
-    left, began = [mask.clone() for mask in wrong], time.thread_time()
     try:
+        wrong = [_is_wrong(one, tensor) for one, tensor in zip(expected, got, strict=True)]
+        ways = zip(expected, wrong, strict=True)
+        if any(int(mask.sum()) > _most_wrong(one) for one, mask in ways):
+            return None
+        left, began = [mask.clone() for mask in wrong], time.thread_time()
         plain = run(0)
         if any(bool(_is_wrong(*pair).any()) for pair in zip(expected, plain, strict=True)):
             return None  # it draws numbers of its own
@@ -211,8 +214,10 @@ def mended(
     turned = [mask & ~still for mask, still in zip(wrong, left, strict=True)]
     if not any(bool(mask.any()) for mask in turned):
         return None
-    ways = zip(turned, expected, got, strict=True)
-    return [torch.where(mask, one.native, mine) for mask, one, mine in ways]
+    return [
+        torch.where(mask, one.native, mine)
+        for mask, one, mine in zip(turned, expected, got, strict=True)
+    ]
 
 
 def undecided(expected: Sequence[Expected], run: Callable[[int], Outputs]) -> bool:

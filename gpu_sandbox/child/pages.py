@@ -86,8 +86,8 @@ def blocks_of(spot: Spot, stride: tuple[int, ...]) -> tuple[torch.Tensor, int]:
     for step, size in sorted(zip(stride, spot.shape, strict=True)):
         if size == 1:
             continue
-        if step == dense and not outer:
-            dense *= size
+        if not outer and (step == dense or step * item <= mmap.PAGESIZE):  # some in each page
+            dense += step * (size - 1)
         else:
             outer.append((step, size))
     starts = torch.zeros(1, dtype=torch.int64)

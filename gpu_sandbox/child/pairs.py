@@ -165,8 +165,9 @@ class Pairing:
         altered = releases.cases[-1].altered
         usual = self._first.usual if altered is None else altered.usual
         counts = partial(self._rounding.counts, releases.cases[-1])
-        tree = pair.baseline.last.tree
+        tree, began = pair.baseline.last.tree, time.monotonic()
         check_shape(self._first, pair.candidate.last, None, tree, usual, counts=counts)
+        self.looked_s += time.monotonic() - began
         if not self._task.mutates and not self._intact(releases, pair.candidate, chosen):
             raise Ended(Differs(reason="it changed its inputs"))
         cases = [releases.cases[number] for number in chosen]

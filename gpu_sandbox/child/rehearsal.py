@@ -39,7 +39,9 @@ class Rehearsal:
     def nudged(self, first: Case) -> list[Nudged]:
         """What nudges of the first inputs make of its outputs (``Rounding.measured``)."""
         with self._trying(NUDGED_INPUTS):
-            return Rounding(self._task).measured(first)
+            rounding = Rounding(self._task)
+            rounding.rehearse(first)
+            return rounding.measured(first)
 
     def changed(self, first: Case) -> None:
         """All that trials, and what comes last, change inputs by."""

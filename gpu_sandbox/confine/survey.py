@@ -208,11 +208,11 @@ def _attack_each(
                 )
                 continue
             trials.append((begun, begin))
-        for begun, begin in trials:
-            findings += _answers(begun, begin)
+        for begun, again in trials:
+            findings += _answers(begun, again)
 
 
-def _answers(begun: Trial, begin: Callable[[], AbstractContextManager[Trial]]) -> list[Finding]:
+def _answers(begun: Trial, again: Callable[[], AbstractContextManager[Trial]]) -> list[Finding]:
     """A trial's findings, of a new one if it was killed before it answered. One of its attacks has
     the kernel kill a process for its memory, which stays charged to the ward for as long as
     somebody, a monitor, say, reads about that process in ``/proc``: then the kernel kills who waits
@@ -221,7 +221,7 @@ def _answers(begun: Trial, begin: Callable[[], AbstractContextManager[Trial]]) -
     for _ in range(_TRIALS - 1):
         if not begun.cut_short:
             break
-        with suppress(SpawnFailed), begin() as begun:
+        with suppress(SpawnFailed), again() as begun:
             found = begun.findings()
     return found
 

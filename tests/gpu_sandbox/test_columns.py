@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -91,6 +93,37 @@ def test_some_rows_are_enough_to_see_it(shape: tuple[int, int]) -> None:
     assert lost(native, native, got, among, only=1) == [(1, 2)]
     last[2] = False
     assert lost(native, native, got, among, only=1) == []
+
+
+@pytest.mark.parametrize("shape", [(64, 16_384), (256, 40_000)])
+def test_of_many_columns_half_of_the_numbers_may_be_zero(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    exact = torch.relu(torch.randn(shape, dtype=torch.float64))
+    native = exact.bfloat16()
+    among = sound(exact, native)
+    assert among is not None
+    those = among.those[1]
+    assert those is not None
+    assert float(those.double().mean()) > 0.99
+    column = int(those.nonzero()[7])
+    got = native.clone()
+    got[:, column] *= 0.25
+    assert lost(native, native, got, among, only=1) == [(1, column)]
+
+
+def test_of_those_that_are_too_many_none_is_looked_at() -> None:
+    exact = torch.ones(1, dtype=torch.float64).expand(16, (1 << 22) + 1)
+    among = sound(exact, exact)
+    assert among is not None
+    assert among.those[0] is not None
+    assert among.those[1] is None
+
+
+def test_where_no_column_counts_none_need_be_looked_for() -> None:
+    exact = torch.zeros(64, 32, dtype=torch.float64)
+    among = sound(exact, exact.float())
+    assert among is not None
+    assert among.least == math.inf
 
 
 def test_of_large_outputs_some_rows_are_looked_at() -> None:

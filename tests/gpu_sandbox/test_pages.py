@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gpu_sandbox.child.own_memory import Memory, open_own_memory
-from gpu_sandbox.child.pages import PAGEMAP, Pages, filling_ns
+from gpu_sandbox.child.pages import PAGEMAP, Pages, blocks_of, filling_ns
 from gpu_sandbox.child.signals import Where
 from gpu_sandbox.messages import Spot
 
@@ -89,6 +89,14 @@ def test_gaps_between_rows_do_not_count() -> None:
     rows.fill_(1.0)
     assert memory.mapped_bytes(spot, where) == 0
     memory.close()
+
+
+def test_elements_with_gaps_below_a_page_are_as_good_as_dense() -> None:
+    spot = Spot(0, (1 << 20, 1), (2, 1), "float32")
+    starts, size = blocks_of(spot, spot.stride)
+    assert (starts.tolist(), size) == ([0], ((1 << 21) - 1) * 4)
+    starts, size = blocks_of(spot, (2048, 1))
+    assert (len(starts), size) == (1 << 20, 4)
 
 
 def test_filling_takes_as_much_longer_as_it_is_more() -> None:

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 
 from events.outcomes import Correct
+from gpu_sandbox.child.cases import Seeds
+from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.rehearsal import Rehearsal
+from gpu_sandbox.child.rounding import NUDGED_INPUTS
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.zygote import Ward, Zygote
 from tests.gpu_sandbox.conftest import QUICK, evaluation
@@ -59,3 +64,32 @@ async def test_what_the_reference_does_not_survive_is_left_out(
             assert not any("broke down" in note for note in verdict.notes)
         assert sandbox.load().quarantined == {}
     assert roles.count("verifier") == 2, "that one knows, and lives on"
+
+
+def test_half_precision_is_moved_as_far_as_it_ever_is(tmp_path: Path) -> None:
+    """What ends a process where a number is above one is met there, and not beside a candidate."""
+    path, met = tmp_path / "task.py", tmp_path / "met"
+    path.write_text(f"""
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        if x.max() > 1.0:
+            open({str(met)!r}, "w").close()
+        return x + 1.0
+
+def get_inputs():
+    return [torch.ones(512).half()]
+
+def get_init_inputs():
+    return []
+""")
+    said: list[str] = []
+    task = Task(str(path), torch.device("cpu"), Seeds(3))
+    first = task.draw("trial", 0)
+    task.solve(first, exact=True)
+    assert not met.exists()
+    Rehearsal(task, torch.device("cpu"), said.append).nudged(first)
+    assert met.exists()
+    assert said == [NUDGED_INPUTS, ""]
