@@ -52,7 +52,8 @@ _STEPS = 4
 _LOOKS = (4, 4, 4, 4, -4, -4, 16, 16, 16, 16, 64, 64, 64, 64, 64, 64, 64, 64, *[-64] * 10)
 """Steps of rounding. Long sums have so many, and what lies that near to an edge may cross it. Below
 zero all elements of an input go the same way: otherwise a sum of thousands stays where it is."""
-REHEARSED = (min(_LOOKS), 4, max(_LOOKS))
+REHEARSED = (min(_LOOKS), _STEPS, max(_LOOKS))
+"""As far as any look goes, each way."""
 _MOST_OF_FEW = 4
 """For an output of few elements, but for counts: by 64 steps of numbers near 50 a mean moves as far
 as that of a thirtieth of them is off."""
