@@ -81,7 +81,7 @@ class Module:
             place = Place(slot=number, args=pack([x], [], pickling=False), inputs=ins, outputs=outs)
             self._clocked.slots[number] = Slot(views, views, arena.views(outs), arena, place)
         launches = [self._release().launch_ns for _ in range(3)]
-        self._cover_us = long_cover_us(_PROTOCOL_COVER_US, launches)
+        self._cover_us = long_cover_us(_PROTOCOL_COVER_US, launches, self._flush)
 
     def us(self, cover: float = 1.0) -> float:
         """Of a call."""

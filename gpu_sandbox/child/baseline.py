@@ -18,6 +18,7 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import FEW_CALLS, MANY_CALLS, Batch, Released, Settings
 from gpu_sandbox.child.work import moved_bytes
+from gpu_sandbox.child.writing import BYTES_WRITTEN_PER_NS
 from gpu_sandbox.jobs import Job, Measured
 from gpu_sandbox.messages import Done, Warm
 from gpu_sandbox.paired import quantile, relative_spread
@@ -81,12 +82,6 @@ class Baseline:
         draw_s = time.perf_counter() - began
         first = [self._release() for _ in range(3)]
         once_ns = min(one.claim_ns for one in first)
-        cover_us = long_cover_us(self.settings.cover_us, [one.launch_ns for one in first])
-        # Inputs that a call changed are not what it had.
-        rehearses = self._company is not None and not self._task.mutates
-        self.settings = msgspec.structs.replace(
-            self.settings, cover_us=cover_us, rehearses=rehearses
-        )
         few = MANY_CALLS if self._job.protocol.mean else FEW_CALLS
         calls, self.gated_calls = (
             self.releases.long_enough(once_ns, draw_s, self._job.bench_s, most)
@@ -95,7 +90,15 @@ class Baseline:
         if calls > 1:
             self.releases = self._make_batch(calls)
             self.releases.draw("alone", 0)
-            self._release()
+            first = [self._release() for _ in range(2)][1:]  # it had to find memory before
+        launches_ns, settings = [one.launch_ns for one in first], self.settings
+        # Inputs that a call changed are not what it had.
+        rehearses = self._company is not None and not self._task.mutates
+        self.settings = msgspec.structs.replace(
+            settings,
+            cover_us=long_cover_us(settings.cover_us, launches_ns, settings.flush_bytes),
+            rehearses=rehearses,
+        )
 
     def _slow_by_itself(self) -> bool:
         """A first forward loads libraries, and may have had company: it is not believed."""
@@ -158,13 +161,15 @@ def measure_alone(
     )
 
 
-def long_cover_us(least_us: int, launches_ns: Sequence[int]) -> int:
+def long_cover_us(least_us: int, launches_ns: Sequence[int], flush_bytes: int = 0) -> int:
     """Of a protocol that hides launches, as long as the reference's take: eager operations of a
     microsecond are launched in five to ten, and on a slow processor in more. Seven that take 27 us
-    of an H200 read 28 to 48 behind 60 us. Zero hides none, and stays."""
+    of an H200 read 28 to 48 behind 60 us. What is flushed before hides them as well. Zero hides
+    none, and stays."""
     if not least_us:
         return 0
-    hidden_us = math.ceil(_HIDDEN * quantile(launches_ns, 0.5) / 1e3)
+    wanted_ns = _HIDDEN * quantile(launches_ns, 0.5) - flush_bytes / BYTES_WRITTEN_PER_NS
+    hidden_us = math.ceil(wanted_ns / 1e3)
     return min(max(least_us, hidden_us), max(least_us, _MOST_COVER_US))
 
 

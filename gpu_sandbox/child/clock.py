@@ -7,7 +7,6 @@ overwritten before, one synchronize at the end.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +22,7 @@ from gpu_sandbox.child.delivery import (
     deliver,
     delivered,
     described,
+    given_up,
     laid_open,
     ordered,
     write_over,
@@ -75,15 +75,20 @@ class Clocked:
         slot = self.slots[asked.slot]
         seed_torch(asked.seed, self._device)
         with torch.no_grad():
-            output = self._model(*slot.arguments)
+            held = [self._model(*slot.arguments)]
             if asked.then is not None:
-                held = delivered(output).tensors  # if they are one memory, that is what to tell
-                for _ in range(asked.more):
-                    self._give_up(self._model(*self.slots[asked.then].arguments), held)
-            ran = described(deliver(output, slot), slot)
-            self._give_up(output)
+                self._call_more(asked, held)
+            ran = described(deliver(held[0], slot), slot)
+            self._give_up(held.pop())  # nobody else has it any more
         self._synchronize()
         return ran
+
+    def _call_more(self, asked: Run, held: Sequence[Any]) -> None:
+        """If what they give is one memory with what is ``held``, that is what to tell."""
+        assert asked.then is not None
+        tensors = delivered(held[0]).tensors
+        for _ in range(asked.more):
+            self._give_up(self._model(*self.slots[asked.then].arguments), tensors)
 
     def warm(self, calls: int, seconds: float) -> None:
         """At least so many calls, and at least so long."""
@@ -114,11 +119,10 @@ class Clocked:
         return before
 
     def _give_up(self, output: Any, held: Sequence[torch.Tensor] = ()) -> None:
-        memory = write_over(output, self._owned, [*self.slots[0].inputs, *held])
-        del output  # what its end has done to its memory is undone
-        with torch.inference_mode():
-            for tensor in memory:
-                tensor.fill_(math.nan)
+        """If nobody else has it, it ends before: what its end does to its memory is undone."""
+        memory = given_up(output, self._owned, [*self.slots[0].inputs, *held])
+        del output
+        write_over(memory)
 
     def time(self, asked: Time, host: Arena | None = None) -> Timed:
         """As many forwards as asked, with every output in its place by the end. ``host``: where
@@ -217,19 +221,24 @@ class Clocked:
     def _give_up_before(self) -> None:
         held, self._before = [self._before], None
         if held[0] is not None:
-            self._give_up(held.pop())  # nobody else has it any more
+            self._give_up(held.pop())
 
     def _time_cuda(self, asked: Time) -> Timed:
-        events, self._launch_ns = [], 0
+        events: list[Marks] = []
+        self._launch_ns = 0
         for number in range(asked.calls):
             slot = self.slots[number]
-            delivered, marks = self._between_events(slot, asked, number)
-            events.append(marks)
+            held = [self._between_events(slot, asked, number, events)]
+            found = deliver(held[0], slot)
+            if number == asked.calls - 1:
+                last = described(found, slot)
+            del found
+            self._give_up(held.pop())
             self._cold.move_on()
         torch.cuda.synchronize(self._device)
         return Timed(
             elapsed_ns=[_nanoseconds(*marks) for marks in events],
-            last=described(delivered, slot),
+            last=last,
             launch_ns=self._launch_ns // asked.calls,
         )
 
@@ -270,7 +279,7 @@ class Clocked:
             torch.cuda.set_stream(ours)
         return deliver(output, slot)
 
-    def _between_events(self, slot: Slot, asked: Time, number: int) -> tuple[Delivered, Marks]:
+    def _between_events(self, slot: Slot, asked: Time, number: int, events: list[Marks]) -> Any:
         """One call on a cold cache, queued behind other work; nothing is waited for."""
         seed_torch(asked.seed + number, self._device)
         start, end = self._cold.events(asked.flush_bytes, asked.cover_us)
@@ -279,9 +288,8 @@ class Clocked:
         output = self._model(*slot.arguments)
         self._cold.mark(end)
         self._launch_ns += _now() - began
-        found = deliver(output, slot)
-        self._give_up(output)
-        return found, (start, end)
+        events.append((start, end))
+        return output
 
     def _synchronize(self) -> None:
         if self._device.type == "cuda":

@@ -24,6 +24,7 @@ __all__ = [
     "deliver",
     "delivered",
     "described",
+    "given_up",
     "laid_open",
     "ordered",
     "write_over",
@@ -127,24 +128,25 @@ def _readable(tensor: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-@torch.inference_mode()  # what such a mode has made can be written to in one only
-def write_over(
-    output: Any, owned: Sequence[bool], others: list[torch.Tensor]
-) -> list[torch.Tensor]:
-    """As its caller may who is done with it: what of an output is the same each time is to be
-    written each time. Only those that are ``owned`` by whoever called, and are not the memory of
-    ``others``: inputs, say. Returns other tensors of the memory that holds NaN now.
-    """
-    found: list[torch.Tensor] = []
+def given_up(output: Any, owned: Sequence[bool], others: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Other tensors of the memory of those that are ``owned`` by whoever called, and are not the
+    memory of ``others``: inputs, say. Their caller may write to it when it is done with them."""
     tensors = delivered(output).tensors
-    for tensor, theirs, other in zip(tensors, owned, among(tensors, others), strict=False):
-        if theirs and not other and _is_own(tensor):
-            part = _part(tensor.detach())
-            if tensor.is_floating_point() or tensor.is_complex():
-                found.append(part.fill_(math.nan))
-            else:
-                part.bitwise_not_()
-    return found
+    return [
+        _part(tensor.detach())
+        for tensor, theirs, other in zip(tensors, owned, among(tensors, others), strict=False)
+        if theirs and not other and _is_own(tensor)
+    ]
+
+
+@torch.inference_mode()  # what such a mode has made can be written to in one only
+def write_over(memory: Sequence[torch.Tensor]) -> None:
+    """What of an output is the same each time is to be written each time."""
+    for part in memory:
+        if part.is_floating_point() or part.is_complex():
+            part.fill_(math.nan)
+        else:
+            part.bitwise_not_()
 
 
 def _part(tensor: torch.Tensor) -> torch.Tensor:

@@ -58,7 +58,7 @@ def in_order(shape: Sequence[int], stride: Sequence[int]) -> bool:
 def overlapping(tensor: torch.Tensor) -> bool:
     """Whether elements share memory, as in an expanded tensor or an unfolded one: a dimension's
     step is not beyond all of the smaller ones."""
-    if tensor.layout != torch.strided or tensor.numel() == 0:
+    if tensor.layout != torch.strided or tensor.numel() == 0 or tensor.is_contiguous():
         return False
     reach = 0
     for stride, size in sorted(_steps(tensor.shape, tensor.stride())):

@@ -26,6 +26,7 @@ from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.sealing import NoKernels
+from gpu_sandbox.child.writing import BYTES_WRITTEN_PER_NS
 from gpu_sandbox.jobs import WorkerFailed
 from gpu_sandbox.messages import Gate
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile
@@ -37,7 +38,7 @@ _FEWEST_LOOKS = (10, 4, 3)
 _CLEAR = (0.1, 0.01)
 """Fewer looks will do where the noise is less than so much of what the baseline takes."""
 _QUEUED_ENOUGH = 5
-_WANTED_NS, _FEWEST_CALLS, _MOST_ROUNDS = 500_000, 8, 32
+_WANTED_NS, _FEWEST_CALLS, _MOST_ROUNDS = 300_000, 8, 32
 """Calls let in by one release take so long, many times what it may differ from another by; or are
 so many. One by one they take longer."""
 _QUEUED_SHARE = 0.8
@@ -52,9 +53,8 @@ _WARMEST = 0.25
 _BELIEVED_DOUBT = 1.25
 _READING = 0.8
 """Of what reading the clock adds to a claim, and to no wall: it differs by a fifth at most."""
-_BYTES_WRITTEN_PER_NS = 6000.0
 _LATENCY_NS = 1000.0
-"""Of large GPUs: how fast outputs are written, at most; what the first access takes."""
+"""What a large GPU's first access takes."""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,7 +251,7 @@ class Passages:
             noise_ns=quantile(empties[2:], 0.5) - min(empties[2:]),
             warm_ns=min(max(warm_ns, _WARMEST * claim_ns), claim_ns),
             own_ns=claim_ns,
-            least_ns=_LATENCY_NS / 2 + self._written_bytes / _BYTES_WRITTEN_PER_NS,
+            least_ns=_LATENCY_NS / 2 + self._written_bytes / BYTES_WRITTEN_PER_NS,
             beside_ns=gated.beside_ns(),
             reading_ns=_READING * reading_ns(self._device),
         )

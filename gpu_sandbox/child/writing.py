@@ -1,7 +1,7 @@
-"""What writing a call's outputs takes at least, on the CPU: less is not believed.
+"""What writing takes at least: less is not believed of a call's outputs.
 
-Measured here, in memory that is there already, by filling it, which reads nothing. A busy
-machine only makes that slower, so the fastest that was ever seen counts.
+On the CPU measured here, in memory that is there already, by filling it, which reads nothing. A
+busy machine only makes that slower, so the fastest that was ever seen counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import time
 
 import torch
 
-__all__ = ["least_ns"]
+__all__ = ["BYTES_WRITTEN_PER_NS", "least_ns"]
+
+BYTES_WRITTEN_PER_NS = 6000.0
+"""Of large GPUs, at most."""
 
 _FEWEST_BYTES, _MOST_BYTES = 1 << 20, 1 << 26
 """Less is written in no time beside the call that does so. More, which is beyond what caches

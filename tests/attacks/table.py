@@ -366,7 +366,11 @@ _CHECKER = (
         device="both",
     ),
     _checker(
-        "writes_constants_as_outputs_end", REJECTED, "writes_constants_anew", task="positions"
+        "writes_constants_as_outputs_end",
+        REJECTED,
+        "writes_constants_anew",
+        task="positions",
+        device="both",
     ),
     _checker("guesses_a_step", REJECTED, "moves_bodies_by_quarters", task="bodies", device="both"),
     _checker(

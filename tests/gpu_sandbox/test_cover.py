@@ -9,6 +9,12 @@ def test_a_cover_is_longer_than_what_it_hides() -> None:
     assert long_cover_us(60, [90_000, 100_000, 400_000]) == 150
 
 
+def test_what_is_flushed_before_is_a_part_of_it() -> None:
+    assert long_cover_us(60, [100_000] * 3, 6000 * 20_000) == 130
+    assert long_cover_us(60, [50_000] * 3, 6000 * 20_000) == 60
+    assert long_cover_us(0, [50_000] * 3, 6000 * 20_000) == 0
+
+
 def test_short_launches_need_no_more_than_the_protocol_says() -> None:
     assert long_cover_us(60, [5000, 6000, 7000]) == 60
 

@@ -441,7 +441,7 @@ def test_of_what_is_large_an_eighth_is_written_over(monkeypatch: pytest.MonkeyPa
     small, large, seen = torch.ones(250), torch.ones(3, 160), set()
     for _ in range(30):
         small.fill_(1), large.fill_(1)
-        delivery.write_over([small, large.t()], [True, True], [])
+        delivery.write_over(delivery.given_up([small, large.t()], [True, True], []))
         assert small.isnan().all()
         assert int(large.isnan().sum()) == 3 * 20
         seen.add(int(large[0].isnan().nonzero()[0]))
@@ -464,3 +464,7 @@ def test_what_the_end_of_an_output_does_to_it_is_undone() -> None:
     clocked.warm(4, 0.0)
     answered(clocked, rehearsals=2)
     assert all(each.isnan().all() for each in kept[:3])
+    kept.clear()
+    clocked.run(Run(slot=0, seed=1, then=0, more=2))
+    assert len(kept) == 3
+    assert all(each.isnan().all() for each in kept)
