@@ -92,6 +92,11 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
         """Whether calls that take as long as the baseline's can be told from none."""
         return self.slack_ns < self.own_ns
 
+    @property
+    def decides_warm(self) -> bool:
+        """The same of such as take no longer than the baseline's do here, on a warm cache."""
+        return self.slack_ns < self.warm_ns
+
     def claiming(self, each_ns: float) -> Passage:
         """The same if the baseline claims so much of a call, where that is less. A busy processor
         is late with what it launches: then a call claims twice what it takes."""
@@ -152,7 +157,7 @@ class Passages:
         self._note_undecided()
 
     def _note_undecided(self) -> None:
-        if not self.undecided and not any(passage.decides for _, passage in self._passages):
+        if not self.undecided and not any(passage.decides_warm for _, passage in self._passages):
             self.undecided = "calls this short can't be told from none by it"
 
     def _all_alone(self, calls: int) -> list[tuple[Gated, Passage]]:
@@ -272,8 +277,8 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
     """What the candidate's walls say of the claim in ``before``. Pure.
 
     Only what is surely slower, by a quarter and the passage's own resolution, is scored by
-    it: on a warm cache, so against the baseline on one. Nothing is scored below what writing
-    its outputs takes.
+    it: on a warm cache, so against the baseline on one. Nothing is scored below what reading the
+    clock and writing its outputs takes.
     """
     found, own_ns = before.found, passage.own_ns
     nets = [wall - passage.empty_ns for wall in walls]
@@ -292,8 +297,9 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
         )
         found = Estimate(scored, min(gate.low, scored), max(gate.high, scored))
         return Judgement(found, max(at_most, scored), told)
-    least = passage.least_ns * passage.calls / own_ns
+    least = (passage.reading_ns + passage.least_ns) * passage.calls / own_ns
     if found.ratio < least:
-        told = f"scored by what writing its outputs takes: {1 / least:.1f}x at most"
+        told = "scored by what reading the clock and writing its outputs takes"
+        told = f"{told}: {1 / least:.1f}x at most"
         return Judgement(Estimate(least, least, max(least, found.high)), at_most, told)
     return Judgement(found, at_most, before.note)

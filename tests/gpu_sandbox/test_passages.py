@@ -37,7 +37,7 @@ def walls(ratio: float) -> list[float]:
 
 
 @pytest.mark.parametrize("together", [True, False])
-@pytest.mark.parametrize("ratio", [0.05, 0.5, 1.0])
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 1.0])
 def test_a_claim_that_the_walls_bear_out_stands(together: bool, ratio: float) -> None:
     before = claim(ratio)
     after = judged(passage(together=together), walls(ratio), before)
@@ -92,19 +92,23 @@ def test_what_is_clear_is_looked_at_less_often(noise: float, looks: int) -> None
 
 def test_where_noise_is_as_long_as_the_calls_a_passage_decides_nothing() -> None:
     assert passage().decides
+    assert passage().decides_warm
+    noisy = msgspec.structs.replace(passage(), noise_ns=WARM_NS)
+    assert noisy.decides and not noisy.decides_warm
     assert not msgspec.structs.replace(passage(), noise_ns=OWN_NS).decides
 
 
-def test_nothing_is_faster_than_writing_its_outputs() -> None:
+def test_nothing_is_faster_than_the_reading_of_the_clock_and_writing_its_outputs() -> None:
+    """A call that claims 2.3 us of 4.2 claims less than what events read with nothing between."""
     after = judged(passage(), walls(0.03), claim(0.0001))
-    assert after.found.ratio == pytest.approx(1000.0 * CALLS / OWN_NS)
+    assert after.found.ratio == pytest.approx(3000.0 * CALLS / OWN_NS)
     assert "writing its outputs" in after.note
 
 
 def test_walls_below_nothing_vouch_for_nothing() -> None:
     """As when a worker does its work in the time that the empty release has for copies."""
     after = judged(passage(), [EMPTY_NS * 0.5] * 10, claim(0.0001))
-    assert after.found.ratio >= 1000.0 * CALLS / OWN_NS
+    assert after.found.ratio >= 3000.0 * CALLS / OWN_NS
     assert after.at_most >= EMPTY_NS * 0.5 / OWN_NS
 
 
