@@ -94,7 +94,8 @@ def test_where_noise_is_as_long_as_the_calls_a_passage_decides_nothing() -> None
     assert passage().decides
     assert passage().decides_warm
     noisy = msgspec.structs.replace(passage(), noise_ns=WARM_NS)
-    assert noisy.decides and not noisy.decides_warm
+    assert noisy.decides
+    assert not noisy.decides_warm
     assert not msgspec.structs.replace(passage(), noise_ns=OWN_NS).decides
 
 
