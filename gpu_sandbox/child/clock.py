@@ -77,16 +77,16 @@ class Clocked:
         with torch.no_grad():
             held = [self._model(*slot.arguments)]
             if asked.then is not None:
-                self._call_more(asked, held)
+                self._call_more(asked, held[0])
             ran = described(deliver(held[0], slot), slot)
             self._give_up(held.pop())  # nobody else has it any more
         self._synchronize()
         return ran
 
-    def _call_more(self, asked: Run, held: Sequence[Any]) -> None:
-        """If what they give is one memory with what is ``held``, that is what to tell."""
+    def _call_more(self, asked: Run, output: Any) -> None:
+        """If what they give is one memory with ``output``, that is what to tell."""
         assert asked.then is not None
-        tensors = delivered(held[0]).tensors
+        tensors = delivered(output).tensors
         for _ in range(asked.more):
             self._give_up(self._model(*self.slots[asked.then].arguments), tensors)
 
