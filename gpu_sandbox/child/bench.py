@@ -71,7 +71,7 @@ class Bench:
         self._notes = notes
         self._baseline = baseline
         self._bytes = baseline.moved_bytes
-        least = least_ns(self._bytes[1]) if device.type == "cpu" else 0.0
+        least = least_ns(self._bytes[1], device)
         baseline.get_ready()
         self._releases = baseline.releases
         self._alone = Alone(baseline)
@@ -85,8 +85,7 @@ class Bench:
         self._passages: Passages | None = None
         if device.type == "cuda" and not baseline.slow:
             each_ns, calls = self._alone.claim_ns / calls, baseline.gated_calls
-            written = self._bytes[1]
-            self._passages = Passages(task, reference, peer, device, first, calls, each_ns, written)
+            self._passages = Passages(task, reference, peer, device, first, calls, each_ns)
 
     def run(self, peer: Peer, worst: float, *, end_candidate: Callable[[float], None]) -> Agreed:
         """Pairs until the interval is narrow, or the time is up. Raises ``Ended``.

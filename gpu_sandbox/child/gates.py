@@ -14,15 +14,15 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import torch
 
 from gpu_sandbox.child.arena import place
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.readings import read_ns, reading_ns
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
 from gpu_sandbox.child.sealing import (
@@ -38,18 +38,11 @@ from gpu_sandbox.child.turns import Turns
 from gpu_sandbox.jobs import Differs, Forged, WorkerSilent
 from gpu_sandbox.messages import Gate, Time, Timed
 
-__all__ = ["Gated", "Room", "reading_ns"]
+__all__ = ["Gated", "Room"]
 
 _QUEUE_S = (1.0, 0.25, 0.0)
 """How long calls may take to be queued, after so many releases in a row that were not."""
-_LOOKS, _LOOKS_NS = 5, 20e6
-"""Fewer, when they have taken so long."""
 _MOST_OF_FREE = 0.2
-_COVER_CYCLES = 1_000_000
-"""So long that what is timed is queued before its turn."""
-_device_sleep: Any = torch.cuda._sleep
-_readings: dict[torch.device, float] = {}
-"""The least of this process's life."""
 
 
 class Sealed:
@@ -146,7 +139,7 @@ class Gated(Releases):
                 tensor.clone()
             kernels.digest(stream, outputs, range(1), room.data_ptr() + KEY_BYTES)
 
-        return max(_read_ns(self.device, beside) - reading_ns(self.device), 0.0)
+        return max(read_ns(self.device, beside) - reading_ns(self.device), 0.0)
 
     # --- a release, step by step
 
@@ -219,30 +212,6 @@ class Gated(Releases):
             stream, self._outputs.stretches, self._rounds[0], room.data_ptr(), count
         )
         return [row.tobytes() for row in room.cpu().numpy()]
-
-
-def reading_ns(device: torch.device) -> float:
-    """What events read where nothing lies between them, at least: 2.9 us on an H200."""
-    now = _read_ns(device, lambda: None)
-    _readings[device] = min(now, _readings.get(device, now))
-    return _readings[device]
-
-
-def _read_ns(device: torch.device, work: Callable[[], None]) -> float:
-    event: Any = torch.cuda.Event
-    took: list[float] = []
-    for _ in range(_LOOKS):
-        torch.cuda.synchronize(device)
-        start, end = event(enable_timing=True), event(enable_timing=True)
-        _device_sleep(_COVER_CYCLES)
-        start.record()
-        work()
-        end.record()
-        end.synchronize()
-        took.append(start.elapsed_time(end) * 1e6)
-        if sum(took) > _LOOKS_NS:
-            break
-    return min(took)
 
 
 @cache

@@ -21,12 +21,12 @@ import torch
 
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
-from gpu_sandbox.child.gates import Gated, Room, reading_ns
+from gpu_sandbox.child.gates import Gated, Room
 from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.readings import reading_ns
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.sealing import NoKernels
-from gpu_sandbox.child.writing import BYTES_WRITTEN_PER_NS
 from gpu_sandbox.jobs import WorkerFailed
 from gpu_sandbox.messages import Gate
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile
@@ -53,8 +53,6 @@ _WARMEST = 0.25
 _BELIEVED_DOUBT = 1.25
 _READING = 0.8
 """Of what reading the clock adds to a claim, and to no wall: it differs by a fifth at most."""
-_LATENCY_NS = 1000.0
-"""What a large GPU's first access takes."""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,9 +60,9 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
 
     Nanoseconds of a release of ``calls``: ``empty_ns`` with nothing called, ``noise_ns``
     between the shortest and the median of several such, ``warm_ns`` what the baseline's calls
-    add, ``own_ns`` what it claims for as many on a cold cache. Of a call: ``least_ns`` is what
-    writing its outputs takes, ``beside_ns`` what unsealing, copying and digests do, and
-    ``reading_ns`` how much of a claim is only the reading of the clock.
+    add, ``own_ns`` what it claims for as many on a cold cache. Of a call:
+    ``beside_ns`` is what unsealing, copying and digests take, and ``reading_ns`` how much of a
+    claim is only the reading of the clock.
     """
 
     together: bool
@@ -73,7 +71,6 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     noise_ns: float
     warm_ns: float
     own_ns: float
-    least_ns: float
     beside_ns: float
     reading_ns: float
 
@@ -133,14 +130,12 @@ class Passages:
         first: Case,
         calls: int,
         claim_ns: float,
-        written_bytes: int,
     ) -> None:
         self._reference = reference
         self._peer = peer
         self._first = first
         self._claim_ns = claim_ns
         self._task, self._device = task, device
-        self._written_bytes = written_bytes
         self.undecided = ""
         """Why no gate decides anything; empty where one does."""
         self._passages: list[tuple[Gated, Passage]] = []
@@ -256,7 +251,6 @@ class Passages:
             noise_ns=quantile(empties[2:], 0.5) - min(empties[2:]),
             warm_ns=min(max(warm_ns, _WARMEST * claim_ns), claim_ns),
             own_ns=claim_ns,
-            least_ns=_LATENCY_NS / 2 + self._written_bytes / BYTES_WRITTEN_PER_NS,
             beside_ns=gated.beside_ns(),
             reading_ns=_READING * reading_ns(self._device),
         )
@@ -277,8 +271,7 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
     """What the candidate's walls say of the claim in ``before``. Pure.
 
     Only what is surely slower, by a quarter and the passage's own resolution, is scored by
-    it: on a warm cache, so against the baseline on one. Nothing is scored below what reading the
-    clock and writing its outputs takes.
+    it: on a warm cache, so against the baseline on one.
     """
     found, own_ns = before.found, passage.own_ns
     nets = [wall - passage.empty_ns for wall in walls]
@@ -297,9 +290,4 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
         )
         found = Estimate(scored, min(gate.low, scored), max(gate.high, scored))
         return Judgement(found, max(at_most, scored), told)
-    least = (passage.reading_ns + passage.least_ns) * passage.calls / own_ns
-    if found.ratio < least:
-        told = "scored by what reading the clock and writing its outputs takes"
-        told = f"{told}: {1 / least:.1f}x at most"
-        return Judgement(Estimate(least, least, max(least, found.high)), at_most, told)
     return Judgement(found, at_most, before.note)

@@ -27,6 +27,8 @@ def about(ratio: float, width: float = 1.02) -> Estimate:
         (about(0.5), about(0.7, width=2.0), True, 0.0, 0.7, CLOCK),  # too much for noise
         (about(0.1), about(0.1), False, 0.2, 0.2, WRITING),
         (about(0.15), about(0.15), False, 0.2, 0.15, ""),  # another way to write
+        (about(0.15), about(0.15), True, 0.2, 0.2, WRITING),  # 2.4 us of 4.4, where filling takes 4
+        (about(0.17), about(0.17), True, 0.2, 0.17, ""),
         (about(0.1), about(0.9), False, 0.2, 0.9, CLOCK),  # nobody is scored by less than that
         (about(0.1), about(0.18), False, 0.2, 0.2, WRITING),
     ],
@@ -52,7 +54,7 @@ def test_nobody_is_scored_faster_than_is_claimed_or_can_be(
         assert found.ratio > claim.ratio
     else:
         assert found == claim
-        assert claim.ratio >= 0.7 * least
+        assert claim.ratio >= (0.8 if gated else 0.7) * least
     assert found.ratio * 1.25 + blur >= bound.ratio * 0.999
     assert gated or found.ratio * 1.1 + blur >= bound.ratio * 0.999
     if agree(claim, bound, blur):

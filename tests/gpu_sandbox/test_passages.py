@@ -21,7 +21,6 @@ def passage(*, together: bool = True) -> Passage:
         noise_ns=20_000.0,
         warm_ns=WARM_NS,
         own_ns=OWN_NS,
-        least_ns=1000.0,
         beside_ns=1500.0,
         reading_ns=2000.0,
     )
@@ -99,17 +98,10 @@ def test_where_noise_is_as_long_as_the_calls_a_passage_decides_nothing() -> None
     assert not msgspec.structs.replace(passage(), noise_ns=OWN_NS).decides
 
 
-def test_nothing_is_faster_than_the_reading_of_the_clock_and_writing_its_outputs() -> None:
-    """A call that claims 2.3 us of 4.2 claims less than what events read with nothing between."""
-    after = judged(passage(), walls(0.03), claim(0.0001))
-    assert after.found.ratio == pytest.approx(3000.0 * CALLS / OWN_NS)
-    assert "writing its outputs" in after.note
-
-
 def test_walls_below_nothing_vouch_for_nothing() -> None:
     """As when a worker does its work in the time that the empty release has for copies."""
     after = judged(passage(), [EMPTY_NS * 0.5] * 10, claim(0.0001))
-    assert after.found.ratio >= 3000.0 * CALLS / OWN_NS
+    assert after.found == claim(0.0001).found
     assert after.at_most >= EMPTY_NS * 0.5 / OWN_NS
 
 

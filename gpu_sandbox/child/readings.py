@@ -1,0 +1,43 @@
+"""What a GPU's events read at least: of nothing at all, and of work that is queued between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["read_ns", "reading_ns"]
+
+_LOOKS, _LOOKS_NS = 5, 20e6
+"""Fewer, when they have taken so long."""
+_COVER_CYCLES = 1_000_000
+"""So long that what is timed is queued before its turn."""
+_device_sleep: Any = torch.cuda._sleep
+_seen: dict[torch.device, float] = {}
+"""The least of this process's life."""
+
+
+def reading_ns(device: torch.device) -> float:
+    """Where nothing lies between them: 2.9 us on an H200."""
+    now = read_ns(device, lambda: None)
+    _seen[device] = min(now, _seen.get(device, now))
+    return _seen[device]
+
+
+def read_ns(device: torch.device, work: Callable[[], object]) -> float:
+    """Of ``work``, which is queued and not waited for; the least of a few looks."""
+    event: Any = torch.cuda.Event
+    took: list[float] = []
+    for _ in range(_LOOKS):
+        torch.cuda.synchronize(device)
+        start, end = event(enable_timing=True), event(enable_timing=True)
+        _device_sleep(_COVER_CYCLES)
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        took.append(start.elapsed_time(end) * 1e6)
+        if sum(took) > _LOOKS_NS:
+            break
+    return min(took)
