@@ -18,6 +18,8 @@ from tests.attacks.table import BUILDS_IN_FORWARD
 
 pytestmark = pytest.mark.anyio
 
+_CHARGED = ("mapped, not written", "what writing its outputs takes")
+
 _NO_CUDA = pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no CUDA device")
 
 
@@ -42,8 +44,8 @@ def accepted(sandboxes: Sandboxes, record_property: Callable[[str, object], None
         async def judge() -> str:
             sandbox = sandboxes[device, BUILDS_IN_FORWARD]
             verdict = await evaluate(sandbox, honest.task, honest_source(honest.name), device)
-            mapped = any("mapped, not written" in note for note in verdict.notes)
-            if isinstance(verdict.outcome, Correct) and not mapped:
+            charged = any(told in note for note in verdict.notes for told in _CHARGED)
+            if isinstance(verdict.outcome, Correct) and not charged:
                 return ""
             told = (verdict.notes, verdict.compile_log[-2000:], verdict.run_log[-2000:])
             return f"{verdict.outcome} {told}"
