@@ -71,12 +71,11 @@ class Bench:
         self._notes = notes
         self._baseline = baseline
         self._bytes = baseline.moved_bytes
-        least = least_ns(self._bytes[1], device)
         baseline.get_ready()
         self._releases = baseline.releases
         self._alone = Alone(baseline)
         calls = self._releases.calls
-        self._score = Score(job.protocol, device, calls, self._alone, least, notes)
+        self._score = Score(job.protocol, device, calls, self._alone, self._least_ns, notes)
         self._enough = Enough(
             job, self._releases, self._alone, self._score.settled, self._late, notes
         )
@@ -126,6 +125,9 @@ class Bench:
         if suspect():
             end_candidate(self._score.candidate_ms(pairs))
             self._alone.measure_again(suspect, self._job.bench_s)
+
+    def _least_ns(self) -> float:
+        return least_ns(self._bytes[1], self._device)
 
     # --- pairs
 

@@ -3,12 +3,12 @@ ratio is multiplied with so that nobody gains by what is not its calls."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from gpu_sandbox.child.alone import DISTURBED, Alone
-from gpu_sandbox.child.belief import agree, believed, borne_out
+from gpu_sandbox.child.belief import WRITING, agree, believed, borne_out
 from gpu_sandbox.child.pairs import Pair, bounded, claimed
 from gpu_sandbox.child.telling import RESOLUTION_NS
 from gpu_sandbox.paired import Estimate, has_both_orders, mean_over_median, quantile
@@ -27,8 +27,8 @@ _BY_TURNS = 1.15
 
 
 class Score:
-    """Of releases of ``calls`` calls each. ``least_ns``: what no call can do without. Why a score
-    is another one than what was claimed is added to ``notes``."""
+    """Of releases of ``calls`` calls each. ``least``: measures what no call can do without,
+    in ns. Why a score is another one than what was claimed is added to ``notes``."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Score:
         device: torch.device,
         calls: int,
         alone: Alone,
-        least_ns: float,
+        least: Callable[[], float],
         notes: list[str],
     ) -> None:
         self._protocol = protocol
@@ -44,7 +44,7 @@ class Score:
         self._device = device
         self._calls = calls
         self._alone = alone
-        self._least_ns = least_ns
+        self._least, self._least_ns = least, least()
         self._notes = notes
 
     def claimed(self, pairs: Sequence[Pair]) -> Estimate:
@@ -68,14 +68,20 @@ class Score:
         return borne_out(self.claimed(pairs), self._bounded(pairs), self.blur(pairs))
 
     def believed(self, pairs: Sequence[Pair]) -> Estimate:
-        claim = self.claimed(pairs)
-        least = min(1.0, self._least_ns / self.baseline_ns(pairs))
-        gated, blur = not self._on_cpu, self.blur(pairs)
-        found, why = believed(claim, self._bounded(pairs), blur, gated=gated, least=least)
+        found, why = self._held_against_all(pairs)
+        if why == WRITING:  # it was measured once, perhaps when the device was slow
+            self._least_ns = min(self._least_ns, self._least())
+            found, why = self._held_against_all(pairs)
         if why:
+            claim = self.claimed(pairs)
             told = f"{1 / found.ratio:.2f}x, not the {1 / claim.ratio:.2f}x"
             self._notes.append(f"scored by {why}: {told} that its own process claims")
         return found
+
+    def _held_against_all(self, pairs: Sequence[Pair]) -> tuple[Estimate, str]:
+        least = min(1.0, self._least_ns / self.baseline_ns(pairs))
+        claim, bound, blur = self.claimed(pairs), self._bounded(pairs), self.blur(pairs)
+        return believed(claim, bound, blur, gated=not self._on_cpu, least=least)
 
     def blur(self, pairs: Sequence[Pair]) -> float:
         """What the outer clock may be off by, as a ratio. On a GPU a release lasts many times

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.belief import agree, believed, borne_out
+from gpu_sandbox.child.belief import WRITING, agree, believed, borne_out
 from gpu_sandbox.paired import Estimate
 
-CLOCK, WRITING = "the outer clock", "what writing its outputs takes"
+CLOCK = "the outer clock"
 BLUR = 0.02
 
 
@@ -28,7 +28,7 @@ def about(ratio: float, width: float = 1.02) -> Estimate:
         (about(0.1), about(0.1), False, 0.2, 0.2, WRITING),
         (about(0.15), about(0.15), False, 0.2, 0.15, ""),  # another way to write
         (about(0.15), about(0.15), True, 0.2, 0.2, WRITING),  # 2.4 us of 4.4, where filling takes 4
-        (about(0.17), about(0.17), True, 0.2, 0.17, ""),
+        (about(0.19), about(0.19), True, 0.2, 0.19, ""),
         (about(0.1), about(0.9), False, 0.2, 0.9, CLOCK),  # nobody is scored by less than that
         (about(0.1), about(0.18), False, 0.2, 0.2, WRITING),
     ],
@@ -54,7 +54,7 @@ def test_nobody_is_scored_faster_than_is_claimed_or_can_be(
         assert found.ratio > claim.ratio
     else:
         assert found == claim
-        assert claim.ratio >= (0.8 if gated else 0.7) * least
+        assert claim.ratio >= (0.9 if gated else 0.7) * least
     assert found.ratio * 1.25 + blur >= bound.ratio * 0.999
     assert gated or found.ratio * 1.1 + blur >= bound.ratio * 0.999
     if agree(claim, bound, blur):

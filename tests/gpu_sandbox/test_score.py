@@ -1,7 +1,9 @@
-"""What a ratio is multiplied with: who takes now less, now more is scored by the mean."""
+"""What a ratio is multiplied with: who takes now less, now more is scored by the mean. And what no
+call can do without is measured twice before it is held against anybody."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +15,14 @@ from gpu_sandbox.protocols import protocol_named
 from tests.gpu_sandbox.test_enough import pair
 
 
-def score(protocol: str, notes: list[str], disturbance: float = 1.0) -> Score:
-    alone: Any = SimpleNamespace(disturbance=lambda pairs: disturbance)
-    return Score(protocol_named(protocol), torch.device("cpu"), 1, alone, 0.0, notes)
+def score(
+    protocol: str,
+    notes: list[str],
+    disturbance: float = 1.0,
+    least: Callable[[], float] = lambda: 0.0,
+) -> Score:
+    alone: Any = SimpleNamespace(disturbance=lambda pairs: disturbance, rest_ns=0, most_rest_ns=0.0)
+    return Score(protocol_named(protocol), torch.device("cpu"), 1, alone, least, notes)
 
 
 def test_who_is_fast_in_some_calls_only_is_scored_by_the_mean() -> None:
@@ -47,3 +54,19 @@ def test_who_slows_the_baseline_is_charged_with_it() -> None:
     assert score("strict", notes, 1.5).allowance(steady, 1.0) == 1.5
     (note,) = notes
     assert note.startswith("the baseline takes 1.50 times as long while the candidate's process")
+
+
+@pytest.mark.parametrize(
+    ("looks_ns", "ratio", "told"),
+    [([9e5, 9e5], 0.9, 1), ([9e5, 3e5], 0.5, 0), ([3e5], 0.5, 0), ([3e6, 3e6], 1.0, 1)],
+)
+def test_what_writing_takes_is_measured_again_before_it_decides(
+    looks_ns: list[float], ratio: float, told: int
+) -> None:
+    """Once the device may have been slow; and nobody is held to more than the baseline takes."""
+    left, notes = list(looks_ns), list[str]()
+    strict = score("strict", notes, least=lambda: left.pop(0))
+    found = strict.believed([pair(500.0, n) for n in range(8)])
+    assert found.ratio == pytest.approx(ratio)
+    assert not left
+    assert len(notes) == told
