@@ -21,7 +21,8 @@ _FEWEST_BYTES, _MOST_BYTES = 1 << 20, 1 << 26
 """On the CPU less is written in no time beside the call that does so. More, which is beyond what
 caches hold, takes as much longer as it is more."""
 _MOST_ON_GPU = 1 << 24
-"""What less takes is for the most part that something is launched, and read by events."""
+"""What less takes is for the most part that something is launched, and read by events. Of calls that
+take longer gates tell more."""
 _FILLS = 5
 
 _seen: dict[tuple[torch.device, int, int], float] = {}
@@ -44,13 +45,13 @@ def least_ns(output_bytes: int, device: torch.device) -> float:
 
 
 def _on_gpu(output_bytes: int, device: torch.device) -> float:
-    """By a kernel or by the driver; or what memory takes, where that is more."""
+    """By a kernel or by the driver."""
     if not output_bytes:
         return reading_ns(device)
     size = min(output_bytes, _MOST_ON_GPU)
     buffer = torch.empty(size, dtype=torch.uint8, device=device)
     took = min(read_ns(device, lambda: buffer.fill_(1)), read_ns(device, buffer.zero_))
-    return max(_least(device, size, took), output_bytes / BYTES_WRITTEN_PER_NS)
+    return _least(device, size, took)
 
 
 def _least(device: torch.device, size: int, took_ns: float) -> float:
