@@ -21,8 +21,8 @@ _FEWEST_BYTES, _MOST_BYTES = 1 << 20, 1 << 26
 """On the CPU less is written in no time beside the call that does so. More, which is beyond what
 caches hold, takes as much longer as it is more."""
 _MOST_ON_GPU = 1 << 24
-"""What less takes is for the most part that something is launched, and read by events. Of calls that
-take longer gates tell more."""
+"""What less takes is for the most part that something is launched, and read by events. Of
+longer calls gates tell more."""
 _FILLS = 5
 
 _seen: dict[tuple[torch.device, int, int], float] = {}
