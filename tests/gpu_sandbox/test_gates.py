@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from gpu_sandbox.child import clock, gates
+from gpu_sandbox.child import clock, gates, readings
 from gpu_sandbox.child.arena import Arena, Layout
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clock import Clocked
@@ -279,8 +279,9 @@ def test_what_is_measured_beside_calls_spoils_no_release(monkeypatch: pytest.Mon
         work()
         return 9.0
 
-    monkeypatch.setattr(gates, "_read_ns", read)
-    monkeypatch.setattr(gates, "_readings", {})
+    for module in (gates, readings):
+        monkeypatch.setattr(module, "read_ns", read)
+    monkeypatch.setattr(readings, "_seen", {})
     assert behind.beside_ns() == 0.0
     (output,), *_ = behind.passed(worker, 7, range(2)).outputs
     assert torch.equal(output, behind.cases[0].tensors[0] * 2)
