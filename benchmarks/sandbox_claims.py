@@ -7,7 +7,8 @@ Candidates are the reference itself. The honest one says what it took; a forged 
 the candidate's process builds its answer, that it took that share of it. A row counts verdicts in
 which the whole interval lies beyond 1.15 times the speed of the reference, and among the honest
 ones those that were doubted: there should be none of either. ``docs/sandbox.md`` says by how much
-a claim can be off and not be found out; this measures it.
+a claim can be off and not be found out; this measures it. On a GPU the last row says what its
+events read of nothing and of filling memory, of which hosts differ and short calls mostly consist.
 
 The peer is who believes every claim, as harnesses with their clock in the candidate's process do.
 """
@@ -24,15 +25,19 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import torch
 
 from benchmarks.sandbox_verdicts import itself, request_for, task
 from benchmarks.table import Table
 from events.outcomes import Correct
+from gpu_sandbox.child.readings import reading_ns
+from gpu_sandbox.child.writing import least_ns
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import Verdict
 from gpu_sandbox.sandbox import LocalSandbox
 
 _BEYOND = 1.15
+_FILLED = {"4 bytes": 4, "64 KB": 1 << 16, "2 MB": 1 << 21}
 _DOUBTS = ("doubted at first", "scored by")
 _FORGED = """
 
@@ -80,8 +85,12 @@ KERNELS = {
     "cuda": {
         "sin, 64 KB": _chain(1, "16, 1024"),
         **{f"{n} x sin, 2 MB": _chain(n, "512, 1024") for n in (1, 2, 4, 8, 16, 32)},
+        **{
+            f"sums of {n} MB": task("a.sum(dim=-1)", f"{256 * n}, 1024")
+            for n in (1, 2, 4, 8, 16, 32)
+        },
         "five operations, 4 MB": _REDUCED,
-        "sin, 64 MB": _chain(1, "4096, 4096"),
+        **{f"sin, {n} MB": _chain(1, f"{256 * n}, 1024") for n in (8, 16, 32, 64)},
     },
 }
 
@@ -138,6 +147,13 @@ class Claims:
         self._table.row(f"{name} ({each_us:.3g} us): {which}", "0 beyond", told, believed)
 
 
+def _readings(device: torch.device) -> str:
+    """In this process."""
+    filled = {name: least_ns(size, device) / 1e3 for name, size in _FILLED.items()}
+    told = [f"{us:.2g} us of filling {name}" for name, us in filled.items()]
+    return ", ".join([f"{reading_ns(device) / 1e3:.2g} us of nothing", *told])
+
+
 def _in_turn(runs: int, claims: list[float]) -> Iterator[tuple[int, float]]:
     for run in range(runs):
         for claim in claims:
@@ -162,6 +178,9 @@ async def main() -> None:
         for name, source in KERNELS[chosen.device.split(":")[0]].items():
             if re.search(chosen.kernels, name):
                 await found.look(name, source, claims, chosen.runs)
+    device = torch.device(chosen.device)
+    if device.type == "cuda":
+        table.row("what events read", "-", _readings(device))
     if chosen.json:
         chosen.json.write_text(json.dumps({"facts": facts, "rows": table.rows, **found.raw}))
 

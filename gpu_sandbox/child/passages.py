@@ -51,6 +51,9 @@ _RELEASE_NS, _CALL_NS = 15_000.0, 500.0
 _WARMEST = 0.25
 """Warm calls of the baseline take at least so much of what it claims for cold ones."""
 _BELIEVED_DOUBT = 1.25
+_BEYOND = 1.1
+"""Times as long as they claim is what calls take, at most, where walls are believed. As long as it
+is not a quarter, noise may have done it, and nothing else is scored than what is left of them."""
 _READING = 0.8
 """Of what reading the clock adds to a claim, and to no wall: it differs by a fifth at most."""
 
@@ -270,8 +273,9 @@ class Passages:
 def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement:
     """What the candidate's walls say of the claim in ``before``. Pure.
 
-    Only what is surely slower, by a quarter and the passage's own resolution, is scored by
-    it: on a warm cache, so against the baseline on one.
+    What is surely slower, by a quarter and the passage's own resolution, is scored by them: on
+    a warm cache, so against the baseline on one. A claim that they bear out to a part is no
+    better than that part.
     """
     found, own_ns = before.found, passage.own_ns
     nets = [wall - passage.empty_ns for wall in walls]
@@ -280,14 +284,18 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
     if passage.together:  # of calls one by one, what is not theirs is as long as they are
         at_most = min(at_most, quantile(walls, 0.5) / own_ns)
     at_most = max(at_most, (net_ns + passage.beside_ns * passage.calls) / own_ns)
-    claimed_ns = max(found.ratio * own_ns - passage.reading_ns * passage.calls, 0.0)
-    if sorted(nets)[1] > _BELIEVED_DOUBT * claimed_ns + passage.slack_ns:
+    read_ns = passage.reading_ns * passage.calls
+    claimed_ns = max(found.ratio * own_ns - read_ns, 0.0)
+    surely_ns = sorted(nets)[1] - passage.slack_ns
+    credible = found.at_least((surely_ns / _BEYOND + read_ns) / own_ns)
+    if surely_ns > _BELIEVED_DOUBT * claimed_ns:
         gate = estimate_bound(nets, [passage.warm_ns] * len(nets))
-        scored = max(net_ns / passage.warm_ns, found.ratio)
-        told = (
-            f"scored by the outer clock: {1 / scored:.2f}x where calls are let in by a "
-            f"gate, not the {1 / found.ratio:.2f}x that its own process claims"
-        )
-        found = Estimate(scored, min(gate.low, scored), max(gate.high, scored))
-        return Judgement(found, max(at_most, scored), told)
-    return Judgement(found, at_most, before.note)
+        scored = max(net_ns / passage.warm_ns, credible.ratio)
+        credible = Estimate(scored, min(gate.low, scored), max(gate.high, scored))
+    if credible.ratio == found.ratio:
+        return Judgement(found, at_most, before.note)
+    told = (
+        f"scored by the outer clock: {1 / credible.ratio:.2f}x where calls are let in by a "
+        f"gate, not the {1 / found.ratio:.2f}x that its own process claims"
+    )
+    return Judgement(credible, max(at_most, credible.ratio), told)

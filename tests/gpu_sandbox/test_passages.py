@@ -56,6 +56,31 @@ def test_a_claim_far_below_the_walls_is_replaced_by_them(
 
 
 @pytest.mark.parametrize("together", [True, False])
+def test_a_claim_that_the_walls_bear_out_to_a_part_is_no_better_than_that(together: bool) -> None:
+    """Of walls that are a quarter longer than claimed, less what they may be for no reason, a
+    tenth is granted."""
+    after = judged(passage(together=together), walls(0.8), claim(0.7))
+    surely_ns = 0.8 * OWN_NS - 6000.0 - passage().slack_ns
+    left = (surely_ns / 1.1 + passage().reading_ns * CALLS) / OWN_NS
+    assert 0.71 < left < 0.73
+    assert after.found.ratio == pytest.approx(left)
+    assert after.found.low == after.found.ratio
+    assert f"{1 / left:.2f}x" in after.note
+    assert not judged(passage(together=together), walls(0.8), claim(0.74)).note
+
+
+@given(st.floats(0.05, 1.5), st.floats(0.05, 1.0))
+def test_no_claim_gains_more_than_a_tenth_beside_what_is_not_sure(
+    true: float, share: float
+) -> None:
+    """Whatever is claimed, on a cache that makes no difference."""
+    warm = msgspec.structs.replace(passage(), warm_ns=OWN_NS)
+    found = judged(warm, walls(true), claim(true * share)).found
+    unsure_ns = passage().slack_ns + 6000.0
+    assert found.ratio >= (true * OWN_NS - unsure_ns) / 1.1 / OWN_NS
+
+
+@pytest.mark.parametrize("together", [True, False])
 def test_walls_that_are_long_for_no_reason_of_the_candidates_condemn_nobody(
     together: bool,
 ) -> None:
