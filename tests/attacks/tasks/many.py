@@ -10,7 +10,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2048, 8, 128)]
+    return [torch.randn(512, 8, 128)]
 
 
 def get_init_inputs():

@@ -11,7 +11,7 @@ import torch
 import torch.nn as nn
 
 clock = sys.modules.get("gpu_sandbox.child.clock")
-N, A, B = 2048, 8, 128
+N, A, B = 512, 8, 128
 words = np.zeros(1 + N * 3, dtype="<i8")
 words[2::3], words[3::3] = B, 1
 steps = np.arange(N, dtype="<i8") * (A * B * 4)
