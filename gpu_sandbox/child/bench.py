@@ -30,11 +30,12 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.enough import Enough
 from gpu_sandbox.child.pairs import Pair, Pairing, unbelieved
-from gpu_sandbox.child.passages import Judgement, Passages
+from gpu_sandbox.child.passages import Passages
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.score import Score
 from gpu_sandbox.child.telling import labels_on_cpu, timing_labels
+from gpu_sandbox.child.walls import Judgement
 from gpu_sandbox.child.writing import least_ns
 from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.messages import Done
@@ -106,7 +107,8 @@ class Bench:
         passages = self._passages
         if passages is None:  # the candidate's process is needed no more
             self._measure_again(pairs, end_candidate)
-        judgement = Judgement(self._score.believed(pairs), unbelieved(pairs).ratio)
+        claim, believed = self._score.claimed(pairs).ratio, self._score.believed(pairs)
+        judgement = Judgement(claim, believed, unbelieved(pairs).ratio)
         if passages is not None:
             baseline_ns = self._score.baseline_ns(pairs)
             judgement = passages.judge(pairing, peer, judgement, baseline_ns, self._job.bench_s)

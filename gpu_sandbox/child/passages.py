@@ -6,8 +6,7 @@ one, where that is possible, what it does together.
 
 Both are measured as pairs are, in turn with each other, and the release of nothing in the
 candidate's own worker before it holds the candidate: what is cold in a cache or was woken up
-a moment ago costs tenths of a millisecond. Noise only adds to a wall, so a low quantile of
-several is compared, not their median, and how far apart they lie is allowed for.
+a moment ago costs tenths of a millisecond. What walls say then is for ``walls.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import math
 import secrets
 import time
 
-import msgspec
 import torch
 
 from gpu_sandbox.child.cases import Case
@@ -27,93 +25,34 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.readings import reading_ns
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.sealing import NoKernels
+from gpu_sandbox.child.walls import (
+    BELIEVED_DOUBT,
+    FEWEST_LOOKS,
+    Judgement,
+    Passage,
+    judged,
+    least_slack_ns,
+    low,
+)
 from gpu_sandbox.jobs import WorkerFailed
 from gpu_sandbox.messages import Gate
-from gpu_sandbox.paired import Estimate, estimate_bound, quantile
+from gpu_sandbox.paired import quantile
 
-__all__ = ["Judgement", "Passage", "Passages", "judged"]
+__all__ = ["Passages"]
 
 _ALONE, _ALONE_AT_LEAST, _ALONE_S = 6, 4, 0.1
-_FEWEST_LOOKS = (10, 4, 3)
-_CLEAR = (0.1, 0.01)
-"""Fewer looks will do where the noise is less than so much of what the baseline takes."""
 _QUEUED_ENOUGH = 5
 _WANTED_NS, _FEWEST_CALLS, _MOST_ROUNDS = 300_000, 8, 32
 """Calls let in by one release take so long, many times what it may differ from another by; or are
 so many. One by one they take longer."""
 _QUEUED_SHARE = 0.8
 """Of the calls that a stream had room for: some have more to do."""
-_LOW = 0.25
 _NO_MEMORY = "there is no memory for what waits behind it"
 """Nobody's fault, where there is no candidate yet."""
-_RELEASE_NS, _CALL_NS = 15_000.0, 500.0
-"""What a release, and each of its calls, may take more than another for no reason of its own."""
 _WARMEST = 0.25
 """Warm calls of the baseline take at least so much of what it claims for cold ones."""
-_BELIEVED_DOUBT = 1.25
-_BEYOND = 1.1
-"""Times as long as they claim is what calls take, at most, where walls are believed. As long as it
-is not a quarter, noise may have done it, and nothing else is scored than what is left of them."""
 _READING = 0.8
 """Of what reading the clock adds to a claim, and to no wall: it differs by a fifth at most."""
-
-
-class Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """One way through gates, with what it takes while no candidate is there.
-
-    Nanoseconds of a release of ``calls``: ``empty_ns`` with nothing called, ``noise_ns``
-    between the shortest and the median of several such, ``warm_ns`` what the baseline's calls
-    add, ``own_ns`` what it claims for as many on a cold cache. Of a call: ``beside_ns`` is what
-    unsealing, copying and digests take, and ``reading_ns`` how much of a claim is only the reading
-    of the clock.
-    """
-
-    together: bool
-    calls: int
-    empty_ns: float
-    noise_ns: float
-    warm_ns: float
-    own_ns: float
-    beside_ns: float
-    reading_ns: float
-
-    @property
-    def slack_ns(self) -> float:
-        """By how much a release may be longer than another of the same calls."""
-        return _least_slack_ns(self.calls) + self.noise_ns
-
-    @property
-    def looks(self) -> int:
-        """How many there should be, at least."""
-        return _FEWEST_LOOKS[sum(self.noise_ns < clear * self.own_ns for clear in _CLEAR)]
-
-    @property
-    def decides(self) -> bool:
-        """Whether calls that take as long as the baseline's can be told from none."""
-        return self.slack_ns < self.own_ns
-
-    @property
-    def decides_warm(self) -> bool:
-        """The same of such as take no longer than the baseline's do here, on a warm cache."""
-        return self.slack_ns < self.warm_ns
-
-    def claiming(self, each_ns: float) -> Passage:
-        """The same if the baseline claims so much of a call, where that is less. A busy processor
-        is late with what it launches: then a call claims twice what it takes."""
-        own_ns = min(self.own_ns, each_ns * self.calls)
-        return msgspec.structs.replace(self, own_ns=own_ns, warm_ns=min(self.warm_ns, own_ns))
-
-
-def _least_slack_ns(calls: int) -> float:
-    return _RELEASE_NS + _CALL_NS * calls
-
-
-class Judgement(msgspec.Struct, frozen=True):
-    """The ratio to score, the most that it can be, and what is to be said about it."""
-
-    found: Estimate
-    at_most: float
-    note: str = ""
 
 
 class Passages:
@@ -167,7 +106,7 @@ class Passages:
         ways: list[tuple[Gate, int]] = [("once", calls), ("each", rounds)]
         room: Room | None = None
         for gate, wanted in ways:
-            while wanted and _least_slack_ns(wanted) < self._claim_ns * wanted:
+            while wanted and least_slack_ns(wanted) < self._claim_ns * wanted:
                 room = room or Room(self._first, self._device, wanted)
                 gated = Gated(self._task, self._first, room.for_calls(wanted), gate)
                 passage = self._alone(gated)
@@ -187,7 +126,7 @@ class Passages:
     ) -> Judgement:
         """What the passages make of a claim, in about so many seconds. ``baseline_ns`` is what the
         baseline said of a call in the pairs. Raises ``Ended``."""
-        if before.found.ratio > _BELIEVED_DOUBT:  # nobody claims to be slower than it is
+        if before.found.ratio > BELIEVED_DOUBT:  # nobody claims to be slower than it is
             return before
         self._passages = [(g, passage.claiming(baseline_ns)) for g, passage in self._passages]
         self._note_undecided()
@@ -219,7 +158,7 @@ class Passages:
             if number == 0:
                 continue
             (queued if peer.queues else others).append(wall_ns)
-            late = time.monotonic() - began > seconds and number + 1 >= _FEWEST_LOOKS[-1]
+            late = time.monotonic() - began > seconds and number + 1 >= FEWEST_LOOKS[-1]
             if number + 1 < fewest and not late:
                 continue
             walls = queued if len(queued) >= _QUEUED_ENOUGH else [*queued, *others]
@@ -250,7 +189,7 @@ class Passages:
         return Passage(
             together=gated.gate == "once",
             calls=gated.calls,
-            empty_ns=quantile(empties[2:], _LOW),
+            empty_ns=low(empties[2:]),
             noise_ns=quantile(empties[2:], 0.5) - min(empties[2:]),
             warm_ns=min(max(warm_ns, _WARMEST * claim_ns), claim_ns),
             own_ns=claim_ns,
@@ -268,34 +207,3 @@ class Passages:
             for taker, nothing in (takers if peer_first else reversed(takers))
         ]
         return (found[0], found[1]) if peer_first else (found[1], found[0])
-
-
-def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement:
-    """What the candidate's walls say of the claim in ``before``. Pure.
-
-    What is surely slower, by a quarter and the passage's own resolution, is scored by them: on
-    a warm cache, so against the baseline on one. A claim that they bear out to a part is no
-    better than that part.
-    """
-    found, own_ns = before.found, passage.own_ns
-    nets = [wall - passage.empty_ns for wall in walls]
-    net_ns = quantile(nets, _LOW)
-    at_most = before.at_most
-    if passage.together:  # of calls one by one, what is not theirs is as long as they are
-        at_most = min(at_most, quantile(walls, 0.5) / own_ns)
-    at_most = max(at_most, (net_ns + passage.beside_ns * passage.calls) / own_ns)
-    read_ns = passage.reading_ns * passage.calls
-    claimed_ns = max(found.ratio * own_ns - read_ns, 0.0)
-    surely_ns = sorted(nets)[1] - passage.slack_ns
-    credible = found.at_least((surely_ns / _BEYOND + read_ns) / own_ns)
-    if surely_ns > _BELIEVED_DOUBT * claimed_ns:
-        gate = estimate_bound(nets, [passage.warm_ns] * len(nets))
-        scored = max(net_ns / passage.warm_ns, credible.ratio)
-        credible = Estimate(scored, min(gate.low, scored), max(gate.high, scored))
-    if credible.ratio == found.ratio:
-        return Judgement(found, at_most, before.note)
-    told = (
-        f"scored by the outer clock: {1 / credible.ratio:.2f}x where calls are let in by a "
-        f"gate, not the {1 / found.ratio:.2f}x that its own process claims"
-    )
-    return Judgement(credible, max(at_most, credible.ratio), told)
