@@ -74,6 +74,18 @@ def _chain(operations: int, shape: str) -> str:
     return task(expression, shape)
 
 
+def _weighed(megabytes: int) -> str:
+    """What all calls read is the same, and stays in the cache from one to the next behind gates."""
+    size = f"{256 * megabytes}, 1024"
+    return task("a @ self.weight.t()", "1, 1024").replace(
+        "    def forward",
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        f"        self.weight = nn.Parameter(torch.rand({size}))\n\n"
+        "    def forward",
+    )
+
+
 _REDUCED = task("(a * b + a) / (a * b + a).abs().mean(dim=-1, keepdim=True)", *["512, 1024"] * 2)
 KERNELS = {
     "cpu": {
@@ -91,6 +103,7 @@ KERNELS = {
             for n in (1, 2, 4, 8, 16, 32)
         },
         "five operations, 4 MB": _REDUCED,
+        **{f"product with {n} MB of weights": _weighed(n) for n in (4, 16)},
         **{f"sin, {n} MB": _chain(1, f"{256 * n}, 1024") for n in (8, 16, 32, 64)},
     },
 }
