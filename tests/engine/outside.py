@@ -99,9 +99,17 @@ def _anchor(request: Request) -> str:
 
 class ScriptedEvaluator:
     """Judges a candidate by the words in it; ``faults`` sandbox faults come first, or so many
-    times the ``odd`` one."""
+    times the ``odd`` one. Until ``together`` evaluations were under way at once, each waits for
+    that."""
 
-    def __init__(self, *, faults: int = 0, odd: Exception | None = None, lost: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        faults: int = 0,
+        odd: Exception | None = None,
+        lost: str = "",
+        together: int = 1,
+    ) -> None:
         self.faults = faults
         self.odd = odd
         self.lost = lost
@@ -110,6 +118,8 @@ class ScriptedEvaluator:
         self.baselines: list[str] = []
         self.busy = 0
         self.most_busy = 0
+        self._together = together
+        self._met: anyio.Event | None = None
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
         self.baselines.append(request.kind)
@@ -126,9 +136,17 @@ class ScriptedEvaluator:
             measured, runtime_ms=5.0, spread=None, outcome=_outcome("ok", 1)
         )
 
+    async def _meet(self) -> None:
+        self._met = self._met or anyio.Event()  # a loop has to run where one is made
+        if self.most_busy >= self._together:
+            self._met.set()
+        with anyio.fail_after(60):
+            await self._met.wait()
+
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
         self.busy += 1
         self.most_busy = max(self.busy, self.most_busy)
+        await self._meet()
         await anyio.sleep(0.001)
         self.busy -= 1
         if self.faults > 0:

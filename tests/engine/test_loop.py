@@ -145,7 +145,7 @@ def of_type(bodies: list[Body], type_: type[Body]) -> list[Any]:
 
 @pytest.mark.parametrize("workers", [1, 4])
 async def test_a_run_uses_its_budget_and_replays(tmp_path: Path, workers: int) -> None:
-    client, evaluator = ScriptedClient(), ScriptedEvaluator()
+    client, evaluator = ScriptedClient(), ScriptedEvaluator(together=min(workers, 2))
     state = await start(
         tmp_path / "log.db", config_of(attempts=12, workers=workers), client, evaluator
     )
