@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What holds and what is measured of the sandbox on a machine with several GPUs, side by side: each
 # with a GPU and as many of the cores as the others. Set PART to some of attacks (8 minutes with
-# two), tests (7), figures (3) to run those alone. OUT takes the files, PYTHON picks the
+# two), tests (7), figures (4) to run those alone. OUT takes the files, PYTHON picks the
 # interpreter. Prints how each ended, and tables.
 set -u
 cd "$(dirname "$0")/.."
@@ -43,7 +43,7 @@ nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu 
 has attacks && tested attacks tests/attacks
 has tests && tested tests tests/gpu tests/confine
 if has figures; then
-  measured 0 claims sandbox_claims --claims 0.55 --runs 4 &
+  measured 0 claims sandbox_claims --claims 0.55,0.8 --runs 2 &
   measured 1 verdicts sandbox_verdicts --only overhead,large,aa --runs 10 --aa 10 \
     --kernels '1024|relu|softmax, 256' &
   wait
