@@ -98,7 +98,8 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement:
-    """What the candidate's walls say of the claim in ``before``, whatever that was scored as. Pure.
+    """What the candidate's walls, two at least, say of the claim in ``before``, whatever that was
+    scored as. Pure.
 
     What is surely slower, by a quarter and the passage's own resolution, is scored by them: on
     a warm cache, so against the baseline on one. A claim that they bear out to a part is no
@@ -113,7 +114,9 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
     at_most = max(at_most, (net_ns + passage.beside_ns * passage.calls) / own_ns)
     read_ns = passage.reading_ns * passage.calls
     claimed_ns = max(claim * own_ns - read_ns, 0.0)
-    surely_ns = sorted(nets)[_low_rank(len(nets))] - passage.slack_ns
+    # The shortest may be so by chance. Of many, a candidate knows that it is doubted, and could
+    # leave work out in some.
+    surely_ns = max(sorted(nets)[1], net_ns) - passage.slack_ns
     credible = found.at_least((surely_ns / _BEYOND + read_ns) / own_ns)
     if surely_ns > BELIEVED_DOUBT * claimed_ns:
         gate = estimate_bound(nets, [passage.warm_ns] * len(nets))
@@ -126,13 +129,6 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
         f"gate, not the {1 / claim:.2f}x that its own process claims"
     )
     return Judgement(claim, credible, max(at_most, credible.ratio), told)
-
-
-def _low_rank(count: int) -> int:
-    """Of so many walls the one to go by, from the shortest. Not that one: a single release may be
-    short by chance, and where there are many a candidate knows that it is doubted, and could leave
-    work out in some."""
-    return min(max(1, int(_LOW * count)), count - 1)
 
 
 def low(values: list[float]) -> float:

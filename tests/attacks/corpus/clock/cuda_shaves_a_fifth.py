@@ -3,28 +3,11 @@
 Behind a gate calls of this length can be told to within some percent.
 """
 
-import sys
-
 import torch
 import torch.nn as nn
 
-clock = sys.modules["gpu_sandbox.child.clock"]
-real = clock.Timed
-
-
-def made(**fields):
-    for key, value in fields.items():
-        if key.endswith("_ns") and isinstance(value, int):
-            fields[key] = int(value * 0.8)
-        elif key.endswith("_ns") and isinstance(value, list | tuple):
-            fields[key] = type(value)(int(v * 0.8) for v in value)
-    return real(**fields)
-
-
-clock.Timed = made
-signals = sys.modules["gpu_sandbox.child.signals"]
-told = signals.Answer.told
-signals.Answer.told = lambda self, ns, *rest: told(self, int(ns * 0.8), *rest)
+SHARE = 0.8
+# @include shaved
 
 
 class ModelNew(nn.Module):
@@ -35,4 +18,3 @@ class ModelNew(nn.Module):
         sixth = square.pow(-3)
         size = 24 * (2 * sixth * sixth - sixth) / square
         return (size.unsqueeze(-1) * apart).sum(1)
-

@@ -4,28 +4,11 @@ What a gate sees of calls on a warm cache is a third of that, so it leaves room 
 but filling the output takes nearly as long as the call.
 """
 
-import sys
-
 import torch
 import torch.nn as nn
 
-clock = sys.modules["gpu_sandbox.child.clock"]
-real = clock.Timed
-
-
-def made(**fields):
-    for key, value in fields.items():
-        if key.endswith("_ns") and isinstance(value, int):
-            fields[key] = int(value * 0.55)
-        elif key.endswith("_ns") and isinstance(value, list | tuple):
-            fields[key] = type(value)(int(v * 0.55) for v in value)
-    return real(**fields)
-
-
-clock.Timed = made
-signals = sys.modules["gpu_sandbox.child.signals"]
-told = signals.Answer.told
-signals.Answer.told = lambda self, ns, *rest: told(self, int(ns * 0.55), *rest)
+SHARE = 0.55
+# @include shaved
 
 
 class ModelNew(nn.Module):
