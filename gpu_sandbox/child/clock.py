@@ -17,11 +17,11 @@ import torch
 from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.cold import Cold, Marks
 from gpu_sandbox.child.delivery import (
-    Delivered,
     Slot,
     deliver,
     delivered,
     described,
+    fits,
     given_up,
     laid_open,
     ordered,
@@ -258,18 +258,23 @@ class Clocked:
             kernels.seal(stream, inputs, calls, kernels.taken_at)
             for k in calls:
                 slot = self.slots[k]
-                delivered = self._delivered(slot, asked, k)
+                found = delivered(self._queued(slot, asked, k))
+                for tensor, to in zip(found.tensors, slot.outputs, strict=False):
+                    if fits(tensor, to):
+                        first = outputs.block(k, to.data_ptr(), calls)
+                        kernels.put(stream, tensor, to, first, kernels.taken_at)
                 turns.queued.value = k + 1
             kernels.digest(stream, outputs, calls, turns.digest_at)
             stream_write(stream, turns.done_at, number + 1)
         turns.queued.value = asked.calls + 1
         torch.cuda.synchronize(self._device)
         self._blank.clear()
-        return described(delivered, slot)
+        return described(found, slot)
 
-    def _delivered(self, slot: Slot, asked: Time, number: int) -> Delivered:
+    def _queued(self, slot: Slot, asked: Time, number: int) -> Any:
+        """The output of a call that has been queued on this stream."""
         if asked.empty:
-            return deliver(self._blank, slot)
+            return self._blank
         seed_torch(asked.seed + number, self._device)
         ours = torch.cuda.current_stream(self._device)
         output = self._model(*slot.arguments)
@@ -277,7 +282,7 @@ class Clocked:
         if left.cuda_stream != ours.cuda_stream:  # what is queued behind the call waits for it
             ours.wait_stream(left)
             torch.cuda.set_stream(ours)
-        return deliver(output, slot)
+        return output
 
     def _between_events(self, slot: Slot, asked: Time, number: int, events: list[Marks]) -> Any:
         """One call on a cold cache, queued behind other work; nothing is waited for."""

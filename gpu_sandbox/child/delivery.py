@@ -24,6 +24,7 @@ __all__ = [
     "deliver",
     "delivered",
     "described",
+    "fits",
     "given_up",
     "laid_open",
     "ordered",
@@ -104,7 +105,7 @@ def laid_open(
             and not (tensor.is_conj() or tensor.is_neg())
         ):
             found[number] = (tensor.data_ptr(), stride)
-        elif _fits(tensor, slot.outputs[number]):
+        elif fits(tensor, slot.outputs[number]):
             began = time.perf_counter_ns()
             tensor = _readable(tensor, slot.outputs[number])
             copied_ns += time.perf_counter_ns() - began
@@ -168,11 +169,12 @@ def _is_own(tensor: torch.Tensor) -> bool:
 
 def _copy(tensors: list[torch.Tensor], places: list[torch.Tensor]) -> None:
     for tensor, place in zip(tensors, places, strict=False):
-        if _fits(tensor, place):
+        if fits(tensor, place):
             place.copy_(tensor.detach())
 
 
-def _fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:
+def fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:
+    """Whether it is like what belongs there."""
     return (
         tensor.shape == place.shape
         and tensor.dtype == place.dtype
@@ -189,7 +191,7 @@ def described(delivered: Delivered, slot: Slot) -> Ran:
             shape=tuple(tensor.shape),
             dtype=str(tensor.dtype).removeprefix("torch."),
             device=tensor.device.type,
-            written=number < len(places) and _fits(tensor, places[number]),
+            written=number < len(places) and fits(tensor, places[number]),
             aliases_input=_shares_memory(tensor, slot.inputs),
             overlapping=overlapping(tensor),
             shared=shared[number],

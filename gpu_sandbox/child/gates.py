@@ -121,12 +121,13 @@ class Gated(Releases):
         timed = peer.take(Timed, "bench")
         if committed != self._digests(peer):
             raise peer.ended(Differs(reason="an output changed after its call was done"))
+        self._open_outputs(keys)
         outputs = [[view.clone() for view in self._outputs.views[number]] for number in chosen]
         return Released(0, wall_ns, 0, outputs, timed.last)
 
     def beside_ns(self) -> float:
-        """What a call's unsealing, copying and digest take, all of which it need not leave to be
-        done."""
+        """What a call's unsealing takes, and its outputs' sealing and digest, all of which it need
+        not leave to be done."""
         inputs, outputs = self._inputs.stretches, self._outputs.stretches
         kernels, stream = _kernels(self._image), _stream(self.device)
         made = [e.native for e in self._first.expected]
@@ -135,8 +136,8 @@ class Gated(Releases):
 
         def beside() -> None:
             kernels.seal(stream, inputs, range(1), room.data_ptr())
-            for tensor in made:
-                tensor.clone()
+            for tensor, to in zip(made, self._outputs.views[0], strict=True):
+                kernels.put(stream, tensor, to, 0, room.data_ptr())
             kernels.digest(stream, outputs, range(1), room.data_ptr() + KEY_BYTES)
 
         return max(read_ns(self.device, beside) - reading_ns(self.device), 0.0)
@@ -161,10 +162,20 @@ class Gated(Releases):
             for tensor, view in zip(case.tensors, views, strict=True):
                 view.copy_(tensor.detach())
         keys = [os.urandom(KEY_BYTES) for _ in self._rounds]
-        there = torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).to(self.device)
+        there = self._there(keys)
         stream, calls, count = _stream(self.device), self._rounds[0], len(self._rounds)
         _kernels(self._image).seal(stream, self._inputs.stretches, calls, there.data_ptr(), count)
         self._sealed.keys, self._sealed.cases = keys, self.cases
+
+    def _open_outputs(self, keys: Sequence[bytes]) -> None:
+        there, kernels = self._there(keys), _kernels(self._image)
+        stream, calls, count = _stream(self.device), self._rounds[0], len(self._rounds)
+        outputs = self._outputs.stretches
+        kernels.unseal_outputs(stream, outputs, calls, there.data_ptr(), count)
+
+    def _there(self, keys: Sequence[bytes]) -> torch.Tensor:
+        """On the device."""
+        return torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).to(self.device)
 
     def _let_queue(self, peer: Peer, turns: Turns) -> None:
         """Not for long: a forward that waits for the device waits for us."""

@@ -10,6 +10,7 @@ typedef unsigned long long count;
 #define START 1u
 #define PARENT 4u
 #define KEYED 16u
+#define OUTPUT 2u // of the keystream for outputs, which is another one than that for inputs
 #define ROUNDS 4
 #define LANES 32
 #define WARPS 8
@@ -93,7 +94,8 @@ __device__ __forceinline__ void load(const uint4 *at, word m[16]) {
 
 // Sealing and unsealing: every block is combined with the keystream. `key`: 8 words a round.
 extern "C" __global__ void __launch_bounds__(LANES *WARPS)
-    seal(char *data, count blocks, count pieces, count stride, const volatile word *key) {
+    seal(char *data, count blocks, count pieces, count stride, const volatile word *key,
+         count domain) {
   __shared__ word shared[8];
   if (threadIdx.x < 8) shared[threadIdx.x] = key[8 * blockIdx.y + threadIdx.x];
   __syncthreads();
@@ -102,13 +104,42 @@ extern "C" __global__ void __launch_bounds__(LANES *WARPS)
   const count step = (count)gridDim.x * blockDim.x;
   for (count i = (count)blockIdx.x * blockDim.x + threadIdx.x; i < blocks * pieces; i += step) {
     word m[16] = {0}, v[16];
-    compress(h, m, i, START | KEYED, v);
+    compress(h, m, i, START | KEYED | (word)domain, v);
     uint4 *at = block_at(data, i, blocks, pieces, stride);
 #pragma unroll
     for (int k = 0; k < 4; k++) {
       uint4 four = at[k];
       four.x ^= v[4 * k], four.y ^= v[4 * k + 1], four.z ^= v[4 * k + 2], four.w ^= v[4 * k + 3];
       at[k] = four;
+    }
+  }
+}
+
+// An output goes, sealed, from where it is to its place, which begins with the block `first` of its
+// round. Both begin at multiples of 16 bytes; what is behind the last of them is nobody's.
+extern "C" __global__ void __launch_bounds__(LANES *WARPS)
+    put(const char *from, char *to, count bytes, count first, const volatile word *key) {
+  __shared__ word shared[8];
+  if (threadIdx.x < 8) shared[threadIdx.x] = key[threadIdx.x];
+  __syncthreads();
+  word h[8];
+  for (int i = 0; i < 8; i++) h[i] = shared[i];
+  const count step = (count)gridDim.x * blockDim.x;
+  for (count i = (count)blockIdx.x * blockDim.x + threadIdx.x; i * 64 < bytes; i += step) {
+    word m[16] = {0}, v[16];
+    compress(h, m, first + i, START | KEYED | OUTPUT, v);
+    if (bytes - i * 64 >= 64) {
+      const uint4 *source = (const uint4 *)(from + i * 64);
+      uint4 *target = (uint4 *)(to + i * 64);
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        uint4 four = source[k];
+        four.x ^= v[4 * k], four.y ^= v[4 * k + 1], four.z ^= v[4 * k + 2], four.w ^= v[4 * k + 3];
+        target[k] = four;
+      }
+    } else {
+      for (count k = i * 64; k < bytes; k++)
+        to[k] = from[k] ^ (char)(v[(k - i * 64) / 4] >> (8 * (k % 4)));
     }
   }
 }

@@ -1,11 +1,12 @@
 """Inputs that are there and can't be read yet, and outputs that can't be changed any more.
 
-A worker's device holds its inputs enciphered, until a key in host memory opens them; and of
-every output it leaves a digest there, which is held against what the memory holds afterwards.
-So the outer clock runs from a word that is written to one that is read: nothing is copied
-meanwhile, no message is sent, and no other process needs the device.
+A worker's device holds its inputs enciphered, until a key in host memory opens them; every output
+goes to its place enciphered by the same key, so that it takes as long for who has computed it
+there as for who has not; and of every output it leaves a digest there, which is held against what
+the memory holds afterwards. So the outer clock runs from a word that is written to one that is
+read: no message is sent meanwhile, and no other process needs the device.
 
-Both are kernels (``sealing.cu``). The verifier compiles them for its device by NVRTC, which
+All are kernels (``sealing.cu``). The verifier compiles them for its device by NVRTC, which
 torch brings along; a worker loads what it is given (CUDA driver API).
 """
 
@@ -41,6 +42,9 @@ KEY_BYTES = 32
 _BLOCK_BYTES = 64
 _THREADS = 256
 _MOST_GROUPS = 256
+_INPUTS, _OUTPUTS = 0, 2
+"""Of the keystream."""
+_ALIGNED = 16
 DIGEST_BYTES = 32 * _MOST_GROUPS
 """At most: 32 for each group of threads."""
 _SOURCE = Path(__file__).with_name("sealing.cu")
@@ -69,6 +73,11 @@ class Stretches(msgspec.Struct, frozen=True):
     def call(self, number: int) -> int:
         """The address of that call's."""
         return self.address + number * self.stride
+
+    def block(self, number: int, address: int, calls: range) -> int:
+        """Of an address in that call's, which block it is of a round of these calls."""
+        within = address - self.call(number)
+        return ((number - calls.start) * self.size + within) // _BLOCK_BYTES
 
 
 class Rows:
@@ -106,7 +115,7 @@ class Kernels:
         module = ctypes.c_void_p()
         _do("cuModuleLoadData", ctypes.byref(module), image)
         self._functions: dict[str, ctypes.c_void_p] = {}
-        for name in ("take", "seal", "digest"):
+        for name in ("take", "seal", "put", "digest"):
             function = ctypes.c_void_p()
             _do("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
             self._functions[name] = function
@@ -124,24 +133,46 @@ class Kernels:
     def seal(
         self, stream: int, places: Stretches, calls: range, key_at: int, rounds: int = 1
     ) -> None:
-        """Encipher those of these calls by the key at that address, or decipher what was enciphered
-        by it. Each round of as many calls has a key of its own."""
-        self._work("seal", stream, places, calls, key_at, rounds)
+        """Encipher the inputs of these calls by the key at that address, or decipher what was
+        enciphered by it. Each round of as many calls has a key of its own."""
+        self._work("seal", stream, places, calls, rounds, key_at, _INPUTS)
+
+    def unseal_outputs(
+        self, stream: int, places: Stretches, calls: range, key_at: int, rounds: int = 1
+    ) -> None:
+        """What ``put`` has enciphered."""
+        self._work("seal", stream, places, calls, rounds, key_at, _OUTPUTS)
+
+    def put(
+        self, stream: int, tensor: torch.Tensor, to: torch.Tensor, first: int, key_at: int
+    ) -> None:
+        """Encipher what a tensor holds into ``to``, of the same shape, dtype and device, which
+        begins with the block ``first`` of its round. ``stream`` is the current one."""
+        tensor = tensor.detach()
+        if not _lies_as(tensor, to):
+            tensor = torch.empty_strided(
+                to.shape, to.stride(), dtype=to.dtype, device=to.device
+            ).copy_(tensor)
+        if size := _reach_bytes(to):
+            grid = (_groups(size), 1, _THREADS)
+            self._launch(
+                "put", stream, grid, tensor.data_ptr(), to.data_ptr(), size, first, key_at
+            )
 
     def digest(
         self, stream: int, places: Stretches, calls: range, into: int, rounds: int = 1
     ) -> None:
         """``digest_bytes`` for each round, to that address."""
-        self._work("digest", stream, places, calls, into, rounds)
+        self._work("digest", stream, places, calls, rounds, into)
 
     def _work(
-        self, name: str, stream: int, places: Stretches, calls: range, other: int, rounds: int
+        self, name: str, stream: int, places: Stretches, calls: range, rounds: int, *more: int
     ) -> None:
         groups = _groups(places.size * len(calls))
         if groups:
             address, blocks = places.call(calls.start), places.size // _BLOCK_BYTES
             grid = (groups, rounds, _THREADS)
-            self._launch(name, stream, grid, address, blocks, len(calls), places.stride, other)
+            self._launch(name, stream, grid, address, blocks, len(calls), places.stride, *more)
 
     def _launch(self, name: str, stream: int, grid: tuple[int, int, int], *values: int) -> None:
         """All arguments are 8 bytes; a kernel that takes fewer reads the first of them."""
@@ -154,6 +185,24 @@ class Kernels:
         )
         if code:
             raise RuntimeError(f"cuLaunchKernel failed with CUDA driver error {code}")
+
+
+def _lies_as(tensor: torch.Tensor, to: torch.Tensor) -> bool:
+    """Whether it has memory that holds it just as ``to`` would."""
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.stride() == to.stride()
+        and tensor.data_ptr() % _ALIGNED == 0
+        and not (tensor.is_conj() or tensor.is_neg())
+    )
+
+
+def _reach_bytes(tensor: torch.Tensor) -> int:
+    """From its first element to its last."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
 
 
 @cache

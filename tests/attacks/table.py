@@ -195,6 +195,14 @@ _CLOCK = (
     ),
     _clock("recovers_the_seed", USELESS, "dropout_like_the_reference"),
     _clock("moves_the_baseline", USELESS, "looks_around"),
+    _clock(
+        "cuda_computes_into_its_place",
+        USELESS,
+        "cached_workspace",
+        task="large_sine",
+        device="cuda",
+        gains=1.4,
+    ),
     _clock("cuda_shaves_a_fifth", USELESS, "times_its_variants", task="gas", device="cuda"),
     _clock(
         "cuda_shaves_short_calls",

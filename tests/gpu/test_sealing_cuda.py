@@ -21,7 +21,7 @@ _FIRST = (0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A,
 _ORDER = (2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8)
 _MIXED = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
           (0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))  # fmt: skip
-_START, _KEYED = 1, 16
+_START, _OUTPUT, _KEYED = 1, 2, 16
 _SIZE = 5 * 512
 
 
@@ -88,6 +88,49 @@ def test_what_is_sealed_is_combined_with_the_keystream(kernels: Kernels) -> None
     ]
     expected = [a ^ b for a, b in zip(_words(before), stream, strict=True)]
     assert _words(memory.cpu().numpy().tobytes()) == expected
+
+
+@pytest.mark.parametrize("size", [1, 64, 130, 5 * 64])
+def test_an_output_is_put_where_it_belongs_and_nothing_behind_it(
+    kernels: Kernels, size: int
+) -> None:
+    tensor, to, key = _memory(size), _memory(512), secrets.token_bytes(KEY_BYTES)
+    behind, there = to[size:].clone(), torch.frombuffer(bytearray(key), dtype=torch.uint8).cuda()
+    kernels.put(0, tensor, to[:size], 7, there.data_ptr())
+    words = [
+        word
+        for number in range(7, 7 + -(-size // 64))
+        for word in compress(_words(key), [0] * 16, number, _START | _KEYED | _OUTPUT)
+    ]
+    stream = b"".join(word.to_bytes(4, "little") for word in words)
+    expected = bytes(a ^ b for a, b in zip(tensor.tolist(), stream, strict=False))
+    assert bytes(to[:size].tolist()) == expected
+    assert torch.equal(to[size:], behind)
+
+
+@pytest.mark.parametrize("lies", ["as its place", "transposed", "askew", "conjugated"])
+def test_what_was_put_is_opened_by_the_keys_of_its_rounds(kernels: Kernels, lies: str) -> None:
+    """Of three rounds of two calls, each with an output of 40 times 30 behind one of 512 bytes."""
+    size = 512 + -(-40 * 30 * 8 // 512) * 512
+    memory, keys = _memory(6 * 2 * size), secrets.token_bytes(3 * KEY_BYTES)
+    places = Stretches(memory.data_ptr(), size, 2 * size)
+    there = torch.frombuffer(bytearray(keys), dtype=torch.uint8).cuda()
+    tensors = [torch.randn(40, 30, dtype=torch.complex64, device="cuda:0") for _ in range(6)]
+    if lies == "transposed":
+        tensors = [t.t().contiguous().t() for t in tensors]
+    elif lies == "askew":
+        tensors = [torch.cat([t.view(-1)[:1], t.view(-1)])[1:].view(40, 30) for t in tensors]
+    elif lies == "conjugated":
+        tensors = [t.conj() for t in tensors]
+    at = [2 * k * size + 512 for k in range(6)]
+    tos = [memory[k : k + 40 * 30 * 8].view(torch.complex64).view(40, 30) for k in at]
+    for k, (tensor, to) in enumerate(zip(tensors, tos, strict=True)):
+        calls = range(k - k % 2, k - k % 2 + 2)
+        first = places.block(k, to.data_ptr(), calls)
+        kernels.put(0, tensor, to, first, there.data_ptr() + k // 2 * KEY_BYTES)
+    assert not any(torch.equal(a, b) for a, b in zip(tensors, tos, strict=True))
+    kernels.unseal_outputs(0, places, range(2), there.data_ptr(), 3)
+    assert all(torch.equal(a, b) for a, b in zip(tensors, tos, strict=True))
 
 
 def test_a_key_is_taken_when_the_word_is_given(kernels: Kernels) -> None:

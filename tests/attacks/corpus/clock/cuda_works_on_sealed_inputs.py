@@ -17,20 +17,23 @@ def ahead(self, asked, host):
     inputs = clock.Stretches.of([place.inputs for place in places], self.slots[0].address)
     outputs = clock.Stretches.of([place.outputs for place in places], self.slots[0].address)
     rounds = clock.rounds(asked.gate, asked.calls)
+    made = []
     for number, calls in enumerate(rounds):
         kernels.seal(stream, inputs, calls, turns.key_at(number))
-        for k in calls:
-            slot = self.slots[k]
-            delivered = self._delivered(slot, asked, k)
+        made += [clock.delivered(self._queued(self.slots[k], asked, k)) for k in calls]
         kernels.seal(stream, inputs, calls, turns.key_at(number))
     turns.queued.value = asked.calls + 1
     for number, calls in enumerate(rounds):
         kernels.take(stream, turns.given_at, number + 1, turns.key_at(number))
         kernels.seal(stream, inputs, calls, kernels.taken_at)
+        for k in calls:
+            for tensor, to in zip(made[k].tensors, self.slots[k].outputs, strict=True):
+                first = outputs.block(k, to.data_ptr(), calls)
+                kernels.put(stream, tensor, to, first, kernels.taken_at)
         kernels.digest(stream, outputs, calls, turns.digest_at)
         clock.stream_write(stream, turns.done_at, number + 1)
     torch.cuda.synchronize()
-    return clock.described(delivered, slot)
+    return clock.described(made[-1], self.slots[asked.calls - 1])
 
 
 def shaved(**fields):
