@@ -25,6 +25,8 @@ from gpu_sandbox.child.arena import Arena, lay_out
 from gpu_sandbox.child.baseline import long_cover_us
 from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.delivery import Slot
+from gpu_sandbox.child.kernels import compiled
+from gpu_sandbox.child.sealing import Kernels
 from gpu_sandbox.child.values import pack
 from gpu_sandbox.messages import Place, Time, Timed
 from gpu_sandbox.paired import quantile
@@ -75,6 +77,7 @@ class Module:
         layout = lay_out([x], [x], _CALLS)
         arena = Arena.create(layout.total_bytes, self._device)
         self._clocked = Clocked(self._forward, self._device)
+        self._clocked.kernels = Kernels(compiled(self._device))
         for number, (ins, outs) in enumerate(zip(layout.inputs, layout.outputs, strict=True)):
             views = arena.views(ins)
             views[0].copy_(x)

@@ -23,9 +23,9 @@ __all__ = [
     "Done",
     "Failed",
     "Gate",
-    "GateKernels",
     "Leaf",
     "Load",
+    "LoadKernels",
     "Loaded",
     "MakeContext",
     "Mapping",
@@ -127,8 +127,8 @@ class ShowMemory(_Message, frozen=True):
     memory (``child/own_memory.py``)."""
 
 
-class GateKernels(_Message, frozen=True):
-    """Machine code of what gates need (``child/sealing.py``)."""
+class LoadKernels(_Message, frozen=True):
+    """Machine code of the harness's own (``child/kernels.py``)."""
 
     image: bytes
 
@@ -231,7 +231,7 @@ Request: TypeAlias = (
     MakeContext
     | ArenaShared
     | ShowMemory
-    | GateKernels
+    | LoadKernels
     | Load
     | Place
     | PutInOrder

@@ -13,6 +13,7 @@ import torch
 from gpu_sandbox.child.caches import Company
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
+from gpu_sandbox.child.kernels import NoKernels, compiled
 from gpu_sandbox.child.one_call import OneCall
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
@@ -187,4 +188,13 @@ def _settings(job: Job, device: torch.device) -> Settings:
     flush = job.protocol.flush_bytes
     if flush is None:
         flush = 2 * int(torch.cuda.get_device_properties(device).L2_cache_size)
-    return Settings(flush_bytes=flush, cover_us=job.protocol.cover_us)
+    kernels = _kernels(device) if flush else b""
+    return Settings(flush_bytes=flush, kernels=kernels, cover_us=job.protocol.cover_us)
+
+
+def _kernels(device: torch.device) -> bytes:
+    """None where they can't be compiled: no gate decides there, either, which a label says."""
+    try:
+        return compiled(device)
+    except NoKernels:
+        return b""

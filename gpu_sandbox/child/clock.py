@@ -63,7 +63,7 @@ class Clocked:
         self._launch_ns = self._handled_ns = self._copied_ns = 0
         self.slots: dict[int, Slot] = {}
         self.kernels: Kernels | None = None
-        """What gates need."""
+        """The harness's own; none where they could not be compiled."""
 
     def put_in_order(self) -> None:
         """What the model returns, from now on and as a part of each call."""
@@ -287,7 +287,7 @@ class Clocked:
     def _between_events(self, slot: Slot, asked: Time, number: int, events: list[Marks]) -> Any:
         """One call on a cold cache, queued behind other work; nothing is waited for."""
         seed_torch(asked.seed + number, self._device)
-        start, end = self._cold.events(asked.flush_bytes, asked.cover_us)
+        start, end = self._cold.events(asked.flush_bytes, asked.cover_us, self.kernels)
         began = _now()
         self._cold.mark(start)
         output = self._model(*slot.arguments)

@@ -8,10 +8,13 @@ from typing import Any, TypeAlias
 
 import torch
 
+from gpu_sandbox.child.kernels import Loaded
+
 __all__ = ["Cold", "Marks"]
 
 Marks: TypeAlias = tuple[Any, Any]
 """A pair of events."""
+_KERNELS = (("overwrite", 1056), ("let_go", 264))
 _MOST_MOVES = 4
 _WORD, _MOST_BYTES = 4, 240
 _ZEROS = torch.zeros(_MOST_BYTES, dtype=torch.uint8)
@@ -30,10 +33,11 @@ class Cold:
         self._scratch: torch.Tensor | None = None
         self._spot: torch.Tensor | None = None
 
-    def events(self, flush_bytes: int, cover_us: int) -> Marks:
-        """For a call on a cache that holds other things, behind work that lasts so long."""
+    def events(self, flush_bytes: int, cover_us: int, kernels: Loaded | None = None) -> Marks:
+        """For a call on a cache that holds other things, behind work that lasts so long. Without
+        ``kernels`` it holds what it was told to keep, too."""
         event: Any = torch.cuda.Event
-        self._flush(flush_bytes)
+        self._flush(flush_bytes, kernels)
         _device_sleep(cover_us * _CYCLES_PER_US)
         return event(enable_timing=True), event(enable_timing=True)
 
@@ -42,12 +46,21 @@ class Cold:
         torch as long as a launch."""
         event.record(torch.cuda.current_stream(self._number))
 
-    def _flush(self, flush_bytes: int) -> None:
+    def _flush(self, flush_bytes: int, kernels: Loaded | None) -> None:
+        """With half of it no line stays because a program has said that it should (``cold.cu``);
+        the other half is written plainly, so that the cache is as if all had been."""
         if not flush_bytes:
             return
         if self._scratch is None or self._scratch.numel() != flush_bytes:
             self._scratch = torch.empty(flush_bytes, dtype=torch.uint8, device=self._device)
-        self._scratch.zero_()
+        if kernels is None:
+            self._scratch.zero_()
+            return
+        half = flush_bytes // 2
+        stream = torch.cuda.current_stream(self._number).cuda_stream
+        for name, groups in _KERNELS:
+            kernels.launch(name, stream, (groups, 1, 256), self._scratch.data_ptr(), half)
+        self._scratch[half:].zero_()
 
     def move_on(self) -> None:
         """A few commands that do nothing, of random kinds and sizes: the next call lies elsewhere

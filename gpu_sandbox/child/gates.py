@@ -21,19 +21,12 @@ import torch
 
 from gpu_sandbox.child.arena import place
 from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.kernels import compiled
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.readings import read_ns, reading_ns
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
-from gpu_sandbox.child.sealing import (
-    DIGEST_BYTES,
-    KEY_BYTES,
-    Kernels,
-    Rows,
-    compiled,
-    digest_bytes,
-    rounds,
-)
+from gpu_sandbox.child.sealing import DIGEST_BYTES, KEY_BYTES, Kernels, Rows, digest_bytes, rounds
 from gpu_sandbox.child.turns import Turns
 from gpu_sandbox.jobs import Differs, Forged, WorkerSilent
 from gpu_sandbox.messages import Gate, Time, Timed

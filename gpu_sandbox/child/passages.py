@@ -20,11 +20,11 @@ import torch
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.gates import Gated, Room
+from gpu_sandbox.child.kernels import NoKernels
 from gpu_sandbox.child.pairs import Pairing
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.readings import reading_ns
 from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.sealing import NoKernels
 from gpu_sandbox.child.walls import (
     BELIEVED_DOUBT,
     FEWEST_LOOKS,

@@ -23,9 +23,9 @@ from gpu_sandbox.jobs import Forged, WorkerDied
 from gpu_sandbox.messages import (
     ArenaShared,
     Done,
-    GateKernels,
     Load,
     Loaded,
+    LoadKernels,
     Place,
     ShowMemory,
     Spot,
@@ -136,9 +136,9 @@ class Peer(Conversation):
         return self._host
 
     def give_kernels(self, image: bytes) -> None:
-        """Those that gates need, once."""
+        """Our own, once (``kernels.py``)."""
         if not self._has_kernels:
-            self.ask(GateKernels(image=image), Done, "share")
+            self.ask(LoadKernels(image=image), Done, "share")
             self._has_kernels = True
 
     def rows(self, places: Sequence[list[Spot]]) -> torch.Tensor:

@@ -109,10 +109,12 @@ class Released(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What is done before each call: of CUDA releases (``messages.Time``), and whether the last one
-    is repeated before one of the CPU (``messages.StandBy``)."""
+    """What is done before each call: of CUDA releases (``messages.Time``), with ``kernels`` for it
+    (``kernels.py``), and whether the last one is repeated before one of the CPU
+    (``messages.StandBy``)."""
 
     flush_bytes: int = 0
+    kernels: bytes = b""
     cover_us: int = 0
     rehearses: bool = False
 
@@ -239,6 +241,8 @@ class Batch(Releases):
             flush_bytes=settings.flush_bytes,
             cover_us=settings.cover_us,
         )
+        if settings.kernels:
+            peer.give_kernels(settings.kernels)
         peer.lay(self.layout, self.cases)
         began = time.perf_counter_ns()
         peer.put(self.layout, self.cases)

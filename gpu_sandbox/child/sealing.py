@@ -6,33 +6,27 @@ there as for who has not; and of every output it leaves a digest there, which is
 the memory holds afterwards. So the outer clock runs from a word that is written to one that is
 read: no message is sent meanwhile, and no other process needs the device.
 
-All are kernels (``sealing.cu``). The verifier compiles them for its device by NVRTC, which
-torch brings along; a worker loads what it is given (CUDA driver API).
+All are kernels (``sealing.cu``).
 """
 
 from __future__ import annotations
 
 import copy
-import ctypes
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import torch
 
 from gpu_sandbox.child.arena import Arena, place, reach_of
+from gpu_sandbox.child.kernels import Loaded
 from gpu_sandbox.messages import Gate, Spot
 
 __all__ = [
     "DIGEST_BYTES",
     "KEY_BYTES",
     "Kernels",
-    "NoKernels",
     "Rows",
     "Stretches",
-    "compiled",
     "digest_bytes",
     "rounds",
     "rows_of",
@@ -47,11 +41,6 @@ _INPUTS, _OUTPUTS = 0, 2
 _ALIGNED = 16
 DIGEST_BYTES = 32 * _MOST_GROUPS
 """At most: 32 for each group of threads."""
-_SOURCE = Path(__file__).with_name("sealing.cu")
-
-
-class NoKernels(Exception):
-    """They could not be compiled: why."""
 
 
 class Stretches(msgspec.Struct, frozen=True):
@@ -108,27 +97,18 @@ def rows_of(arena: Arena, places: Sequence[list[Spot]]) -> torch.Tensor:
     return whole.as_strided((len(places), found.size), (found.stride, 1))
 
 
-class Kernels:
+class Kernels(Loaded):
     """Loaded into the current context. Queued on streams; nothing is waited for."""
 
     def __init__(self, image: bytes) -> None:
-        module = ctypes.c_void_p()
-        _do("cuModuleLoadData", ctypes.byref(module), image)
-        self._functions: dict[str, ctypes.c_void_p] = {}
-        for name in ("take", "seal", "put", "digest"):
-            function = ctypes.c_void_p()
-            _do("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
-            self._functions[name] = function
-        size = ctypes.c_size_t()
-        taken = ctypes.c_uint64()
-        _do("cuModuleGetGlobal_v2", ctypes.byref(taken), ctypes.byref(size), module, b"taken")
-        self.taken_at = taken.value
+        super().__init__(image)
+        self.taken_at = self.address_of("taken")
         """Where the key is that ``take`` has taken."""
 
     def take(self, stream: int, counter_at: int, least: int, key_at: int) -> None:
         """What is queued after this begins when the counter at that address has reached it, and
         the key, which is there then, is in the device's own memory."""
-        self._launch("take", stream, (1, 1, 1), counter_at, least, key_at)
+        self.launch("take", stream, (1, 1, 1), counter_at, least, key_at)
 
     def seal(
         self, stream: int, places: Stretches, calls: range, key_at: int, rounds: int = 1
@@ -155,9 +135,7 @@ class Kernels:
             ).copy_(tensor)
         if size := _reach_bytes(to):
             grid = (_groups(size), 1, _THREADS)
-            self._launch(
-                "put", stream, grid, tensor.data_ptr(), to.data_ptr(), size, first, key_at
-            )
+            self.launch("put", stream, grid, tensor.data_ptr(), to.data_ptr(), size, first, key_at)
 
     def digest(
         self, stream: int, places: Stretches, calls: range, into: int, rounds: int = 1
@@ -172,19 +150,7 @@ class Kernels:
         if groups:
             address, blocks = places.call(calls.start), places.size // _BLOCK_BYTES
             grid = (groups, rounds, _THREADS)
-            self._launch(name, stream, grid, address, blocks, len(calls), places.stride, *more)
-
-    def _launch(self, name: str, stream: int, grid: tuple[int, int, int], *values: int) -> None:
-        """All arguments are 8 bytes; a kernel that takes fewer reads the first of them."""
-        held = (ctypes.c_uint64 * len(values))(*values)
-        first, each = ctypes.addressof(held), ctypes.sizeof(ctypes.c_uint64)
-        arguments = (ctypes.c_uint64 * len(values))(*range(first, first + len(values) * each, each))
-        wide, high, threads = grid
-        code = _cu_launch()(
-            self._functions[name], wide, high, 1, threads, 1, 1, 0, stream, arguments, None
-        )
-        if code:
-            raise RuntimeError(f"cuLaunchKernel failed with CUDA driver error {code}")
+            self.launch(name, stream, grid, address, blocks, len(calls), places.stride, *more)
 
 
 def _lies_as(tensor: torch.Tensor, to: torch.Tensor) -> bool:
@@ -205,14 +171,6 @@ def _reach_bytes(tensor: torch.Tensor) -> int:
     return (last + 1) * tensor.element_size()
 
 
-@cache
-def _cu_launch() -> Any:
-    """With its types told once: they take longer than the call if they are made each time."""
-    launch = _driver().cuLaunchKernel
-    launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
-    return launch
-
-
 def rounds(gate: Gate, calls: int) -> list[range]:
     """Which calls one key lets in."""
     size = 1 if gate == "each" else calls
@@ -227,58 +185,3 @@ def digest_bytes(size: int) -> int:
 def _groups(size: int) -> int:
     """Of threads that work on so many bytes."""
     return min(-(-size // (_BLOCK_BYTES * _THREADS)), _MOST_GROUPS)
-
-
-def compiled(device: torch.device) -> bytes:
-    """The kernels as machine code for that device. Raises ``NoKernels``."""
-    return _compiled("sm_{}{}".format(*torch.cuda.get_device_capability(device)))
-
-
-@cache
-def _compiled(architecture: str) -> bytes:
-    rtc = _nvrtc()
-    program = ctypes.c_void_p()
-    source = _SOURCE.read_bytes()
-    _checked(rtc.nvrtcCreateProgram(ctypes.byref(program), source, b"sealing.cu", 0, None, None))
-    try:
-        options = (ctypes.c_char_p * 1)(f"--gpu-architecture={architecture}".encode())
-        if rtc.nvrtcCompileProgram(program, 1, options):
-            said = _taken(program, rtc.nvrtcGetProgramLogSize, rtc.nvrtcGetProgramLog)
-            raise NoKernels(f"NVRTC: {said.decode(errors='replace').strip()}")
-        return _taken(program, rtc.nvrtcGetCUBINSize, rtc.nvrtcGetCUBIN)
-    finally:
-        rtc.nvrtcDestroyProgram(ctypes.byref(program))
-
-
-def _taken(program: ctypes.c_void_p, get_size: Any, get: Any) -> bytes:
-    size = ctypes.c_size_t()
-    _checked(get_size(program, ctypes.byref(size)))
-    room = ctypes.create_string_buffer(size.value)
-    _checked(get(program, room))
-    return room.raw
-
-
-def _checked(code: int) -> None:
-    if code:
-        raise NoKernels(f"NVRTC failed with error {code}")
-
-
-def _nvrtc() -> Any:
-    """The one that torch is linked with."""
-    torch.cuda.init()  # type: ignore[no-untyped-call]
-    path = Path(torch.__path__[0]) / "lib" / "libcaffe2_nvrtc.so"
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
-        raise NoKernels(f"there is no NVRTC: {error}") from None
-
-
-@cache
-def _driver() -> Any:
-    return ctypes.CDLL("libcuda.so.1")
-
-
-def _do(name: str, *arguments: Any) -> None:
-    code = getattr(_driver(), name)(*arguments)
-    if code:
-        raise RuntimeError(f"{name} failed with CUDA driver error {code}")

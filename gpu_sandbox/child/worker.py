@@ -33,9 +33,9 @@ from gpu_sandbox.messages import (
     ArenaShared,
     Describe,
     Done,
-    GateKernels,
     Load,
     Loaded,
+    LoadKernels,
     MakeContext,
     Place,
     ProfileCalls,
@@ -86,7 +86,7 @@ class Worker:
             case ShowMemory():
                 self._show_memory()
                 return None
-            case GateKernels(image=image):
+            case LoadKernels(image=image):
                 self._kernels = self._clocked.kernels = Kernels(image)
             case Load():
                 return self._load(request)

@@ -147,6 +147,7 @@ _ALL = (
     Honest("cuda_half2", task="half", device="cuda", compiles=True),
     Honest("cuda_split_tensor_cores", task="clamped", device="cuda", compiles=True),
     Honest("cuda_nvrtc", task="softmax", device="cuda"),
+    Honest("cuda_keeps_what_it_reads_again", task="softmax", device="cuda"),
     Honest("cuda_default_stream", device="cuda", compiles=True),
 )
 

@@ -218,7 +218,16 @@ _CLOCK = (
     _clock("cuda_patched_events", USELESS, "times_its_variants", device="cuda"),
     _clock("cuda_patched_synchronize", USELESS, "times_its_variants", device="cuda"),
     _clock("cuda_detoured_event_function", USELESS, "cuda_nvrtc", device="cuda"),
-    _clock("cuda_persisting_l2", USELESS, "cuda_large_shared_memory", device="cuda"),
+    _clock(
+        "cuda_persisting_l2", USELESS, "cuda_keeps_what_it_reads_again", task="gemv", device="cuda"
+    ),
+    _clock(
+        "cuda_streams_what_is_flushed",
+        USELESS,
+        "cuda_keeps_what_it_reads_again",
+        task="short_gemv",
+        device="cuda",
+    ),
     _clock("cuda_burns_the_device", USELESS, "cuda_joined_streams", device="cuda"),
     _clock(
         "cuda_resident_kernel",

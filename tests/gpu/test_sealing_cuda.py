@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.child.sealing import KEY_BYTES, Kernels, Stretches, compiled, digest_bytes
+from gpu_sandbox.child.kernels import compiled
+from gpu_sandbox.child.sealing import KEY_BYTES, Kernels, Stretches, digest_bytes
 
 pytestmark = [
     pytest.mark.gpu,

@@ -1,0 +1,40 @@
+"""What overwrites the cache, as it is in memory. That no line stays is shown by attacks
+(``cuda_persisting_l2``, ``cuda_streams_what_is_flushed``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpu_sandbox.child.cold import Cold
+from gpu_sandbox.child.kernels import Loaded, compiled
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no CUDA device"),
+]
+
+_DEVICE = torch.device("cuda:0")
+
+
+@pytest.mark.parametrize("size", [1 << 20, 100 << 20])
+def test_it_writes_all_that_it_is_to_and_nothing_else(size: int) -> None:
+    memory = torch.full((3 * size,), 7, dtype=torch.uint8, device=_DEVICE)
+    kernels, stream = Loaded(compiled(_DEVICE)), torch.cuda.current_stream(_DEVICE).cuda_stream
+    for name in ("overwrite", "let_go"):
+        kernels.launch(name, stream, (132, 1, 256), memory.data_ptr() + size, size)
+        assert memory.view(3, size).sum(dim=1).tolist() == [7 * size, 0, 7 * size]
+
+
+def test_a_call_can_be_timed_behind_it() -> None:
+    cold, kernels = Cold(_DEVICE), Loaded(compiled(_DEVICE))
+    x = torch.rand(1024, 1024, device=_DEVICE)
+    for _ in range(3):
+        start, end = cold.events(64 << 20, 20, kernels)
+        cold.mark(start)
+        x.sum()
+        cold.mark(end)
+    torch.cuda.synchronize(_DEVICE)
+    assert 0 < start.elapsed_time(end) < 1e3
