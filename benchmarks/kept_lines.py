@@ -23,7 +23,7 @@ from gpu_sandbox.paired import quantile
 
 _READINGS, _COVER_US = 60, 100
 _STREAMING, _PERSISTING = 1, 2
-_PERSISTING_LIMIT, _MOST_PERSISTING = 6, 108
+_PERSISTING_LIMIT, _MOST_PERSISTING, _LONGEST_WINDOW = 6, 108, 109
 
 
 class _Window(ctypes.Structure):
@@ -40,21 +40,26 @@ class _Window(ctypes.Structure):
 class Asking:
     """What CUDA's runtime is asked for, of the default stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self._number = device.index or 0
         with open("/proc/self/maps", encoding="utf-8") as maps:
             self._runtime = ctypes.CDLL(next(x.split()[-1] for x in maps if "libcudart" in x))
 
+    def most_set_aside(self) -> int:
+        return self._attribute(_MOST_PERSISTING)
+
     def window(self, tensor: torch.Tensor | None, hit: int = 0) -> None:
         address, size = (tensor.data_ptr(), tensor.nbytes) if tensor is not None else (None, 0)
+        size = min(size, self._attribute(_LONGEST_WINDOW))
         window = _Window(address, size, 1.0, hit, 0)
         self._do("cudaStreamSetAttribute", ctypes.c_void_p(0), 1, ctypes.byref(window))
 
     def set_aside(self, size: int) -> None:
         self._do("cudaDeviceSetLimit", _PERSISTING_LIMIT, ctypes.c_size_t(size))
 
-    def most(self) -> int:
+    def _attribute(self, which: int) -> int:
         found = ctypes.c_int()
-        self._do("cudaDeviceGetAttribute", ctypes.byref(found), _MOST_PERSISTING, 0)
+        self._do("cudaDeviceGetAttribute", ctypes.byref(found), which, self._number)
         return found.value
 
     def reset(self) -> None:
@@ -66,6 +71,8 @@ class Asking:
 
 
 class Readings:
+    """Of calls, behind each way of overwriting."""
+
     def __init__(self, device: torch.device, asking: Asking) -> None:
         self._size = 2 * int(torch.cuda.get_device_properties(device).L2_cache_size)
         self.cold, self._kernels, self._reset = Cold(device), Loaded(compiled(device)), asking.reset
@@ -107,7 +114,7 @@ def main() -> None:
     device = torch.device(asked.device)
     torch.cuda.set_device(device)
     torch.zeros(1, device=device)
-    asking = Asking()
+    asking = Asking(device)
     readings = Readings(device, asking)
     _tell("asks for", list(readings.ways))
     for megabytes in map(int, asked.megabytes.split(",")):
@@ -121,7 +128,7 @@ def main() -> None:
 def _asked(asking: Asking, weight: torch.Tensor, overwritten: torch.Tensor) -> Iterator[str]:
     """What is asked for at the moment."""
     yield "nothing"
-    for size in (16 << 20, asking.most()):
+    for size in (16 << 20, asking.most_set_aside()):
         asking.set_aside(size)
         asking.window(weight, _PERSISTING)
         yield f"the weight to stay, {size >> 20} MB set aside"

@@ -1,8 +1,8 @@
 """Releases behind a gate: the worker queues its calls on the device, then the keys come.
 
 Inputs are there before, sealed, and what a call has put out is committed to by a digest
-(``sealing.py``). Nothing but unsealing, the calls, the copy of their outputs and their digest
-lies between the key and the end: no flush, no cover, no launch, no message, that a worker
+(``sealing.py``). Nothing but unsealing, the calls, the sealing of their outputs and their
+digest lies between the key and the end: no flush, no cover, no launch, no message, that a worker
 could leave out to hide its calls in, and no other process's turn on the device. So the
 difference between two workers' walls is that of their calls.
 CUDA only. A forward that waits for the device itself can't be queued ahead; then its
@@ -114,7 +114,8 @@ class Gated(Releases):
         timed = peer.take(Timed, "bench")
         if committed != self._digests(peer):
             raise peer.ended(Differs(reason="an output changed after its call was done"))
-        self._open_outputs(keys)
+        if chosen:
+            self._open_outputs(keys)
         outputs = [[view.clone() for view in self._outputs.views[number]] for number in chosen]
         return Released(0, wall_ns, 0, outputs, timed.last)
 

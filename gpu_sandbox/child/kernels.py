@@ -13,6 +13,7 @@ import torch
 __all__ = ["Loaded", "NoKernels", "compiled"]
 
 _NAMES = ("take", "seal", "put", "digest", "overwrite", "let_go")
+# One program: the first defines what both use.
 _SOURCES = [Path(__file__).with_name(name) for name in ("sealing.cu", "cold.cu")]
 
 

@@ -130,9 +130,7 @@ class Kernels(Loaded):
         begins with the block ``first`` of its round. ``stream`` is the current one."""
         tensor = tensor.detach()
         if not _lies_as(tensor, to):
-            tensor = torch.empty_strided(
-                to.shape, to.stride(), dtype=to.dtype, device=to.device
-            ).copy_(tensor)
+            tensor = _relaid(tensor, to)
         if size := _reach_bytes(to):
             grid = (_groups(size), 1, _THREADS)
             self.launch("put", stream, grid, tensor.data_ptr(), to.data_ptr(), size, first, key_at)
@@ -155,12 +153,20 @@ class Kernels(Loaded):
 
 def _lies_as(tensor: torch.Tensor, to: torch.Tensor) -> bool:
     """Whether it has memory that holds it just as ``to`` would."""
+    steps = zip(to.shape, tensor.stride(), to.stride(), strict=True)
     return (
         type(tensor) is torch.Tensor
-        and tensor.stride() == to.stride()
+        and tensor.device == to.device
+        and all(size <= 1 or one == other for size, one, other in steps)
         and tensor.data_ptr() % _ALIGNED == 0
-        and not (tensor.is_conj() or tensor.is_neg())
+        and not (tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor())
     )
+
+
+def _relaid(tensor: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
+    """A copy that does."""
+    lies = torch.empty_strided(to.shape, to.stride(), dtype=to.dtype, device=to.device)
+    return lies.copy_(tensor)
 
 
 def _reach_bytes(tensor: torch.Tensor) -> int:

@@ -42,7 +42,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     Nanoseconds of a release of ``calls``: ``empty_ns`` with nothing called, ``noise_ns``
     between the shortest and the median of several such, ``warm_ns`` what the baseline's calls
     add, ``own_ns`` what it claims for as many on a cold cache. Of a call: ``beside_ns`` is what
-    unsealing, copying and digests take, and ``reading_ns`` how much of a claim is only the reading
+    unsealing, sealing and digests take, and ``reading_ns`` how much of a claim is only the reading
     of the clock.
     """
 

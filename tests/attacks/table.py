@@ -225,7 +225,7 @@ _CLOCK = (
         "cuda_streams_what_is_flushed",
         USELESS,
         "cuda_keeps_what_it_reads_again",
-        task="short_gemv",
+        task="gemv",
         device="cuda",
     ),
     _clock("cuda_burns_the_device", USELESS, "cuda_joined_streams", device="cuda"),

@@ -14,18 +14,20 @@ from typing import Any
 import pytest
 import torch
 
-from gpu_sandbox.child import clock, gates, readings
+from gpu_sandbox.child import clock, gates, readings, sealing
 from gpu_sandbox.child.arena import Arena, Layout
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.delivery import Slot
 from gpu_sandbox.child.gates import Gated, Room
-from gpu_sandbox.child.sealing import KEY_BYTES, Stretches, digest_bytes, rows_of
+from gpu_sandbox.child.sealing import KEY_BYTES, Kernels, rows_of
 from gpu_sandbox.child.turns import Turns
 from gpu_sandbox.jobs import Differs, Finding
 from gpu_sandbox.messages import Gate, Place, Time, Timed
 
 CPU = torch.device("cpu")
+OUT = 2
+"""The keystream of outputs."""
 SHAPES = ((17, 33), (5,))
 
 
@@ -33,60 +35,57 @@ class Ended(Exception):
     pass
 
 
-class ProcessorKernels:
-    """What ``Kernels`` do, done at once instead of queued."""
+class ProcessorKernels(Kernels):
+    """Done at once, by a processor, instead of queued. What is asked of them is as it ever is."""
 
     def __init__(self) -> None:
         self._taken = (ctypes.c_uint8 * KEY_BYTES)()
         self.taken_at = ctypes.addressof(self._taken)
 
-    def take(self, stream: int, counter_at: int, least: int, key_at: int) -> None:
+    def launch(self, name: str, stream: int, grid: tuple[int, int, int], *values: int) -> None:
+        match name:
+            case "take":
+                self._take(*values)
+            case "put":
+                self._put(*values)
+            case "seal":
+                self._seal(grid[1], *values)
+            case "digest":
+                self._digest(grid[1], grid[0], *values)
+
+    def _take(self, counter_at: int, least: int, key_at: int) -> None:
         while ctypes.c_int32.from_address(counter_at).value < least:
             time.sleep(0)
         ctypes.memmove(self.taken_at, key_at, KEY_BYTES)
 
-    def seal(
-        self, stream: int, places: Stretches, calls: range, key_at: int, rounds: int = 1
-    ) -> None:
-        self._seal(b"in", places, calls, key_at, rounds)
-
-    def unseal_outputs(
-        self, stream: int, places: Stretches, calls: range, key_at: int, rounds: int = 1
-    ) -> None:
-        self._seal(b"out", places, calls, key_at, rounds)
-
-    def put(
-        self, stream: int, tensor: torch.Tensor, to: torch.Tensor, first: int, key_at: int
-    ) -> None:
-        held = tensor.contiguous()
-        key = ctypes.string_at(key_at, KEY_BYTES)
-        _mix(b"out", key, first, held.data_ptr(), to.data_ptr(), held.nbytes)
+    def _put(self, source: int, target: int, size: int, first: int, key_at: int) -> None:
+        _mix(OUT, ctypes.string_at(key_at, KEY_BYTES), first, source, target, size)
 
     def _seal(
-        self, domain: bytes, places: Stretches, calls: range, key_at: int, rounds: int
+        self, rounds: int, at: int, blocks: int, calls: int, stride: int, key_at: int, domain: int
     ) -> None:
         for number in range(rounds):
             key = ctypes.string_at(key_at + number * KEY_BYTES, KEY_BYTES)
-            for k in calls:
-                at = places.call(k + number * len(calls))
-                first = places.block(k, places.call(k), calls)
-                _mix(domain, key, first, at, at, places.size)
+            for k in range(calls):
+                here = at + (number * calls + k) * stride
+                _mix(domain, key, k * blocks, here, here, 64 * blocks)
 
-    def digest(
-        self, stream: int, places: Stretches, calls: range, into: int, rounds: int = 1
+    def _digest(
+        self, rounds: int, groups: int, at: int, blocks: int, calls: int, stride: int, into: int
     ) -> None:
-        size = digest_bytes(places.size * len(calls))
+        size = 32 * groups
         for number in range(rounds):
-            starts = [places.call(k + number * len(calls)) for k in calls]
-            seen = b"".join(ctypes.string_at(at, places.size) for at in starts)
+            starts = [at + (number * calls + k) * stride for k in range(calls)]
+            seen = b"".join(ctypes.string_at(start, 64 * blocks) for start in starts)
             ctypes.memmove(into + number * size, hashlib.shake_128(seen).digest(size), size)
 
 
-def _mix(domain: bytes, key: bytes, first: int, source: int, target: int, size: int) -> None:
+def _mix(domain: int, key: bytes, first: int, source: int, target: int, size: int) -> None:
     """Each block of 64 bytes with its part of the keystream."""
     blocks = range(first, first + -(-size // 64))
     keystream = b"".join(
-        hashlib.shake_128(domain + key + block.to_bytes(8, "little")).digest(64) for block in blocks
+        hashlib.shake_128(key + bytes([domain]) + block.to_bytes(8, "little")).digest(64)
+        for block in blocks
     )[:size]
     mixed = zip(ctypes.string_at(source, size), keystream, strict=True)
     ctypes.memmove(target, bytes(a ^ b for a, b in mixed), size)
@@ -229,6 +228,64 @@ def test_outputs_of_no_size_are_committed_to_as_well(gate: Gate, calls: int) -> 
     behind, worker = gated(gate, calls, torch.rand(0)), Worker(lambda x, y: y[:0])
     released = behind.passed(worker, 7, [0])
     assert released.outputs[0][0].numel() == 0
+
+
+def sliced(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    return (x * 2)[:, :21]
+
+
+def turned(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    return (x * 2).t()
+
+
+def real_part(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    return torch.complex(x * 2, x).real
+
+
+@pytest.mark.parametrize("reference", [sliced, turned, real_part])
+@pytest.mark.parametrize("lies_otherwise", [False, True])
+def test_outputs_may_lie_as_the_references_or_otherwise(
+    reference: Callable[..., torch.Tensor], lies_otherwise: bool
+) -> None:
+    def candidate(*inputs: torch.Tensor) -> torch.Tensor:
+        made = reference(*inputs)
+        return made.contiguous() if lies_otherwise else made
+
+    behind, worker = gated("once", 3, reference(*drawn())), Worker(candidate)
+    for case, (output,) in zip(
+        behind.cases, behind.passed(worker, 7, range(3)).outputs, strict=True
+    ):
+        assert torch.equal(output, reference(*case.tensors))
+
+
+@pytest.mark.parametrize("reference", [doubled, sliced, turned, real_part])
+def test_nothing_more_is_done_with_no_outputs_than_with_the_references(
+    reference: Callable[..., torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever leaves it out would have as much time to hide in."""
+    behind, worker = gated("once", 3, reference(*drawn())), Worker(reference)
+    copied: list[tuple[int, ...]] = []
+    monkeypatch.setattr(
+        sealing, "_relaid", lambda tensor, to: copied.append(tensor.stride()) or tensor
+    )
+    for empty in (True, False):
+        behind.passed(worker, 7, empty=empty)
+    assert not copied
+
+
+def test_a_dimension_of_one_lies_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    behind = gated("once", 1, torch.rand(17, 1).as_strided((17, 1), (1, 17)))
+    worker = Worker(lambda x, _: x[:, :1].contiguous())
+    monkeypatch.setattr(sealing, "_relaid", lambda tensor, to: pytest.fail("copied"))
+    (output,), *_ = behind.passed(worker, 7, [0]).outputs
+    assert torch.equal(output, behind.cases[0].tensors[0][:, :1])
+
+
+def test_what_has_no_memory_is_put_all_the_same() -> None:
+    behind = gated("once", 1, torch.rand(17, 33))
+    worker = Worker(lambda x, _: torch._efficientzerotensor((17, 33)))
+    (output,), *_ = behind.passed(worker, 7, [0]).outputs
+    assert not output.any()
 
 
 class Watching(Worker):

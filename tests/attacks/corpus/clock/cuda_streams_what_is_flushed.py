@@ -17,7 +17,7 @@ Cold = sys.modules["gpu_sandbox.child.cold"].Cold
 class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(1024, 1024) / 32)
+        self.weight = nn.Parameter(torch.randn(2048, 2048) / 45)
         self.told = False
 
     def forward(self, x):

@@ -33,6 +33,8 @@ def set_aside(most_bytes):
 
 
 def keep(tensor):
-    window = Window(tensor.data_ptr(), tensor.nbytes, 1.0, HIT, 0)
+    most = ctypes.c_int()
+    done(RUNTIME.cudaDeviceGetAttribute(ctypes.byref(most), 109, 0))
+    window = Window(tensor.data_ptr(), min(tensor.nbytes, most.value), 1.0, HIT, 0)
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     done(RUNTIME.cudaStreamSetAttribute(stream, 1, ctypes.byref(window)))
