@@ -257,7 +257,8 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     """An output tensor. ``written``: it is of the shape, dtype and kind of device that were
     expected, and in its spot, but where the CPU is timed. ``overlapping``: several of its elements
     are one place in memory; ``shared``: some are another output's, too; ``in_order``: they
-    lie in the order of their indices, with gaps between rows at most."""
+    lie in the order of their indices, with gaps between rows at most. ``stride``, in elements:
+    behind a gate, of what lies in the spot, if it is of its own order (``child/putting.py``)."""
 
     shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)]
     dtype: str
@@ -267,6 +268,7 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     overlapping: bool
     shared: bool = False
     in_order: bool = True
+    stride: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)] = ()
 
 
 class Ran(_Message, frozen=True):

@@ -21,13 +21,13 @@ from gpu_sandbox.child.delivery import (
     deliver,
     delivered,
     described,
-    fits,
     given_up,
     laid_open,
     ordered,
     write_over,
 )
 from gpu_sandbox.child.loading import seed_torch
+from gpu_sandbox.child.putting import Putting, blank
 from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
 from gpu_sandbox.child.signals import NOTHING_PLAIN, SEED_BYTES
 from gpu_sandbox.child.turns import Turns, stream_write
@@ -248,28 +248,26 @@ class Clocked:
         turns, kernels = Turns(host), self.kernels
         assert kernels is not None
         if asked.empty:
-            self._blank = [_blank(place) for place in self.slots[0].outputs]
+            self._blank = [blank(place) for place in self.slots[0].outputs]
         places = [self.slots[number].place for number in range(asked.calls)]
         address = self.slots[0].address
         inputs = Stretches.of([place.inputs for place in places], address)
         outputs = Stretches.of([place.outputs for place in places], address)
+        putting = Putting(kernels, stream, outputs)
         for number, calls in enumerate(rounds(asked.gate, asked.calls)):
             kernels.take(stream, turns.given_at, number + 1, turns.key_at(number))
             kernels.seal(stream, inputs, calls, kernels.taken_at)
             for k in calls:
                 slot = self.slots[k]
                 found = delivered(self._queued(slot, asked, k))
-                for tensor, to in zip(found.tensors, slot.outputs, strict=False):
-                    if fits(tensor, to):
-                        first = outputs.block(k, to.data_ptr(), calls)
-                        kernels.put(stream, tensor, to, first, kernels.taken_at)
+                putting.put(found, slot, k, calls)
                 turns.queued.value = k + 1
             kernels.digest(stream, outputs, calls, turns.digest_at)
             stream_write(stream, turns.done_at, number + 1)
         turns.queued.value = asked.calls + 1
         torch.cuda.synchronize(self._device)
         self._blank.clear()
-        return described(found, slot)
+        return putting.told(found, slot)
 
     def _queued(self, slot: Slot, asked: Time, number: int) -> Any:
         """The output of a call that has been queued on this stream."""
@@ -299,13 +297,6 @@ class Clocked:
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-
-
-def _blank(place: torch.Tensor) -> torch.Tensor:
-    """Zeros that lie as it does, gaps and all: or more would be done with them than with an output
-    that does."""
-    lies = torch.empty_strided(place.shape, place.stride(), dtype=place.dtype, device=place.device)
-    return lies.zero_()
 
 
 def _nanoseconds(start: Any, end: Any) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-__all__ = ["Extent", "extent_at", "extent_of", "in_order", "overlapping", "sharing"]
+__all__ = ["Extent", "dense", "extent_at", "extent_of", "in_order", "overlapping", "sharing"]
 
 _MOST_PAIRS = 1 << 16
 """Looked at. Of more, what comes later counts as sharing memory where its bytes lie between."""
@@ -52,6 +52,18 @@ def in_order(shape: Sequence[int], stride: Sequence[int]) -> bool:
         if step <= reach:
             return False
         reach += step * (size - 1)
+    return True
+
+
+def dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether elements fill a stretch of memory, each in a place of its own, in whatever order."""
+    if 0 in shape:
+        return False
+    reach = 1
+    for step, size in sorted(_steps(shape, stride)):
+        if step != reach:
+            return False
+        reach *= size
     return True
 
 

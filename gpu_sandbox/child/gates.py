@@ -23,13 +23,14 @@ from gpu_sandbox.child.arena import place
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.kernels import compiled
 from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.putting import as_told
 from gpu_sandbox.child.readings import read_ns, reading_ns
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
 from gpu_sandbox.child.sealing import DIGEST_BYTES, KEY_BYTES, Kernels, Rows, digest_bytes, rounds
 from gpu_sandbox.child.turns import Turns
 from gpu_sandbox.jobs import Differs, Forged, WorkerSilent
-from gpu_sandbox.messages import Gate, Time, Timed
+from gpu_sandbox.messages import Gate, Ran, Time, Timed
 
 __all__ = ["Gated", "Room"]
 
@@ -116,7 +117,7 @@ class Gated(Releases):
             raise peer.ended(Differs(reason="an output changed after its call was done"))
         if chosen:
             self._open_outputs(keys)
-        outputs = [[view.clone() for view in self._outputs.views[number]] for number in chosen]
+        outputs = [self._opened(number, timed.last) for number in chosen]
         return Released(0, wall_ns, 0, outputs, timed.last)
 
     def beside_ns(self) -> float:
@@ -160,6 +161,13 @@ class Gated(Releases):
         stream, calls, count = _stream(self.device), self._rounds[0], len(self._rounds)
         _kernels(self._image).seal(stream, self._inputs.stretches, calls, there.data_ptr(), count)
         self._sealed.keys, self._sealed.cases = keys, self.cases
+
+    def _opened(self, number: int, ran: Ran) -> list[torch.Tensor]:
+        """The outputs of that call, in memory of their own."""
+        views = self._outputs.views[number]
+        if len(ran.leaves) != len(views):  # which ends it, later
+            return [view.clone() for view in views]
+        return [as_told(*each).clone() for each in zip(views, ran.leaves, strict=True)]
 
     def _open_outputs(self, keys: Sequence[bytes]) -> None:
         there, kernels = self._there(keys), _kernels(self._image)

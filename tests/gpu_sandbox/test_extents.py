@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_sandbox.child import extents
-from gpu_sandbox.child.extents import extent_at, extent_of, in_order, overlapping, sharing
+from gpu_sandbox.child.extents import dense, extent_at, extent_of, in_order, overlapping, sharing
 
 X = torch.empty(6, 5)
 PRODUCT = torch.empty(2, 7, 12)
@@ -114,3 +114,26 @@ def test_parts_share_memory_exactly_where_they_have_an_element_in_common(
         assert seen == expected
     else:
         assert all(s or not e for s, e in zip(seen, expected, strict=True))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.integers(0, 4), max_size=4).flatmap(
+        lambda shape: st.tuples(
+            st.just(shape), st.lists(st.integers(-1, 16), min_size=len(shape), max_size=len(shape))
+        )
+    )
+)
+def test_what_is_dense_has_an_element_at_each_place(lies: tuple[list[int], list[int]]) -> None:
+    shape, stride = lies
+    indices = itertools.product(*map(range, shape))
+    at = sorted(sum(i * step for i, step in zip(index, stride, strict=True)) for index in indices)
+    assert dense(shape, stride) == (bool(at) and at == list(range(len(at))))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_any_order_of_dimensions_may_be_dense(order: tuple[int, ...]) -> None:
+    turned = torch.empty(3, 4, 5).permute(order)
+    assert dense(turned.shape, turned.stride())
+    cut = turned[:, 1:]
+    assert dense(cut.shape, cut.stride()) == (order[1] == 0)

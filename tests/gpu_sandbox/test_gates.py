@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -20,10 +21,11 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.delivery import Slot
 from gpu_sandbox.child.gates import Gated, Room
+from gpu_sandbox.child.putting import as_told
 from gpu_sandbox.child.sealing import KEY_BYTES, Kernels, rows_of
 from gpu_sandbox.child.turns import Turns
 from gpu_sandbox.jobs import Differs, Finding
-from gpu_sandbox.messages import Gate, Place, Time, Timed
+from gpu_sandbox.messages import Gate, Leaf, Place, Time, Timed
 
 CPU = torch.device("cpu")
 OUT = 2
@@ -256,6 +258,43 @@ def test_outputs_may_lie_as_the_references_or_otherwise(
         behind.cases, behind.passed(worker, 7, range(3)).outputs, strict=True
     ):
         assert torch.equal(output, reference(*case.tensors))
+
+
+def test_an_output_that_is_dense_is_put_as_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever called would need no copy, either."""
+    behind = gated("once", 3, turned(*drawn()))
+    worker = Worker(lambda x, y: turned(x, y).contiguous())
+    monkeypatch.setattr(sealing, "_relaid", lambda tensor, to: pytest.fail("copied"))
+    outputs = behind.passed(worker, 7, range(3)).outputs
+    for case, (output,) in zip(behind.cases, outputs, strict=True):
+        assert torch.equal(output, turned(*case.tensors))
+
+
+def test_outputs_that_lie_differently_from_call_to_call_are_read_right() -> None:
+    made = itertools.count()
+
+    def forward(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        return (x * 2).t().contiguous().t() if next(made) % 2 else x * 2
+
+    behind, worker = gated("once", 4, torch.rand(17, 33)), Worker(forward)
+    for case, (output,) in zip(
+        behind.cases, behind.passed(worker, 7, range(4)).outputs, strict=True
+    ):
+        assert torch.equal(output, case.tensors[0] * 2)
+
+
+@pytest.mark.parametrize(
+    "told", [(), (1,), (0, 1), (33, -1), (66, 2), (1 << 62, 1), (1, 17), (33, 1)]
+)
+def test_whatever_a_worker_says_is_read_within_the_place(told: tuple[int, ...]) -> None:
+    memory = torch.arange(3 * 17 * 33).view(3, 17, 33)
+    leaf = Leaf(
+        shape=(17, 33), dtype="int64", device="cpu", written=True, aliases_input=False,
+        overlapping=False, stride=told,
+    )  # fmt: skip
+    read = as_told(memory[1], leaf)
+    assert sorted(read.flatten().tolist()) == memory[1].flatten().tolist()
+    assert read.shape == (17, 33)
 
 
 @pytest.mark.parametrize("reference", [doubled, sliced, turned, real_part])

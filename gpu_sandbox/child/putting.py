@@ -1,0 +1,63 @@
+"""Outputs behind gates, on the worker's side: each goes to its place, enciphered, as it lies.
+
+An output that is dense in an order of its own needs no other one: whoever called gets it as it is,
+too. So its bytes go one after the other, and it is told how they are to be read.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import torch
+
+from gpu_sandbox.child.delivery import Delivered, Slot, described, fits
+from gpu_sandbox.child.extents import dense
+from gpu_sandbox.child.sealing import Kernels, Stretches
+from gpu_sandbox.messages import Leaf, Ran
+
+__all__ = ["Putting", "as_told", "blank"]
+
+
+class Putting:
+    """Of one release; ``outputs`` are all its places. How the first call's outputs lie, the others'
+    do in their places, too."""
+
+    def __init__(self, kernels: Kernels, stream: int, outputs: Stretches) -> None:
+        self._kernels, self._stream, self._outputs = kernels, stream, outputs
+        self._strides: dict[int, tuple[int, ...]] = {}
+
+    def put(self, found: Delivered, slot: Slot, call: int, calls: range) -> None:
+        """All that are as expected, of one of the calls of a round."""
+        for number, (tensor, to) in enumerate(zip(found.tensors, slot.outputs, strict=False)):
+            if not fits(tensor, to):
+                continue
+            if number not in self._strides:
+                own = dense(tensor.shape, tensor.stride())
+                self._strides[number] = tensor.stride() if own else to.stride()
+            if self._strides[number] != to.stride():
+                to = to.as_strided(to.shape, self._strides[number])
+            first = self._outputs.block(call, to.data_ptr(), calls)
+            self._kernels.put(self._stream, tensor, to, first, self._kernels.taken_at)
+
+    def told(self, found: Delivered, slot: Slot) -> Ran:
+        """Of the last call's outputs, and how they lie in their places."""
+        ran = described(found, slot)
+        leaves = [
+            msgspec.structs.replace(leaf, stride=self._strides.get(number, ()))
+            for number, leaf in enumerate(ran.leaves)
+        ]
+        return msgspec.structs.replace(ran, leaves=leaves)
+
+
+def blank(place: torch.Tensor) -> torch.Tensor:
+    """Zeros that lie as it does, gaps and all: or more would be done with them than with an output
+    that does."""
+    lies = torch.empty_strided(place.shape, place.stride(), dtype=place.dtype, device=place.device)
+    return lies.zero_()
+
+
+def as_told(place: torch.Tensor, leaf: Leaf) -> torch.Tensor:
+    """What was put there, as a worker says that it lies: within the place, whatever it says."""
+    told = leaf.stride
+    if len(told) == place.dim() and dense(place.shape, told):
+        return place.as_strided(place.shape, told)
+    return place
