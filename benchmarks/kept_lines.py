@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from gpu_sandbox.child.cold import Cold
-from gpu_sandbox.child.kernels import Loaded, compiled
+from gpu_sandbox.child.kernels import OwnKernels, compiled
 from gpu_sandbox.paired import quantile
 
 _READINGS, _COVER_US = 60, 100
@@ -75,7 +75,11 @@ class Readings:
 
     def __init__(self, device: torch.device, asking: Asking) -> None:
         self._size = 2 * int(torch.cuda.get_device_properties(device).L2_cache_size)
-        self.cold, self._kernels, self._reset = Cold(device), Loaded(compiled(device)), asking.reset
+        self.cold, self._kernels, self._reset = (
+            Cold(device),
+            OwnKernels(compiled(device)),
+            asking.reset,
+        )
         self.ways: dict[str, Callable[[], Any]] = {
             "not overwritten": lambda: self.cold.events(0, _COVER_US),
             "zeros": lambda: self.cold.events(self._size, _COVER_US),

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from gpu_sandbox.child.kernels import Loaded
+from gpu_sandbox.child.kernels import OwnKernels
 
 __all__ = ["Cold", "Marks"]
 
@@ -34,7 +34,7 @@ class Cold:
         self._scratch: torch.Tensor | None = None
         self._spot: torch.Tensor | None = None
 
-    def events(self, flush_bytes: int, cover_us: int, kernels: Loaded | None = None) -> Marks:
+    def events(self, flush_bytes: int, cover_us: int, kernels: OwnKernels | None = None) -> Marks:
         """For a call on a cache that holds other things, behind work that lasts so long. Without
         ``kernels`` it holds what it was told to keep, too."""
         event: Any = torch.cuda.Event
@@ -47,7 +47,7 @@ class Cold:
         torch as long as a launch."""
         event.record(torch.cuda.current_stream(self._number))
 
-    def _flush(self, flush_bytes: int, kernels: Loaded | None) -> None:
+    def _flush(self, flush_bytes: int, kernels: OwnKernels | None) -> None:
         """With half of it no line stays because a program has said that it should (``cold.cu``);
         the other half is written plainly, so that the cache is as if all had been."""
         if not flush_bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Loaded", "NoKernels", "compiled"]
+__all__ = ["NoKernels", "OwnKernels", "compiled"]
 
 _NAMES = ("take", "seal", "put", "digest", "overwrite", "let_go")
 # One program: the first defines what both use.
@@ -21,8 +21,8 @@ class NoKernels(Exception):
     """They could not be compiled: why."""
 
 
-class Loaded:
-    """Into the current context."""
+class OwnKernels:
+    """Loaded into the current context; ``launch`` queues one."""
 
     def __init__(self, image: bytes) -> None:
         self._module = ctypes.c_void_p()

@@ -18,7 +18,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.arena import Arena, place, reach_of
-from gpu_sandbox.child.kernels import Loaded
+from gpu_sandbox.child.kernels import OwnKernels
 from gpu_sandbox.messages import Gate, Spot
 
 __all__ = [
@@ -97,7 +97,7 @@ def rows_of(arena: Arena, places: Sequence[list[Spot]]) -> torch.Tensor:
     return whole.as_strided((len(places), found.size), (found.stride, 1))
 
 
-class Kernels(Loaded):
+class Kernels(OwnKernels):
     """Loaded into the current context. Queued on streams; nothing is waited for."""
 
     def __init__(self, image: bytes) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpu_sandbox.child.cold import Cold
-from gpu_sandbox.child.kernels import Loaded, compiled
+from gpu_sandbox.child.kernels import OwnKernels, compiled
 
 pytestmark = [
     pytest.mark.gpu,
@@ -22,14 +22,14 @@ _DEVICE = torch.device("cuda:0")
 @pytest.mark.parametrize("size", [1 << 20, 100 << 20])
 def test_it_writes_all_that_it_is_to_and_nothing_else(size: int) -> None:
     memory = torch.full((3 * size,), 7, dtype=torch.uint8, device=_DEVICE)
-    kernels, stream = Loaded(compiled(_DEVICE)), torch.cuda.current_stream(_DEVICE).cuda_stream
+    kernels, stream = OwnKernels(compiled(_DEVICE)), torch.cuda.current_stream(_DEVICE).cuda_stream
     for name in ("overwrite", "let_go"):
         kernels.launch(name, stream, (132, 1, 256), memory.data_ptr() + size, size)
         assert memory.view(3, size).sum(dim=1).tolist() == [7 * size, 0, 7 * size]
 
 
 def test_a_call_can_be_timed_behind_it() -> None:
-    cold, kernels = Cold(_DEVICE), Loaded(compiled(_DEVICE))
+    cold, kernels = Cold(_DEVICE), OwnKernels(compiled(_DEVICE))
     x = torch.rand(1024, 1024, device=_DEVICE)
     for _ in range(3):
         start, end = cold.events(64 << 20, 20, kernels)
