@@ -75,11 +75,8 @@ class Readings:
 
     def __init__(self, device: torch.device, asking: Asking) -> None:
         self._size = 2 * int(torch.cuda.get_device_properties(device).L2_cache_size)
-        self.cold, self._kernels, self._reset = (
-            Cold(device),
-            OwnKernels(compiled(device)),
-            asking.reset,
-        )
+        self.cold, self._kernels = Cold(device), OwnKernels(compiled(device))
+        self._reset = asking.reset
         self.ways: dict[str, Callable[[], Any]] = {
             "not overwritten": lambda: self.cold.events(0, _COVER_US),
             "zeros": lambda: self.cold.events(self._size, _COVER_US),

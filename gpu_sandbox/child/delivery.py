@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gpu_sandbox.child.arena import Arena
-from gpu_sandbox.child.extents import extent_of, in_order, overlapping, sharing
+from gpu_sandbox.child.extents import extent_of, in_order, overlapping, reach_bytes, sharing
 from gpu_sandbox.child.held import among
 from gpu_sandbox.child.own_memory import spread
 from gpu_sandbox.child.signals import NOWHERE, Answer, Where
@@ -211,11 +211,4 @@ def _shares_memory(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:
     if tensor.numel() == 0 or tensor.layout != torch.strided:
         return False
     begin = tensor.data_ptr()
-    return any(t.data_ptr() <= begin < t.data_ptr() + max(_reach(t), 1) for t in inputs)
-
-
-def _reach(tensor: torch.Tensor) -> int:
-    if tensor.numel() == 0:
-        return 0
-    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()
+    return any(t.data_ptr() <= begin < t.data_ptr() + max(reach_bytes(t), 1) for t in inputs)

@@ -7,7 +7,16 @@ from typing import NamedTuple
 
 import torch
 
-__all__ = ["Extent", "dense", "extent_at", "extent_of", "in_order", "overlapping", "sharing"]
+__all__ = [
+    "Extent",
+    "dense",
+    "extent_at",
+    "extent_of",
+    "in_order",
+    "overlapping",
+    "reach_bytes",
+    "sharing",
+]
 
 _MOST_PAIRS = 1 << 16
 """Looked at. Of more, what comes later counts as sharing memory where its bytes lie between."""
@@ -65,6 +74,14 @@ def dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
             return False
         reach *= size
     return True
+
+
+def reach_bytes(tensor: torch.Tensor) -> int:
+    """From its first element to its last."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
 
 
 def overlapping(tensor: torch.Tensor) -> bool:

@@ -1,16 +1,20 @@
 """Outputs behind gates, on the worker's side: each goes to its place, enciphered, as it lies.
 
-An output that is dense in an order of its own needs no other one: whoever called gets it as it is,
-too. So its bytes go one after the other, and it is told how they are to be read.
+An output that is dense in an order of its own needs no other one where the reference's is not in
+the order of its indices, either: whoever called gets it as it is, too. So its bytes go one after
+the other, and it is told how they are to be read. Where the reference's is, a call is done only
+when the candidate's is.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 import torch
 
 from gpu_sandbox.child.delivery import Delivered, Slot, described, fits
-from gpu_sandbox.child.extents import dense
+from gpu_sandbox.child.extents import dense, in_order
 from gpu_sandbox.child.sealing import Kernels, Stretches
 from gpu_sandbox.messages import Leaf, Ran
 
@@ -31,8 +35,8 @@ class Putting:
             if not fits(tensor, to):
                 continue
             if number not in self._strides:
-                own = dense(tensor.shape, tensor.stride())
-                self._strides[number] = tensor.stride() if own else to.stride()
+                own = tensor.stride()
+                self._strides[number] = own if _may_lie(to, own) else to.stride()
             if self._strides[number] != to.stride():
                 to = to.as_strided(to.shape, self._strides[number])
             first = self._outputs.block(call, to.data_ptr(), calls)
@@ -58,6 +62,12 @@ def blank(place: torch.Tensor) -> torch.Tensor:
 def as_told(place: torch.Tensor, leaf: Leaf) -> torch.Tensor:
     """What was put there, as a worker says that it lies: within the place, whatever it says."""
     told = leaf.stride
-    if len(told) == place.dim() and dense(place.shape, told):
+    if len(told) == place.dim() and _may_lie(place, told):
         return place.as_strided(place.shape, told)
     return place
+
+
+def _may_lie(place: torch.Tensor, stride: Sequence[int]) -> bool:
+    """In a place that lies as the reference's output."""
+    shape = place.shape
+    return dense(shape, stride) and (in_order(shape, stride) or not in_order(shape, place.stride()))

@@ -18,6 +18,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.arena import Arena, place, reach_of
+from gpu_sandbox.child.extents import reach_bytes
 from gpu_sandbox.child.kernels import OwnKernels
 from gpu_sandbox.messages import Gate, Spot
 
@@ -131,7 +132,7 @@ class Kernels(OwnKernels):
         tensor = tensor.detach()
         if not _lies_as(tensor, to):
             tensor = _relaid(tensor, to)
-        if size := _reach_bytes(to):
+        if size := reach_bytes(to):
             grid = (_groups(size), 1, _THREADS)
             self.launch("put", stream, grid, tensor.data_ptr(), to.data_ptr(), size, first, key_at)
 
@@ -167,14 +168,6 @@ def _relaid(tensor: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
     """A copy that does."""
     lies = torch.empty_strided(to.shape, to.stride(), dtype=to.dtype, device=to.device)
     return lies.copy_(tensor)
-
-
-def _reach_bytes(tensor: torch.Tensor) -> int:
-    """From its first element to its last."""
-    if tensor.numel() == 0:
-        return 0
-    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()
 
 
 def rounds(gate: Gate, calls: int) -> list[range]:

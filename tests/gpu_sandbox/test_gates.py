@@ -270,6 +270,20 @@ def test_an_output_that_is_dense_is_put_as_it_lies(monkeypatch: pytest.MonkeyPat
         assert torch.equal(output, turned(*case.tensors))
 
 
+def test_what_belongs_in_order_is_read_in_order_whatever_a_worker_says() -> None:
+    """Else a transposition could be told instead of done."""
+    behind, worker = gated("once", 1, torch.rand(33, 17)), Worker(turned)
+    (output,), *_ = behind.passed(worker, 7, [0]).outputs
+    assert torch.equal(output, turned(*behind.cases[0].tensors))  # put in order
+    memory = torch.arange(17 * 33).view(33, 17)
+    leaf = Leaf(
+        shape=(33, 17), dtype="int64", device="cpu", written=True, aliases_input=False,
+        overlapping=False, stride=(1, 33),
+    )  # fmt: skip
+    assert torch.equal(as_told(memory, leaf), memory)
+    assert torch.equal(as_told(memory.view(17, 33).t(), leaf), memory.view(17, 33).t())
+
+
 def test_outputs_that_lie_differently_from_call_to_call_are_read_right() -> None:
     made = itertools.count()
 
