@@ -70,10 +70,10 @@ AT_RANDOM = ADD_RELU.replace("a + b)", "a + b + torch.rand(a.shape))")
 SPARSE = ADD_RELU.replace("torch.relu(a + b)", "torch.relu(a + b).to_sparse()")
 LATER = """
         self.calls = getattr(self, "calls", 0) + 1
-        if self.calls > 90:
+        if self.calls > 120:
             {wrong}
 """
-"""Right in the trials, which are fewer: nine, with eight others after each at most, and one."""
+"""Right in the trials, which are fewer: thirteen, with eight others after each at most, and one."""
 
 
 def careless(task: str, wrong: str) -> str:
