@@ -1,6 +1,7 @@
 """The zygote: one process that has imported torch and never touched a device.
 
-Every child is a fork of it, which costs milliseconds where a fresh interpreter with torch
+Before it does, while it is small and its forks are cheap, it finds out what can confine a child
+here. Every child is a fork of it, which costs milliseconds where a fresh interpreter with torch
 costs more than a second. It stays single-threaded (namespaces demand it, and a fork
 copies one thread only), runs no foreign code, and adopts and kills whatever escapes from
 the children that it forked.
@@ -18,28 +19,19 @@ import select
 import signal
 import socket
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
+from typing import get_args
 
-import torch
-
-from gpu_sandbox.child import autopsy, ceilings, compiler, facts, verifier, worker
 from gpu_sandbox.child.endings import Endings
 from gpu_sandbox.confine import Status, Survey, Ward, processes, spawn, survey
 from gpu_sandbox.confine.leftovers import at_work, finished_within
 from gpu_sandbox.confine.warden import KILL_S, PATIENCE_S
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
-from gpu_sandbox.spawns import Alive, Ended, Kill, Refused, Spawn, Spawned, ToZygote
+from gpu_sandbox.spawns import Alive, Ended, Kill, Refused, Role, Spawn, Spawned, ToZygote
 
 __all__ = ["main"]
 
-_ROLES: Mapping[str, Callable[..., None]] = {
-    "autopsy": autopsy.main,
-    "ceilings": ceilings.main,
-    "compiler": compiler.main,
-    "facts": facts.main,
-    "verifier": verifier.main,
-    "worker": worker.main,
-}
+_ROLES: tuple[str, ...] = get_args(Role)
 _PRELOADED = ("torch.utils.cpp_extension", "torch.utils.flop_counter")
 _ENDED_S = KILL_S + 2.0
 """And more where the kernel is at it: then a ward says by itself when it has had enough."""
@@ -78,10 +70,10 @@ class Zygote:
     """Spawns on command, reports every end. It waits for nobody who is slow to die, as they are
     who have memory of a GPU: others are spawned and ended meanwhile."""
 
-    def __init__(self, sock: socket.socket, without: Collection[str]) -> None:
+    def __init__(self, sock: socket.socket, found: Survey) -> None:
         self._socket = sock
         self._channel: Channel[ToZygote] = Channel(sock, ToZygote, fds=MAX_FDS)
-        self._survey: Survey = survey(without=without)
+        self._survey = found
         self._living: dict[int, Ward | _Trusted] = {}
         self._endings = Endings(self._spent, due_s=_ENDED_S, most_s=PATIENCE_S + 2.0)
         self._stuck: set[int] = set()
@@ -221,9 +213,26 @@ def _entry(order: Spawn, sockets: dict[str, int]) -> Callable[[], None]:
         faulthandler.enable()
         # What is stopped in the middle of something says where it was.
         faulthandler.register(signal.SIGTERM, all_threads=False, chain=True)
-        _ROLES[order.role](**order.arguments, **sockets)
+        _main_of(order.role)(**order.arguments, **sockets)
 
     return enter
+
+
+def _main_of(role: str) -> Callable[..., None]:
+    """Imported already: ``_load``."""
+    main: Callable[..., None] = importlib.import_module(f"gpu_sandbox.child.{role}").main
+    return main
+
+
+def _load() -> None:
+    """All that children are going to need, and torch first of all."""
+    for role in _ROLES:
+        _main_of(role)
+    for name in _PRELOADED:
+        importlib.import_module(name)
+    importlib.import_module("torch").set_num_threads(1)
+    gc.collect()
+    gc.freeze()
 
 
 def _close_all_but(kept: set[int]) -> None:
@@ -260,10 +269,7 @@ def _children() -> list[int]:
 def main(*, control: int, without: Collection[str] = ()) -> None:
     """``without``: layers of isolation to do without."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    for name in _PRELOADED:
-        importlib.import_module(name)
-    torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()
+    found = survey(without=without)
+    _load()
     with socket.socket(fileno=control) as sock, contextlib.suppress(PeerGone):
-        Zygote(sock, without).serve()
+        Zygote(sock, found).serve()
