@@ -1,13 +1,14 @@
 """Which cores time and which compile: a compiler beside a kernel ruins its timing.
 
 A GPU's launch thread is timed as well, so each device keeps cores of its own; the CPU as a
-device keeps most of them. With one core there is nothing to keep apart.
+device keeps most of them. Threads of one physical core share what it computes with, so they stay
+together where there are enough. With one core there is nothing to keep apart.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -28,18 +29,40 @@ class Cores(msgspec.Struct, frozen=True):
     apart: bool
 
 
-def split_cores(available: Sequence[int], gpus: int) -> Cores:
-    """For so many GPUs, or with 0 for the CPU as the one device."""
-    cores = tuple(sorted(available))
-    if len(cores) < 1 + max(gpus, 1):
-        return Cores(tuple(cores for _ in range(max(gpus, 1))), cores, apart=False)
+def _siblings(core: int) -> frozenset[int]:
+    """Of the same physical core, itself included; itself alone where Linux does not say."""
+    listed = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+    try:
+        spans = [span.split("-") for span in listed.read_text().strip().split(",")]
+        return frozenset(n for span in spans for n in range(int(span[0]), int(span[-1]) + 1))
+    except (OSError, ValueError):
+        return frozenset({core})
+
+
+def split_cores(
+    available: Sequence[int], gpus: int, siblings: Callable[[int], frozenset[int]] = _siblings
+) -> Cores:
+    """For so many GPUs, or with 0 for the CPU as the one device. ``siblings``: those that share a
+    physical core with that one."""
+    cores, devices = tuple(sorted(available)), max(gpus, 1)
+    if len(cores) < 1 + devices:
+        return Cores(tuple(cores for _ in range(devices)), cores, apart=False)
+    together = {siblings(core) & set(cores) | {core} for core in cores}
+    physical = [tuple(sorted(threads)) for threads in sorted(together, key=min)]
+    by_thread = [(core,) for core in cores]
+    whole = physical if len(physical) > devices else by_thread
     if gpus == 0:
-        compiling = max(1, len(cores) // 4)
-        return Cores((cores[compiling:],), cores[:compiling], apart=True)
-    each = _PER_GPU if len(cores) >= 4 * gpus else 1
-    first = len(cores) - each * gpus
-    timing = tuple(cores[first + i * each : first + (i + 1) * each] for i in range(gpus))
-    return Cores(timing, cores[:first], apart=True)
+        compiling = max(1, len(whole) // 4)
+        return Cores((_all(whole[compiling:]),), _all(whole[:compiling]), apart=True)
+    threads = max(map(len, whole))
+    each = -(-_PER_GPU // threads) if len(cores) >= 2 * _PER_GPU * gpus else 1
+    first = len(whole) - each * gpus
+    timing = tuple(_all(whole[first + i * each : first + (i + 1) * each]) for i in range(gpus))
+    return Cores(timing, _all(whole[:first]), apart=True)
+
+
+def _all(physical: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(core for threads in physical for core in threads)
 
 
 def sharing(device: Device, names: tuple[str, ...]) -> list[str]:

@@ -6,9 +6,12 @@ import contextlib
 import ctypes
 import os
 import signal
+import struct
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from gpu_sandbox.confine import (
     syscalls,
@@ -106,6 +109,23 @@ def test_cores_and_niceness_stick() -> None:
     need("seccomp")
     status, text = run(main, a_policy(affinity=(core,), niceness=5))
     assert status.code == 0, text
+
+
+@in_zygote
+def test_how_it_is_scheduled_is_nobodys_to_tune() -> None:
+    """A longer slice, or a clock that does not fall: neither would need a right."""
+
+    def main() -> None:
+        slice_ns = 100_000_000
+        wanted = struct.pack("=IIQiIQQQ", 48, os.SCHED_OTHER, 0, os.nice(0), 0, slice_ns, 0, 0)
+        with pytest.raises(PermissionError):
+            syscalls.call("sched_setattr", 0, wanted, 0)
+        print("refused")
+
+    need("seccomp")
+    status, text = run(main)
+    assert status.code == 0, text
+    assert text == "refused\n"
 
 
 @in_zygote

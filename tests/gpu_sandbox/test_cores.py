@@ -35,6 +35,26 @@ def test_cores_are_apart_where_there_are_enough(available: set[int], gpus: int) 
     assert set().union(*everything) <= available
 
 
+@given(
+    st.sets(st.integers(0, 63), min_size=1),
+    st.integers(0, 4),
+    st.sampled_from([lambda core: core // 2, lambda core: core % 32, lambda core: core // 4]),
+)
+def test_threads_of_one_core_stay_together_where_there_are_enough(
+    available: set[int], gpus: int, core_of: Callable[[int], int]
+) -> None:
+    def siblings(thread: int) -> frozenset[int]:
+        return frozenset(other for other in range(64) if core_of(other) == core_of(thread))
+
+    cores = split_cores(sorted(available), gpus, siblings)
+    assert cores.compiling
+    assert all(cores.timing)
+    assert set().union(*cores.timing, cores.compiling) <= available
+    used = [{core_of(thread) for thread in part} for part in (*cores.timing, cores.compiling)]
+    if len({core_of(thread) for thread in available}) > max(gpus, 1):
+        assert len(set().union(*used)) == sum(map(len, used))
+
+
 @pytest.mark.anyio
 async def test_a_time_on_cores_that_compile_says_so_once(
     make_sandbox: Callable[..., LocalSandbox], monkeypatch: pytest.MonkeyPatch
