@@ -36,6 +36,7 @@ __all__ = [
     "Profiled",
     "PutInOrder",
     "Ran",
+    "Recall",
     "Reply",
     "Request",
     "Run",
@@ -195,7 +196,8 @@ class Time(_Message, frozen=True):
 
     ``gate`` (``child/gates.py``): all are queued, and begin when the key to the inputs is there,
     "once" to those of all calls, or "each" to those of one, when the call before is done. Then
-    nothing is claimed, and with ``empty`` nothing is called.
+    nothing is claimed, and with ``empty`` nothing is called. ``left``: what calls leave of their
+    inputs is digested, too.
     """
 
     calls: int
@@ -204,6 +206,7 @@ class Time(_Message, frozen=True):
     cover_us: int
     gate: Gate = "none"
     empty: bool = False
+    left: bool = False
 
 
 class StandBy(_Message, frozen=True):
@@ -219,6 +222,12 @@ class StandBy(_Message, frozen=True):
 
 class Describe(_Message, frozen=True):
     """The output of that forward."""
+
+
+class Recall(_Message, frozen=True):
+    """The plain values of that call of the last ``Time``, in a ``Ran`` without leaves."""
+
+    call: int
 
 
 class ProfileCalls(_Message, frozen=True):
@@ -240,6 +249,7 @@ Request: TypeAlias = (
     | Time
     | StandBy
     | Describe
+    | Recall
     | ProfileCalls
 )
 
@@ -283,11 +293,13 @@ class Ran(_Message, frozen=True):
 
 class Timed(_Message, frozen=True):
     """Claimed nanoseconds of each call, if asked; ``last`` describes the last output, and
-    ``launch_ns`` is what queueing a call takes, on average."""
+    ``launch_ns`` is what queueing a call takes, on average. ``plain``, but for behind a gate: a
+    digest of each call's plain values (``child/values.py``), if there are any."""
 
     elapsed_ns: list[int]
     last: Ran
     launch_ns: int = 0
+    plain: list[bytes] = []
 
 
 class Profiled(_Message, frozen=True):

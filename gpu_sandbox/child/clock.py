@@ -31,9 +31,9 @@ from gpu_sandbox.child.putting import Putting, blank
 from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
 from gpu_sandbox.child.signals import NOTHING_PLAIN, SEED_BYTES
 from gpu_sandbox.child.turns import Turns, stream_write
-from gpu_sandbox.child.values import plain_digest
+from gpu_sandbox.child.values import plain_digest, plain_digests
 from gpu_sandbox.frames import Channel, PeerGone
-from gpu_sandbox.messages import Ran, Request, Run, StandBy, Time, Timed
+from gpu_sandbox.messages import Ran, Recall, Request, Run, StandBy, Time, Timed, Tree
 
 __all__ = ["Clocked"]
 
@@ -60,6 +60,7 @@ class Clocked:
         self._before: Any = None
         self._answered: Slot | None = None
         self._laid_open: list[torch.Tensor] = []
+        self._trees: list[Tree] = []
         self._launch_ns = self._handled_ns = self._copied_ns = 0
         self.slots: dict[int, Slot] = {}
         self.kernels: Kernels | None = None
@@ -127,6 +128,7 @@ class Clocked:
     def time(self, asked: Time, host: Arena | None = None) -> Timed:
         """As many forwards as asked, with every output in its place by the end. ``host``: where
         gates are."""
+        self._trees.clear()
         with torch.no_grad():
             if asked.gate == "none":
                 return self._time_cuda(asked)
@@ -232,6 +234,7 @@ class Clocked:
             found = deliver(held[0], slot)
             if number == asked.calls - 1:
                 last = described(found, slot)
+            self._trees.append(found.tree)
             del found
             self._give_up(held.pop())
             self._cold.move_on()
@@ -240,12 +243,16 @@ class Clocked:
             elapsed_ns=[_nanoseconds(*marks) for marks in events],
             last=last,
             launch_ns=self._launch_ns // asked.calls,
+            plain=plain_digests(self._trees),
         )
+
+    def recall(self, asked: Recall) -> Ran:
+        return Ran(tree=self._trees[asked.call], leaves=[])
 
     def _pass_gates(self, asked: Time, host: Arena) -> Ran:
         """Queue it all; each round begins when the key to its inputs is there."""
         stream = torch.cuda.current_stream(self._device).cuda_stream
-        turns, kernels = Turns(host), self.kernels
+        turns, kernels = Turns(host, asked.calls), self.kernels
         assert kernels is not None
         if asked.empty:
             self._blank = [blank(place) for place in self.slots[0].outputs]
@@ -261,8 +268,12 @@ class Clocked:
                 slot = self.slots[k]
                 found = delivered(self._queued(slot, asked, k))
                 putting.put(found, slot, k, calls)
+                turns.commit(k, plain_digest(found.tree))
+                self._trees.append(found.tree)
                 turns.queued.value = k + 1
             kernels.digest(stream, outputs, calls, turns.digest_at)
+            if asked.left:
+                kernels.digest(stream, inputs, calls, turns.left_at)
             stream_write(stream, turns.done_at, number + 1)
         turns.queued.value = asked.calls + 1
         torch.cuda.synchronize(self._device)

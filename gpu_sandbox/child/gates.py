@@ -25,6 +25,7 @@ from gpu_sandbox.child.kernels import compiled
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.putting import as_told
 from gpu_sandbox.child.readings import read_ns, reading_ns
+from gpu_sandbox.child.recalled import recalled
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
 from gpu_sandbox.child.sealing import DIGEST_BYTES, KEY_BYTES, Kernels, Rows, digest_bytes, rounds
@@ -47,24 +48,29 @@ class Sealed:
 
 
 class Room:
-    """The verifier's own memory for the inputs and outputs of so many calls like that one. Raises
-    ``torch.OutOfMemoryError`` also where it would leave a candidate too little."""
+    """The verifier's own memory for the inputs and outputs of so many calls like that one, and for
+    what these leave of their inputs if ``left``. Raises ``torch.OutOfMemoryError`` also where it
+    would leave a candidate too little."""
 
-    def __init__(self, first: Case, device: torch.device, calls: int) -> None:
+    def __init__(
+        self, first: Case, device: torch.device, calls: int, *, left: bool = False
+    ) -> None:
         self.device, self.calls = device, calls
         outputs = [e.native for e in first.expected]
-        wanted = calls * (place(first.tensors, 0)[1] + place(outputs, 0)[1])
+        each = place(first.tensors, 0)[1]
+        wanted = calls * (each * (2 if left else 1) + place(outputs, 0)[1])
         if device.type == "cuda" and wanted > _MOST_OF_FREE * torch.cuda.mem_get_info(device)[0]:
             raise torch.OutOfMemoryError(f"{wanted} bytes are too much of what is free")
         self.inputs = Rows(first.tensors, calls, device)
         self.outputs = Rows(outputs, calls, device)
+        self.left = Rows(first.tensors if left else [], calls, device)
         self.sealed = Sealed()
 
     def for_calls(self, calls: int) -> Room:
         """For fewer, in the same memory: what is sealed there is for all of these."""
         fewer = copy.copy(self)
         fewer.calls, fewer.inputs = calls, self.inputs.first(calls)
-        fewer.outputs = self.outputs.first(calls)
+        fewer.outputs, fewer.left = self.outputs.first(calls), self.left.first(calls)
         return fewer
 
 
@@ -80,9 +86,11 @@ class Gated(Releases):
         self._rounds = rounds(gate, room.calls)
         self._image = compiled(room.device)
         self._inputs, self._outputs = room.inputs, room.outputs
-        self._sealed = room.sealed
-        size = self._outputs.stretches.size * len(self._rounds[0])
-        self._digest_bytes = digest_bytes(size)
+        self._sealed, self._left = room.sealed, room.left
+        self._digest_bytes, self._left_bytes = (
+            digest_bytes(rows.stretches.size * len(self._rounds[0]))
+            for rows in (room.outputs, room.left)
+        )
 
     def let_go(self) -> None:
         self._sealed.cases = None
@@ -100,17 +108,24 @@ class Gated(Releases):
         the reference, or one that has no candidate yet."""
         peer.give_kernels(self._image)
         peer.lay(self.layout, self.cases)
-        turns = Turns(peer.share_host(Turns.size(len(self._rounds))))
+        size = Turns.size(len(self._rounds), self.calls)
+        turns = Turns(peer.share_host(size), self.calls)
         turns.reset()
         keys = self._put(peer)
         request = Time(
-            calls=self.calls, seed=seed, flush_bytes=0, cover_us=0, gate=self.gate, empty=empty
+            calls=self.calls,
+            seed=seed,
+            flush_bytes=0,
+            cover_us=0,
+            gate=self.gate,
+            empty=empty,
+            left=self._task.mutates,
         )
         peer.send(request, "bench")
         with turns.released():
             self._let_queue(peer, turns)
             began = time.perf_counter_ns()
-            committed = self._let_in(peer, turns, keys)
+            committed, plain = self._let_in(peer, turns, keys)
             wall_ns = time.perf_counter_ns() - began
         timed = peer.take(Timed, "bench")
         if committed != self._digests(peer):
@@ -118,22 +133,26 @@ class Gated(Releases):
         if chosen:
             self._open_outputs(keys)
         outputs = [self._opened(number, timed.last) for number in chosen]
-        return Released(0, wall_ns, 0, outputs, timed.last)
+        left = [view.clone() for view in self._left.views[chosen[0]]] if chosen else []
+        trees = recalled(peer, timed.last, plain, self.calls, chosen)
+        return Released(0, wall_ns, 0, outputs, timed.last, left=left, trees=trees)
 
     def beside_ns(self) -> float:
-        """What a call's unsealing takes, and its outputs' sealing and digest, all of which it need
-        not leave to be done."""
+        """What a call's unsealing takes, and its outputs' sealing and digest, and that of what is
+        left of its inputs, all of which it need not leave to be done."""
         inputs, outputs = self._inputs.stretches, self._outputs.stretches
         kernels, stream = _kernels(self._image), _stream(self.device)
         made = [e.native for e in self._first.expected]
         self._sealed.cases = None  # this works where they lie
         room = torch.zeros(KEY_BYTES + DIGEST_BYTES, dtype=torch.uint8, device=self.device)
+        digest_at = room.data_ptr() + KEY_BYTES
 
         def beside() -> None:
             kernels.seal(stream, inputs, range(1), room.data_ptr())
             for tensor, to in zip(made, self._outputs.views[0], strict=True):
                 kernels.put(stream, tensor, to, 0, room.data_ptr())
-            kernels.digest(stream, outputs, range(1), room.data_ptr() + KEY_BYTES)
+            kernels.digest(stream, outputs, range(1), digest_at)
+            kernels.digest(stream, self._left.stretches, range(1), digest_at)
 
         return max(read_ns(self.device, beside) - reading_ns(self.device), 0.0)
 
@@ -192,14 +211,19 @@ class Gated(Releases):
             peer.take(Timed, "bench")
             raise peer.ended(Forged(reason="the worker answered before its turn"))
 
-    def _let_in(self, peer: Peer, turns: Turns, keys: Sequence[bytes]) -> list[bytes]:
-        """Give the keys, and take the digests."""
-        taken = []
-        for number, key in enumerate(keys):
+    def _let_in(
+        self, peer: Peer, turns: Turns, keys: Sequence[bytes]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Give the keys, and take the digests: of memory, one a round, and of plain values, one a
+        call."""
+        taken: list[bytes] = []
+        plain: list[bytes] = []
+        for number, (key, calls) in enumerate(zip(keys, self._rounds, strict=True)):
             turns.give(number, key)
             self._await_turn(peer, turns, number + 1)
-            taken.append(turns.digest(self._digest_bytes))
-        return taken
+            taken.append(turns.digest(self._digest_bytes, self._left_bytes))
+            plain += turns.plain(calls)
+        return taken, plain
 
     def _await_turn(self, peer: Peer, turns: Turns, number: int) -> None:
         deadline = time.monotonic() + peer.call_s
@@ -216,14 +240,22 @@ class Gated(Releases):
             raise peer.ended(Forged(reason="the worker answered before its turn"))
 
     def _digests(self, peer: Peer) -> list[bytes]:
-        """Of what the outputs' places hold now, as it is copied: what is compared later is what was
-        committed to."""
+        """Of what the places of outputs, and of inputs that calls change, hold now, as it is
+        copied: what is compared later is what was committed to."""
         self._outputs.bytes.copy_(peer.rows(self.layout.outputs))
-        size, stream, count = self._digest_bytes, _stream(self.device), len(self._rounds)
+        made = self._digested(self._outputs, self._digest_bytes)
+        if not self._left_bytes:
+            return made
+        self._left.bytes.copy_(peer.rows(self.layout.inputs))
+        left = self._digested(self._left, self._left_bytes)
+        return [one + other for one, other in zip(made, left, strict=True)]
+
+    def _digested(self, rows: Rows, size: int) -> list[bytes]:
+        """So many bytes for each round."""
+        stream, count = _stream(self.device), len(self._rounds)
         room = torch.zeros(count, size, dtype=torch.uint8, device=self.device)
-        _kernels(self._image).digest(
-            stream, self._outputs.stretches, self._rounds[0], room.data_ptr(), count
-        )
+        kernels = _kernels(self._image)
+        kernels.digest(stream, rows.stretches, self._rounds[0], room.data_ptr(), count)
         return [row.tobytes() for row in room.cpu().numpy()]
 
 

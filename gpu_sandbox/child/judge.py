@@ -23,6 +23,7 @@ __all__ = [
     "Look",
     "check_call",
     "check_left",
+    "check_plain",
     "check_shape",
     "check_values",
     "is_turned",
@@ -69,12 +70,7 @@ def check_shape(
     unlike = same_shape(tree, ran.tree)
     if unlike or len(ran.leaves) != len(case.expected):
         raise Ended(Differs(reason=f"the output's structure differs: {unlike}", trial=trial))
-    sizes = case.usual if usual is None else usual
-    unlike = same_values(tree, ran.tree, sizes)
-    if unlike and (
-        same_values(tree, ran.tree, sizes, but_whole=True) or not counts(tree, ran.tree)
-    ):
-        raise Ended(Differs(reason=f"a plain value of the output differs: {unlike}", trial=trial))
+    check_plain(tree, ran.tree, case.usual if usual is None else usual, trial, counts)
     for number, (leaf, expected) in enumerate(zip(ran.leaves, case.expected, strict=True)):
         problem = _leaf_problem(leaf, expected.native, case.aliasing[number])
         if not problem and leaf.overlapping and not case.overlapping[number]:
@@ -88,6 +84,19 @@ def check_shape(
             )
         if problem:
             raise Ended(Differs(reason=_named(problem, number, case.expected), trial=trial))
+
+
+def check_plain(
+    tree: Tree,
+    got: Tree,
+    usual: Sequence[float],
+    trial: int | None,
+    counts: Counts = _exactly,
+) -> None:
+    """Of outputs of the same structure; raises ``Ended`` on a difference."""
+    unlike = same_values(tree, got, usual)
+    if unlike and (same_values(tree, got, usual, but_whole=True) or not counts(tree, got)):
+        raise Ended(Differs(reason=f"a plain value of the output differs: {unlike}", trial=trial))
 
 
 def is_turned(case: Case, number: int, leaf: Leaf) -> bool:

@@ -24,10 +24,10 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.extents import extent_at, in_order, overlapping, sharing
 from gpu_sandbox.child.own_memory import Unreadable
 from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.recalled import digest_of
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Batch, Released, Settings, believable
 from gpu_sandbox.child.signals import NOWHERE, SEED_BYTES, Answer, Where
-from gpu_sandbox.child.values import plain_digest
 from gpu_sandbox.jobs import Forged
 from gpu_sandbox.messages import Describe, Done, Failed, Ran, StandBy
 
@@ -77,7 +77,7 @@ class OneCall(Batch):
             peer.take(Failed, "bench")
             raise AssertionError("a failure is no Failed")
         ran = peer.ask(Describe(), Ran, "bench")
-        if _digest(peer, ran) != heard[2]:
+        if digest_of(peer, ran.tree) != heard[2]:
             raise peer.ended(Forged(reason="its output is not what it was when it answered"))
         if chosen and outputs is None and self._are_all_there(ran):
             raise peer.ended(Forged(reason="its outputs are not where it says"))
@@ -141,10 +141,3 @@ class OneCall(Batch):
         except Unreadable:
             return None
         return [read[number] for number in range(len(spots))]
-
-
-def _digest(peer: Peer, ran: Ran) -> bytes:
-    try:
-        return plain_digest(ran.tree)
-    except RecursionError:  # msgspec goes deeper than Python, from 3.12 on
-        raise peer.ended(Forged(reason="its output is nested deeper than any can be")) from None

@@ -19,7 +19,7 @@ from gpu_sandbox.child.columns import lost_in_some
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.gates import Gated
-from gpu_sandbox.child.judge import check_call, check_left, check_shape, told_of
+from gpu_sandbox.child.judge import check_call, check_left, check_plain, check_shape, told_of
 from gpu_sandbox.child.left import expect_left
 from gpu_sandbox.child.pages import filling_ns
 from gpu_sandbox.child.peer import Peer
@@ -28,6 +28,7 @@ from gpu_sandbox.child.plain import close_by
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
 from gpu_sandbox.child.rounding import Rounding
+from gpu_sandbox.child.values import same_shape
 from gpu_sandbox.jobs import Differs
 from gpu_sandbox.paired import Estimate, estimate_bound, estimate_mean, estimate_median
 from gpu_sandbox.protocols import Protocol
@@ -162,11 +163,11 @@ class Pairing:
     def _check(self, releases: Releases, pair: Pair, chosen: list[int]) -> None:
         """What the candidate made of some inputs against what the baseline did. Whether all is
         plainly right is asked at once: a GPU is waited for once, not for each output."""
-        altered = releases.cases[-1].altered
-        usual = self._first.usual if altered is None else altered.usual
-        counts = partial(self._rounding.counts, releases.cases[-1])
+        last = releases.cases[-1]
+        counts, usual = partial(self._rounding.counts, last), self._usual(last)
         tree, began = pair.baseline.last.tree, time.monotonic()
         check_shape(self._first, pair.candidate.last, None, tree, usual, counts=counts)
+        self._check_plain([releases.cases[number] for number in chosen], pair)
         self.looked_s += time.monotonic() - began
         if not self._task.mutates and not self._intact(releases, pair.candidate, chosen):
             raise Ended(Differs(reason="it changed its inputs"))
@@ -179,7 +180,7 @@ class Pairing:
         close = [None] * len(outputs) if fixed else close_by(outputs)
         if self._task.mutates:
             began = time.monotonic()
-            ways = zip(pair.baseline.left, cases[0].tensors, strict=False)  # none behind gates
+            ways = zip(pair.baseline.left, cases[0].tensors, strict=True)
             left = [expect_left(after, before) for after, before in ways]
             check_left(left, pair.candidate.left, self._protocol, None, cases[0].changed)
             self.looked_s += time.monotonic() - began
@@ -196,6 +197,22 @@ class Pairing:
                 began = time.monotonic()
                 check_call(case, expected, got, self._protocol, None, self._rounding.timed_looks)
                 self.looked_s += time.monotonic() - began
+
+    def _check_plain(self, cases: Sequence[Case], pair: Pair) -> None:
+        """What else there is in the outputs of those calls, on a GPU."""
+        theirs, mine = pair.baseline.trees, pair.candidate.trees
+        unlike = None if len(theirs) == len(mine) else "plain values in some calls only"
+        for case, tree, got in zip(cases, theirs, mine, strict=False):
+            unlike = unlike or same_shape(tree, got)
+            if unlike is None:
+                counts = partial(self._rounding.counts, case)
+                check_plain(tree, got, self._usual(case), None, counts)
+        if unlike:
+            raise Ended(Differs(reason=f"the output's structure differs: {unlike}"))
+
+    def _usual(self, case: Case) -> Sequence[float]:
+        """The sizes of its plain values."""
+        return self._first.usual if case.altered is None else case.altered.usual
 
     def _expected(self, case: Case, truth: list[torch.Tensor]) -> list[Expected]:
         """Of a call in the releases, from what the baseline made of its inputs."""
@@ -254,8 +271,11 @@ def claimed(pairs: Sequence[Pair], *, mean: bool) -> Estimate:
 
 
 def unbelieved(pairs: Sequence[Pair]) -> Estimate:
-    """All that the candidate's worker took, whatever for, against what the baseline says."""
-    walls = [float(p.candidate.wall_ns - p.candidate.own_ns) for p in pairs]
+    """All that the candidate's worker took, whatever for, against what the baseline says. Of giving
+    inputs and taking outputs no more is left out than these took of the baseline: a worker that
+    answers too early has us wait for its device then."""
+    ways = [(p.candidate, min(p.candidate.own_ns, p.baseline.own_ns)) for p in pairs]
+    walls = [float(released.wall_ns - own_ns) for released, own_ns in ways]
     return estimate_bound(walls, _baseline_ns(pairs), _orders(pairs))
 
 

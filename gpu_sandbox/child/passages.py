@@ -107,7 +107,8 @@ class Passages:
         room: Room | None = None
         for gate, wanted in ways:
             while wanted and least_slack_ns(wanted) < self._claim_ns * wanted:
-                room = room or Room(self._first, self._device, wanted)
+                changes = self._task.mutates
+                room = room or Room(self._first, self._device, wanted, left=changes)
                 gated = Gated(self._task, self._first, room.for_calls(wanted), gate)
                 passage = self._alone(gated)
                 gated.let_go()

@@ -20,10 +20,11 @@ from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Broken, Case
 from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.recalled import recalled
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.surprises import Surprises
 from gpu_sandbox.jobs import Forged
-from gpu_sandbox.messages import Ran, Time, Timed
+from gpu_sandbox.messages import Ran, Time, Timed, Tree
 
 __all__ = [
     "FEW_CALLS",
@@ -78,10 +79,12 @@ class Released(msgspec.Struct, frozen=True):
     intact: bool | None = None
     left: list[torch.Tensor] = []
     """What the inputs of the first chosen call are afterwards, where the task changes them."""
+    trees: list[Tree] = []
+    """Of the chosen calls, where outputs hold plain values; on the CPU ``last`` is the only one."""
 
     def bare(self) -> Released:
         """Without the outputs, which may be gigabytes."""
-        return msgspec.structs.replace(self, outputs=[], left=[])
+        return msgspec.structs.replace(self, outputs=[], left=[], trees=[])
 
     def charged(self, more_ns: int) -> Released:
         """Longer by so much, all of it the calls'."""
@@ -257,7 +260,14 @@ class Batch(Releases):
         wall_ns, own_ns = ended - began, ended - answered + given - began
         claim_ns = believable(peer, timed.elapsed_ns, self.calls, wall_ns)
         return Released(
-            claim_ns, wall_ns, own_ns, outputs, timed.last, launch_ns=timed.launch_ns, left=left
+            claim_ns,
+            wall_ns,
+            own_ns,
+            outputs,
+            timed.last,
+            launch_ns=timed.launch_ns,
+            left=left,
+            trees=recalled(peer, timed.last, timed.plain, self.calls, chosen),
         )
 
 

@@ -3,8 +3,9 @@
 At the start of host memory that both have mapped lie three counters: how many keys the
 verifier has given, how many of them the worker's device is done with, and how many calls are
 queued, with one more when that is all. The worker's device waits for the first and writes the
-second by itself: its processor has no part in it. Behind them lie the digest of what was done
-last, and the keys (``sealing.py``).
+second by itself: its processor has no part in it. Behind them lie the digests of what was done
+last, and of what that left of its inputs, digests of each call's plain values, and the keys
+(``sealing.py``).
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from gpu_sandbox.child import signals
 from gpu_sandbox.child.arena import ALIGN, Arena
 from gpu_sandbox.child.sealing import DIGEST_BYTES, KEY_BYTES
 
 __all__ = ["Turns", "stream_write"]
 
 _COUNTERS_BYTES = 3 * ALIGN
+_PLAIN_BYTES = signals.DIGEST_BYTES
 _LOOKS = 1000
 """Between two checks whether the other side is still there: well below a millisecond."""
 _NO_FLAGS = 0
@@ -29,33 +32,46 @@ _MOST = 0x7FFFFFFF
 
 
 class Turns:
-    """The counters, each in a cache line of its own, and addresses of what comes with them."""
+    """The counters, each in a cache line of its own, and addresses of what comes with them, for so
+    many ``calls``."""
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, arena: Arena, calls: int) -> None:
+        self._calls = calls
         self._arena = arena  # the counters are only addresses: it must outlive them
         self.given_at, self.done_at, queued_at = (arena.address + i * ALIGN for i in range(3))
         self.given = ctypes.c_int32.from_address(self.given_at)
         self.done = ctypes.c_int32.from_address(self.done_at)
         self.queued = ctypes.c_int32.from_address(queued_at)
-
         self.digest_at = arena.address + _COUNTERS_BYTES
+        self.left_at = self.digest_at + DIGEST_BYTES
 
     @staticmethod
-    def size(keys: int) -> int:
+    def size(keys: int, calls: int) -> int:
         """Of the memory that this takes."""
-        return _COUNTERS_BYTES + DIGEST_BYTES + keys * KEY_BYTES
+        return _COUNTERS_BYTES + 2 * DIGEST_BYTES + calls * _PLAIN_BYTES + keys * KEY_BYTES
+
+    def _plain_at(self, call: int) -> int:
+        return self.left_at + DIGEST_BYTES + call * _PLAIN_BYTES
 
     def key_at(self, number: int) -> int:
-        return self.digest_at + DIGEST_BYTES + number * KEY_BYTES
+        return self._plain_at(self._calls) + number * KEY_BYTES
+
+    def commit(self, call: int, plain: bytes) -> None:
+        """To its plain values, before it counts as done."""
+        ctypes.memmove(self._plain_at(call), plain, _PLAIN_BYTES)
+
+    def plain(self, calls: range) -> list[bytes]:
+        """What these have committed to, as it is now."""
+        return [ctypes.string_at(self._plain_at(call), _PLAIN_BYTES) for call in calls]
 
     def give(self, number: int, key: bytes) -> None:
         """The key, and then the word that it is there."""
         ctypes.memmove(self.key_at(number), key, KEY_BYTES)
         self.given.value = number + 1
 
-    def digest(self, size: int) -> bytes:
-        """Of what was done last, as it is now."""
-        return ctypes.string_at(self.digest_at, size)
+    def digest(self, size: int, left: int) -> bytes:
+        """Of what was done last, and of what it left of its inputs, as they are now."""
+        return ctypes.string_at(self.digest_at, size) + ctypes.string_at(self.left_at, left)
 
     @contextmanager
     def released(self) -> Iterator[None]:
@@ -69,6 +85,7 @@ class Turns:
 
     def reset(self) -> None:
         self.given.value = self.done.value = self.queued.value = 0
+        ctypes.memset(self._plain_at(0), 0, self._calls * _PLAIN_BYTES)
 
     @staticmethod
     def wait(counter: ctypes.c_int32, number: int, go_on: Callable[[], bool]) -> bool:

@@ -39,6 +39,7 @@ __all__ = [
     "odd",
     "pack",
     "plain_digest",
+    "plain_digests",
     "same_shape",
     "same_values",
     "unpack",
@@ -103,6 +104,12 @@ def plain_digest(tree: Tree) -> bytes:
     if not _has_plain(tree):
         return NOTHING_PLAIN
     return hashlib.blake2b(msgspec.msgpack.encode(tree), digest_size=DIGEST_BYTES).digest()
+
+
+def plain_digests(trees: list[Tree]) -> list[bytes]:
+    """``plain_digest`` of each; none where none has plain values."""
+    found = [plain_digest(tree) for tree in trees]
+    return found if any(digest != NOTHING_PLAIN for digest in found) else []
 
 
 def _has_plain(tree: Tree) -> bool:

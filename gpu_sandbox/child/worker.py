@@ -41,6 +41,7 @@ from gpu_sandbox.messages import (
     ProfileCalls,
     Profiled,
     PutInOrder,
+    Recall,
     Reply,
     Request,
     Run,
@@ -109,6 +110,8 @@ class Worker:
                 return None
             case Describe():
                 return self._clocked.describe()
+            case Recall():
+                return self._clocked.recall(request)
         return Done()
 
     def _open(self, shared: ArenaShared) -> None:

@@ -143,9 +143,17 @@ _CLOCK = (
         task="softmax",
         limits=TWIN,
     ),
-    _clock("batch_runs_only_the_last", REJECTED, "cached_workspace", device="cuda"),
+    _clock("batch_runs_only_the_last", WRONG, "cached_workspace", device="cuda"),
     _clock("takes_over_the_worker", REJECTED, "base_class_of_its_own", device="both"),
     _clock("numbers_that_come_later", REJECTED, "plain_number_output", task="numbers"),
+    _clock(
+        "cuda_numbers_of_the_last_call",
+        WRONG,
+        "plain_number_output",
+        task="numbers",
+        device="cuda",
+        timed=True,
+    ),
     _clock("replies_in_advance", USELESS, "talks_to_itself", device="both"),
     _clock("memo_by_pointer", USELESS, "weights_prepared_in_first_call", device="both"),
     _clock("memo_by_id", USELESS, "weights_prepared_in_first_call", device="both"),
@@ -306,6 +314,14 @@ _CHECKER = (
         device="both",
     ),
     _checker("leaves_the_step_out", REJECTED, "steps_in_place", task="adam", device="both"),
+    _checker(
+        "cuda_leaves_the_step_out_behind_gates",
+        WRONG,
+        "steps_in_place",
+        task="adam",
+        device="cuda",
+        timed=True,
+    ),
     _checker(
         "looks_here_and_there",
         WRONG | {"correct"},  # one verdict in thirty does not meet it, nor does it gain much

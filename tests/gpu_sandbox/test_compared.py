@@ -21,9 +21,11 @@ from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import RULES, Expected, Margin
 from gpu_sandbox.child.left import expect_left
-from gpu_sandbox.child.pairs import Pairing
+from gpu_sandbox.child.pairs import Pair, Pairing, unbelieved
 from gpu_sandbox.child.plain import close_by, plainly_close
-from gpu_sandbox.child.releases import Batch
+from gpu_sandbox.child.releases import Batch, Released
+from gpu_sandbox.jobs import Differs
+from gpu_sandbox.messages import Plain, Ran, Sequence, TensorAt, Tree
 from gpu_sandbox.protocols import protocol_named
 
 CPU = torch.device("cpu")
@@ -294,8 +296,10 @@ class Compared:
         protocol: str = "strict",
         exact: torch.Tensor | None = None,
         altered: Altered | None = None,
+        plain: tuple[list[Tree], list[Tree]] = ([], []),
     ) -> None:
-        """``exact``: what float64 makes of the inputs of each call, which are changed."""
+        """``exact``: what float64 makes of the inputs of each call, which are changed; ``plain``:
+        the baseline's and the candidate's, call by call."""
         expected = Expected.within(self.truths[0][0], Margin(1e-4, 1e-3))
         first: Any = SimpleNamespace(margins=[expected.margin], usual=())
         task: Any = SimpleNamespace(mutates=False, allow=lambda outputs: None, forward_s=2.0)
@@ -311,9 +315,10 @@ class Compared:
         ]
         chosen = list(reversed(range(CALLS)))
         outputs = [got[number] for number in chosen]
-        candidate = SimpleNamespace(last=None, outputs=outputs, intact=None)
-        tree = SimpleNamespace(tree=None)
-        baseline = SimpleNamespace(last=tree, outputs=[self.truths[number] for number in chosen])
+        trees = [[side[number] for number in chosen if number < len(side)] for side in plain]
+        candidate = SimpleNamespace(last=None, outputs=outputs, intact=None, trees=trees[1])
+        last, truths = SimpleNamespace(tree=None), [self.truths[number] for number in chosen]
+        baseline = SimpleNamespace(last=last, outputs=truths, trees=trees[0])
         pair: Any = SimpleNamespace(candidate=candidate, baseline=baseline, first=True)
         none: Any = None
         pairing = Pairing(task, none, none, protocol_named(protocol), first, none)
@@ -335,6 +340,30 @@ def test_all_outputs_are_looked_at_in_one_go_and_some_inputs(
     compared.check()
     assert (compared.asked, compared.strictly) == ([CALLS], 0)
     assert compared.looked_at == [15, 14]
+
+
+def numbered(*wrong: int, off: float = 0.1) -> list[Tree]:
+    """The output of each call: a tensor, and a number."""
+    told = [2.0 + number + off * (number in wrong) for number in range(CALLS)]
+    return [Sequence(kind="tuple", items=[TensorAt(index=0), Plain(value=n)]) for n in told]
+
+
+@pytest.mark.parametrize("wrong", [0, 7, 15])
+def test_plain_values_of_every_call_are_compared(
+    monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    compared = Compared(monkeypatch, torch.float32)
+    compared.check(plain=(numbered(), numbered(wrong, off=1e-7)))
+    text = Sequence(kind="tuple", items=[TensorAt(index=0), Plain(value="2")])
+    for unlike, told in (
+        (numbered(wrong), "a plain value of the output differs: expected"),
+        ([], "structure differs: plain values in some calls only"),
+        ([text] * CALLS, "structure differs: expected"),
+    ):
+        with pytest.raises(Ended) as raised:
+            compared.check(plain=(numbered(), unlike))
+        assert isinstance(raised.value.finding, Differs)
+        assert told in raised.value.finding.reason
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
@@ -383,3 +412,19 @@ def test_where_no_norm_decides_each_call_is_compared_by_itself(
     compared = Compared(monkeypatch, dtype)
     compared.check(protocol=protocol)
     assert (compared.asked, compared.strictly) == (asked, CALLS)
+
+
+def test_what_we_wait_for_a_workers_device_is_no_time_of_ours() -> None:
+    """It answers at once, and has its outputs copied when they are done."""
+    ran = Ran(tree=None, leaves=[])
+
+    def pair(wall_us: int, own_us: int) -> Pair:
+        sides = [
+            Released(claim * 1000, wall * 1000, own * 1000, [], ran)
+            for claim, wall, own in ((300, wall_us, own_us), (1000, 2000, 400))
+        ]
+        return Pair(*sides, first=True)
+
+    honest, early = unbelieved([pair(2000, 400)] * 8), unbelieved([pair(2000, 1700)] * 8)
+    assert honest.ratio == early.ratio == pytest.approx(1.6)
+    assert unbelieved([pair(1900, 300)] * 8).ratio == pytest.approx(1.6)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -24,8 +25,20 @@ from gpu_sandbox.child.gates import Gated, Room
 from gpu_sandbox.child.putting import as_told
 from gpu_sandbox.child.sealing import KEY_BYTES, Kernels, rows_of
 from gpu_sandbox.child.turns import Turns
-from gpu_sandbox.jobs import Differs, Finding
-from gpu_sandbox.messages import Gate, Leaf, Place, Time, Timed
+from gpu_sandbox.child.values import numbers
+from gpu_sandbox.jobs import Differs, Finding, Forged
+from gpu_sandbox.messages import (
+    Gate,
+    Leaf,
+    Place,
+    Plain,
+    Ran,
+    Recall,
+    Sequence,
+    TensorAt,
+    Time,
+    Timed,
+)
 
 CPU = torch.device("cpu")
 OUT = 2
@@ -106,9 +119,10 @@ class Worker:
         self.clocked.kernels = ProcessorKernels()
         self.watch: Callable[[dict[int, Slot]], None] = lambda slots: None
         self.afterwards: Callable[[dict[int, Slot]], None] = lambda slots: None
+        self.recalled: list[int] = []
         self._arena: Arena | None = None
         self._host: Arena | None = None
-        self._answer: Timed | None = None
+        self.answering: Timed | None = None
         self._thread = threading.Thread()
 
     def ended(self, finding: Finding) -> Exception:
@@ -137,18 +151,20 @@ class Worker:
         self._thread.start()
 
     def _work(self, request: Time) -> None:
-        answer = self.clocked.time(request, self._host)
-        assert isinstance(answer, Timed)
+        self.answering = self.clocked.time(request, self._host)
         self.afterwards(self.clocked.slots)
-        self._answer = answer
 
     def said_something(self) -> bool:
         return not self._thread.is_alive()
 
     def take(self, expected: type[Timed], stage: str) -> Timed:
         self._thread.join(10)
-        assert self._answer is not None
-        return self._answer
+        assert self.answering is not None
+        return self.answering
+
+    def ask(self, request: Recall, expected: type[Ran], stage: str) -> Ran:
+        self.recalled.append(request.call)
+        return self.clocked.recall(request)
 
 
 @pytest.fixture(autouse=True)
@@ -167,11 +183,11 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def gated(gate: Gate, calls: int, *outputs: torch.Tensor) -> Gated:
+def gated(gate: Gate, calls: int, *outputs: torch.Tensor, mutates: bool = False) -> Gated:
     expected = [SimpleNamespace(native=tensor) for tensor in outputs]
     first = SimpleNamespace(tensors=drawn(), expected=expected)
-    room = Room(first, CPU, calls + 2).for_calls(calls)
-    made = Gated(SimpleNamespace(margins=None), first, room, gate)
+    room = Room(first, CPU, calls + 2, left=mutates).for_calls(calls)
+    made = Gated(SimpleNamespace(margins=None, mutates=mutates), first, room, gate)
     made.cases = [SimpleNamespace(tensors=drawn()) for _ in range(calls)]
     return made
 
@@ -230,6 +246,78 @@ def test_outputs_of_no_size_are_committed_to_as_well(gate: Gate, calls: int) -> 
     behind, worker = gated(gate, calls, torch.rand(0)), Worker(lambda x, y: y[:0])
     released = behind.passed(worker, 7, [0])
     assert released.outputs[0][0].numel() == 0
+
+
+def with_sum(x: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, float, None]:
+    return x * 2, x.sum().item(), None
+
+
+@GATES
+def test_each_calls_plain_values_are_there_afterwards(gate: Gate, calls: int) -> None:
+    behind, worker = gated(gate, calls, torch.rand(17, 33)), Worker(with_sum)
+    chosen = list(range(calls))[::-1]
+    released = behind.passed(worker, 7, chosen)
+    assert [numbers(tree) for tree in released.trees] == [
+        [behind.cases[number].tensors[0].sum().item(), 0.0] for number in chosen
+    ]
+    assert worker.recalled == chosen[1:], "the last call's are told of anyway"
+    assert behind.passed(worker, 7, empty=True).trees == []
+
+
+@GATES
+def test_plain_values_that_change_after_their_call_was_done_are_found_out(
+    gate: Gate, calls: int
+) -> None:
+    """What is told afterwards is what was digested, of the call that nobody was told of, too."""
+    for late in {0, calls - 1}:
+        behind, worker = gated(gate, calls, torch.rand(17, 33)), Worker(with_sum)
+
+        def change(slots: dict[int, Slot], late: int = late, worker: Worker = worker) -> None:
+            other = Sequence(
+                kind="tuple", items=[TensorAt(index=0), Plain(value=0.5), Plain(value=None)]
+            )
+            worker.clocked._trees[late] = other
+            if late == calls - 1:
+                assert worker.answering is not None
+                last = msgspec.structs.replace(worker.answering.last, tree=other)
+                worker.answering = msgspec.structs.replace(worker.answering, last=last)
+
+        worker.afterwards = change
+        with pytest.raises(Ended) as raised:
+            behind.passed(worker, 7, range(calls))
+        assert isinstance(raised.value.args[0], Forged)
+
+
+def test_where_all_plain_values_are_the_same_nobody_is_asked() -> None:
+    behind, worker = gated("once", 5, torch.rand(17, 33)), Worker(lambda x, _: (x * 2, None))
+    released = behind.passed(worker, 7, range(5))
+    assert len(released.trees) == 5
+    assert worker.recalled == []
+
+
+def stepped(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    y.mul_(0.5)
+    return x.add_(1.0) * 2
+
+
+@GATES
+def test_what_calls_leave_of_their_inputs_is_committed_to_as_well(gate: Gate, calls: int) -> None:
+    behind = gated(gate, calls, torch.rand(17, 33), mutates=True)
+    worker = Worker(stepped)
+    for number in range(calls):
+        left = behind.passed(worker, 7, [number]).left
+        x, y = behind.cases[number].tensors
+        assert torch.equal(left[0], x + 1.0)
+        assert torch.equal(left[1], y * 0.5)
+    assert behind.passed(worker, 7, empty=True).left == []
+
+    def step_late(slots: dict[int, Slot]) -> None:
+        slots[calls - 1].inputs[1].mul_(0.5)
+
+    worker.afterwards = step_late
+    with pytest.raises(Ended) as raised:
+        behind.passed(worker, 7, [0])
+    assert isinstance(raised.value.args[0], Differs)
 
 
 def sliced(x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
@@ -356,7 +444,7 @@ class Watching(Worker):
 
     def _given(self, calls: int) -> bytes:
         assert self._host is not None
-        return ctypes.string_at(Turns(self._host).key_at(0), calls * KEY_BYTES)
+        return ctypes.string_at(Turns(self._host, calls).key_at(0), calls * KEY_BYTES)
 
 
 @GATES
@@ -383,7 +471,7 @@ def test_both_workers_get_the_same_once_and_then_nothing_of_it_comes_again(
 def test_gates_that_share_memory_take_turns_in_it() -> None:
     outputs = [SimpleNamespace(native=torch.rand(17, 33))]
     first = SimpleNamespace(tensors=drawn(), expected=outputs)
-    room, task = Room(first, CPU, 4), SimpleNamespace(margins=None)
+    room, task = Room(first, CPU, 4), SimpleNamespace(margins=None, mutates=False)
     ways: dict[Gate, int] = {"once": 4, "each": 3}
     both = [Gated(task, first, room.for_calls(calls), way) for way, calls in ways.items()]
     for behind in both:

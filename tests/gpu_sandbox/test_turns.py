@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 
@@ -15,13 +16,13 @@ from gpu_sandbox.messages import ArenaShared
 
 def test_a_hundred_turns_between_two_processes() -> None:
     cpu = torch.device("cpu")
-    ours = Arena.create(Turns.size(1), cpu)
-    turns = Turns(ours)
+    ours = Arena.create(Turns.size(1, 1), cpu)
+    turns = Turns(ours, 1)
     turns.reset()
     pid = os.fork()
     if pid == 0:
         shared = ArenaShared(total_bytes=ours.size, host=True)
-        theirs = Turns(Arena.open(shared, os.dup(ours.descriptor), cpu))
+        theirs = Turns(Arena.open(shared, os.dup(ours.descriptor), cpu), 1)
         deadline = time.monotonic() + 20
         for number in range(1, 101):
             if not Turns.wait(theirs.given, number, lambda: time.monotonic() < deadline):
@@ -38,7 +39,7 @@ def test_a_hundred_turns_between_two_processes() -> None:
 
 
 def test_a_wait_ends_when_it_is_told_to() -> None:
-    turns = Turns(Arena.create(Turns.size(1), torch.device("cpu")))
+    turns = Turns(Arena.create(Turns.size(1, 1), torch.device("cpu")), 1)
     turns.reset()
     assert not Turns.wait(turns.done, 1, lambda: False)
     turns.done.value = 3
@@ -46,7 +47,7 @@ def test_a_wait_ends_when_it_is_told_to() -> None:
 
 
 def test_keys_that_will_never_come_keep_nobody_waiting() -> None:
-    turns = Turns(Arena.create(Turns.size(4), torch.device("cpu")))
+    turns = Turns(Arena.create(Turns.size(4, 4), torch.device("cpu")), 4)
     turns.reset()
     with turns.released():
         turns.give(0, bytes(range(32)))
@@ -54,3 +55,18 @@ def test_keys_that_will_never_come_keep_nobody_waiting() -> None:
     with pytest.raises(RuntimeError), turns.released():
         raise RuntimeError
     assert Turns.wait(turns.given, 4, lambda: False)
+
+
+def test_what_calls_commit_to_lies_beside_the_keys_and_is_gone_in_the_next_release() -> None:
+    turns = Turns(Arena.create(Turns.size(3, 5), torch.device("cpu")), 5)
+    turns.reset()
+    keys, plain = [bytes([k]) * 32 for k in (1, 2, 3)], [bytes([64 + k]) * 16 for k in range(5)]
+    for number, key in enumerate(keys):
+        turns.give(number, key)
+    for call, digest in enumerate(plain):
+        turns.commit(call, digest)
+    assert turns.plain(range(5)) == plain
+    assert turns.plain(range(3, 5)) == plain[3:]
+    assert [ctypes.string_at(turns.key_at(n), 32) for n in range(3)] == keys
+    turns.reset()
+    assert turns.plain(range(5)) == [bytes(16)] * 5

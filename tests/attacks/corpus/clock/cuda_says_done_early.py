@@ -11,7 +11,7 @@ Timed = clock.Timed
 
 
 def early(self, asked, host):
-    turns, kernels = clock.Turns(host), self.kernels
+    turns, kernels = clock.Turns(host, asked.calls), self.kernels
     stream = torch.cuda.current_stream().cuda_stream
     places = [self.slots[number].place for number in range(asked.calls)]
     inputs = clock.Stretches.of([place.inputs for place in places], self.slots[0].address)

@@ -78,7 +78,7 @@ def ahead(self, asked, host):
 
 
 def at_once(self, asked, host, known):
-    turns, kernels = clock.Turns(host), self.kernels
+    turns, kernels = clock.Turns(host, asked.calls), self.kernels
     stream = torch.cuda.current_stream().cuda_stream
     places = [self.slots[number].place for number in range(asked.calls)]
     inputs = clock.Stretches.of([place.inputs for place in places], self.slots[0].address)
