@@ -80,7 +80,7 @@ class Released(msgspec.Struct, frozen=True):
     left: list[torch.Tensor] = []
     """What the inputs of the first chosen call are afterwards, where the task changes them."""
     trees: list[Tree] = []
-    """Of the chosen calls, where outputs hold plain values; on the CPU ``last`` is the only one."""
+    """Of the first chosen calls, where outputs hold plain values; on the CPU there is ``last``."""
 
     def bare(self) -> Released:
         """Without the outputs, which may be gigabytes."""
