@@ -13,6 +13,7 @@ __all__ = [
     "extent_at",
     "extent_of",
     "in_order",
+    "overlap",
     "overlapping",
     "reach_bytes",
     "sharing",
@@ -89,11 +90,16 @@ def overlapping(tensor: torch.Tensor) -> bool:
     step is not beyond all of the smaller ones."""
     if tensor.layout != torch.strided or tensor.numel() == 0 or tensor.is_contiguous():
         return False
+    return overlap(tensor.shape, tensor.stride())
+
+
+def overlap(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """The same of what lies so."""
     reach = 0
-    for stride, size in sorted(_steps(tensor.shape, tensor.stride())):
-        if stride <= reach:
+    for step, size in sorted(_steps(shape, stride)):
+        if step <= reach:
             return True
-        reach += stride * (size - 1)
+        reach += step * (size - 1)
     return False
 
 

@@ -67,6 +67,8 @@ _HALF_EPS = 1e-4
 _FEW_ELEMENTS = 16
 _COUNTED, _COUNTED_OF = 16, 1000
 """By so many a count may be off that rounding turns, or by one in so many if a few steps do."""
+_OFTEN, _MARKED_OF = 8, 1024
+"""So often, and in more than one in so many elements, a number is no accident."""
 _MOST_TURNED = 0.75
 """Of an output's elements, by a few steps of rounding: where more are, who leaves out a third of
 them is excused by chaos, and who computes all otherwise than the reference is not."""
@@ -111,10 +113,26 @@ class Nudged(msgspec.Struct, frozen=True):
             expected.loosen(min(k * self.relative, blind), self.worst, bulk)
 
 
-def moved(tensor: torch.Tensor, steps: int) -> torch.Tensor:
+def marks(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Where it is zero, its least or its largest number, if that is there often: what was left out,
+    cut off or filled up, which is exact, and means something. None if it has no such."""
+    if tensor.dtype not in (*NUDGED, *_HALF) or tensor.numel() < _MARKED_OF:
+        return None
+    often, found = max(_OFTEN, tensor.numel() // _MARKED_OF), None
+    for value in (torch.zeros_like(ends := tensor.aminmax().min), ends, tensor.amax()):
+        here = tensor == value
+        if int(here.sum()) > often:
+            found = here if found is None else found.logical_or_(here)
+    return found
+
+
+def moved(tensor: torch.Tensor, steps: int, *, freely: bool = True) -> torch.Tensor:
     """Nudged by so many steps; zeros, too, by as many of the usual size: none is as large as
     another. Below zero: all of them the same way, nobody knows which. What is of half precision by
-    its own, but by fewer."""
+    its own, but by fewer. But ``freely`` without what ``marks`` something."""
+    kept = None if freely else marks(tensor)
+    if kept is not None:
+        return torch.where(kept, tensor, moved(tensor, steps))
     if tensor.dtype in _HALF:
         each = int(torch.finfo(tensor.dtype).eps / torch.finfo(torch.float32).eps)
         wide = max(1, abs(steps) // _FEWER_IN_HALF) * each
@@ -182,14 +200,15 @@ def mended(
     got: Outputs,
     run: Callable[[int], Outputs],
     exact: Callable[[], Outputs | None],
+    freely: Callable[[int], Outputs] | None = None,
 ) -> list[torch.Tensor] | None:
     """``got`` with the reference's own elements where it is wrong and nudges turn these, or float64
     does; None if there are none. ``run`` gives the reference's outputs of the same inputs, nudged
-    by so many steps, and ``exact`` those in float64, if it can."""
+    by so many steps, and ``exact`` those in float64, if it can. ``freely``: as ``run``, with what
+    ``marks`` something moved as well, which tells of the order of equals, so of integers alone."""
     try:
         wrong = [_is_wrong(one, tensor) for one, tensor in zip(expected, got, strict=True)]
-        ways = zip(expected, wrong, strict=True)
-        if any(int(mask.sum()) > _most_wrong(one) for one, mask in ways):
+        if any(int(mask.sum()) > _most_wrong(o) for o, mask in zip(expected, wrong, strict=True)):
             return None
         left, began = [mask.clone() for mask in wrong], time.thread_time()
         plain = run(0)
@@ -199,25 +218,29 @@ def mended(
         if any(chaos and bool(mask.any()) for chaos, mask in zip(chaotic, wrong, strict=True)):
             return None
         reach = [(one, one) for one in plain]
-        for steps in (0, *_LOOKS):
-            others = run(steps) if steps else exact() or plain
-            reach = [_further(*each) for each in zip(reach, others, strict=True)]
-            for mask, one, other, mine, ends in zip(left, plain, others, got, reach, strict=True):
-                slightly = abs(steps) <= _MOST_OF_FEW
+        ways = (run,) if freely is None else (run, freely)
+        for steps, way in ((0, run), *((steps, way) for steps in _LOOKS for way in ways)):
+            others = way(steps) if steps else exact() or plain
+            slightly = abs(steps) <= _MOST_OF_FEW
+            for number, (one, other, mine) in enumerate(zip(plain, others, got, strict=True)):
+                if way is freely and (not _is_counted(one) or one.dtype == torch.bool):
+                    continue
+                reach[number] = _further(reach[number], other)
                 if slightly or _is_counted(one) or one.numel() > _FEW_ELEMENTS:
-                    mask &= ~_turned(one, other, mine, ends, slightly=slightly)
+                    turned = _turned(one, other, mine, reach[number], slightly=slightly)
+                    left[number] &= ~turned
             if not any(bool(mask.any()) for mask in left):
                 break
             if time.thread_time() - began > _LOOKED_S:
                 break
     except Exception:  # it looks at its inputs more closely, or there is no memory
         return None
-    turned = [mask & ~still for mask, still in zip(wrong, left, strict=True)]
-    if not any(bool(mask.any()) for mask in turned):
+    right = [mask & ~still for mask, still in zip(wrong, left, strict=True)]
+    if not any(bool(mask.any()) for mask in right):
         return None
     return [
         torch.where(mask, one.native, mine)
-        for mask, one, mine in zip(turned, expected, got, strict=True)
+        for mask, one, mine in zip(right, expected, got, strict=True)
     ]
 
 

@@ -109,7 +109,7 @@ class OneCall(Batch):
         """Before they are read: that maps what was not there."""
         spots = self.layout.outputs[0]
         there = [way for way in zip(spots, found, strict=True) if way[1].address != NOWHERE]
-        return sum(peer.mapped_bytes(spot, where) for spot, where in there)
+        return peer.mapped_bytes(there)
 
     def _are_all_there(self, ran: Ran) -> bool:
         """As it says: others differ from what is expected, which the verdict tells."""

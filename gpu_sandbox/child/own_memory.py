@@ -12,13 +12,14 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import torch
 
 from gpu_sandbox.child.arena import extent_bytes
-from gpu_sandbox.child.pages import PAGEMAP, Pages, blocks_of
+from gpu_sandbox.child.extents import overlap
+from gpu_sandbox.child.pages import PAGEMAP, Pages, Stretch, blocks_of
 from gpu_sandbox.child.signals import NOWHERE, Where
 from gpu_sandbox.confine.syscalls import prctl
 from gpu_sandbox.messages import Spot
@@ -58,6 +59,19 @@ def spread(tensor: torch.Tensor) -> bool:
     return reach > _SPREAD * tensor.numel() > 0
 
 
+def _stretch(spot: Spot, where: Where) -> Stretch | None:
+    """None of what overlaps itself, or can't be read as it is."""
+    if 0 in spot.shape or min(where.stride, default=0) < 0:
+        return None
+    dense = math.prod(spot.shape) * getattr(torch, spot.dtype).itemsize
+    size = extent_bytes(Spot(0, spot.shape, where.stride, spot.dtype))
+    if size == dense:
+        return Stretch(where.address, size)
+    if not dense <= size <= _SPREAD * dense or overlap(spot.shape, where.stride):
+        return None
+    return Stretch(where.address, size, blocks_of(spot, where.stride))
+
+
 class Memory:
     """Takes the descriptors over, which ``open_own_memory`` made. ``pages``: if those can be looked
     at."""
@@ -71,16 +85,12 @@ class Memory:
         if self.pages is not None:
             self.pages.close()
 
-    def mapped_bytes(self, spot: Spot, where: Where) -> int:
+    def mapped_bytes(self, outputs: Iterable[tuple[Spot, Where]]) -> int:
         """How much of what lies there was mapped into place, not written."""
-        if self.pages is None or 0 in spot.shape or min(where.stride, default=0) < 0:
+        if self.pages is None:
             return 0
-        dense = math.prod(spot.shape) * getattr(torch, spot.dtype).itemsize
-        size = extent_bytes(Spot(0, spot.shape, where.stride, spot.dtype))
-        if not dense <= size <= _SPREAD * dense:  # it overlaps itself, or can't be read as it is
-            return 0
-        blocks = None if size == dense else blocks_of(spot, where.stride)
-        return self.pages.mapped_bytes(where.address, size, blocks)
+        found = [_stretch(spot, where) for spot, where in outputs]
+        return self.pages.mapped_bytes([stretch for stretch in found if stretch is not None])
 
     def read(self, spot: Spot, where: Where) -> torch.Tensor:
         """A private copy of what lies there, of the shape and dtype of ``spot``. Raises

@@ -11,24 +11,35 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import NamedTuple
 
 import torch
 
 from gpu_sandbox.child.places import some_of
 from gpu_sandbox.messages import Spot
 
-__all__ = ["PAGEMAP", "Pages", "blocks_of", "filling_ns"]
+__all__ = ["PAGEMAP", "Pages", "Stretch", "blocks_of", "filling_ns"]
 
 PAGEMAP = "/proc/self/pagemap"
 _ENTRY_BYTES = 8
 _EXCLUSIVE, _OF_A_FILE, _SWAPPED, _PRESENT = 56, 61, 62, 63
 _FEWEST = 4
-"""Of fewer pages none is mapped in less time than it is written."""
+"""Of fewer whole pages, of all outputs together, none is mapped in less time than it is written."""
 _BLOCK, _MOST_BLOCKS = 64, 64
-"""Pages that are looked at together, and how many such of a large output."""
+"""Pages that are looked at together, and how many such of large outputs, or of many."""
 _FILLED_BYTES, _FILLS = 1 << 22, 3
 _CPU = torch.device("cpu")
+
+
+class Stretch(NamedTuple):
+    """Where an output lies, in bytes. ``blocks``: of what has gaps, where its elements begin, and
+    for how long: only pages that hold some count."""
+
+    address: int
+    size: int
+    blocks: tuple[torch.Tensor, int] | None = None
 
 
 class Pages:
@@ -40,26 +51,24 @@ class Pages:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def mapped_bytes(
-        self, address: int, size: int, blocks: tuple[torch.Tensor, int] | None = None
-    ) -> int:
+    def mapped_bytes(self, outputs: Sequence[Stretch]) -> int:
         """Of the whole pages there, how much is not written, about. Nothing where there is no such
-        memory: that is for who reads it to say. ``blocks``: of what has gaps, where its elements
-        begin, and for how long: only pages that hold some count."""
-        first = -(-address // mmap.PAGESIZE)
-        count = (address + size) // mmap.PAGESIZE - first
+        memory: that is for who reads it to say."""
+        spans = [_Span.of(stretch) for stretch in _joined(outputs)]
+        count = sum(span.pages for span in spans)
         if count < _FEWEST:
             return 0
-        holds = None if blocks is None else _holding(count, first * mmap.PAGESIZE - address, blocks)
+        blocks = [(span, start) for span in spans for start in range(0, span.pages, _BLOCK)]
         looked_at = mapped = 0
-        for block in some_of(-(-count // _BLOCK), _MOST_BLOCKS, _CPU).tolist():
-            start = block * _BLOCK
-            pages = min(_BLOCK, count - start)
+        for number in some_of(len(blocks), _MOST_BLOCKS, _CPU).tolist():
+            span, start = blocks[number]
+            pages = min(_BLOCK, span.pages - start)
             try:
-                missing = ~self._written(first + start, pages)
+                missing = ~self._written(span.first + start, pages)
             except (OSError, OverflowError):
                 return 0
             looked_at += pages
+            holds = span.holds
             mapped += int(
                 (missing if holds is None else missing & holds[start : start + pages]).sum()
             )
@@ -76,6 +85,37 @@ class Pages:
 
         own = bit(_PRESENT) & bit(_EXCLUSIVE) | bit(_SWAPPED)
         return own & ~bit(_OF_A_FILE)
+
+
+class _Span(NamedTuple):
+    """The whole pages of a stretch, by number, and which of them hold elements, if not all do."""
+
+    first: int
+    pages: int
+    holds: torch.Tensor | None
+
+    @classmethod
+    def of(cls, stretch: Stretch) -> _Span:
+        address, size, blocks = stretch
+        first = -(-address // mmap.PAGESIZE)
+        count = max(0, (address + size) // mmap.PAGESIZE - first)
+        if blocks is None or not count:
+            return cls(first, count, None)
+        return cls(first, count, _holding(count, first * mmap.PAGESIZE - address, blocks))
+
+
+def _joined(outputs: Sequence[Stretch]) -> Iterator[Stretch]:
+    """Those without gaps that share a page, or lie next to each other, are one: of hundreds that
+    were mapped at once none may have a page of its own."""
+    yield from (stretch for stretch in outputs if stretch.blocks is not None)
+    whole = sorted((each for each in outputs if each.blocks is None), key=lambda each: each.address)
+    begin = end = 0
+    for address, size, _ in whole:
+        if address > end and address // mmap.PAGESIZE > (end - 1) // mmap.PAGESIZE:
+            yield Stretch(begin, end - begin)
+            begin = end = address
+        end = max(end, address + size)
+    yield Stretch(begin, end - begin)
 
 
 def blocks_of(spot: Spot, stride: tuple[int, ...]) -> tuple[torch.Tensor, int]:

@@ -223,10 +223,10 @@ class Peer(Conversation):
     def shows_pages(self) -> bool:
         return self._memory is not None and self._memory.pages is not None
 
-    def mapped_bytes(self, spot: Spot, found: Where) -> int:
-        """On the CPU: how much of an output was mapped into place, not written."""
+    def mapped_bytes(self, outputs: Sequence[tuple[Spot, Where]]) -> int:
+        """On the CPU: how much of these was mapped into place, not written."""
         assert self._memory is not None
-        return self._memory.mapped_bytes(spot, found)
+        return self._memory.mapped_bytes(outputs)
 
     @contextmanager
     def spoiled(self, spots: list[Spot]) -> Iterator[None]:

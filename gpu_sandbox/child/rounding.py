@@ -23,6 +23,7 @@ from gpu_sandbox.child.nudges import (
     REHEARSED,
     SLOWEST_S,
     Nudged,
+    marks,
     measured,
     mended,
     moved,
@@ -89,7 +90,7 @@ class Rounding:
         if same is not None:
             yield expected, same
         mine = got if same is None else same
-        rest = mended(expected, mine, partial(self._nudged, case), exact)
+        rest = mended(expected, mine, partial(self._held, case), exact, self._freely(case))
         if rest is not None:
             yield expected, rest
         if any(_has_nan(one.native) for one in expected):
@@ -175,13 +176,30 @@ class Rounding:
         """Its outputs on inputs that are nudged by so many steps."""
         return self._task.results(self._task.model, self._moved(case, steps), case)
 
-    def _moved(self, case: Case, steps: int) -> Any:
+    def _held(self, case: Case, steps: int) -> list[torch.Tensor]:
+        """The same, where what marks something is as it was: the zeros of padding, what was cut
+        off at an end. To move these turns all that goes by them, which no rounding does."""
+        task, arguments = self._task, self._moved(case, steps, freely=False)
+        return task.results(task.model, arguments, case)
+
+    def _freely(self, case: Case) -> Callable[[int], list[torch.Tensor]] | None:
+        """``_nudged``, if there are such and the reference puts equals in order, or takes one."""
+        if all(marks(tensor) is None for tensor in case.tensors):
+            return None
+        try:
+            with Stably() as sorting:
+                self._nudged(case, 0)
+        except Exception:  # as in _stably
+            return None
+        return partial(self._nudged, case) if sorting.chose else None
+
+    def _moved(self, case: Case, steps: int, *, freely: bool = True) -> Any:
         arguments = _copied(case)
         if not steps:
             return arguments
         torch.manual_seed(secrets.randbits(48))  # or all would be by the seed of a forward
-        forms = self._task.forms_of(case.tensors)
-        return mapped(arguments, Changed(partial(moved, steps=steps), forms, slightly=True))
+        forms, by = self._task.forms_of(case.tensors), partial(moved, steps=steps, freely=freely)
+        return mapped(arguments, Changed(by, forms, slightly=True))
 
 
 def _tensors(numbers: Sequence[int]) -> list[torch.Tensor]:

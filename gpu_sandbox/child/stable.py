@@ -20,15 +20,26 @@ _TOPK = (torch.topk, torch.Tensor.topk)
 _KTH = (torch.kthvalue, torch.Tensor.kthvalue)
 _MEDIAN = (torch.median, torch.Tensor.median)
 _MODE = (torch.mode, torch.Tensor.mode)
+_ENDS = tuple(
+    getattr(where, name)
+    for where in (torch, torch.Tensor)
+    for name in ("argmax", "argmin", "max", "min")
+)
 _NAMES = ("dim", "descending")
 
 
 class Stably(TorchFunctionMode):
-    """While entered. ``asked``: something was sorted that was not asked to be stable."""
+    """While entered. ``asked``: something was sorted that was not asked to be stable; ``chose``: or
+    the largest was taken, or the least, of which there may be two."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked = False
+        self._took_an_end = False
+
+    @property
+    def chose(self) -> bool:
+        return self.asked or self._took_an_end
 
     def __torch_function__(
         self,
@@ -38,6 +49,7 @@ class Stably(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        self._took_an_end |= func in _ENDS
         if kwargs.get("out") is None:
             if func in _SORTS and not kwargs.get("stable"):
                 self.asked = True

@@ -32,7 +32,7 @@ from gpu_sandbox.child.judge import (
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import Rounding
-from gpu_sandbox.child.ways import LARGE_BYTES, MAKES_TIES, ways
+from gpu_sandbox.child.ways import LARGE_BYTES, MAKES_TIES, TIES, ways
 from gpu_sandbox.jobs import Differs, Job
 from gpu_sandbox.messages import Done, PutInOrder, Ran, Run
 from gpu_sandbox.protocols import Protocol
@@ -223,7 +223,7 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
         taken = 0
         counts = any(not (t.is_floating_point() or t.is_complex()) for t in _outputs_of(first))
         for altered in ways(first):
-            ties = counts and altered.told in MAKES_TIES
+            ties = counts and altered.told == TIES
             if not ties and altered.told not in task.leave_out:
                 for case in changed_case(task, altered, first, exact=exact):
                     taken += 1

@@ -8,9 +8,11 @@ import torch
 
 from gpu_sandbox.child.cases import Altered, Case
 
-__all__ = ["LARGE_BYTES", "MAKES_TIES", "ways"]
+__all__ = ["LARGE_BYTES", "MAKES_TIES", "TIES", "ways"]
 
 LARGE_BYTES = 1 << 30
+TIES = "small integers"
+"""Of which many are the same."""
 
 
 def ways(first: Case) -> tuple[Altered, ...]:
@@ -60,7 +62,7 @@ _ALTERED = (
     Altered("inputs times 64", _scaled, [], halved=False),
     Altered("inputs with outliers", _heavy_tailed, [], dense=False),
     Altered("each row offset", _offset_rows, []),
-    Altered("small integers", _small_integers, []),
+    Altered(TIES, _small_integers, []),
     Altered("inputs times 8", _scaled_less, [], part="half"),
     Altered("each row offset", _offset_rows, [], part="half"),
     Altered("numbers nearer to one of them", _nearer_to_one, [], part="run"),
@@ -71,5 +73,5 @@ that is nearer to one number leaves a gap in what is sorted, of which a part is 
 otherwise; twice, since one in six such gaps lies where a part is as good as all, too."""
 _WHERE_LARGE = tuple(way for way in _ALTERED if way.part == "all")
 """Half of it among timed calls alone: one trial on gigabytes takes a tenth of a second, or more."""
-MAKES_TIES = ("inputs times 64", "small integers")
-"""And which of equals comes first, or has the larger index, is nobody's to say."""
+MAKES_TIES = ("inputs times 64", TIES)
+"""Or may: and which of equals comes first, or has the larger index, is nobody's to say."""

@@ -27,6 +27,8 @@ REFUSED = (
     "migrate_pages",
     # a slice of its own, or a clock that does not fall: the other side of a pair has neither
     "sched_setattr",
+    # which of everybody's files are in memory: notes that the next one could read
+    "cachestat",
     # kernel interfaces with a record of holes
     "io_uring_setup",
     "io_uring_enter",

@@ -60,6 +60,8 @@ _PR_SCHED_CORE = 62
 _ITIMER_REAL = 0
 _RLIMIT_CORE = 4
 _MADV_COLLAPSE = 25
+_FADV_DONTNEED = 4
+_RWF_NOWAIT = 8
 _AF_UNIX = 1
 _SOCK_STREAM = 1
 _SOCK_SEQPACKET = 5
@@ -212,6 +214,10 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
         # huge pages under memory that is shared with the verifier, which the baseline has not: it
         # would be read faster than theirs by no doing of the kernel's. As Linux before 6.1 says.
         ("madvise", [_argument(2), (_EQUAL, 0, 1, _MADV_COLLAPSE), _refuse(errno.EINVAL), allow]),
+        # everybody's files out of memory, which whoever compiles next has to read again; and which
+        # of them are in memory. With both a word could be left there for the next one.
+        ("fadvise64", [_argument(3), (_EQUAL, 0, 1, _FADV_DONTNEED), _PRETEND, allow]),
+        ("preadv2", [_argument(5), (_ANY_BIT, 0, 1, _RWF_NOWAIT), _refuse(errno.ENOTSUP), allow]),
         # whose cookie keeps strangers off the other half of its core, and makes that idle
         ("prctl", [_argument(0), (_EQUAL, 0, 1, _PR_SCHED_CORE), no, allow]),
     ]

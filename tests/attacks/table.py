@@ -131,6 +131,7 @@ _CLOCK = (
     _clock("maps_zeros", USELESS, "pads_by_hand", task="padded"),
     _clock("maps_what_is_constant", USELESS, "writes_the_prompt_anew", task="prompted"),
     _clock("maps_rows_of_a_table", USELESS, "copies_rows", task="bank"),
+    _clock("maps_rows_as_outputs", USELESS, "copies_rows_as_outputs", task="window"),
     _clock("stretches_the_rest", USELESS, "starts_a_process", task="softmax"),
     _clock("fires_timers_while_stopped", USELESS, "runs_programs", task="softmax", compiles=True),
     _clock("leaves_out_the_workers_python", PASSES, "scripted", task="softmax", gains=1.4),
@@ -436,6 +437,14 @@ _CHECKER = (
     _checker("takes_the_norm_for_granted", REJECTED, "norms_by_parts", task="wave", device="both"),
     _checker("one_output_twice", REJECTED, "computes_twice", task="twice"),
     _checker("extrapolates_a_count", REJECTED, "counts_in_place", task="points", device="both"),
+    _checker(
+        "sees_no_saturation",
+        WRONG,
+        "spreads_by_rows_and_columns",
+        task="saturated",
+        device="both",
+    ),
+    _checker("averages_padding_in", WRONG, "sums_padding_too", task="clips", device="both"),
     _checker("guesses_a_plain_count", REJECTED, "adds_from_the_end", task="carts", device="both"),
     _checker(
         "takes_it_for_one_factor",

@@ -129,6 +129,36 @@ def test_how_it_is_scheduled_is_nobodys_to_tune() -> None:
 
 
 @in_zygote
+def test_files_that_others_need_stay_in_memory() -> None:
+    """Nor does it see which are: that could be a note for the next one."""
+    need("seccomp")
+
+    def is_in_memory() -> bool:
+        with open(os.__file__, "rb") as file:
+            return os.preadv(file.fileno(), [bytearray(512)], 0, os.RWF_NOWAIT) == 512
+
+    def main() -> None:
+        with open(os.__file__, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            assert os.preadv(file.fileno(), [bytearray(512)], 0) == 512
+            for name, arguments in (
+                ("preadv2", (bytes(16), 0, 0, 0, os.RWF_NOWAIT)),
+                ("cachestat", ()),
+            ):
+                with pytest.raises(OSError, match=name):
+                    syscalls.call(name, file.fileno(), *arguments)
+        print("as before")
+
+    Path(os.__file__).read_bytes()
+    try:
+        assert is_in_memory()
+    except OSError:
+        pytest.skip("a file system that does not tell")
+    assert run(main)[1] == "as before\n"
+    assert is_in_memory()
+
+
+@in_zygote
 def test_wards_do_not_meet() -> None:
     """Two at once, with the same home: other files, other users, other processes."""
     need("namespaces:mount", "namespaces:pid")

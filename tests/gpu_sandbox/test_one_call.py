@@ -105,8 +105,8 @@ class Recorder:
         self.seen.append("look at inputs")
         return self.inputs_intact
 
-    def mapped_bytes(self, spot: Any, found: Where) -> int:
-        self.seen.append(f"look at pages of {found.address}")
+    def mapped_bytes(self, outputs: list[tuple[Any, Where]]) -> int:
+        self.seen += [f"look at pages of {found.address}" for _, found in outputs]
         return MAPPED
 
     def _read(self, spot: Any, found: Where) -> torch.Tensor:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gpu_sandbox.child.own_memory import Memory, open_own_memory
-from gpu_sandbox.child.pages import PAGEMAP, Pages, blocks_of, filling_ns
+from gpu_sandbox.child.pages import PAGEMAP, Pages, Stretch, blocks_of, filling_ns
 from gpu_sandbox.child.signals import Where
 from gpu_sandbox.messages import Spot
 
@@ -26,7 +26,7 @@ def pages() -> Iterator[Pages]:
 
 
 def _mapped(pages: Pages, tensor: torch.Tensor) -> int:
-    return pages.mapped_bytes(tensor.data_ptr(), tensor.nbytes)
+    return pages.mapped_bytes([Stretch(tensor.data_ptr(), tensor.nbytes)])
 
 
 def test_fresh_ones_are_not_until_they_are_written(pages: Pages) -> None:
@@ -66,14 +66,27 @@ def test_of_a_large_one_some_blocks_are_looked_at(pages: Pages) -> None:
 
 
 @pytest.mark.parametrize("address", [0, 4096, -4096, 1 << 62, 1 << 70, (1 << 63) - 4096])
-def test_where_nothing_is_there_is_nothing_to_say_or_all_of_it(pages: Pages, address: int) -> None:
-    assert pages.mapped_bytes(address, SIZE) in (0, SIZE)
+def test_where_nothing_is_there_is_nothing_to_say_or_most_of_it(pages: Pages, address: int) -> None:
+    assert 0 <= pages.mapped_bytes([Stretch(address, SIZE)]) <= SIZE
 
 
 def test_little_is_not_looked_at(pages: Pages) -> None:
     fresh = torch.frombuffer(mmap.mmap(-1, SIZE, PRIVATE), dtype=torch.uint8)
     assert _mapped(pages, fresh[: 3 * mmap.PAGESIZE]) == 0
     assert _mapped(pages, fresh[:0]) == 0
+
+
+@pytest.mark.parametrize("row", [1000, mmap.PAGESIZE, 4 * mmap.PAGESIZE - 16])
+def test_many_that_were_mapped_at_once_are_looked_at_together(pages: Pages, row: int) -> None:
+    """Though none of them has as many pages."""
+    memory = mmap.mmap(-1, 16 * SIZE, PRIVATE)
+    fresh = torch.frombuffer(memory, dtype=torch.uint8)[: 16 * SIZE // row * row].view(-1, row)
+    rows = [Stretch(fresh[n].data_ptr(), row) for n in torch.randperm(len(fresh)).tolist()]
+    assert pages.mapped_bytes(rows) == pytest.approx(fresh.nbytes, rel=0.01)
+    if row > 2 * mmap.PAGESIZE:
+        assert pages.mapped_bytes(rows[::5]) > 0, "nor do they lie side by side"
+    fresh.fill_(1)
+    assert pages.mapped_bytes(rows) == 0
 
 
 def test_gaps_between_rows_do_not_count() -> None:
@@ -83,11 +96,14 @@ def test_gaps_between_rows_do_not_count() -> None:
     rows = fresh.view(64, -1)[:, : page // 4]
     where = Where(rows.data_ptr(), rows.stride())
     spot = Spot(0, tuple(rows.shape), rows.stride(), "float32")
-    assert memory.mapped_bytes(spot, where) == SIZE
+    assert memory.mapped_bytes([(spot, where)]) == SIZE
     rows[:16] = 1.0
-    assert memory.mapped_bytes(spot, where) == SIZE * 3 // 4
+    assert memory.mapped_bytes([(spot, where)]) == SIZE * 3 // 4
     rows.fill_(1.0)
-    assert memory.mapped_bytes(spot, where) == 0
+    assert memory.mapped_bytes([(spot, where)]) == 0
+    large = Spot(0, (4096, 4096), (2100, 2100), "float32")
+    told = Where(rows.data_ptr(), (2100, 2100))
+    assert memory.mapped_bytes([(large, told)]) == 0, "no output lies so"
     memory.close()
 
 
