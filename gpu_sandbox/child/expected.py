@@ -101,7 +101,8 @@ class Expected:
     ``typical``: what the RMS of each of its rows usually is (``child/typical.py``), where it has
     few elements: a sum that comes out next to nothing is not to be as exact as it is small.
     ``fill``: the large number that it is in many places, without which errors count
-    (``child/fill.py``); it is sought where there is a float64 run that is sound beside it, too.
+    (``child/fill.py``). Where no float64 run is sound beside it that is to be borne out by
+    ``vouched`` or given up.
     """
 
     def __init__(
@@ -139,6 +140,8 @@ class Expected:
         self.columns: Columns | None = None
         """Those that are sound beside what it is held to, its own or another output's."""
         self._to_itself = False
+        self._unsure: tuple[torch.Tensor, list[torch.Tensor]] | None = None
+        """The float64 run, and the reference's own, without the fill: beside it they differ."""
         self._worst = 0.0
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
@@ -156,12 +159,11 @@ class Expected:
             return
         others = [native] if rough is None or rough.shape != exact.shape else [native, rough]
         self.fill = fill_of(native) if few else None
-        if self.fill is not None and not self._hold(
-            filled_alike(self.fill, native, exact), others, few=few
-        ):
-            self.fill = None  # of what is rounding beside ones, say: a matrix times its inverse
         if self.fill is None:
             self._hold(exact, others, few=few)
+        elif not self._hold(filled_alike(self.fill, native, exact), others, few=few):
+            self._unsure = exact, others
+            self._beside_itself()
 
     def _hold(self, exact: torch.Tensor, others: list[torch.Tensor], *, few: bool) -> bool:
         """To ``exact``, from which ``others`` are the reference's own runs; False if these are
@@ -186,10 +188,30 @@ class Expected:
         then."""
         if self.rule is None or self.unsound or self.truth is not self.native:
             return
-        if self.native.numel():
-            self._to_itself = True
-            most = self.rule.of_most(self.rule.blind)
-            self.bulk = bulk_of(self.native, [self.native], self.rule.k, *most)
+        if self.native.numel() and not self._to_itself:
+            self.fill = fill_of(self.native)
+            self._beside_itself()
+
+    def _beside_itself(self) -> None:
+        assert self.rule is not None
+        self._to_itself = True
+        (rest,) = self._beside_fill(self.native)
+        self.bulk = bulk_of(rest, [rest], self.rule.k, *self.rule.of_most(self.rule.blind))
+
+    def vouched(self, *, steady: bool) -> None:
+        """Whether the rest is ``steady`` where inputs are moved by rounding. It is not where it is
+        rounding beside ones, as of a matrix times its inverse: then there is no such number."""
+        if steady or not self._to_itself or self.fill is None:
+            self._unsure = None
+            return
+        self.fill, unsure, self._unsure = None, self._unsure, None
+        if unsure is None:
+            self._beside_itself()
+        else:
+            self._to_itself = False
+            self._hold(*unsure, few=True)
+        if self.drawn:
+            self.columns = sound(self.truth, self.native)
 
     @property
     def least(self) -> float:

@@ -21,6 +21,7 @@ import torch
 from gpu_sandbox.child.bulk import Bulk, apart
 from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.fill import without_fill
+from gpu_sandbox.child.marks import marks
 from gpu_sandbox.child.pieces import distance
 from gpu_sandbox.child.seldom import Seldom
 
@@ -42,7 +43,8 @@ Ends: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 NUDGED = (torch.float32, torch.float64)
 _HALF, _FEWER_IN_HALF = (torch.float16, torch.bfloat16), 32
 """Long sums are made in full precision, and rounded once."""
-SLOWEST_S = 0.1
+SLOWEST_S, _SLOWEST_FILLED_S = 0.1, 1.0
+"""The second where an output has a fill: one look at least tells whether that holds."""
 _MOST, _ENOUGH_S = 8, 0.03
 _MOST_COUNTED, _ENOUGH_COUNTED_S = 20, 0.1
 """Where integers may flip: one in ten draws, maybe, and a verdict looks at a hundred."""
@@ -67,8 +69,6 @@ _HALF_EPS = 1e-4
 _FEW_ELEMENTS = 16
 _COUNTED, _COUNTED_OF = 16, 1000
 """By so many a count may be off that rounding turns, or by one in so many if a few steps do."""
-_OFTEN, _MARKED_OF = 8, 1024
-"""So often, and in more than one in so many elements, a number is no accident."""
 _MOST_TURNED = 0.75
 """Of an output's elements, by a few steps of rounding: where more are, who leaves out a third of
 them is excused by chaos, and who computes all otherwise than the reference is not."""
@@ -83,13 +83,14 @@ _FEW, _OF = 2, 1000
 class Nudged(msgspec.Struct, frozen=True):
     """Of one output. ``relative``: L2 distance; ``worst``: of an element; ``flips``: how many
     integers or booleans were others, at most; ``rounds``: there is an input that rounding moves;
-    ``bulk``: by how much most elements moved."""
+    ``bulk``: by how much most elements moved; ``seen``: it is known."""
 
     relative: float = 0.0
     worst: float = 0.0
     flips: int = 0
     rounds: bool = False
     bulk: Bulk | None = None
+    seen: bool = False
 
     def further(self, other: Nudged) -> Nudged:
         return Nudged(
@@ -98,6 +99,7 @@ class Nudged(msgspec.Struct, frozen=True):
             max(self.flips, other.flips),
             self.rounds or other.rounds,
             self.bulk.at_least(other.bulk) if self.bulk and other.bulk else self.bulk or other.bulk,
+            self.seen or other.seen,
         )
 
     def allow(self, expected: Expected, seldom: Seldom | None = None) -> None:
@@ -107,23 +109,12 @@ class Nudged(msgspec.Struct, frozen=True):
             seen = min(_FLIPS * self.flips + _FEW, elements // _OF) if self.flips else 0
             expected.loose = max(seen, elements // _SELDOM)
             expected.flips, expected.seldom = min(self.flips, elements // _OF), seldom
+        if expected.rule is not None:
+            expected.vouched(steady=self.seen and self.relative <= expected.rule.blind)
         if expected.rule is not None and _MARGIN * self.relative > expected.rule.floor:
             k, blind = expected.rule.k, expected.rule.blind
             bulk = self.bulk and self.bulk.times(k).at_most(*expected.rule.of_most(blind))
             expected.loosen(min(k * self.relative, blind), self.worst, bulk)
-
-
-def marks(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Where it is zero, its least or its largest number, if that is there often: what was left out,
-    cut off or filled up, which is exact, and means something. None if it has no such."""
-    if tensor.dtype not in (*NUDGED, *_HALF) or tensor.numel() < _MARKED_OF:
-        return None
-    often, found = max(_OFTEN, tensor.numel() // _MARKED_OF), None
-    for value in (torch.zeros_like(ends := tensor.aminmax().min), ends, tensor.amax()):
-        here = tensor == value
-        if int(here.sum()) > often:
-            found = here if found is None else found.logical_or_(here)
-    return found
 
 
 def moved(tensor: torch.Tensor, steps: int, *, freely: bool = True) -> torch.Tensor:
@@ -176,7 +167,8 @@ def measured(
     input that is moved; ``fills``: of outputs that are looked at beside one. Of slow ones
     nothing."""
     found = [Nudged(rounds=rounds) for _ in range(outputs)]
-    if forward_s > SLOWEST_S or not rounds:
+    slowest_s = SLOWEST_S if all(fill is None for fill in fills) else _SLOWEST_FILLED_S
+    if forward_s > slowest_s or not rounds:
         return found
     began, most, enough_s = time.thread_time(), _MOST, _ENOUGH_S
     for number in range(_MOST_COUNTED):
@@ -334,7 +326,7 @@ def _between(plain: torch.Tensor, nudged: torch.Tensor, fill: float | None) -> N
     if fill is not None:
         plain, nudged = without_fill(fill, plain, [plain, nudged])
     relative, worst = distance(nudged, plain)
-    return Nudged(relative=relative, worst=worst, bulk=apart(plain, nudged))
+    return Nudged(relative=relative, worst=worst, bulk=apart(plain, nudged), seen=True)
 
 
 def _is_counted(output: torch.Tensor) -> bool:

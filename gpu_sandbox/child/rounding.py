@@ -18,12 +18,12 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.changed import Changed
 from gpu_sandbox.child.expected import Expected, expect
 from gpu_sandbox.child.judge import Look
+from gpu_sandbox.child.marks import marks
 from gpu_sandbox.child.nudges import (
     NUDGED,
     REHEARSED,
     SLOWEST_S,
     Nudged,
-    marks,
     measured,
     mended,
     moved,

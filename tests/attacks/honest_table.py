@@ -120,6 +120,7 @@ _ALL = (
     Honest("copies_rows_as_outputs", task="window", device="cpu"),
     Honest("spreads_by_rows_and_columns", task="saturated"),
     Honest("sums_padding_too", task="clips"),
+    Honest("masks_by_choice", task="sampled_tokens"),
     Honest("masks_in_place", task="windowed_scores"),
     Honest("appends_the_next_token", task="decoding"),
     Honest("folds_weights_into_an_output", task="tempered"),

@@ -445,6 +445,9 @@ _CHECKER = (
         device="both",
     ),
     _checker("averages_padding_in", WRONG, "sums_padding_too", task="clips", device="both"),
+    _checker(
+        "keeps_the_mask_alone", WRONG, "masks_by_choice", task="sampled_tokens", device="both"
+    ),
     _checker("guesses_a_plain_count", REJECTED, "adds_from_the_end", task="carts", device="both"),
     _checker(
         "takes_it_for_one_factor",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.expected import Expected, expect
 from gpu_sandbox.child.fill import fill_of, without_fill
+from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.protocols import protocol_named
 
 STRICT = protocol_named("strict")
@@ -107,14 +108,45 @@ def test_of_few_others_there_is_none() -> None:
     assert fill_of(output) == 6.0
 
 
-def test_what_is_rounding_beside_ones_is_not_held_to_itself() -> None:
+STEADY, UNSTEADY, UNKNOWN = Nudged(1e-7, seen=True), Nudged(0.7, seen=True), Nudged()
+
+
+@pytest.mark.parametrize("nudged", [UNSTEADY, UNKNOWN])
+@pytest.mark.parametrize("in_float64", [True, False])
+def test_what_is_rounding_beside_ones_is_not_held_to_itself(
+    nudged: Nudged, *, in_float64: bool
+) -> None:
     """A matrix times its inverse."""
     torch.manual_seed(0)
     q, _ = torch.linalg.qr(torch.randn(64, 64, dtype=torch.float64))
     exact, native = q.T @ q, q.T.float() @ q.float()
-    (expected,) = expect([native], [exact])
+    (expected,) = expect([native], [exact] if in_float64 else None, alone=True)
+    nudged.allow(expected)
     assert expected.fill is None
-    assert compare(expected, torch.eye(64), STRICT).ok
+    assert not expected.unsound
+    for right in (torch.eye(64), exact.float()) if in_float64 else (native,):
+        assert compare(expected, right, STRICT).ok
+        assert compare(Expected.within(native, expected.margin), right, STRICT).ok
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_beside_it_is_what_the_reference_itself_makes_where_nothing_else_tells(
+    *, drawn: bool
+) -> None:
+    """There is no float64 run, or it draws other numbers."""
+    torch.manual_seed(0)
+    scores, mask = torch.randn(64, 2048, dtype=torch.float64), torch.rand(64, 2048) < 0.7
+    native, another = (
+        (scores + noise).masked_fill(mask, -1e9) for noise in torch.randn(2, 64, 2048).double()
+    )
+    (expected,) = expect([native.float()], [another] if drawn else None, alone=True)
+    STEADY.allow(expected)
+    assert expected.fill == 1e9
+    got = native.float() + 1e-6 * torch.randn(64, 2048) * ~mask
+    for one in (expected, Expected.within(native.float(), expected.margin)):
+        assert compare(one, got, STRICT).ok
+        assert not compare(one, native.float() * mask, STRICT).ok
+        assert not compare(one, got * 1.001, STRICT).ok
 
 
 def test_one_number_in_each_row_is_enough() -> None:
