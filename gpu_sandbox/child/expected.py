@@ -142,6 +142,7 @@ class Expected:
         self._to_itself = False
         self._unsure: tuple[torch.Tensor, list[torch.Tensor]] | None = None
         """The float64 run, and the reference's own, without the fill: beside it they differ."""
+        self._eased = 1.0
         self._worst = 0.0
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
@@ -210,6 +211,7 @@ class Expected:
         else:
             self._to_itself = False
             self._hold(*unsure, few=True)
+            self.ease(self._eased)
         if self.drawn:
             self.columns = sound(self.truth, self.native)
 
@@ -249,6 +251,7 @@ class Expected:
     def ease(self, times: float) -> None:
         """Of full precision, on changed inputs: they may be where the computation is touchy, and
         how large its errors are there is known from a single one."""
+        self._eased = times
         self.drawn = times == 1.0 and (self._to_itself or self.truth is not self.native)
         if times != 1.0:
             self.bulk = None

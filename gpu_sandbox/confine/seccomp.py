@@ -211,6 +211,16 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
         ("setitimer", [_argument(0), (_EQUAL, 0, 1, _ITIMER_REAL), no, allow]),
         ("setrlimit", [_argument(0), (_EQUAL, 0, 1, _RLIMIT_CORE), _PRETEND, allow]),
         ("move_pages", [_argument(0), (_EQUAL, 0, 1, 0), allow, no]),
+        *_of_pages(),
+        # whose cookie keeps strangers off the other half of its core, and makes that idle
+        ("prctl", [_argument(0), (_EQUAL, 0, 1, _PR_SCHED_CORE), no, allow]),
+    ]
+
+
+def _of_pages() -> list[tuple[str, list[Step]]]:
+    """What memory is made of, and which files it holds."""
+    allow = (_RETURN, 0, 0, _ALLOW)
+    return [
         # huge pages under memory that is shared with the verifier, which the baseline has not: it
         # would be read faster than theirs by no doing of the kernel's. As Linux before 6.1 says.
         ("madvise", [_argument(2), (_EQUAL, 0, 1, _MADV_COLLAPSE), _refuse(errno.EINVAL), allow]),
@@ -218,8 +228,6 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
         # of them are in memory. With both a word could be left there for the next one.
         ("fadvise64", [_argument(3), (_EQUAL, 0, 1, _FADV_DONTNEED), _PRETEND, allow]),
         ("preadv2", [_argument(5), (_ANY_BIT, 0, 1, _RWF_NOWAIT), _refuse(errno.ENOTSUP), allow]),
-        # whose cookie keeps strangers off the other half of its core, and makes that idle
-        ("prctl", [_argument(0), (_EQUAL, 0, 1, _PR_SCHED_CORE), no, allow]),
     ]
 
 

@@ -139,8 +139,8 @@ def test_files_that_others_need_stay_in_memory() -> None:
 
     def main() -> None:
         with open(os.__file__, "rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             assert os.preadv(file.fileno(), [bytearray(512)], 0) == 512
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             for name, arguments in (
                 ("preadv2", (bytes(16), 0, 0, 0, os.RWF_NOWAIT)),
                 ("cachestat", ()),

@@ -129,6 +129,22 @@ def test_what_is_rounding_beside_ones_is_not_held_to_itself(
         assert compare(Expected.within(native, expected.margin), right, STRICT).ok
 
 
+def test_on_changed_inputs_as_much_more_is_allowed_as_without_a_doubtful_fill() -> None:
+    torch.manual_seed(0)
+    q, _ = torch.linalg.qr(torch.randn(64, 64, dtype=torch.float64))
+    exact, native = q.T @ q, q.T.float() @ q.float()
+    drawn, changed = (expect([native], [exact], ease=ease)[0] for ease in (1.0, 4.0))
+    for one in (drawn, changed):
+        assert one.fill is not None
+        UNKNOWN.allow(one)
+        assert one.fill is None
+    assert changed.tolerance == 4 * drawn.tolerance
+    assert changed.slack == 4 * drawn.slack
+    assert changed.bulk is None
+    assert drawn.drawn
+    assert not changed.drawn
+
+
 @pytest.mark.parametrize("drawn", [True, False])
 def test_beside_it_is_what_the_reference_itself_makes_where_nothing_else_tells(
     *, drawn: bool
