@@ -49,9 +49,10 @@ async def evaluate(sandbox: LocalSandbox, task: str, source: str, device: str) -
 
 
 async def mostly(judge: Callable[[], Awaitable[str]], record: Callable[[str, object], None]) -> str:
-    """What ``judge`` says is wrong with a verdict, unless that is so in one of three only: inputs
-    and how they are changed are drawn by chance, and of hundreds of verdicts one may be the one in
-    a thousand. That is told all the same. Not for harm, of which once is too often."""
+    """What ``judge`` says is wrong with a verdict, unless that is so in one of three only: inputs,
+    how they are changed and which calls are compared are drawn by chance, an attack may gamble,
+    and of hundreds of verdicts one may be the one in a thousand. That is told all the same. Not for
+    harm, of which once is too often."""
     found = await judge()
     if not found:
         return ""

@@ -84,8 +84,7 @@ def withstood(
             return "\n".join(gained.verdict)
 
         await _refuse_harm(attack, device, sandboxes, layers)
-        by_chance = attack.family == "checker"
-        found = await (mostly(judge, record_property) if by_chance else judge())
+        found = await mostly(judge, record_property)
         assert not found, found
 
     return attacked
