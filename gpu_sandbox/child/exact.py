@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.precision import rounded
 from gpu_sandbox.child.values import mapped
+from gpu_sandbox.child.wider import Wider
 from gpu_sandbox.protocols import Precision
 
 __all__ = ["Exact"]
@@ -36,6 +38,13 @@ class Exact:
         self._wide: Any = None
         self._rough: Any = None
         self._tried = False
+        self._wider = Wider(device)
+        self._casts: AbstractContextManager[Any] = self._wider
+
+    @property
+    def lowers(self) -> bool:
+        """Whether the reference computes in 16 bits what comes in more."""
+        return self._wider.lowers
 
     def outputs(self, case: Case, run: Run) -> tuple[list[Any] | None, list[Any] | None]:
         """In float64, and the same of inputs and weights that are rounded to the declared
@@ -48,7 +57,7 @@ class Exact:
                 self._wide = self._widened(case)
             if self._wide is None:
                 return None, None
-            truth = run(self._wide, mapped(case.arguments, _doubled), case)
+            truth = self._wide_run(case, run)
         except torch.OutOfMemoryError:  # of a candidate's doing, maybe: of this case only
             return None, None
         except Exception as error:  # of the matrix itself, or for want of memory that is taken
@@ -59,13 +68,28 @@ class Exact:
         self.used = True
         return truth, self._of_rounded(case, run) if self._precision != "float32" else None
 
+    def _wide_run(self, case: Case, run: Run) -> list[Any]:
+        """With its casts as they are where it can't do otherwise: it looks at their bits, say."""
+        try:
+            with self._casts:
+                return run(self._wide, mapped(case.arguments, _doubled), case)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:
+            if self.used or self._casts is not self._wider:
+                raise
+            self._wider, self._casts = Wider(self._device), nullcontext()
+            self._wide = self._widened(case)
+            return self._wide_run(case, run)
+
     def _of_rounded(self, case: Case, run: Run) -> list[Any]:
         if self._rough is None:
             self._rough = copy.deepcopy(self._wide)
             for tensor, kept in zip(_held(self._model), _held(self._rough), strict=True):
                 kept.data.copy_(rounded(tensor.data, self._precision))
         arguments = mapped(case.arguments, lambda t: rounded(t.clone(), self._precision))
-        return run(self._rough, arguments, case)
+        with self._casts:
+            return run(self._rough, arguments, case)
 
     def _widened(self, case: Case) -> Any:
         needed = _COPIES * sum(t.numel() * 8 for t in [*_held(self._model), *case.tensors])

@@ -72,7 +72,8 @@ DECLARED = {
     "tf32": Rule(4, 1e-3, 1e-2, 5e-2, _EVENLY_IN_HALF),
     "bf16": Rule(4, 1e-2, 3e-2, 1e-1, _EVENLY_IN_HALF),
 }
-"""Of float32 outputs, where the user declared that this precision will do."""
+"""Of float32 outputs, where the user declared that this precision will do; the last one also where
+the reference itself computes in 16 bits, and is off by as much."""
 
 
 class Margin(msgspec.Struct, frozen=True):
@@ -115,8 +116,10 @@ class Expected:
         *,
         few: bool = True,
         fill: float | None = None,
+        lowers: bool = False,
     ) -> None:
         self.native = native
+        self._lowers = lowers
         self.fill = fill
         self.truth = native
         self.typical = typical
@@ -173,6 +176,9 @@ class Expected:
         rest, *others = self._beside_fill(exact, *others)
         each = [distance(other, rest, self.least) for other in others]
         own, worst = (max(found) for found in zip(*each, strict=True))
+        half = DECLARED["bf16"]
+        if self._lowers and self.rule in FULL and self.rule.sane < own <= half.sane:
+            self.rule = half
         self.unsound = not own <= self.rule.sane  # nor if it is no number
         if self.unsound:
             return False
@@ -317,15 +323,17 @@ def expect(
     *,
     ease: float = 1.0,
     alone: bool = False,
+    lowers: bool = False,
 ) -> list[Expected]:
     """``exact`` holds the float64 run's tensors in the same order, if there was one, and
     ``rough`` those of one on what was rounded to ``precision``; ``ease``: see ``Expected``;
-    ``alone``: without such a run as much as can be is held to the reference's own."""
+    ``alone``: without such a run as much as can be is held to the reference's own; ``lowers``:
+    it computes in 16 bits what comes in more (``child/wider.py``)."""
     none, few = [None] * len(native), len(native) <= _FEW_OUTPUTS
     exact = exact if exact is not None and len(exact) == len(native) else none
     rough = rough if rough is not None and len(rough) == len(native) else none
     found = [
-        Expected(n, e, r, precision, t, few=few)
+        Expected(n, e, r, precision, t, few=few, lowers=lowers)
         for n, e, r, t in zip(native, exact, rough, typical or none, strict=True)
     ]
     for one in found:

@@ -140,10 +140,30 @@ class Task:
         trees = partial(self._another, case.altered)
         if exact or not case.changed:
             case.usual = self.usual.of(case.kind, case.output_tree, trees)
-        case.expected = expect(
-            native, truth, rough, self.precision, typical, ease=case.ease, alone=exact
-        )
+        case.expected = self.expect(case, native, truth, rough, typical, alone=exact)
         self.allow(case.expected)
+
+    def expect(
+        self,
+        case: Case,
+        native: list[torch.Tensor],
+        truth: list[Any] | None,
+        rough: list[Any] | None,
+        typical: Sequence[torch.Tensor | None] = (),
+        *,
+        alone: bool = False,
+    ) -> list[Expected]:
+        """Of ``native``, which the reference made of the case's inputs."""
+        return expect(
+            native,
+            truth,
+            rough,
+            self.precision,
+            typical,
+            ease=case.ease,
+            alone=alone,
+            lowers=self.exact.lowers,
+        )
 
     def time_again(self, case: Case) -> None:
         """A forward, if one took long: the first loads libraries, and may have had company. What

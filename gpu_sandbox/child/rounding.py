@@ -16,7 +16,7 @@ import torch
 
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.changed import Changed
-from gpu_sandbox.child.expected import Expected, expect
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.judge import Look
 from gpu_sandbox.child.marks import marks
 from gpu_sandbox.child.nudges import (
@@ -141,7 +141,7 @@ class Rounding:
             return None
         native = [one.native for one in expected]
         typical = [one.typical for one in expected]
-        found = expect(native, truth, rough, task.precision, typical, ease=case.ease)
+        found = task.expect(case, native, truth, rough, typical)
         task.allow(found)
         return found
 

@@ -1,0 +1,71 @@
+"""Casts that keep what they are given, so that a run in float64 is one to its end.
+
+A reference may compute in bfloat16 inside and return float32. A run in float64 that rounds where it
+does makes the same error, and who rounds less, or elsewhere, seems to be off by it. So whatever is
+cast to a floating point type of 16 or 32 bits becomes float64 instead, a copy as that would have
+been. Eight bits stay eight: who casts to those wants them. Where autocast is on, PyTorch leaves
+float64 alone by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["Wider"]
+
+_HALF = (torch.float16, torch.bfloat16)
+_WIDE = dict.fromkeys((*_HALF, torch.float32), torch.float64) | {torch.complex64: torch.complex128}
+_NAMED: dict[Any, torch.dtype] = {
+    torch.Tensor.half: torch.float16,
+    torch.Tensor.bfloat16: torch.bfloat16,
+    torch.Tensor.float: torch.float32,
+    torch.Tensor.cfloat: torch.complex64,  # type: ignore[attr-defined]
+}
+_OTHERS = (torch.Tensor.to, torch.Tensor.type)
+
+
+class Wider(TorchFunctionMode):
+    """While it is entered. ``lowers``: something was to be rounded to 16 bits, or autocast would
+    have computed with so many."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.lowers = False
+        self._device = device
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = dict(kwargs or {})
+        if func in _NAMED:
+            given["dtype"], func = _NAMED[func], torch.Tensor.to
+        named = [value for value in (*args, *given.values()) if _is_narrow(value)]
+        named = named if func in _OTHERS else []
+        self.lowers = self.lowers or self._lowered(args, named)
+        if not named:
+            return func(*args, **given)
+        wide = {name: _wider(value) for name, value in given.items()}
+        found = func(*map(_wider, args), **wide)
+        return found.clone() if found is args[0] else found
+
+    def _lowered(self, args: Sequence[Any], named: Sequence[torch.dtype]) -> bool:
+        if named:
+            return named[0] in _HALF and args[0].is_floating_point()
+        kind = self._device.type
+        return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) in _HALF
+
+
+def _is_narrow(value: Any) -> bool:
+    return isinstance(value, torch.dtype) and value in _WIDE
+
+
+def _wider(value: Any) -> Any:
+    return _WIDE[value] if _is_narrow(value) else value
