@@ -74,6 +74,8 @@ def _kept(
         upper, diagonal = torch.triu(changed, 1), changed.diagonal(dim1=-2, dim2=-1)
         real = diagonal.real.to(changed.dtype) if changed.is_complex() else diagonal
         changed = upper + upper.mH + torch.diag_embed(real)
+    if form.turns and not slightly:
+        changed = _still_turning(form, tensor, changed)
     if form.order:
         changed = changed.sort(dim=-1, descending=form.order < 0).values
     if form.columns:
@@ -100,6 +102,24 @@ def _still_definite(tensor: torch.Tensor, rows: torch.Tensor, *, full: bool) -> 
         back = size / changed.diagonal(dim1=-2, dim2=-1).real.sqrt()
         changed = changed * (back.unsqueeze(-1) * back.unsqueeze(-2)).to(tensor.dtype)
     return changed
+
+
+def _still_turning(form: Form, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
+    """With each rotation of which something is changed turned by another, any; as it is where some
+    of it is always zero: turned about another axis that would not be. What lies beside it, where
+    something is moved to, is as it was changed; what lies below it is not."""
+    count, found = form.turns, changed.clone()
+    block = tensor[..., :count, :count]
+    turned = block
+    if not (form.zeros and bool((block == 0).any())):
+        for _ in range(2):  # mirrored twice: its determinant stays
+            mirror = torch.randn_like(block[..., :1])
+            mirror = mirror / torch.linalg.vector_norm(mirror, dim=-2, keepdim=True)
+            turned = turned - 2.0 * (turned @ mirror) @ mirror.mH
+    mine = (changed != tensor)[..., :count, :count].flatten(-2).any(-1)
+    found[..., :count, :count] = torch.where(mine[..., None, None], turned, block)
+    found[..., count:, :] = tensor[..., count:, :]
+    return found
 
 
 def _put_in_order(tensor: torch.Tensor, columns: Sequence[tuple[int, int]]) -> torch.Tensor:

@@ -33,6 +33,8 @@ _FEWEST = 3
 """Elements in a row that are sorted by no chance, if all rows are."""
 _COLUMNS, _ROWS = 8, 64
 """So many at most, and so many rows at least: that one is below the other in each is no chance."""
+_TURNS = 64
+"""Rows of what may be a rotation, at most."""
 
 
 class Form(NamedTuple):
@@ -40,7 +42,8 @@ class Form(NamedTuple):
     each time, and others by chance at most. ``symmetric``: Hermitian, if it is complex.
     ``definite``: a symmetric one is positive definite. ``order``: each row (the last dimension)
     rises (1) or falls (-1). ``columns``: of a few, those of which one is never beyond the other: a
-    box ends after it begins."""
+    box ends after it begins. ``turns``: so many of the first rows and columns of each matrix are
+    orthonormal, and below them, if there is a row, are zeros and a one: a rotation, or a pose."""
 
     whole: bool = False
     zeros: bool = False
@@ -48,6 +51,7 @@ class Form(NamedTuple):
     definite: bool = False
     order: int = 0
     columns: tuple[tuple[int, int], ...] = ()
+    turns: int = 0
 
 
 def form_of(draws: Sequence[torch.Tensor]) -> Form:
@@ -64,6 +68,7 @@ def form_of(draws: Sequence[torch.Tensor]) -> Form:
         definite=symmetric and all(map(_is_definite, draws)),
         order=order,
         columns=() if order else _columns(draws),
+        turns=next((n for n in _sizes(draws[0]) if all(_turns(t, n) for t in draws)), 0),
     )
 
 
@@ -152,6 +157,27 @@ def _is_definite(tensor: torch.Tensor) -> bool:
     if tensor.dtype not in _FACTORED:
         return False
     return bool((torch.linalg.cholesky_ex(tensor).info == 0).all())
+
+
+def _sizes(tensor: torch.Tensor) -> list[int]:
+    """Of the rotation that its matrices may hold."""
+    if tensor.dim() < 2 or tensor.dtype not in _FACTORED:
+        return []
+    rows, columns = tensor.shape[-2:]
+    sizes = {rows: (rows, rows - 1), rows + 1: (rows,)}.get(columns, ())
+    return [n for n in sizes if 2 <= n <= _TURNS]
+
+
+def _turns(tensor: torch.Tensor, count: int) -> bool:
+    rows, columns = tensor.shape[-2:]
+    if rows < count or columns < count:
+        return False
+    last = torch.eye(columns, dtype=tensor.dtype, device=tensor.device)[-1]
+    if rows > count and not bool((tensor[..., count:, :] == last).all()):
+        return False
+    block = tensor[..., :count, :count]
+    off = block @ block.mH - torch.eye(count, dtype=tensor.dtype, device=tensor.device)
+    return float(off.abs().max()) <= math.sqrt(torch.finfo(tensor.dtype).eps)
 
 
 def _order(draws: Sequence[torch.Tensor]) -> int:

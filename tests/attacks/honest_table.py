@@ -38,6 +38,7 @@ _ALL = (
     Honest("keeps_sums_in_float", task="mixed"),
     Honest("rounds_nothing", task="autocast"),
     Honest("rounds_in_between", task="autocast"),
+    Honest("inverts_by_transposing", task="poses"),
     Honest("double", task="double"),
     Honest("integers", task="integers"),
     Honest("empty_output", task="empty"),

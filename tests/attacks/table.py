@@ -565,6 +565,9 @@ _CHECKER = (
     _checker("poisons_compiler_caches", ANYTHING, "torch_compile_inductor"),
     _checker("forges_the_compile_report", BUILDS, "prints_a_lot"),
     _checker("forges_the_manifest", ANYTHING, "built_in_forward"),
+    _checker(
+        "takes_turns_for_small_ones", WRONG, "inverts_by_transposing", task="poses", device="both"
+    ),
     _checker("multiplies_in_eight_bits", WRONG, "keeps_sums_in_float", task="mixed", device="both"),
     _checker("cuda_tf32", REJECTED, "cuda_split_tensor_cores", task="matmul", device="cuda"),
     _checker("cuda_ignored_launch_error", REJECTED, "cuda_inline", device="cuda", compiles=True),

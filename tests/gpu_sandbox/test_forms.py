@@ -37,6 +37,24 @@ def distances() -> torch.Tensor:
     return found
 
 
+def rotations() -> torch.Tensor:
+    return torch.linalg.qr(uniform(20, 3, 3) - 0.5).Q
+
+
+def poses(rows: int = 4) -> torch.Tensor:
+    found = torch.eye(4).repeat(20, 1, 1)
+    found[:, :3, :3], found[:, :3, 3] = rotations(), uniform(20, 3) + 0.1
+    return found[:, :rows].contiguous()
+
+
+def yaws() -> torch.Tensor:
+    angle = uniform(20) + 0.1
+    found = torch.eye(3).repeat(20, 1, 1)
+    found[:, 0, 0], found[:, 0, 1] = angle.cos(), -angle.sin()
+    found[:, 1, 0], found[:, 1, 1] = angle.sin(), angle.cos()
+    return found
+
+
 def boxes() -> torch.Tensor:
     begins = uniform(90, 2)
     return torch.cat([begins, begins + uniform(90, 2)], dim=1)
@@ -50,6 +68,12 @@ DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Form]] = {
     "not quite symmetric": (lambda: symmetric() + 1e-2 * uniform(3, 6, 6), Form()),
     "boxes": (boxes, Form(columns=((0, 2), (1, 3)))),
     "few boxes": (lambda: boxes()[:40], Form()),
+    "rotations": (rotations, Form(turns=3)),
+    "poses": (poses, Form(zeros=True, turns=3)),
+    "poses without a last row": (lambda: poses(3), Form(turns=3)),
+    "about one axis": (yaws, Form(zeros=True, turns=3)),
+    "unitary": (lambda: torch.linalg.qr(torch.randn(3, 5, 5) * (1 + 1j)).Q, Form(turns=5)),
+    "nearly rotations": (lambda: rotations() + 1e-2, Form()),
     "definite": (definite, Form(symmetric=True, definite=True)),
     "rising": (lambda: uniform(3, 5).sort(dim=-1).values, Form(order=1)),
     "falling": (lambda: uniform(5).sort(descending=True).values, Form(order=-1)),
@@ -72,7 +96,20 @@ def test_what_they_have_in_common_is_seen_in_all_draws(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["triangular", "symmetric", "definite", "rising", "falling", "boxes", "mask", "half"]
+    "name",
+    [
+        "triangular",
+        "symmetric",
+        "definite",
+        "rising",
+        "falling",
+        "boxes",
+        "mask",
+        "half",
+        "rotations",
+        "poses",
+        "poses without a last row",
+    ],
 )
 @pytest.mark.parametrize("part", ["all", "half", "sparse", "few"])
 def test_changed_ones_have_it_too(name: str, part: Part) -> None:
@@ -89,6 +126,10 @@ def test_changed_ones_have_it_too(name: str, part: Part) -> None:
         assert torch.equal(got, got.mT)
     if form.definite:
         assert not torch.linalg.cholesky_ex(got).info.any()
+    if form.turns:
+        assert form_of([got]).turns == form.turns
+        signs = (torch.linalg.det(each[..., :3, :3]) for each in (got, tensor))
+        assert torch.allclose(*signs, atol=1e-4), "what is no mirror becomes none"
     for low, high in form.columns:
         assert bool((got[..., low] <= got[..., high]).all())
     if form.order:
@@ -264,6 +305,30 @@ def test_its_diagonal_does_not_tell_whether_it_is_changed() -> None:
         diagonals = got.diagonal(dim1=-2, dim2=-1), tensor.diagonal(dim1=-2, dim2=-1)
         same += torch.allclose(*diagonals, rtol=1e-5)
     assert 10 < same < 50
+
+
+@pytest.mark.parametrize("part", ["all", "half", "sparse", "few"])
+def test_rotations_become_any_others(part: Part) -> None:
+    """Those of which something is changed; who takes them to be about one axis is to be wrong."""
+    tensor = rotations()
+    (got,) = mapped([tensor], Changed(lambda t: t * 64.0, [form_of([tensor])], part=part))
+    changed = (got != tensor).flatten(1).any(1)
+    assert changed.any()
+    assert bool(changed.all()) == (part == "all") or part == "half"
+    assert not torch.allclose(got[changed][:, 2], tensor[changed][:, 2], atol=1e-3)
+
+
+def test_a_pose_has_something_else_beside_it_and_its_last_row() -> None:
+    tensor = poses()
+    got = Changed(lambda t: t * 64.0, [form_of([tensor])])(tensor)
+    assert torch.equal(got[:, :3, 3], 64.0 * tensor[:, :3, 3])
+    assert torch.equal(got[:, 3], tensor[:, 3])
+
+
+def test_what_turns_about_one_axis_does_so_still() -> None:
+    tensor = yaws()
+    got = Changed(lambda t: t * 64.0, [form_of([tensor, yaws()])])(tensor)
+    assert torch.equal(got, tensor)
 
 
 @pytest.mark.parametrize("name", ["definite", "symmetric"])
