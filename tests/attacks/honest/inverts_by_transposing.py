@@ -1,6 +1,5 @@
 """A rotation's inverse is its transpose; the reference solves for it."""
 
-import torch
 import torch.nn as nn
 
 
