@@ -10,8 +10,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 
-from gpu_sandbox.child.expected import Expected, Margin
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.left import Left
+from gpu_sandbox.child.rules import Margin
 from gpu_sandbox.messages import Tree
 
 __all__ = ["Altered", "Broken", "Case", "Change", "Part", "Seeds"]

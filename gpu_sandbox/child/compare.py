@@ -24,10 +24,11 @@ import torch
 
 from gpu_sandbox.child.bulk import SHARES, shares_off
 from gpu_sandbox.child.columns import flipped, lost
-from gpu_sandbox.child.expected import ELEMENT, Expected
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.pattern import Differences
 from gpu_sandbox.child.pieces import as_real, distance, pieces
 from gpu_sandbox.child.plain import anywhere_of, close_by, lacks_column, plainly_right, rms_of
+from gpu_sandbox.child.rules import ELEMENT
 from gpu_sandbox.protocols import Protocol
 
 __all__ = ["Difference", "compare"]

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import torch
 
-from gpu_sandbox.child.expected import RULES
 from gpu_sandbox.child.pieces import pieces
+from gpu_sandbox.child.rules import RULES
 
 __all__ = ["Form", "Forms", "form_of", "once"]
 

@@ -14,8 +14,9 @@ import torch
 
 from gpu_sandbox.child.bulk import SHARES, Bulk, shares_off
 from gpu_sandbox.child.columns import lost, none_lost
-from gpu_sandbox.child.expected import Expected, Margin
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.pieces import at_a_time, largest_of, pieces, row_rms, some_rows
+from gpu_sandbox.child.rules import Margin
 
 __all__ = ["anywhere_of", "close_by", "lacks_column", "plainly_close", "plainly_right", "rms_of"]
 

@@ -13,7 +13,7 @@ import torch
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
 from gpu_sandbox.child.changed import Changed
 from gpu_sandbox.child.exact import Exact
-from gpu_sandbox.child.expected import RULES, Expected, expect
+from gpu_sandbox.child.expected import Expected, expect
 from gpu_sandbox.child.extents import extent_of, overlapping, sharing
 from gpu_sandbox.child.forms import Form, Forms
 from gpu_sandbox.child.held import alike, among, buffers, changed, state
@@ -22,6 +22,7 @@ from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.pieces import finite
 from gpu_sandbox.child.repeats import Repeats, apart
+from gpu_sandbox.child.rules import RULES
 from gpu_sandbox.child.seldom import Seldom
 from gpu_sandbox.child.task_file import TaskFile
 from gpu_sandbox.child.typical import Typical, Usual

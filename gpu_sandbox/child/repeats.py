@@ -16,9 +16,10 @@ import msgspec
 import torch
 
 from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.expected import ELEMENT, Expected, Margin, Rule
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.held import is_among
 from gpu_sandbox.child.pieces import as_real, distance
+from gpu_sandbox.child.rules import ELEMENT, Margin, Rule
 from gpu_sandbox.protocols import PROTOCOLS
 
 __all__ = ["Repeats", "apart", "told"]

@@ -19,16 +19,15 @@ from gpu_sandbox.child.changed import Changed
 from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.judge import Look
 from gpu_sandbox.child.marks import marks
+from gpu_sandbox.child.mending import mended, undecided
 from gpu_sandbox.child.nudges import (
     NUDGED,
     REHEARSED,
     SLOWEST_S,
     Nudged,
     measured,
-    mended,
     moved,
     nudge,
-    undecided,
 )
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.stable import Stably

@@ -20,7 +20,7 @@ import torch
 from gpu_sandbox.child.arena import Layout, lay_out
 from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.expected import FULL, Expected
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.judge import (
     check_call,
     check_left,
@@ -32,6 +32,7 @@ from gpu_sandbox.child.judge import (
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import Rounding
+from gpu_sandbox.child.rules import FULL
 from gpu_sandbox.child.ways import LARGE_BYTES, MAKES_TIES, TIES, ways
 from gpu_sandbox.jobs import Differs, Job
 from gpu_sandbox.messages import Done, PutInOrder, Ran, Run

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from gpu_sandbox.child.bulk import apart
 from gpu_sandbox.child.compare import Difference, compare
-from gpu_sandbox.child.expected import RULES, Expected, expect
+from gpu_sandbox.child.expected import Expected, expect
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.plain import plainly_close
+from gpu_sandbox.child.rules import RULES
 from gpu_sandbox.protocols import protocol_named
 
 STRICT = protocol_named("strict")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,11 +20,13 @@ from gpu_sandbox.child.bulk import Bulk
 from gpu_sandbox.child.cases import Altered
 from gpu_sandbox.child.compare import compare
 from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.expected import RULES, Expected, Margin
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.left import expect_left
 from gpu_sandbox.child.pairs import Pair, Pairing, unbelieved
 from gpu_sandbox.child.plain import close_by, plainly_close
+from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Batch, Released
+from gpu_sandbox.child.rules import RULES, Margin
 from gpu_sandbox.jobs import Differs
 from gpu_sandbox.messages import Plain, Ran, Sequence, TensorAt, Tree
 from gpu_sandbox.protocols import protocol_named
@@ -305,7 +308,8 @@ class Compared:
         task: Any = SimpleNamespace(mutates=False, allow=lambda outputs: None, forward_s=2.0)
         task.precision = "float32"
         task.exactly = lambda case: (None if exact is None else [exact], None)
-        task.exact = SimpleNamespace(failed=False)
+        task.exact = SimpleNamespace(failed=False, lowers=False)
+        task.expect = partial(Task.expect, task)
         task.leave_out = ()
         case = SimpleNamespace(altered=altered, changed="", tensors=[], ease=1.0)
         releases: Any = SimpleNamespace(device=torch.device("cuda"), cases=[case] * CALLS)

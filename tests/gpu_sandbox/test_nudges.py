@@ -12,11 +12,13 @@ import torch.nn.functional as F
 
 from gpu_sandbox.child.cases import Seeds
 from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.expected import RULES, Expected, Margin
+from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.marks import marks
-from gpu_sandbox.child.nudges import Nudged, measured, mended, moved, nudge, undecided
+from gpu_sandbox.child.mending import mended, undecided
+from gpu_sandbox.child.nudges import Nudged, measured, moved, nudge
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import Rounding, by_float64, without_nan
+from gpu_sandbox.child.rules import RULES, Margin
 from gpu_sandbox.protocols import PROTOCOLS
 
 STRICT = PROTOCOLS["strict"]

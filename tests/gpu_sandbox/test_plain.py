@@ -14,8 +14,9 @@ from gpu_sandbox.child import compare as comparing
 from gpu_sandbox.child import pieces
 from gpu_sandbox.child.columns import lost, none_lost
 from gpu_sandbox.child.compare import Difference, compare
-from gpu_sandbox.child.expected import RULES, Expected, expect
+from gpu_sandbox.child.expected import Expected, expect
 from gpu_sandbox.child.plain import plainly_right
+from gpu_sandbox.child.rules import RULES
 from gpu_sandbox.protocols import protocol_named
 
 STRICT = protocol_named("strict")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agents.templates import load
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.child.expected import DECLARED, RULES
 from gpu_sandbox.child.precision import rounded
+from gpu_sandbox.child.rules import DECLARED, RULES
 from gpu_sandbox.port import PrerequisiteMissing
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import baseline, evaluation

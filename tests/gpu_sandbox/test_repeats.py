@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from events.outcomes import Correct, WrongResult
 from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.expected import RULES, expect
+from gpu_sandbox.child.expected import expect
 from gpu_sandbox.child.repeats import Repeats, apart
+from gpu_sandbox.child.rules import RULES
 from gpu_sandbox.port import SandboxFault, TaskUnusable
 from gpu_sandbox.protocols import PROTOCOLS, Precision
 from gpu_sandbox.sandbox import LocalSandbox
