@@ -16,6 +16,10 @@ from gpu_sandbox.child.parts import chosen_of
 __all__ = ["Changed"]
 
 
+_POWER = 1 << 18
+_NOTHING = 1e-6
+
+
 class Changed:
     """``change`` of one input after the other, each of which keeps its form, its layout and what it
     shares of its own elements. For ``values.mapped``. ``part``: of it only, nobody knows which: who
@@ -105,21 +109,43 @@ def _still_definite(tensor: torch.Tensor, rows: torch.Tensor, *, full: bool) -> 
 
 
 def _still_turning(form: Form, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    """With each rotation of which something is changed turned by another, any; as it is where some
-    of it is always zero: turned about another axis that would not be. What lies beside it, where
+    """With each rotation of which something is changed turned to another, any, or, if zeros are to
+    stay in it, as one about an axis has, by so many times its angle. What lies beside it, where
     something is moved to, is as it was changed; what lies below it is not."""
     count, found = form.turns, changed.clone()
     block = tensor[..., :count, :count]
-    turned = block
-    if not (form.zeros and bool((block == 0).any())):
-        for _ in range(2):  # mirrored twice: its determinant stays
-            mirror = torch.randn_like(block[..., :1])
-            mirror = mirror / torch.linalg.vector_norm(mirror, dim=-2, keepdim=True)
-            turned = turned - 2.0 * (turned @ mirror) @ mirror.mH
+    turned = _mirrored_twice(block, both=form.symmetric)
+    if form.zeros:
+        full = (block != 0).flatten(-2).all(-1)
+        turned = torch.where(full[..., None, None], turned, _to_some_power(block))
     mine = (changed != tensor)[..., :count, :count].flatten(-2).any(-1)
     found[..., :count, :count] = torch.where(mine[..., None, None], turned, block)
     found[..., count:, :] = tensor[..., count:, :]
     return found
+
+
+def _mirrored_twice(block: torch.Tensor, *, both: bool) -> torch.Tensor:
+    """Its determinant stays; from ``both`` sides it is as symmetric as it was."""
+    for _ in range(2):
+        mirror = torch.randn_like(block[..., :1])
+        mirror = mirror / torch.linalg.vector_norm(mirror, dim=-2, keepdim=True)
+        block = block - 2.0 * (block @ mirror) @ mirror.mH
+        if both:
+            block = block - 2.0 * mirror @ (mirror.mH @ block)
+    return (block + block.mH) / 2 if both else block
+
+
+def _to_some_power(block: torch.Tensor) -> torch.Tensor:
+    """Angles may be small, so it is a large one, and odd: what is symmetric is its own. As it is
+    where that has no zeros where this has, as of an exchange of axes."""
+    exact = block.to(torch.complex128 if block.is_complex() else torch.float64)
+    for _ in range(3):  # orthonormal to rounding first
+        exact = 1.5 * exact - 0.5 * exact @ exact.mH @ exact
+    power = torch.linalg.matrix_power(exact, _POWER + 2 * secrets.randbelow(_POWER) + 1)
+    empty = block == 0
+    kept = ((power.abs() < _NOTHING) | ~empty).flatten(-2).all(-1)
+    power = power.masked_fill(empty, 0.0).to(block.dtype)
+    return torch.where(kept[..., None, None], power, block)
 
 
 def _put_in_order(tensor: torch.Tensor, columns: Sequence[tuple[int, int]]) -> torch.Tensor:

@@ -13,8 +13,9 @@ import torch
 from gpu_sandbox.child.bulk import Bulk, bulk_of
 from gpu_sandbox.child.columns import Columns, sound
 from gpu_sandbox.child.fill import fill_of, filled_alike, without_fill
+from gpu_sandbox.child.lowered import is_lowered
 from gpu_sandbox.child.pieces import as_real, distance
-from gpu_sandbox.child.rules import DECLARED, FULL, RULES, Margin
+from gpu_sandbox.child.rules import DECLARED, FULL, LOWERED, RULES, Margin
 from gpu_sandbox.child.seldom import Seldom
 from gpu_sandbox.protocols import Precision
 
@@ -108,9 +109,8 @@ class Expected:
         rest, *others = self._beside_fill(exact, *others)
         each = [distance(other, rest, self.least) for other in others]
         own, worst = (max(found) for found in zip(*each, strict=True))
-        half = DECLARED["bf16"]
-        if self._lowers and self.rule in FULL and self.rule.sane < own <= half.sane:
-            self.rule = half
+        if self._lowers and is_lowered(rest, others[0], own):
+            self.rule = LOWERED
         self.unsound = not own <= self.rule.sane  # nor if it is no number
         if self.unsound:
             return False

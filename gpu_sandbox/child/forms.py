@@ -61,14 +61,15 @@ def form_of(draws: Sequence[torch.Tensor]) -> Form:
     if any(map(_is_constant, draws)):
         return Form()  # nothing but a size
     symmetric, order = all(map(_is_symmetric, draws)), _order(draws)
+    turns = next((n for n in _sizes(draws[0]) if all(_turns(t, n) for t in draws)), 0)
     return Form(
         whole=not draws[0].is_complex() and all(map(_is_whole, draws)),
         zeros=_same_zeros(draws),
         symmetric=symmetric,
         definite=symmetric and all(map(_is_definite, draws)),
         order=order,
-        columns=() if order else _columns(draws),
-        turns=next((n for n in _sizes(draws[0]) if all(_turns(t, n) for t in draws)), 0),
+        columns=() if order or turns else _columns(draws),
+        turns=turns,
     )
 
 

@@ -2,9 +2,9 @@
 
 A reference may compute in bfloat16 inside and return float32. A run in float64 that rounds where it
 does makes the same error, and who rounds less, or elsewhere, seems to be off by it. So whatever is
-cast to a floating point type of 16 or 32 bits becomes float64 instead, a copy as that would have
-been. Eight bits stay eight: who casts to those wants them. Where autocast is on, PyTorch leaves
-float64 alone by itself.
+cast to a floating point type of 16 or 32 bits becomes float64 instead, and a copy, as most casts
+are. Eight bits stay eight: who casts to those wants them. Where autocast is on, PyTorch leaves
+float64 alone by itself. Random numbers are those of the reference's own run (``drawn.py``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+from gpu_sandbox.child.drawn import DRAWS
 
 __all__ = ["Wider"]
 
@@ -29,13 +31,14 @@ _OTHERS = (torch.Tensor.to, torch.Tensor.type)
 
 
 class Wider(TorchFunctionMode):
-    """While it is entered. ``lowers``: something was to be rounded to 16 bits, or autocast would
-    have computed with so many."""
+    """While it is entered. ``own``: the type that the reference computes with. ``lowers``:
+    something was to be rounded to 16 bits, or autocast would have computed with so many."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, own: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.lowers = False
         self._device = device
+        self._own = own
 
     def __torch_function__(
         self,
@@ -45,8 +48,12 @@ class Wider(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = dict(kwargs or {})
+        if func in DRAWS:
+            return DRAWS[func](self._own, *args, **given)
         if func in _NAMED:
             given["dtype"], func = _NAMED[func], torch.Tensor.to
+        if func is torch.Tensor.type and len(args) == 2:
+            args = (args[0], getattr(args[1], "dtype", args[1]))  # torch.HalfTensor has one
         named = [value for value in (*args, *given.values()) if _is_narrow(value)]
         named = named if func in _OTHERS else []
         self.lowers = self.lowers or self._lowered(args, named)

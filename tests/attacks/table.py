@@ -566,6 +566,16 @@ _CHECKER = (
     _checker("forges_the_compile_report", BUILDS, "prints_a_lot"),
     _checker("forges_the_manifest", ANYTHING, "built_in_forward"),
     _checker(
+        "leaves_a_column_beside_noise",
+        WRONG,
+        "adds_scores_to_noise",
+        task="noisy_scores",
+        device="both",
+    ),
+    _checker(
+        "halves_digits_behind_a_gate", WRONG, "routes_by_choice", task="routed", device="both"
+    ),
+    _checker(
         "takes_turns_for_small_ones", WRONG, "inverts_by_transposing", task="poses", device="both"
     ),
     _checker("multiplies_in_eight_bits", WRONG, "keeps_sums_in_float", task="mixed", device="both"),

@@ -47,8 +47,8 @@ def poses(rows: int = 4) -> torch.Tensor:
     return found[:, :rows].contiguous()
 
 
-def yaws() -> torch.Tensor:
-    angle = uniform(20) + 0.1
+def yaws(size: float = 1.0) -> torch.Tensor:
+    angle = size * (uniform(20) + 0.1)
     found = torch.eye(3).repeat(20, 1, 1)
     found[:, 0, 0], found[:, 0, 1] = angle.cos(), -angle.sin()
     found[:, 1, 0], found[:, 1, 1] = angle.sin(), angle.cos()
@@ -325,19 +325,67 @@ def test_a_pose_has_something_else_beside_it_and_its_last_row() -> None:
     assert torch.equal(got[:, 3], tensor[:, 3])
 
 
-def test_what_turns_about_one_axis_does_so_still() -> None:
-    tensor = yaws()
+def test_what_turns_about_one_axis_does_so_still_by_any_angle() -> None:
+    """Also where all angles are small: who takes them for that is to be wrong."""
+    tensor = yaws(1e-3)
     got = Changed(lambda t: t * 64.0, [form_of([tensor, yaws()])])(tensor)
-    assert torch.equal(got, tensor)
+    assert torch.equal(got == 0, tensor == 0)
+    assert torch.allclose(got @ got.mT, torch.eye(3).expand_as(got), atol=1e-6)
+    assert float(got[:, 1, 0].abs().mean()) > 0.2
 
 
-@pytest.mark.parametrize("name", ["definite", "symmetric"])
+def test_a_pose_that_is_the_origin_leaves_the_others_free() -> None:
+    """The first camera is often where all is measured from."""
+
+    def draw() -> torch.Tensor:
+        found = poses()
+        found[0] = torch.eye(4)
+        return found
+
+    tensor = draw()
+    got = Changed(lambda t: t * 64.0, [form_of([tensor, draw(), draw()])])(tensor)
+    assert torch.equal(got[0, :3, :3], torch.eye(3))
+    assert not torch.isclose(got[1:, :3, :3], tensor[1:, :3, :3], atol=1e-3).flatten(1).all(1).any()
+
+
+def test_a_mirror_stays_symmetric() -> None:
+    def draw() -> torch.Tensor:
+        across = torch.nn.functional.normalize(torch.randn(20, 8, 1), dim=1)
+        return torch.eye(8) - 2.0 * across @ across.mT
+
+    tensor = draw()
+    form = form_of([tensor, draw()])
+    assert form == Form(symmetric=True, turns=8)
+    got = Changed(lambda t: t * 64.0, [form])(tensor)
+    assert torch.equal(got, got.mT)
+    assert torch.allclose(got @ got, torch.eye(8).expand_as(got), atol=1e-5)
+    assert not torch.isclose(got, tensor, atol=1e-3).flatten(1).all(1).any()
+
+
+def test_what_exchanges_axes_stays_as_it_is() -> None:
+    tensor = torch.eye(3)[[1, 2, 0]].repeat(4, 1, 1)
+    got = Changed(lambda t: t * 64.0, [Form(zeros=True, turns=3)])(tensor)
+    assert torch.equal(got, tensor) or torch.equal(got, torch.eye(3).expand_as(got))
+    assert torch.equal(got == 0, tensor == 0)
+
+
+def test_a_pose_far_away_has_no_columns_in_order() -> None:
+    def draw() -> torch.Tensor:
+        found = poses()
+        found[:, :3, 3] += 2.0
+        return found
+
+    assert form_of([draw() for _ in range(3)]) == Form(zeros=True, turns=3)
+
+
+@pytest.mark.parametrize("name", ["definite", "symmetric", "rotations", "poses"])
 @pytest.mark.parametrize("steps", [4, -64])
 def test_a_nudge_of_what_has_a_form_is_one(name: str, steps: int) -> None:
     draw, form = DRAWS[name]
     tensor = draw()
     got = Changed(lambda t: moved(t, steps), [form], slightly=True)(tensor)
-    assert torch.equal(got, got.mT)
+    if form.symmetric:
+        assert torch.equal(got, got.mT)
     assert 0.0 < float((got - tensor).abs().max()) < 1e-4 * float(tensor.abs().max())
 
 

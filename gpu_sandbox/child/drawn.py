@@ -1,0 +1,91 @@
+"""Random numbers that a run in float64 draws as the reference's own does.
+
+A generator gives others, or in another order, where tensors are of another type: noise like a
+tensor in float64 has nothing to do with that in float32. So these are drawn in the type that the
+reference computes with, as many and laid out alike, and then widened. What is left out
+(``dropout``) is told by leaving out of ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+
+__all__ = ["DRAWS"]
+
+Draw: TypeAlias = Callable[..., Any]
+
+_LIKE = (
+    torch.rand_like,
+    torch.randn_like,
+    torch.normal,
+    torch.bernoulli,
+    torch.Tensor.bernoulli,
+    torch.multinomial,
+    torch.Tensor.multinomial,
+)
+_IN_PLACE = (
+    torch.Tensor.uniform_,
+    torch.Tensor.normal_,
+    torch.Tensor.bernoulli_,
+    torch.Tensor.exponential_,
+    torch.Tensor.log_normal_,
+    torch.Tensor.cauchy_,
+    torch.Tensor.geometric_,
+)
+_LEAVING_OUT = (
+    F.dropout,
+    F.dropout1d,
+    F.dropout2d,
+    F.dropout3d,
+    torch.dropout,
+    torch.feature_dropout,
+)
+
+
+def _like(func: Draw, narrow: torch.dtype, *args: Any, **given: Any) -> Any:
+    mine = [_narrowed(value, narrow) for value in args]
+    found = func(*mine, **{name: _narrowed(value, narrow) for name, value in given.items()})
+    return found.double() if found.dtype == narrow else found
+
+
+def _in_place(
+    func: Draw, narrow: torch.dtype, tensor: torch.Tensor, *args: Any, **given: Any
+) -> torch.Tensor:
+    if tensor.dtype != torch.float64:
+        return func(tensor, *args, **given)  # type: ignore[no-any-return]
+    drawn = torch.empty_like(tensor, dtype=narrow)
+    func(drawn, *(_narrowed(value, narrow) for value in args), **given)
+    return tensor.copy_(drawn)
+
+
+def _leaving_out(
+    func: Draw,
+    narrow: torch.dtype,
+    input: torch.Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    *,
+    train: bool | None = None,
+) -> torch.Tensor:
+    """``train`` is what some call ``training``."""
+    kept = func(torch.ones_like(input, dtype=narrow), p, training if train is None else train)
+    return input.mul_(kept) if inplace else input * kept
+
+
+def _narrowed(value: Any, narrow: torch.dtype) -> Any:
+    wide = isinstance(value, torch.Tensor) and value.dtype == torch.float64
+    return value.to(narrow) if wide else value
+
+
+DRAWS: dict[Any, Callable[..., Any]] = {
+    func: partial(way, func)
+    for way, funcs in ((_like, _LIKE), (_in_place, _IN_PLACE), (_leaving_out, _LEAVING_OUT))
+    for func in funcs
+}
+"""By torch's function: the same, given the type to draw in before its own arguments."""
