@@ -13,6 +13,7 @@ from gpu_sandbox.child.forms import Forms
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rehearsal import Rehearsal
+from gpu_sandbox.child.repeating import repeated
 from gpu_sandbox.child.repeats import Repeats
 from gpu_sandbox.child.typical import Typical, Usual
 from gpu_sandbox.child.unusable import check_repeats, check_shapes
@@ -47,7 +48,7 @@ class Known:
             task.time_again(first)
             check_shapes(task, first)
             for _ in range(1 if job.mode == "baseline" else _LOOKS):
-                task.repeats = task.repeat(first)
+                task.repeats = repeated(task, first)
                 if not any(one.far for one in task.repeats):
                     break
             check_repeats(task, first)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 import torch
 
 from gpu_sandbox.child.cases import Altered, Broken, Case, Seeds
@@ -21,7 +20,7 @@ from gpu_sandbox.child.left import expect_left
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.pieces import finite
-from gpu_sandbox.child.repeats import Repeats, apart
+from gpu_sandbox.child.repeats import Repeats
 from gpu_sandbox.child.rules import RULES
 from gpu_sandbox.child.seldom import Seldom
 from gpu_sandbox.child.task_file import TaskFile
@@ -33,11 +32,7 @@ from gpu_sandbox.protocols import Precision
 __all__ = ["Task"]
 
 _EXACT_SLOWEST_S = 1.0
-_MOST_DRAWN_AGAIN = 1 << 30
-_REPEATS, _FEW_REPEATS = 3, 1
 _LOADING_S, _NOT_LOADING_S = 0.05, 10.0
-_SLOW_REPEAT_S = 0.1
-"""Whoever takes longer is run once more only, to see whether it repeats itself."""
 
 
 class Task:
@@ -136,7 +131,7 @@ class Task:
             for t, aliasing, kept in zip(native, case.aliasing, case.state, strict=True)
         ]
         truth, rough = self.exactly(case, native) if exact else (None, None)
-        another = partial(self._outputs, case.altered)
+        another = partial(self.another, case.altered)
         typical = self.typical.of(case.kind, native, another) if exact else ()
         trees = partial(self._another, case.altered)
         if exact or not case.changed:
@@ -250,40 +245,24 @@ class Task:
         found = [] if found is None else found
         return self.tree(self.forward(self.draw("typical", number, altered)), found)
 
-    def _outputs(self, altered: Altered | None, number: int) -> list[torch.Tensor]:
+    def another(self, altered: Altered | None = None, number: int = 0) -> list[torch.Tensor]:
+        """Outputs of one more draw, by number."""
         found: list[torch.Tensor] = []
         self._another(altered, number, found)
         return [t.detach() for t in found]
 
-    def repeat(self, case: Case) -> list[Repeats]:
-        """Run ``case`` again, to see by how much each output differs from itself."""
-        times = _FEW_REPEATS if self.forward_s > _SLOW_REPEAT_S else _REPEATS
-        found = [Repeats(rule=expected.rule) for expected in case.expected]
-        for _ in range(times):
-            again = self._file.guarded("running the reference again", self._apart, case, self.model)
-            found = [a.further(b) for a, b in zip(found, again, strict=True)]
-        same = self._same(case)
-        return [
-            msgspec.structs.replace(a, kept=a.kept or b) for a, b in zip(found, same, strict=True)
-        ]
-
-    def _same(self, case: Case) -> list[bool]:
-        """Which outputs another draw gives as well: who folds weights into one may keep it."""
-        outputs = [one.native for one in case.expected]
-        held = sum(t.nbytes for t in (*case.tensors, *outputs))
-        if held > _MOST_DRAWN_AGAIN or self.forward_s > _SLOW_REPEAT_S:
-            return [False] * len(outputs)
-        others = self._outputs(None, 0)
-        if len(others) != len(outputs):
-            return [False] * len(outputs)
-        return [torch.equal(*both) for both in zip(outputs, others, strict=True)]
-
-    def anew(self, case: Case) -> list[Repeats]:
-        """The same of a model that is made anew, and has seen nothing yet."""
-        model = self._constructed()
-        found: list[Repeats] = self._file.guarded(
-            "running the reference again", self._apart, case, model
+    def again(self, case: Case, *, anew: bool = False) -> list[torch.Tensor]:
+        """Outputs of one more run on the same inputs, of a model that is made ``anew``, and has
+        seen nothing yet, or of this one."""
+        model = self._constructed() if anew else self.model
+        found: list[torch.Tensor] = self._file.guarded(
+            "running the reference again", self._run_again, case, model
         )
+        return found
+
+    def _run_again(self, case: Case, model: Any) -> list[torch.Tensor]:
+        found: list[torch.Tensor] = []
+        pack(self._call(model, _copied(case.arguments), case.forward_seed), found, pickling=False)
         return found
 
     def own(self, first: Case) -> None:
@@ -292,12 +271,6 @@ class Task:
         kept = [one.kept for one in self.repeats] or [False] * len(first.expected)
         ways = zip(first.aliasing, first.state, first.overlapping, kept, strict=False)
         self.owned = [not any(each) for each in ways]
-
-    def _apart(self, case: Case, model: Any) -> list[Repeats]:
-        output = self._call(model, _copied(case.arguments), case.forward_seed)
-        tensors: list[torch.Tensor] = []
-        pack(output, tensors, pickling=False)
-        return apart(case.expected, tensors)
 
     def allow(self, outputs: Sequence[Expected]) -> None:
         """What the reference differs from itself by, between its outputs and others."""

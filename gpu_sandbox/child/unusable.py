@@ -9,6 +9,7 @@ import torch
 
 from gpu_sandbox.child.cases import Broken, Case
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.repeating import made_anew
 from gpu_sandbox.child.values import same_shape
 
 __all__ = ["check_repeats", "check_shapes", "check_values"]
@@ -61,7 +62,7 @@ def check_repeats(task: Task, first: Case) -> None:
     for number, repeats in enumerate(task.repeats):
         if why := repeats.unlike or repeats.far:
             told = f"output {number} of two runs: {why}"
-            if any(one.unlike or one.far for one in task.anew(first)):
+            if any(one.unlike or one.far for one in made_anew(task, first)):
                 raise Broken(f"the reference is not deterministic: {told}")
             raise Broken(f"what the reference returns depends on its earlier calls: {told}")
 

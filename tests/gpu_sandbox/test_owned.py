@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.child import reference
+from gpu_sandbox.child import repeating
 from gpu_sandbox.child.cases import Seeds
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.repeating import repeated
 
 TASK = """
 from functools import cache
@@ -45,7 +46,7 @@ def task_that_returns(tmp_path: Path, output: str) -> Task:
     task = Task(str(path), torch.device("cpu"), Seeds(3))
     first = task.draw("trial", 0)
     task.solve(first, exact=True)
-    task.repeats = task.repeat(first)
+    task.repeats = repeated(task, first)
     task.own(first)
     return task
 
@@ -79,6 +80,6 @@ def test_each_of_several(tmp_path: Path) -> None:
 def test_another_draw_is_left_out_where_it_takes_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reference, "_MOST_DRAWN_AGAIN", 100)
+    monkeypatch.setattr(repeating, "_MOST_DRAWN_AGAIN", 100)
     assert task_that_returns(tmp_path, "self.heat.exp()").owned == [False]
     assert task_that_returns(tmp_path, "self.heat.exp() + torch.zeros(9, 4)").owned == [True]
