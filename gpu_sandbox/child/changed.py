@@ -15,9 +15,10 @@ from gpu_sandbox.child.parts import chosen_of
 
 __all__ = ["Changed"]
 
-
 _POWER = 1 << 18
+"""A rotation's least: times that any angle above 1e-5 goes round."""
 _NOTHING = 1e-6
+"""What is below it is a zero that rounding has moved."""
 
 
 class Changed:

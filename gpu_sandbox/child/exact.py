@@ -30,6 +30,7 @@ _COPIES = 3
 _SLOWEST_S = 4.0
 """Of the first such run: a verdict makes some twenty, and a GPU may have hardly any float64."""
 _ABOUT = 2.0
+"""So many times more or less is about as much."""
 _HALF = (torch.float16, torch.bfloat16)
 
 Outputs: TypeAlias = Sequence[torch.Tensor]
