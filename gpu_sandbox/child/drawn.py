@@ -45,6 +45,7 @@ _LEAVING_OUT = (
     torch.dropout,
     torch.feature_dropout,
 )
+_GUMBEL = (F.gumbel_softmax,)
 
 
 def _like(func: Draw, narrow: torch.dtype, *args: Any, **given: Any) -> Any:
@@ -73,9 +74,29 @@ def _leaving_out(
     *,
     train: bool | None = None,
 ) -> torch.Tensor:
-    """``train`` is what some call ``training``."""
-    kept = func(torch.ones_like(input, dtype=narrow), p, training if train is None else train)
+    """``train`` is what some call ``training``. A device draws otherwise where it is in place."""
+    ones = torch.ones_like(input, dtype=narrow)
+    place = {"inplace": True} if inplace else {}
+    kept = func(ones, p, training if train is None else train, **place)
     return input.mul_(kept) if inplace else input * kept
+
+
+def _gumbel(
+    func: Draw,
+    narrow: torch.dtype,
+    logits: torch.Tensor,
+    tau: float = 1,
+    hard: bool = False,
+    eps: float = 1e-10,
+    dim: int = -1,
+) -> torch.Tensor:
+    """What torch's does in Python, where nothing it calls is seen; ``eps`` it does not use."""
+    drawn = torch.empty_like(logits, dtype=narrow, memory_format=torch.legacy_contiguous_format)
+    soft = ((logits - drawn.exponential_().double().log()) / tau).softmax(dim)
+    if not hard:
+        return soft
+    highest = soft.max(dim, keepdim=True)[1]
+    return torch.zeros_like(logits).scatter_(dim, highest, 1.0) - soft.detach() + soft
 
 
 def _narrowed(value: Any, narrow: torch.dtype) -> Any:
@@ -85,7 +106,12 @@ def _narrowed(value: Any, narrow: torch.dtype) -> Any:
 
 DRAWS: dict[Any, Callable[..., Any]] = {
     func: partial(way, func)
-    for way, funcs in ((_like, _LIKE), (_in_place, _IN_PLACE), (_leaving_out, _LEAVING_OUT))
+    for way, funcs in (
+        (_like, _LIKE),
+        (_in_place, _IN_PLACE),
+        (_leaving_out, _LEAVING_OUT),
+        (_gumbel, _GUMBEL),
+    )
     for func in funcs
 }
 """By torch's function: the same, given the type to draw in before its own arguments."""

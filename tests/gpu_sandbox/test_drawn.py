@@ -34,6 +34,7 @@ DRAWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "dropout2d": torch.nn.Dropout2d(0.4),
     "one after the other": lambda t: torch.rand_like(t) + F.dropout(t, 0.5) + torch.rand_like(t),
     "gumbel_softmax": F.gumbel_softmax,
+    "highest of gumbel_softmax": lambda t: F.gumbel_softmax(t, tau=0.5, hard=True, dim=1),
     "turned": lambda t: t.mT + torch.randn_like(t.mT),
 }
 

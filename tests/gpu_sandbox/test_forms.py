@@ -60,6 +60,32 @@ def boxes() -> torch.Tensor:
     return torch.cat([begins, begins + uniform(90, 2)], dim=1)
 
 
+def homogeneous() -> torch.Tensor:
+    return torch.cat([uniform(90, 3), torch.ones(90, 1)], dim=1)[:, [0, 3, 1, 2]]
+
+
+def unit_triangles() -> torch.Tensor:
+    return torch.tril(uniform(3, 6, 6), -1) + torch.eye(6)
+
+
+def correlations() -> torch.Tensor:
+    rows = torch.nn.functional.normalize(uniform(3, 6, 9) - 0.5, dim=-1)
+    return (rows @ rows.mT).masked_fill(torch.eye(6, dtype=torch.bool), 1.0)
+
+
+def skew() -> torch.Tensor:
+    a = uniform(3, 6, 6)
+    return a - a.mT
+
+
+def rotary() -> torch.Tensor:
+    return (8.0 * uniform(9, 6)).repeat(1, 2).cos()
+
+
+def lengths(dimension: int = -1) -> torch.Tensor:
+    return torch.nn.functional.normalize(uniform(5, 7, 4) - 0.5, dim=dimension)
+
+
 DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Form]] = {
     "nothing": (lambda: uniform(6, 6), Form()),
     "triangular": (lambda: torch.triu(uniform(6, 6)), Form(zeros=True)),
@@ -69,9 +95,26 @@ DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Form]] = {
     "boxes": (boxes, Form(columns=((0, 2), (1, 3)))),
     "few boxes": (lambda: boxes()[:40], Form()),
     "rotations": (rotations, Form(turns=3)),
-    "poses": (poses, Form(zeros=True, turns=3)),
+    "poses": (poses, Form(zeros=True, turns=3)),  # its one is known by that
     "poses without a last row": (lambda: poses(3), Form(turns=3)),
     "about one axis": (yaws, Form(zeros=True, turns=3)),
+    "homogeneous": (homogeneous, Form(ones=True)),
+    "unit triangular": (unit_triangles, Form(zeros=True, ones=True)),
+    "correlations": (correlations, Form(ones=True, symmetric=True, definite=True)),
+    "ones by chance": (lambda: (uniform(900) * 1.01).clamp(max=1.0), Form()),
+    "skew": (skew, Form(zeros=True, skew=True)),
+    "twice": (rotary, Form(twice=6)),
+    "pairs": (lambda: (uniform(9, 6)).repeat_interleave(2, -1).bfloat16(), Form(twice=1)),
+    "of length one": (lengths, Form(unit=(2, 2))),
+    "of length one in the middle": (lambda: lengths(1), Form(unit=(1, 2))),
+    "one of length one": (lambda: lengths()[0, 0], Form(unit=(0, 2))),
+    "probabilities": (lambda: uniform(5, 99).softmax(-1), Form(unit=(1, 1))),
+    "causal ones": (
+        lambda: (uniform(6, 6).tril() / 2 + torch.eye(6)).log().softmax(-1),
+        Form(zeros=True, ones=True, unit=(1, 1)),
+    ),
+    "of modulus one": (lambda: torch.polar(torch.ones(7, 5), uniform(7, 5)), Form(unit=(2, 2))),
+    "of about length one": (lambda: uniform(3, 4096).sub(0.5).mul(12**0.5 / 64), Form()),
     "unitary": (lambda: torch.linalg.qr(torch.randn(3, 5, 5) * (1 + 1j)).Q, Form(turns=5)),
     "nearly rotations": (lambda: rotations() + 1e-2, Form()),
     "definite": (definite, Form(symmetric=True, definite=True)),
@@ -106,6 +149,16 @@ def test_what_they_have_in_common_is_seen_in_all_draws(name: str) -> None:
         "boxes",
         "mask",
         "half",
+        "homogeneous",
+        "unit triangular",
+        "correlations",
+        "skew",
+        "twice",
+        "pairs",
+        "of length one",
+        "of length one in the middle",
+        "probabilities",
+        "causal ones",
         "rotations",
         "poses",
         "poses without a last row",
@@ -126,6 +179,14 @@ def test_changed_ones_have_it_too(name: str, part: Part) -> None:
         assert torch.equal(got, got.mT)
     if form.definite:
         assert not torch.linalg.cholesky_ex(got).info.any()
+    if form.ones:
+        assert torch.equal(got == 1, tensor == 1)
+    if form.skew:
+        assert torch.equal(got, -got.mT)
+    if form.twice:
+        assert form_of([got]).twice == form.twice
+    if form.unit:
+        assert form_of([got]).unit == form.unit
     if form.turns:
         assert form_of([got]).turns == form.turns
         signs = (torch.linalg.det(each[..., :3, :3]) for each in (got, tensor))
@@ -259,7 +320,7 @@ def test_a_number_that_is_zero_by_chance_is_no_form_and_hides_none(dtype: torch.
     assert form_of(draws) == Form(zeros=True)
     got = Changed(lambda t: t + 1.0, [Form(zeros=True)])(draws[0])
     assert torch.equal(got == 0, draws[0] == 0)
-    dense = [d + torch.tril(torch.ones_like(d), -1) for d in draws]
+    dense = [d + torch.tril(torch.full_like(d, 0.5), -1) for d in draws]
     assert form_of(dense) == Form()
     assert form_of([*dense[:2], dense[0]]) == Form()
     sparse = [torch.rand(100, 100) * (torch.rand(100, 100) > 0.3) for _ in range(3)]
@@ -404,3 +465,42 @@ def test_columns_are_put_in_order_along_a_chain() -> None:
     got = Changed(lambda t: torch.rand(t.shape), [form])(x)
     assert bool((got[..., [1, 3, 0, 2]].diff(dim=-1) >= 0).all())
     assert not torch.equal(got, x)
+
+
+@pytest.mark.parametrize("part", ["all", "half", "few"])
+def test_rows_of_length_one_turn_elsewhere(part: Part) -> None:
+    """However they were to be changed: those that are all the larger are no others."""
+    tensor = lengths()
+    (got,) = mapped([tensor], Changed(lambda t: t * 64.0, [form_of([tensor])], part=part))
+    off = (got - tensor).norm(dim=-1)
+    assert float(off.max()) > 0.3
+    assert bool((off > 0).all()) == (part == "all")
+
+
+def test_of_probabilities_none_becomes_one_that_was_none() -> None:
+    tensor = (uniform(50, 8) * (uniform(50, 8) > 0.5) + 1e-3 * torch.eye(8).repeat(7, 1)[:50]).abs()
+    tensor = tensor / tensor.sum(-1, keepdim=True)
+    got = Changed(lambda t: t * 64.0, [form_of([tensor])])(tensor)
+    assert torch.equal(got == 0, tensor == 0)
+    assert torch.allclose(got.sum(-1), torch.ones(50))
+    assert float((got - tensor).abs().max()) > 0.1
+
+
+def test_numbers_of_modulus_one_have_any_angle() -> None:
+    tensor = torch.polar(torch.ones(400), 0.01 * uniform(400))
+    got = Changed(lambda t: t * 64.0, [form_of([tensor])])(tensor)
+    assert torch.allclose(got.abs(), torch.ones(400))
+    assert float(got.real.min()) < -0.9
+
+
+def test_what_is_banded_with_a_diagonal_of_ones_is_changed() -> None:
+    def draw() -> torch.Tensor:
+        return torch.eye(8) + torch.diag(0.4 * uniform(7), 1) * 1.0
+
+    draws = [(d + d.mT) / 2 for d in (draw(), draw(), draw())]
+    form = form_of(draws)
+    assert form == Form(zeros=True, ones=True, symmetric=True, definite=True)
+    found = [Changed(lambda t: t * 64.0, [form])(draws[0]) for _ in range(9)]
+    assert all(torch.equal(got.diagonal(), torch.ones(8)) for got in found)
+    assert not any(torch.linalg.cholesky_ex(got).info.any() for got in found)
+    assert any(not torch.allclose(got, draws[0], atol=0.02) for got in found)

@@ -1,0 +1,149 @@
+"""Matrices that are symmetric, skew, positive definite, or rotations: seen, and changed ones."""
+
+from __future__ import annotations
+
+import math
+import secrets
+
+import torch
+
+__all__ = [
+    "FACTORED",
+    "is_definite",
+    "is_symmetric",
+    "mirrored",
+    "sizes",
+    "still_definite",
+    "still_turning",
+    "turns",
+]
+
+FACTORED = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+"""What matrices are taken apart in, and equalities seen but for rounding."""
+_TURNS = 64
+"""Rows of what may be a rotation, at most."""
+_POWER = 1 << 18
+"""A rotation's least: times that any angle above 1e-5 goes round."""
+_NOTHING = 1e-6
+"""What is below it is a zero that rounding has moved."""
+
+
+def is_symmetric(tensor: torch.Tensor, sign: int = 1) -> bool:
+    """But for rounding: ``torch.cdist`` is not as far from a to b as from b to a. Hermitian, if it
+    is complex. ``sign`` -1: skew."""
+    if tensor.dim() < 2 or tensor.shape[-1] != tensor.shape[-2]:
+        return False
+    other = tensor.mH if sign > 0 else -tensor.mH
+    if torch.equal(tensor, other):
+        return True
+    if tensor.dtype not in FACTORED:
+        return False
+    most = math.sqrt(torch.finfo(tensor.dtype).eps) * float(tensor.abs().max())
+    return float((tensor - other).abs().max()) <= most
+
+
+def mirrored(changed: torch.Tensor, sign: int = 1) -> torch.Tensor:
+    """With what is above the diagonal below it, too, conjugate and times ``sign``."""
+    upper, diagonal = torch.triu(changed, 1), changed.diagonal(dim1=-2, dim2=-1)
+    kept = (diagonal + sign * diagonal.conj()) / 2
+    return upper + sign * upper.mH + torch.diag_embed(kept)
+
+
+def is_definite(tensor: torch.Tensor) -> bool:
+    """Of a symmetric one."""
+    if tensor.dtype not in FACTORED:
+        return False
+    return bool((torch.linalg.cholesky_ex(tensor).info == 0).all())
+
+
+def still_definite(
+    tensor: torch.Tensor, rows: torch.Tensor, *, full: bool, ones: bool
+) -> torch.Tensor:
+    """With these rows and columns scaled, and, if it is ``full``, what they have to do with each
+    other, and with one more, changed, too: by something that is positive semidefinite. Who takes it
+    for a diagonal and a product of two vectors is wrong then. Half of the time the diagonal is what
+    it was, and always if it is of ``ones``: who looks at that alone learns nothing."""
+    count, real = rows.shape[-1], tensor.real.dtype
+    scale = torch.where(rows, 1.0 + 7.0 * torch.rand(rows.shape, device=rows.device), 1.0)
+    scale = torch.ones_like(scale) if ones else scale
+    changed = tensor * (scale.unsqueeze(-1) * scale.unsqueeze(-2)).to(tensor.dtype)
+    if not full:
+        return _nearer_to_none(tensor) if ones and bool(rows.any()) else changed
+    other = torch.arange(count, device=rows.device) == secrets.randbelow(max(count, 1))
+    size = tensor.diagonal(dim1=-2, dim2=-1).real.sqrt()
+    signs = torch.randn(rows.shape, device=rows.device).to(real)
+    vector = torch.where(rows | (other & rows.any(-1, keepdim=True)), signs * scale * size, 0.0)
+    changed = changed + (vector.unsqueeze(-1) * vector.unsqueeze(-2)).to(tensor.dtype)
+    if ones or secrets.choice((True, False)):
+        back = size / changed.diagonal(dim1=-2, dim2=-1).real.sqrt()
+        changed = changed * (back.unsqueeze(-1) * back.unsqueeze(-2)).to(tensor.dtype)
+    return changed
+
+
+def _nearer_to_none(tensor: torch.Tensor) -> torch.Tensor:
+    """Whose rows have less to do with each other."""
+    each = torch.eye(tensor.shape[-1], dtype=tensor.dtype, device=tensor.device)
+    return each + secrets.randbelow(90) / 100 * (tensor - each)
+
+
+def sizes(tensor: torch.Tensor) -> list[int]:
+    """Of the rotation that its matrices may hold."""
+    if tensor.dim() < 2 or tensor.dtype not in FACTORED:
+        return []
+    rows, columns = tensor.shape[-2:]
+    found = {rows: (rows, rows - 1), rows + 1: (rows,)}.get(columns, ())
+    return [n for n in found if 2 <= n <= _TURNS]
+
+
+def turns(tensor: torch.Tensor, count: int) -> bool:
+    rows, columns = tensor.shape[-2:]
+    if rows < count or columns < count:
+        return False
+    last = torch.eye(columns, dtype=tensor.dtype, device=tensor.device)[-1]
+    if rows > count and not bool((tensor[..., count:, :] == last).all()):
+        return False
+    block = tensor[..., :count, :count]
+    off = block @ block.mH - torch.eye(count, dtype=tensor.dtype, device=tensor.device)
+    return float(off.abs().max()) <= math.sqrt(torch.finfo(tensor.dtype).eps)
+
+
+def still_turning(
+    count: int, tensor: torch.Tensor, changed: torch.Tensor, *, zeros: bool, symmetric: bool
+) -> torch.Tensor:
+    """With each rotation of which something is changed turned to another, any, or, if zeros are to
+    stay in it, as one about an axis has, by so many times its angle. What lies beside it, where
+    something is moved to, is as it was changed; what lies below it is not."""
+    found = changed.clone()
+    block = tensor[..., :count, :count]
+    turned = _mirrored_twice(block, both=symmetric)
+    if zeros:
+        full = (block != 0).flatten(-2).all(-1)
+        turned = torch.where(full[..., None, None], turned, _to_some_power(block))
+    mine = (changed != tensor)[..., :count, :count].flatten(-2).any(-1)
+    found[..., :count, :count] = torch.where(mine[..., None, None], turned, block)
+    found[..., count:, :] = tensor[..., count:, :]
+    return found
+
+
+def _mirrored_twice(block: torch.Tensor, *, both: bool) -> torch.Tensor:
+    """Its determinant stays; from ``both`` sides it is as symmetric as it was."""
+    for _ in range(2):
+        mirror = torch.randn_like(block[..., :1])
+        mirror = mirror / torch.linalg.vector_norm(mirror, dim=-2, keepdim=True)
+        block = block - 2.0 * (block @ mirror) @ mirror.mH
+        if both:
+            block = block - 2.0 * mirror @ (mirror.mH @ block)
+    return (block + block.mH) / 2 if both else block
+
+
+def _to_some_power(block: torch.Tensor) -> torch.Tensor:
+    """Angles may be small, so it is a large one, and odd: what is symmetric is its own. As it is
+    where that has no zeros where this has, as of an exchange of axes."""
+    exact = block.to(torch.complex128 if block.is_complex() else torch.float64)
+    for _ in range(3):  # orthonormal to rounding first
+        exact = 1.5 * exact - 0.5 * exact @ exact.mH @ exact
+    power = torch.linalg.matrix_power(exact, _POWER + 2 * secrets.randbelow(_POWER) + 1)
+    empty = block == 0
+    kept = ((power.abs() < _NOTHING) | ~empty).flatten(-2).all(-1)
+    power = power.masked_fill(empty, 0.0).to(block.dtype)
+    return torch.where(kept[..., None, None], power, block)
