@@ -33,6 +33,7 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import Rounding
 from gpu_sandbox.child.rules import FULL
+from gpu_sandbox.child.unusable import check_reference
 from gpu_sandbox.child.ways import LARGE_BYTES, MAKES_TIES, TIES, ways
 from gpu_sandbox.jobs import Differs, Job
 from gpu_sandbox.messages import Done, PutInOrder, Ran, Run
@@ -84,7 +85,12 @@ class Trials:
         cases, number = itertools.chain(_taken(self._ahead), self._cases), 0
         while case := next(cases, None):
             number += 1
-            worst = max(worst, self._trial(case, number))
+            try:
+                worst = max(worst, self._trial(case, number))
+            except Ended as ended:
+                if isinstance(ended.finding, Differs):
+                    check_reference(self._task, self._first, case)
+                raise
             case.forget_exact()
             if case.altered is not None and _outputs_alike(case, self._first):
                 margins = [m.times(_TIMED_MARGIN) for m in case.margins]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 
 import torch
 
 from gpu_sandbox.child.cases import Broken, Case
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.repeating import made_anew
-from gpu_sandbox.child.values import same_shape
+from gpu_sandbox.child.values import Tree, same_shape
 
-__all__ = ["check_repeats", "check_shapes", "check_values"]
+__all__ = ["check_reference", "check_repeats", "check_shapes", "check_values"]
 
 _OTHERS, _DRAWS = 4, 8
 """Inputs to compare with the first ones, of so many drawn: what differs for half of all inputs
 differs from one to the next in half of all cases only."""
+_MORE, _MORE_S = 32, 0.1
+"""If that takes no longer: what differs for one in ten is seen in most cases then."""
+_EARLIER = "earlier calls (what it keeps should be an input)"
 _SLOW_S = 0.02
 """A reference that takes longer is run once more only."""
 
@@ -37,16 +40,30 @@ def check_values(case: Case) -> None:
 def check_shapes(task: Task, first: Case) -> None:
     """Other inputs of the same shapes make outputs of the same. If not, those of timed calls,
     which all have one place, could not be compared. Raises ``Broken``."""
-    for case in itertools.islice(_alike(task, first), 1 if task.forward_s > _SLOW_S else _OTHERS):
-        _compare(task, first, case)
+    began, most = time.perf_counter(), 1 if task.forward_s > _SLOW_S else _OTHERS
+    for number, case in enumerate(_alike(task, first)):
+        if number >= most and (most == 1 or time.perf_counter() - began > _MORE_S):
+            return
+        if first.output_tree is not None:
+            found: list[torch.Tensor] = []
+            _compare(first, first.output_tree, task.tree(task.forward(case), found), found)
 
 
-def _compare(task: Task, first: Case, case: Case) -> None:
-    if first.output_tree is None:
+def check_reference(task: Task, first: Case, case: Case) -> None:
+    """Before a candidate is blamed for being wrong on inputs as they are drawn: the reference
+    returns what it does for the ``first`` ones, and the same if it has seen nothing before. Raises
+    ``Broken``."""
+    if case.altered is not None or first.output_tree is None or case.output_tree is None:
         return
-    found: list[torch.Tensor] = []
-    tree = task.tree(task.forward(case), found)
-    unlike = same_shape(first.output_tree, tree)
+    _compare(first, first.output_tree, case.output_tree, [one.native for one in case.expected])
+    for number, one in enumerate(made_anew(task, case)):
+        if why := one.unlike or one.far:
+            told = f"output {number}, of a model that has seen nothing before: {why}"
+            raise Broken(f"what the reference returns depends on its {_EARLIER}: {told}")
+
+
+def _compare(first: Case, kept: Tree, tree: Tree, found: Sequence[torch.Tensor]) -> None:
+    unlike = same_shape(kept, tree)
     if unlike:
         raise Broken(f"what the reference returns depends on its inputs' values: {unlike}")
     for number, (one, other) in enumerate(zip(first.expected, found, strict=True)):
@@ -64,11 +81,11 @@ def check_repeats(task: Task, first: Case) -> None:
             told = f"output {number} of two runs: {why}"
             if any(one.unlike or one.far for one in made_anew(task, first)):
                 raise Broken(f"the reference is not deterministic: {told}")
-            raise Broken(f"what the reference returns depends on its earlier calls: {told}")
+            raise Broken(f"what the reference returns depends on its {_EARLIER}: {told}")
 
 
 def _alike(task: Task, first: Case) -> Iterator[Case]:
-    for number in range(_DRAWS):
+    for number in range(_DRAWS if task.forward_s > _SLOW_S else _MORE):
         case = task.draw("shapes", number)
         if [t.shape for t in case.tensors] == [t.shape for t in first.tensors]:
             yield case

@@ -3,9 +3,15 @@ and never taken for a device that fails."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import torch
 
 from events.outcomes import Correct
+from gpu_sandbox.child.cases import Broken, Seeds
+from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.unusable import check_reference
 from gpu_sandbox.port import SandboxFault, TaskUnusable
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import baseline, evaluation
@@ -41,6 +47,7 @@ ONE_IN_THREE = ONE_IN_THREE.replace(
     "class Model", "DRAWN = __import__('itertools').count()\n\n\nclass Model"
 )
 
+ONE_IN_TEN = ONE_IN_THREE.replace("% 3 == 2", "% 10 == 9")
 OWN_ACCOUNT = ACCOUNT.replace("Model.seen", "self.seen")
 
 TASKS = {
@@ -64,6 +71,10 @@ TASKS = {
         ONE_IN_THREE.replace("return a + b", "return a[: 64 - int(a[0, 0])] + 1"),
         "the shape of the reference's output 0 depends on its inputs' values: [64, 128], then [63",
     ),
+    "shape-by-value-seldom": (
+        ONE_IN_TEN.replace("return a + b", "return a[: 64 - int(a[0, 0])] + 1"),
+        "the shape of the reference's output 0 depends on its inputs' values: [64, 128], then [63",
+    ),
     "structure-by-value": (
         returning("{str(float(a.sum())): a + b}"),
         "what the reference returns depends on its inputs' values: expected",
@@ -72,7 +83,7 @@ TASKS = {
     "holds-nan": (returning("(a + b) * float('nan')"), "holds NaN"),
     "returns-none": (returning("None"), "returns no tensor"),
     "remembers": (ACCOUNT, "not deterministic"),
-    "remembers-its-calls": (OWN_ACCOUNT, "depends on its earlier calls: output 0 of two runs"),
+    "remembers-its-calls": (OWN_ACCOUNT, "its earlier calls (what it keeps should be an input)"),
 }
 
 
@@ -128,3 +139,51 @@ async def test_what_is_unusual_and_sound_is_judged(shared_sandbox: LocalSandbox,
     verdict = await shared_sandbox.evaluate(evaluation(task, as_candidate(task)))
     assert isinstance(verdict.outcome, Correct), verdict
     assert not any("degenerate" in note for note in verdict.notes)
+
+
+KEEPS = """
+import torch
+
+
+class Model(torch.nn.Module):
+    seen = 0.0
+
+    def forward(self, x):
+        self.seen = max(self.seen, float(x[0]))
+        return x[: 3 if x[1] < 0 else 2] + self.seen
+
+
+def get_inputs():
+    return [torch.zeros(3)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ([[0.0, 0.0, 1.0]], ""),
+        ([[5.0, 0.0, 1.0], [1.0, 0.0, 1.0]], "depends on its earlier calls"),
+        ([[0.0, -1.0, 1.0]], "depends on its inputs' values"),
+    ],
+)
+def test_nobody_is_blamed_for_what_the_reference_seldom_does(
+    tmp_path: Path, given: list[list[float]], reason: str
+) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(KEEPS)
+    task = Task(str(path), torch.device("cpu"), Seeds(3))
+    first = task.draw("trial", 0)
+    task.solve(first, exact=False)
+    for number, values in enumerate(given):
+        case = task.draw("trial", 1 + number)
+        case.tensors[0].copy_(torch.tensor(values))
+        task.solve(case, exact=False)
+    if not reason:
+        return check_reference(task, first, case)
+    with pytest.raises(Broken, match=reason):
+        check_reference(task, first, case)
+    return None

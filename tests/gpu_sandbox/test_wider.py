@@ -72,6 +72,36 @@ def test_integers_and_eight_bits_are_what_was_asked_for() -> None:
         assert values.to(torch.float8_e4m3fn).double().tolist() == [1.25, 1.25]
 
 
+def test_what_a_forward_makes_is_wide_and_holds_what_it_would() -> None:
+    like = torch.ones(2, dtype=torch.float64)
+    with Wider(CPU):
+        made = [
+            torch.zeros(2),
+            torch.zeros(2, dtype=torch.bfloat16),
+            torch.eye(2, dtype=torch.float16),
+            torch.tensor([0.1, 0.2], dtype=torch.bfloat16),
+            torch.tensor([0.1, 0.2]),
+            torch.linspace(0.0, 1.0, 5),
+            torch.zeros_like(like, dtype=torch.float32),
+            like.new_full((2,), 0.1, dtype=torch.bfloat16),
+            torch.rand(3, dtype=torch.bfloat16),
+            torch.hann_window(5),
+        ]
+        whole = [torch.zeros(2, dtype=torch.int64), torch.arange(3), torch.ones(2).bool()]
+    assert {t.dtype for t in made} == {torch.float64}
+    assert torch.equal(made[3], torch.tensor([0.1, 0.2], dtype=torch.bfloat16).double())
+    assert torch.equal(made[7], torch.full((2,), 0.1, dtype=torch.bfloat16).double())
+    assert [t.dtype for t in whole] == [torch.int64, torch.int64, torch.bool]
+
+
+def test_what_is_summed_in_a_type_by_name_is_summed_in_float64() -> None:
+    third = torch.full((3,), 1 / 3, dtype=torch.float64)
+    with Wider(CPU):
+        found = third.sum(dtype=torch.float32), torch.softmax(third, 0, dtype=torch.float32)
+    assert [t.dtype for t in found] == [torch.float64] * 2
+    assert float(found[0]) == 1.0
+
+
 @pytest.mark.parametrize(
     ("computed", "lowers"),
     [
@@ -80,6 +110,9 @@ def test_integers_and_eight_bits_are_what_was_asked_for() -> None:
         (lambda t: t.bfloat16(), True),
         (lambda t: t.to(torch.float16), True),
         (lambda t: (t > 0).half(), False),  # ones and zeros lose nothing
+        (lambda t: t.sum(dtype=torch.float16), True),
+        (lambda t: torch.zeros(3, dtype=torch.bfloat16), True),
+        (lambda t: torch.zeros(3), False),
     ],
 )
 def test_it_says_what_would_have_been_rounded(
@@ -145,6 +178,16 @@ class Held(torch.nn.Module):
         return self.layer(x.to(self.layer.weight.dtype)).to(torch.float32)
 
 
+class Recurs(torch.nn.Module):
+    """Adds to a state of zeros in 16 bits, step by step."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = torch.zeros(x.shape[0], dtype=torch.bfloat16)
+        for step in x.bfloat16().t():
+            state = 0.5 * state + step
+        return state.float()
+
+
 class Gated(Product):
     """A few rows are others if a gate in 16 bits falls on the other side; the rest is exact."""
 
@@ -204,7 +247,7 @@ def test_who_looks_at_bits_gets_them(model: type[torch.nn.Module]) -> None:
     assert not exact.lowers
 
 
-@pytest.mark.parametrize("model", [Product, Held])
+@pytest.mark.parametrize("model", [Product, Held, Recurs])
 def test_what_is_made_in_16_bits_is_held_to_all_digits(model: type[torch.nn.Module]) -> None:
     made = model()
     exact, given, truth, _ = _exact(made)
