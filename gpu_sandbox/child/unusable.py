@@ -10,7 +10,8 @@ import torch
 from gpu_sandbox.child.cases import Broken, Case
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.repeating import made_anew
-from gpu_sandbox.child.values import Tree, same_shape
+from gpu_sandbox.child.values import same_shape
+from gpu_sandbox.messages import Tree
 
 __all__ = ["check_reference", "check_repeats", "check_shapes", "check_values"]
 
