@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What holds and what is measured of the sandbox on a machine with several GPUs, side by side: each
 # with a GPU and as many of the cores as the others. Set PART to some of attacks (8 minutes with
-# two), tests (7), figures (4) to run those alone. OUT takes the files, PYTHON picks the
-# interpreter. Prints how each ended, and tables.
+# two; honest, the honest candidates of these alone, 3), tests (7), figures (4) to run those alone.
+# OUT takes the files, PYTHON picks the interpreter. Prints how each ended, and tables.
 set -u
 cd "$(dirname "$0")/.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
@@ -41,6 +41,7 @@ measured() { # GPU NAME MODULE ARGUMENTS...
 
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv
 has attacks && tested attacks tests/attacks
+has honest && tested honest tests/attacks/test_honest.py
 has tests && tested tests tests/gpu tests/confine
 if has figures; then
   measured 0 claims sandbox_claims --claims 0.55,0.8 --runs 2 &

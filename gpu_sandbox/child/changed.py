@@ -12,7 +12,7 @@ from gpu_sandbox.child.extents import overlapping
 from gpu_sandbox.child.forms import Form
 from gpu_sandbox.child.matrices import mirrored, still_definite, still_turning
 from gpu_sandbox.child.parts import chosen_of
-from gpu_sandbox.child.rows import put_in_order, still_twice, still_unit
+from gpu_sandbox.child.rows import put_in_order, still_even, still_twice
 
 __all__ = ["Changed"]
 
@@ -77,8 +77,8 @@ def _kept(
     if form.turns and not slightly:
         zeros, symmetric = form.zeros, form.symmetric
         changed = still_turning(form.turns, tensor, changed, zeros=zeros, symmetric=symmetric)
-    if form.unit and not slightly:
-        changed = still_unit(form.unit, tensor, changed)
+    if form.even and not slightly:
+        changed = still_even(form.even, tensor, changed)
     if form.order:
         changed = changed.sort(dim=-1, descending=form.order < 0).values
     if form.columns:

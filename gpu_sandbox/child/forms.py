@@ -3,7 +3,7 @@
 
 That a matrix is triangular, or symmetric, that edges are sorted, that a mask is zero or one, or
 that a tensor lies transposed, is the task's as much as a shape is, and kernels go by it. What
-holds for no two numbers that are drawn is made: halves that are equal, rows of length one. Signs
+holds for no two numbers that are drawn is made: halves that are equal, rows of one length. Signs
 and sizes are not: a kernel that leaves out a rectifier, since the task draws no negative numbers,
 is to be found out.
 """
@@ -17,7 +17,7 @@ import torch
 
 from gpu_sandbox.child.matrices import is_definite, is_symmetric, sizes, turns
 from gpu_sandbox.child.pieces import pieces
-from gpu_sandbox.child.rows import Unit, columns, order, twice, unit
+from gpu_sandbox.child.rows import Even, columns, even, order, twice
 from gpu_sandbox.child.rules import RULES
 
 __all__ = ["Form", "Forms", "form_of", "once"]
@@ -37,9 +37,9 @@ class Form(NamedTuple):
     it is complex. ``skew``: that with the other sign. ``definite``: a symmetric one is positive
     definite. ``order``: each row (the last dimension) rises (1) or falls (-1). ``columns``: of a
     few, those of which one is never beyond the other: a box ends after it begins. ``turns``: so
-    many of the first rows and columns of each matrix are orthonormal, and below them, if there is a
-    row, are zeros and a one: a rotation, or a pose. ``twice``: in each row the same comes again, so
-    many elements on. ``unit``: of length or sum one."""
+    many of the first rows and columns of each matrix are orthogonal and of one length, and below
+    them, if there is a row, are zeros and a one: a rotation, or a pose. ``twice``: in each row the
+    same comes again, so many elements on. ``even``: rows, or numbers, are of one length or sum."""
 
     whole: bool = False
     zeros: bool = False
@@ -51,7 +51,7 @@ class Form(NamedTuple):
     columns: tuple[tuple[int, int], ...] = ()
     turns: int = 0
     twice: int = 0
-    unit: Unit | None = None
+    even: Even | None = None
 
 
 def form_of(draws: Sequence[torch.Tensor]) -> Form:
@@ -74,7 +74,7 @@ def form_of(draws: Sequence[torch.Tensor]) -> Form:
         columns=() if sorted_ or turning else columns(draws),
         turns=turning,
         twice=twice(draws),
-        unit=None if symmetric or turning else unit(draws),
+        even=None if symmetric or turning else even(draws),
     )
 
 

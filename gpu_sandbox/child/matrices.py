@@ -103,22 +103,38 @@ def turns(tensor: torch.Tensor, count: int) -> bool:
     if rows > count and not bool((tensor[..., count:, :] == last).all()):
         return False
     block = tensor[..., :count, :count]
-    off = block @ block.mH - torch.eye(count, dtype=tensor.dtype, device=tensor.device)
+    size = _size_of(block)
+    if not bool((size > 0).all()):
+        return False
+    off = (block / size) @ (block / size).mH - torch.eye(count, device=tensor.device).to(tensor)
     return float(off.abs().max()) <= math.sqrt(torch.finfo(tensor.dtype).eps)
+
+
+def _size_of(block: torch.Tensor) -> torch.Tensor:
+    """Of the rows of each, if they are of one length."""
+    size: torch.Tensor = torch.linalg.matrix_norm(block, keepdim=True)
+    return size / math.sqrt(block.shape[-1])
 
 
 def still_turning(
     count: int, tensor: torch.Tensor, changed: torch.Tensor, *, zeros: bool, symmetric: bool
 ) -> torch.Tensor:
     """With each rotation of which something is changed turned to another, any, or, if zeros are to
-    stay in it, as one about an axis has, by so many times its angle. What lies beside it, where
-    something is moved to, is as it was changed; what lies below it is not."""
+    stay in it, as one about an axis has, by so many times its angle. Where they are scaled it is of
+    another scale, too. What lies beside it, where something is moved to, is as it was changed; what
+    lies below it is not."""
     found = changed.clone()
     block = tensor[..., :count, :count]
+    size = _size_of(block)
+    if float((size - 1.0).abs().max()) > math.sqrt(torch.finfo(tensor.dtype).eps):
+        scale = torch.exp(torch.randn_like(size))
+    else:
+        scale = torch.ones_like(size)
     turned = _mirrored_twice(block, both=symmetric)
     if zeros:
         full = (block != 0).flatten(-2).all(-1)
-        turned = torch.where(full[..., None, None], turned, _to_some_power(block))
+        turned = torch.where(full[..., None, None], turned, size * _to_some_power(block / size))
+    turned = scale * turned
     mine = (changed != tensor)[..., :count, :count].flatten(-2).any(-1)
     found[..., :count, :count] = torch.where(mine[..., None, None], turned, block)
     found[..., count:, :] = tensor[..., count:, :]

@@ -1,8 +1,9 @@
-"""Rows that are in order, are twice the same, or of length or sum one: seen, and changed ones."""
+"""Rows that are in order, are twice the same, or have one length or sum: seen, and changed ones."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -11,17 +12,18 @@ import torch
 from gpu_sandbox.child.matrices import FACTORED
 from gpu_sandbox.child.pieces import pieces
 
-__all__ = ["Unit", "columns", "order", "put_in_order", "still_twice", "still_unit", "twice", "unit"]
+__all__ = ["Even", "columns", "even", "order", "put_in_order", "still_even", "still_twice", "twice"]
 
-Unit: TypeAlias = tuple[int, int]
-"""A dimension, and 2 where squares along it add up to one, 1 where numbers do, none of which is
-negative. Of complex numbers of modulus one the dimension is the one that their parts would be."""
+Even: TypeAlias = tuple[int, int]
+"""A dimension, and what adds up to the same in all rows along it: 2 their squares, 1 their numbers,
+none of which is negative, 0 their exponentials, to one. Of complex numbers of the same modulus the
+dimension is the one that their parts would be."""
 _FEWEST = 3
 """Elements in a row that are sorted by no chance, if all rows are."""
 _COLUMNS, _ROWS = 8, 64
 """So many at most, and so many rows at least: that one is below the other in each is no chance."""
 _EPS = 32
-"""So much may a sum of one be off: long ones are, and squares of what has been divided."""
+"""So much may sums differ: long ones do, and squares of what has been divided."""
 _SPREAD = 2.0
 _FLIPPED = 0.25
 
@@ -81,47 +83,58 @@ def still_twice(changed: torch.Tensor, by: int) -> torch.Tensor:
     return half.repeat_interleave(2, dim=-1) if by == 1 else torch.cat([half, half], dim=-1)
 
 
-def unit(draws: Sequence[torch.Tensor]) -> Unit | None:
+def even(draws: Sequence[torch.Tensor]) -> Even | None:
     first = draws[0]
     if first.dtype not in FACTORED or any(t.dim() != first.dim() for t in draws):
         return None
     if first.is_complex():
-        return (first.dim(), 2) if all(_is_one(t.abs()) for t in draws) else None
+        return (first.dim(), 2) if _are_equal([t.abs() for t in draws]) else None
     for dimension in reversed(range(first.dim())):
-        for power in (2, 1):
-            if all(_adds_up(t, dimension, power) for t in draws):
+        for power in (2, 1, 0):
+            if _add_up(draws, dimension, power):
                 return dimension, power
     return None
 
 
-def _adds_up(tensor: torch.Tensor, dimension: int, power: int) -> bool:
-    if tensor.shape[dimension] < 2 or tensor.numel() == 0:
+def _add_up(draws: Sequence[torch.Tensor], dimension: int, power: int) -> bool:
+    if any(t.shape[dimension] < 2 or t.numel() == 0 for t in draws):
         return False
-    turned = tensor.movedim(dimension, -1)
-    one = turned[(0,) * (tensor.dim() - 1)]  # which tells of most
-    return _sums_to_one(one, power) and _sums_to_one(turned, power)
+    turned = [t.movedim(dimension, -1) for t in draws]
+    some = [t[(0,) * (t.dim() - 1)] for t in turned]  # which tell of most
+    return _same_sums(some, power) and _same_sums(turned, power)
 
 
-def _sums_to_one(tensor: torch.Tensor, power: int) -> bool:
-    if power == 1 and bool((tensor < 0).any()):
+def _same_sums(draws: Sequence[torch.Tensor], power: int) -> bool:
+    if power == 0:
+        return _are_equal([torch.zeros(1), *(t.logsumexp(-1) for t in draws)], least=1.0)
+    if power == 1 and any(bool((t < 0).any()) for t in draws):
         return False
-    return _is_one(tensor.pow(power).sum(-1))
+    return _are_equal([t.pow(power).sum(-1) for t in draws])
 
 
-def _is_one(tensor: torch.Tensor) -> bool:
-    return float((tensor - 1.0).abs().max()) <= _EPS * torch.finfo(tensor.dtype).eps
+def _are_equal(draws: Sequence[torch.Tensor], least: float = 0.0) -> bool:
+    """To each other, and not zero, or as nearly as if they were ``least``."""
+    low, high = min(float(t.min()) for t in draws), max(float(t.max()) for t in draws)
+    size = max(abs(low), abs(high), least)
+    return 0.0 < size < math.inf and high - low <= _EPS * torch.finfo(draws[-1].dtype).eps * size
 
 
-def still_unit(unit: Unit, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    """With each row of which something is changed another one: what is zero stays so."""
-    dimension, power = unit
+def still_even(even: Even, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
+    """With each row of which something is changed another one: what is zero stays so, or what is
+    the logarithm of that."""
+    dimension, power = even
     if tensor.is_complex():
-        angles = 6.2831853 * torch.rand_like(tensor.real)
+        angles = 2.0 * math.pi * torch.rand_like(tensor.real)
         turned = tensor * torch.polar(torch.ones_like(angles), angles)
-        return torch.where(changed != tensor, turned / turned.abs(), tensor)
-    other = tensor * torch.exp(_SPREAD * torch.randn_like(tensor))
+        return torch.where(changed != tensor, turned, tensor)
+    mine = (changed != tensor).any(dimension, keepdim=True)
+    by = _SPREAD * torch.randn_like(tensor)
+    if power == 0:
+        return torch.where(mine, (tensor + by).log_softmax(dimension), tensor)
+    other = tensor * torch.exp(by)
     if power == 2:
         other = torch.where(torch.rand_like(tensor) < _FLIPPED, -other, other)
-    other = other / torch.linalg.vector_norm(other, ord=power, dim=dimension, keepdim=True)
-    mine = (changed != tensor).any(dimension, keepdim=True)
-    return torch.where(mine, other, tensor)
+    before, after = (
+        torch.linalg.vector_norm(t, ord=power, dim=dimension, keepdim=True) for t in (tensor, other)
+    )
+    return torch.where(mine, other * (before / after), tensor)

@@ -97,6 +97,7 @@ DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Form]] = {
     "rotations": (rotations, Form(turns=3)),
     "poses": (poses, Form(zeros=True, turns=3)),  # its one is known by that
     "poses without a last row": (lambda: poses(3), Form(turns=3)),
+    "scaled rotations": (lambda: rotations() * (0.1 + uniform(20, 1, 1)), Form(turns=3)),
     "about one axis": (yaws, Form(zeros=True, turns=3)),
     "homogeneous": (homogeneous, Form(ones=True)),
     "unit triangular": (unit_triangles, Form(zeros=True, ones=True)),
@@ -105,15 +106,19 @@ DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Form]] = {
     "skew": (skew, Form(zeros=True, skew=True)),
     "twice": (rotary, Form(twice=6)),
     "pairs": (lambda: (uniform(9, 6)).repeat_interleave(2, -1).bfloat16(), Form(twice=1)),
-    "of length one": (lengths, Form(unit=(2, 2))),
-    "of length one in the middle": (lambda: lengths(1), Form(unit=(1, 2))),
-    "one of length one": (lambda: lengths()[0, 0], Form(unit=(0, 2))),
-    "probabilities": (lambda: uniform(5, 99).softmax(-1), Form(unit=(1, 1))),
+    "of length one": (lengths, Form(even=(2, 2))),
+    "of length one in the middle": (lambda: lengths(1), Form(even=(1, 2))),
+    "one of length one": (lambda: lengths()[0, 0], Form(even=(0, 2))),
+    "probabilities": (lambda: uniform(5, 99).softmax(-1), Form(even=(1, 1))),
     "causal ones": (
         lambda: (uniform(6, 6).tril() / 2 + torch.eye(6)).log().softmax(-1),
-        Form(zeros=True, ones=True, unit=(1, 1)),
+        Form(zeros=True, ones=True, even=(1, 1)),
     ),
-    "of modulus one": (lambda: torch.polar(torch.ones(7, 5), uniform(7, 5)), Form(unit=(2, 2))),
+    "of modulus one": (lambda: torch.polar(torch.ones(7, 5), uniform(7, 5)), Form(even=(2, 2))),
+    "log probabilities": (lambda: uniform(5, 99).log_softmax(-1), Form(even=(1, 0))),
+    "of length two": (lambda: 2.0 * lengths(), Form(even=(2, 2))),
+    "of modulus three": (lambda: torch.polar(torch.full((7,), 3.0), uniform(7)), Form(even=(1, 2))),
+    "of other lengths each time": (lambda: uniform(1) * lengths(), Form()),
     "of about length one": (lambda: uniform(3, 4096).sub(0.5).mul(12**0.5 / 64), Form()),
     "unitary": (lambda: torch.linalg.qr(torch.randn(3, 5, 5) * (1 + 1j)).Q, Form(turns=5)),
     "nearly rotations": (lambda: rotations() + 1e-2, Form()),
@@ -158,6 +163,9 @@ def test_what_they_have_in_common_is_seen_in_all_draws(name: str) -> None:
         "of length one",
         "of length one in the middle",
         "probabilities",
+        "log probabilities",
+        "of length two",
+        "scaled rotations",
         "causal ones",
         "rotations",
         "poses",
@@ -185,12 +193,12 @@ def test_changed_ones_have_it_too(name: str, part: Part) -> None:
         assert torch.equal(got, -got.mT)
     if form.twice:
         assert form_of([got]).twice == form.twice
-    if form.unit:
-        assert form_of([got]).unit == form.unit
+    if form.even:
+        assert form_of([got]).even == form.even
     if form.turns:
         assert form_of([got]).turns == form.turns
         signs = (torch.linalg.det(each[..., :3, :3]) for each in (got, tensor))
-        assert torch.allclose(*signs, atol=1e-4), "what is no mirror becomes none"
+        assert torch.equal(*map(torch.sign, signs)), "what is no mirror becomes none"
     for low, high in form.columns:
         assert bool((got[..., low] <= got[..., high]).all())
     if form.order:
@@ -504,3 +512,22 @@ def test_what_is_banded_with_a_diagonal_of_ones_is_changed() -> None:
     assert all(torch.equal(got.diagonal(), torch.ones(8)) for got in found)
     assert not any(torch.linalg.cholesky_ex(got).info.any() for got in found)
     assert any(not torch.allclose(got, draws[0], atol=0.02) for got in found)
+
+
+def test_log_probabilities_may_be_of_none() -> None:
+    tensor = uniform(20, 8).log_softmax(-1)
+    tensor[:, 3] = -torch.inf
+    tensor = tensor.log_softmax(-1)
+    form = form_of([tensor, tensor.flip(0)])
+    assert form == Form(even=(1, 0))
+    got = Changed(lambda t: t * 64.0, [form])(tensor)
+    assert bool((got[:, 3] == -torch.inf).all())
+    assert torch.allclose(got.exp().sum(-1), torch.ones(20))
+    assert not torch.isclose(got, tensor, atol=0.1).all(1).any()
+
+
+def test_what_is_scaled_is_of_another_scale_and_a_multiple_of_one_is_changed() -> None:
+    tensor = torch.eye(3) * (1.0 + uniform(20, 1, 1))
+    got = Changed(lambda t: t * 64.0, [form_of([tensor, 2.0 * tensor])])(tensor)
+    assert torch.equal(got == 0, tensor == 0)
+    assert not torch.isclose(got, tensor, rtol=1e-3).flatten(1).all(1).any()
