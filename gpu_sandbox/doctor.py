@@ -32,15 +32,16 @@ from gpu_sandbox.sandbox import LocalSandbox, default_cache
 
 __all__ = ["Check", "examine", "isolation_checks"]
 
+# On a GPU a call must be long enough that a gate can tell it from none.
 _TASK = """
 import torch
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        return torch.relu(x)
+        return x @ x
 
 def get_inputs():
-    return [torch.rand(64, 64)]
+    return [torch.rand(512, 512)]
 
 def get_init_inputs():
     return []
