@@ -18,7 +18,7 @@ import torch
 from gpu_sandbox.child.pieces import as_real
 from gpu_sandbox.child.places import some_of
 
-__all__ = ["NOTHING", "Bulk", "apart", "bulk_of", "shares_off"]
+__all__ = ["LEAST_SIZE", "NOTHING", "Bulk", "apart", "bulk_of", "looked_at", "shares_off"]
 
 SHARES = (0.5, 0.1)
 """Of the elements that count, so many may be further off than ``half`` and ``most``."""
@@ -26,7 +26,7 @@ _LOOKED_AT = 1 << 16
 _FEWEST = 256
 NOTHING = 1e-10
 """Of the largest: what is smaller is what float64 has left of zero."""
-_LEAST_SIZE = 1e-3
+LEAST_SIZE = 1e-3
 """Of the median of those that are not zero: what is smaller does not count, as it may be what is
 left of larger numbers."""
 
@@ -59,13 +59,13 @@ class Bulk(msgspec.Struct, frozen=True):
 def apart(truth: torch.Tensor, other: torch.Tensor) -> Bulk | None:
     """What half of the elements, and nine in ten, do not exceed. None if few are not zero."""
     flat = (as_real(t.detach()).reshape(-1) for t in (truth, other))
-    truth, other = (t.double() for t in _looked_at(*flat))
+    truth, other = (t.double() for t in looked_at(*flat))
     size = truth.abs().nan_to_num(0.0, 0.0, 0.0)
     there = int((size > NOTHING * size.amax()).sum()) if size.numel() else 0
     if there < _FEWEST:
         return None
     (middle,) = _quantiles(size, there, [0.5])
-    least = _LEAST_SIZE * middle
+    least = LEAST_SIZE * middle
     counts = size > least
     counted = int(counts.sum())
     off = ((other - truth).abs_() / size).nan_to_num_(0.0, 0.0, 0.0).masked_fill_(~counts, -1.0)
@@ -91,14 +91,14 @@ def shares_off(
 ) -> torch.Tensor:
     """Of outputs that are a row each, how many of the elements that count, as a share, are further
     off than that: (outputs,), on the device."""
-    truth, got = (t.to(dtype) for t in _looked_at(truth, got))
+    truth, got = (t.to(dtype) for t in looked_at(truth, got))
     size = truth.abs()
     off = ((got - truth).abs() > error * size) & (size > bulk.least)
     return off.sum(dim=1).to(dtype) / (truth.shape[1] * bulk.counted)
 
 
-def _looked_at(*tensors: torch.Tensor) -> list[torch.Tensor]:
-    """The same elements of the last dimension of each."""
+def looked_at(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """The same elements of the last dimension of each, which nobody knows, if there are many."""
     count = tensors[0].shape[-1]
     if count < 2 * _LOOKED_AT:
         return list(tensors)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 
 from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.lowered import is_lowered
+from gpu_sandbox.child.lowered import lowered
 from gpu_sandbox.child.pieces import distance
 from gpu_sandbox.child.precision import rounded
 from gpu_sandbox.child.rules import RULES
@@ -160,7 +160,7 @@ def _explains(truth: Outputs, native: Outputs, *, lowers: bool) -> bool:
             return False
         if rule is not None and mine.numel():
             own = distance(mine, exact)[0]
-            if not (own <= rule.sane or (lowers and is_lowered(exact, mine, own))):
+            if not (own <= rule.sane or (lowers and lowered(exact, mine, own))):
                 return False
     return True
 

@@ -13,7 +13,7 @@ import torch
 from gpu_sandbox.child.bulk import Bulk, bulk_of
 from gpu_sandbox.child.columns import Columns, sound
 from gpu_sandbox.child.fill import fill_of, filled_alike, without_fill
-from gpu_sandbox.child.lowered import is_lowered
+from gpu_sandbox.child.lowered import MOSTLY, lowered
 from gpu_sandbox.child.pieces import as_real, distance
 from gpu_sandbox.child.rules import DECLARED, FULL, LOWERED, RULES, Margin
 from gpu_sandbox.child.seldom import Seldom
@@ -109,8 +109,10 @@ class Expected:
         rest, *others = self._beside_fill(exact, *others)
         each = [distance(other, rest, self.least) for other in others]
         own, worst = (max(found) for found in zip(*each, strict=True))
-        if self._lowers and is_lowered(rest, others[0], own):
+        floor = self.rule
+        if self._lowers and (share := lowered(rest, others[0], own)):
             self.rule = LOWERED
+            floor = LOWERED if share > MOSTLY else floor  # or all might be in 16 bits
         self.unsound = not own <= self.rule.sane  # nor if it is no number
         if self.unsound:
             return False
@@ -118,7 +120,7 @@ class Expected:
         self.tolerance = max(self.rule.k * own, self.rule.floor)
         self.slack = 8 * worst
         self.own, self._worst = own, worst
-        least = self.rule.of_most(self.rule.floor)
+        least = floor.of_most(floor.floor)
         self.bulk = bulk_of(rest, others, self.rule.k, *least) if few else None
         return True
 

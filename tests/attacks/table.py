@@ -579,6 +579,9 @@ _CHECKER = (
         "takes_turns_for_small_ones", WRONG, "inverts_by_transposing", task="poses", device="both"
     ),
     _checker("multiplies_in_eight_bits", WRONG, "keeps_sums_in_float", task="mixed", device="both"),
+    _checker(
+        "halves_digits_of_all", WRONG, "keeps_both_in_float", task="beside_exact", device="both"
+    ),
     _checker("cuda_tf32", REJECTED, "cuda_split_tensor_cores", task="matmul", device="cuda"),
     _checker("cuda_ignored_launch_error", REJECTED, "cuda_inline", device="cuda", compiles=True),
     _checker("cuda_race", REJECTED, "cuda_triton", task="softmax", device="cuda", compiles=True),

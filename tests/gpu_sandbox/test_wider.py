@@ -13,7 +13,7 @@ import torch
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.drawn import DRAWS
 from gpu_sandbox.child.exact import Exact
-from gpu_sandbox.child.expected import expect
+from gpu_sandbox.child.expected import Expected, expect
 from gpu_sandbox.child.wider import Wider
 from gpu_sandbox.messages import Plain
 from gpu_sandbox.protocols import Precision
@@ -349,6 +349,29 @@ def test_what_16_bits_do_not_explain_is_held_to_the_reference_itself(
     (expected,) = expect([native(truth)], [truth], lowers=True)
     assert expected.unsound
     assert expected.tolerance <= 1e-4
+
+
+def _rounded_in_places(every: int) -> Expected:
+    """One in so many, by which the norm of all goes."""
+    torch.manual_seed(0)
+    truth = torch.randn(4096, dtype=torch.float64)
+    truth[::every] *= 10.0
+    native = truth.float()
+    native[::every] = native[::every].bfloat16().float()
+    (expected,) = expect([native], [truth], lowers=True)
+    return expected
+
+
+def test_where_a_part_is_made_in_16_bits_the_rest_is_not() -> None:
+    expected = _rounded_in_places(3)
+    assert not expected.unsound
+    assert expected.bulk is not None
+    assert expected.bulk.half < 2e-4
+    assert 6e-3 < expected.bulk.most < 2e-2
+
+
+def test_a_few_may_be_on_the_other_side_of_an_edge() -> None:
+    assert _rounded_in_places(20).unsound
 
 
 @pytest.mark.parametrize("count", [1, 40])
