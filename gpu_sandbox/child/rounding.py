@@ -24,12 +24,15 @@ from gpu_sandbox.child.nudges import (
     NUDGED,
     REHEARSED,
     SLOWEST_S,
+    STEPS,
     Nudged,
     measured,
     moved,
     nudge,
 )
+from gpu_sandbox.child.pieces import distance
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.rules import FULL
 from gpu_sandbox.child.stable import Stably
 from gpu_sandbox.child.values import mapped, whole_numbers
 from gpu_sandbox.messages import Tree
@@ -40,6 +43,8 @@ NUDGED_INPUTS = "inputs moved by rounding"
 
 _SLOWEST_FAILED_S = 1.0
 """A reference whose candidate is about to be rejected may take longer."""
+_SUSPECT, _MORE_RUNS = 1 / 32, 4
+"""Of what float64 may be off by: errors of that size may be many times as large in another run."""
 _SELDOM_NAN = 100
 _MOST = 1 << 62
 _MOST_BYTES = 1 << 30
@@ -111,10 +116,29 @@ class Rounding:
                 yield expected, [one.native for one in expected]
             return
         if case.altered is not None:
-            ways = zip(exact, got, strict=True)
-            got = [one.native if one.unsound else mine for one, mine in ways]
+            lost = [a or b.unsound for a, b in zip(self.lost(case, exact), exact, strict=True)]
+            ways = zip(exact, got, lost, strict=True)
+            got = [one.native if is_lost else mine for one, mine, is_lost in ways]
         yield exact, got
         yield from self.looks(case, exact, got)
+
+    def lost(self, case: Case, expected: Sequence[Expected]) -> list[bool]:
+        """Outputs of which rounding makes something else than float64 does, though it did not in
+        the reference's own run: by how much that is off says little where it is off by much."""
+        suspect = [
+            one.rule in FULL and one.truth is not one.native and one.own > _SUSPECT * one.rule.sane
+            for one in expected
+        ]
+        if not any(suspect) or not self._is_for(case, SLOWEST_S):
+            return [False] * len(suspect)
+        try:
+            runs = [self._held(case, STEPS) for _ in range(_MORE_RUNS)]
+            return [
+                doubt and any(_is_other(one, run[number]) for run in runs)
+                for number, (one, doubt) in enumerate(zip(expected, suspect, strict=True))
+            ]
+        except Exception:  # it looks at its inputs more closely, or there is no memory
+            return [False] * len(suspect)
 
     def _stably(self, case: Case, expected: Sequence[Expected]) -> list[Expected]:
         """What is expected if equals stay in order; none where nothing is sorted otherwise."""
@@ -199,6 +223,11 @@ class Rounding:
         torch.manual_seed(secrets.randbits(48))  # or all would be by the seed of a forward
         forms, by = self._task.forms_of(case.tensors), partial(moved, steps=steps, freely=freely)
         return mapped(arguments, Changed(by, forms, slightly=True))
+
+
+def _is_other(one: Expected, output: torch.Tensor) -> bool:
+    assert one.rule is not None
+    return not distance(output, one.truth, one.least)[0] <= one.rule.sane
 
 
 def _tensors(numbers: Sequence[int]) -> list[torch.Tensor]:

@@ -255,7 +255,7 @@ def _degenerate(case: Case, first: Case) -> bool:
 def changed_case(task: Task, altered: Altered, first: Case, *, exact: bool) -> list[Case]:
     """One case, of which some inputs only are changed if need be; none if the reference can't take
     it, does not stay finite, sorts equals, or is so degenerate there that its own precision makes
-    something else of it than float64 does."""
+    something else of it than float64 does, or would if inputs differed by rounding."""
     for attempt in range(_TRIES):
         way = altered.of_some(first) if attempt else altered
         if attempt and way.only is None:
@@ -265,6 +265,7 @@ def changed_case(task: Task, altered: Altered, first: Case, *, exact: bool) -> l
         except Broken:
             continue
         sound = task.takes(case, exact=exact) and not _degenerate(case, first)
+        sound = sound and not (exact and any(Rounding(task).lost(case, case.expected)))
         if sound and not (way.told in MAKES_TIES and Rounding(task).undecided(case)):
             return [case]
         del case

@@ -11,6 +11,7 @@ import torch
 
 from gpu_sandbox.child.cases import Case, Seeds
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.rounding import Rounding
 from gpu_sandbox.child.trials import trial_cases
 from gpu_sandbox.protocols import PROTOCOLS
 
@@ -108,3 +109,19 @@ def test_one_case_is_held_at_a_time(task: Task, monkeypatch: pytest.MonkeyPatch)
     finally:
         gc.enable()
     assert seen == PROTOCOLS["strict"].trials - 1 + len(CHANGED)
+
+
+@pytest.mark.parametrize(
+    ("task", "lost"),
+    [
+        (("1 / (x + 1 - 2)", "1 + 1.5e-4 * (1 + torch.rand(900))"), True),
+        (("1 / (x + 1 - 2)", "1 + 1e-2 * (1 + torch.rand(900))"), False),
+        (("x + 1 - 2", "torch.rand(900)"), False),
+    ],
+    indirect=["task"],
+)
+def test_one_run_that_is_near_enough_does_not_say_that_others_are(task: Task, lost: bool) -> None:
+    case = task.draw("trial", 0)
+    task.solve(case, exact=True)
+    assert not case.expected[0].unsound
+    assert Rounding(task).lost(case, case.expected) == [lost]
