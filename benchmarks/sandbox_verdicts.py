@@ -196,6 +196,8 @@ class Bench:
             self.raw[f"overhead, {name}"] = spent
             self._table.row(f"overhead, {name}", "60 ms", _spread(around), fresh)
         self._table.row("device lease, small problem", "1 s", _spread([t["lease"] for t in spent]))
+        for stage in ("check", "bench"):
+            self._table.row(f"of it {stage}", "", _spread([t.get(stage, 0.0) for t in spent]))
         queued = await self._overhead_when_queued(runs)
         self._table.row("overhead, two in flight", "60 ms", f"{queued * 1e3:.0f} ms ({runs} runs)")
 
