@@ -187,3 +187,19 @@ def test_nobody_is_blamed_for_what_the_reference_seldom_does(
     with pytest.raises(Broken, match=reason):
         check_reference(task, first, case)
     return None
+
+
+def test_who_has_taken_all_memory_is_to_blame_nevertheless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(KEEPS)
+    task = Task(str(path), torch.device("cpu"), Seeds(3))
+    first = task.draw("trial", 0)
+    task.solve(first, exact=False)
+
+    def no_memory() -> None:
+        raise Broken("constructing the reference failed", memory=True)
+
+    monkeypatch.setattr(task, "_constructed", no_memory)
+    check_reference(task, first, first)
