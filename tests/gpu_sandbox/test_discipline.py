@@ -155,20 +155,12 @@ def test_killing_the_engine_kills_its_children(
     assert left_behind(tmp_path) == []
 
 
-@pytest.mark.alone
-def test_importing_the_sandbox_is_cheap_and_without_torch() -> None:
-    script = (
-        "import anyio, anyio.to_thread, msgspec, time, sys\n"
-        "t = time.process_time(); import gpu_sandbox.sandbox\n"
-        "assert 'torch' not in sys.modules\n"
-        "print(time.process_time() - t)\n"
-    )
+def test_importing_the_sandbox_leaves_out_what_takes_long() -> None:
+    """What a candidate needs is imported by the processes that judge it."""
+    script = "import gpu_sandbox.sandbox, sys; print(*{'torch', 'numpy'} & set(sys.modules))"
     run = [sys.executable, "-c", script]
-    spent = min(
-        float(subprocess.run(run, cwd=ROOT, capture_output=True, check=True).stdout)
-        for _ in range(3)
-    )
-    assert spent < 0.3
+    found = subprocess.run(run, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    assert found.split() == []
 
 
 async def test_memory_that_holds_a_model_once_holds_it_for_every_verdict(
