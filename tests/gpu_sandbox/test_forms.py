@@ -503,7 +503,7 @@ def test_numbers_of_modulus_one_have_any_angle() -> None:
 
 def test_what_is_banded_with_a_diagonal_of_ones_is_changed() -> None:
     def draw() -> torch.Tensor:
-        return torch.eye(8) + torch.diag(0.4 * uniform(7), 1) * 1.0
+        return torch.eye(8) + torch.diag(0.4 * uniform(7), 1)
 
     draws = [(d + d.mT) / 2 for d in (draw(), draw(), draw())]
     form = form_of(draws)

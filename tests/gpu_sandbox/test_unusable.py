@@ -3,13 +3,14 @@ and never taken for a device that fails."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
 from events.outcomes import Correct
-from gpu_sandbox.child.cases import Broken, Seeds
+from gpu_sandbox.child.cases import Broken, Case, Seeds
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.unusable import check_reference
 from gpu_sandbox.port import SandboxFault, TaskUnusable
@@ -162,6 +163,17 @@ def get_init_inputs():
 """
 
 
+@pytest.fixture
+def keeps(tmp_path: Path) -> tuple[Task, Case]:
+    """What keeps something, and its first inputs, solved."""
+    path = tmp_path / "task.py"
+    path.write_text(KEEPS)
+    task = Task(str(path), torch.device("cpu"), Seeds(3))
+    first = task.draw("trial", 0)
+    task.solve(first, exact=False)
+    return task, first
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
@@ -171,32 +183,21 @@ def get_init_inputs():
     ],
 )
 def test_nobody_is_blamed_for_what_the_reference_seldom_does(
-    tmp_path: Path, given: list[list[float]], reason: str
+    keeps: tuple[Task, Case], given: list[list[float]], reason: str
 ) -> None:
-    path = tmp_path / "task.py"
-    path.write_text(KEEPS)
-    task = Task(str(path), torch.device("cpu"), Seeds(3))
-    first = task.draw("trial", 0)
-    task.solve(first, exact=False)
+    task, first = keeps
     for number, values in enumerate(given):
         case = task.draw("trial", 1 + number)
         case.tensors[0].copy_(torch.tensor(values))
         task.solve(case, exact=False)
-    if not reason:
-        return check_reference(task, first, case)
-    with pytest.raises(Broken, match=reason):
+    with pytest.raises(Broken, match=reason) if reason else nullcontext():
         check_reference(task, first, case)
-    return None
 
 
 def test_who_has_taken_all_memory_is_to_blame_nevertheless(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    keeps: tuple[Task, Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "task.py"
-    path.write_text(KEEPS)
-    task = Task(str(path), torch.device("cpu"), Seeds(3))
-    first = task.draw("trial", 0)
-    task.solve(first, exact=False)
+    task, first = keeps
 
     def no_memory() -> None:
         raise Broken("constructing the reference failed", memory=True)
