@@ -23,6 +23,7 @@ __all__ = [
     "Done",
     "Failed",
     "Gate",
+    "Lay",
     "Leaf",
     "Load",
     "LoadKernels",
@@ -154,7 +155,7 @@ class Load(_Message, frozen=True):
     init_spots: list[Spot]
 
 
-class Place(_Message, frozen=True):
+class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Slot ``slot``: its arguments, whose tensors are views of the arena, and the places
     of the outputs, in leaf order. What lies there changes from call to call."""
 
@@ -162,6 +163,12 @@ class Place(_Message, frozen=True):
     args: Tree
     inputs: list[Spot]
     outputs: list[Spot]
+
+
+class Lay(_Message, frozen=True):
+    """These slots are so from now on."""
+
+    places: list[Place]
 
 
 class Run(_Message, frozen=True):
@@ -242,7 +249,7 @@ Request: TypeAlias = (
     | ShowMemory
     | LoadKernels
     | Load
-    | Place
+    | Lay
     | PutInOrder
     | Run
     | Warm

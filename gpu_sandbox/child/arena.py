@@ -25,6 +25,7 @@ __all__ = [
     "ALIGN",
     "Arena",
     "Layout",
+    "dtype_of",
     "extent_bytes",
     "lay_out",
     "place",
@@ -41,10 +42,11 @@ _SEALS = 0x0001 | 0x0002 | 0x0004  # SEAL, SHRINK, GROW
 _ADD_SEALS = 1033
 
 
-def _dtype(name: str) -> torch.dtype:
-    found = getattr(torch, name, None)
+def dtype_of(spot: Spot) -> torch.dtype:
+    """Raises ``ValueError`` for what is none."""
+    found = getattr(torch, spot.dtype, None)
     if not isinstance(found, torch.dtype):
-        raise ValueError(f"no dtype {name!r}")
+        raise ValueError(f"no dtype {spot.dtype!r}")
     return found
 
 
@@ -62,7 +64,7 @@ def extent_bytes(spot: Spot) -> int:
     if any(size == 0 for size in spot.shape):
         return 0
     last = sum((n - 1) * s for n, s in zip(spot.shape, spot.stride, strict=True))
-    return (last + 1) * _dtype(spot.dtype).itemsize
+    return (last + 1) * dtype_of(spot).itemsize
 
 
 def place(tensors: list[torch.Tensor], start: int) -> tuple[list[Spot], int]:
@@ -156,7 +158,7 @@ class Arena:
 
     def view(self, spot: Spot) -> torch.Tensor:
         size = extent_bytes(spot)
-        flat = self._memory[spot.offset : spot.offset + size].view(_dtype(spot.dtype))
+        flat = self._memory[spot.offset : spot.offset + size].view(dtype_of(spot))
         if size == 0:
             return flat.reshape(spot.shape)
         return flat.as_strided(spot.shape, spot.stride, flat.storage_offset())
@@ -184,7 +186,7 @@ class Arena:
         whatever shares memory with them shows it, at whichever address."""
         kept = []
         for spot in spots:
-            dtype = _dtype(spot.dtype)
+            dtype = dtype_of(spot)
             number = extent_bytes(spot) // dtype.itemsize
             stretch = self._memory[spot.offset : spot.offset + number * dtype.itemsize]
             elements = stretch.view(number, dtype.itemsize)

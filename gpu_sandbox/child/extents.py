@@ -79,6 +79,8 @@ def dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
 
 def reach_bytes(tensor: torch.Tensor) -> int:
     """From its first element to its last."""
+    if tensor.is_contiguous():
+        return tensor.nbytes
     if tensor.numel() == 0:
         return 0
     last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))

@@ -23,8 +23,8 @@ from gpu_sandbox.child.arena import place
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.kernels import compiled
 from gpu_sandbox.child.peer import Peer
-from gpu_sandbox.child.putting import as_told
-from gpu_sandbox.child.readings import read_ns, reading_ns
+from gpu_sandbox.child.putting import stride_told
+from gpu_sandbox.child.readings import read_ns
 from gpu_sandbox.child.recalled import recalled
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Released, Releases, Settings
@@ -132,14 +132,15 @@ class Gated(Releases):
             raise peer.ended(Differs(reason="an output changed after its call was done"))
         if chosen:
             self._open_outputs(keys)
-        outputs = [self._opened(number, timed.last) for number in chosen]
+        outputs = self._opened(chosen, timed.last)
         left = [view.clone() for view in self._left.views[chosen[0]]] if chosen else []
         trees = recalled(peer, timed.last, plain, self.calls, chosen)
         return Released(0, wall_ns, 0, outputs, timed.last, left=left, trees=trees)
 
-    def beside_ns(self) -> float:
+    def beside_ns(self, nothing_ns: float) -> float:
         """What a call's unsealing takes, and its outputs' sealing and digest, and that of what is
-        left of its inputs, all of which it need not leave to be done."""
+        left of its inputs, all of which it need not leave to be done. ``nothing_ns``: what events
+        read of nothing."""
         inputs, outputs = self._inputs.stretches, self._outputs.stretches
         kernels, stream = _kernels(self._image), _stream(self.device)
         made = [e.native for e in self._first.expected]
@@ -154,7 +155,7 @@ class Gated(Releases):
             kernels.digest(stream, outputs, range(1), digest_at)
             kernels.digest(stream, self._left.stretches, range(1), digest_at)
 
-        return max(read_ns(self.device, beside) - reading_ns(self.device), 0.0)
+        return max(read_ns(self.device, beside) - nothing_ns, 0.0)
 
     # --- a release, step by step
 
@@ -181,12 +182,14 @@ class Gated(Releases):
         _kernels(self._image).seal(stream, self._inputs.stretches, calls, there.data_ptr(), count)
         self._sealed.keys, self._sealed.cases = keys, self.cases
 
-    def _opened(self, number: int, ran: Ran) -> list[torch.Tensor]:
-        """The outputs of that call, in memory of their own."""
-        views = self._outputs.views[number]
-        if len(ran.leaves) != len(views):  # which ends it, later
-            return [view.clone() for view in views]
-        return [as_told(*each).clone() for each in zip(views, ran.leaves, strict=True)]
+    def _opened(self, chosen: Sequence[int], ran: Ran) -> list[list[torch.Tensor]]:
+        """The outputs of these calls, in memory of their own."""
+        views = self._outputs.views[0]
+        if len(ran.leaves) == len(views):
+            strides = [stride_told(*each) for each in zip(views, ran.leaves, strict=True)]
+        else:  # which ends it, later
+            strides = [view.stride() for view in views]
+        return self._outputs.taken(chosen, strides)
 
     def _open_outputs(self, keys: Sequence[bytes]) -> None:
         there, kernels = self._there(keys), _kernels(self._image)

@@ -43,15 +43,23 @@ class OwnKernels:
     def launch(self, name: str, stream: int, grid: tuple[int, int, int], *values: int) -> None:
         """``grid``: groups wide and high, and threads of each. All arguments are 8 bytes; a kernel
         that takes fewer reads the first of them."""
-        held = (ctypes.c_uint64 * len(values))(*values)
-        first, each = ctypes.addressof(held), ctypes.sizeof(ctypes.c_uint64)
-        arguments = (ctypes.c_uint64 * len(values))(*range(first, first + len(values) * each, each))
+        held, arguments = _arguments(len(values))
+        held[:] = values
         wide, high, threads = grid
         code = _cu_launch()(
             self._functions[name], wide, high, 1, threads, 1, 1, 0, stream, arguments, None
         )
         if code:
             raise RuntimeError(f"cuLaunchKernel failed with CUDA driver error {code}")
+
+
+@cache
+def _arguments(count: int) -> tuple[Any, Any]:
+    """Room for so many, which a launch copies, and where each is. To make it takes longer than to
+    launch."""
+    held = (ctypes.c_uint64 * count)()
+    first, each = ctypes.addressof(held), ctypes.sizeof(ctypes.c_uint64)
+    return held, (ctypes.c_uint64 * count)(*range(first, first + count * each, each))
 
 
 @cache

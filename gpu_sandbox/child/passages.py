@@ -186,7 +186,7 @@ class Passages:
             empties.append(empty_ns)
             into.append(own_ns)
         claim_ns = self._claim_ns * gated.calls
-        warm_ns = min(walls[1:]) - min(own_empties[1:])
+        warm_ns, nothing_ns = min(walls[1:]) - min(own_empties[1:]), reading_ns(self._device)
         return Passage(
             together=gated.gate == "once",
             calls=gated.calls,
@@ -194,8 +194,8 @@ class Passages:
             noise_ns=quantile(empties[2:], 0.5) - min(empties[2:]),
             warm_ns=min(max(warm_ns, _WARMEST * claim_ns), claim_ns),
             own_ns=claim_ns,
-            beside_ns=gated.beside_ns(),
-            reading_ns=_READING * reading_ns(self._device),
+            beside_ns=gated.beside_ns(nothing_ns),
+            reading_ns=_READING * nothing_ns,
         )
 
     def _both(self, gated: Gated, seed: int, *, empty: bool) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import msgspec
 import torch
 
 from gpu_sandbox.child.arena import Arena, Layout, place
@@ -23,6 +24,7 @@ from gpu_sandbox.jobs import Forged, WorkerDied
 from gpu_sandbox.messages import (
     ArenaShared,
     Done,
+    Lay,
     Load,
     Loaded,
     LoadKernels,
@@ -35,6 +37,8 @@ __all__ = ["Peer"]
 
 _MOST_USED_NS = 1_000_000
 """Of the processor, by a side that is stopped."""
+_BYTES_TOLD = 1 << 20
+"""Of slots, in one message: one by one they take a GPU's worker longer than a release."""
 _SELDOM = 3
 """It may be more: who leaves the processor to stop may have to wait with that."""
 _UNSTOPPABLE = Forged(reason="its processes can't be stopped while the baseline is timed")
@@ -184,6 +188,7 @@ class Peer(Conversation):
     def lay(self, layout: Layout, cases: Sequence[Case]) -> None:
         """Tell the worker of the slots, where it does not know them yet."""
         self.reserve(layout.total_bytes)
+        fresh: list[Place] = []
         for number, case in enumerate(cases):
             told = Place(
                 slot=number,
@@ -192,8 +197,11 @@ class Peer(Conversation):
                 outputs=layout.outputs[number],
             )
             if self._placed.get(number) != told:
-                self.ask(told, Done, "share")
+                fresh.append(told)
                 self._placed[number] = told
+        together = _BYTES_TOLD // len(msgspec.msgpack.encode(fresh[0])) + 1 if fresh else 1
+        for first in range(0, len(fresh), together):
+            self.ask(Lay(places=fresh[first : first + together]), Done, "share")
 
     def put(self, layout: Layout, cases: Sequence[Case]) -> None:
         """Copy the inputs of each case to its slot."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import msgspec
 import torch
 
-from gpu_sandbox.child.arena import Arena, place, reach_of
+from gpu_sandbox.child.arena import Arena, dtype_of, place, reach_of
 from gpu_sandbox.child.extents import reach_bytes
 from gpu_sandbox.child.kernels import OwnKernels
 from gpu_sandbox.messages import Gate, Spot
@@ -40,6 +40,8 @@ _MOST_GROUPS = 256
 _INPUTS, _OUTPUTS = 0, 2
 """Of the keystream."""
 _ALIGNED = 16
+_WORD = torch.int64
+"""A call's bytes are many of these."""
 DIGEST_BYTES = 32 * _MOST_GROUPS
 """At most: 32 for each group of threads."""
 
@@ -74,17 +76,33 @@ class Rows:
     """A stretch of memory for each call, which no worker sees or changes."""
 
     def __init__(self, tensors: list[torch.Tensor], calls: int, device: torch.device) -> None:
-        spots, self._size = place(tensors, 0)
-        memory = torch.zeros(calls * self._size, dtype=torch.uint8, device=device)
-        self.bytes = memory.view(calls, self._size)
+        self._spots, self._size = place(tensors, 0)
+        words = torch.zeros(calls, self._size // _WORD.itemsize, dtype=_WORD, device=device)
+        memory = words.view(-1).view(torch.uint8)
+        self._words, self.bytes = words, memory.view(calls, self._size)
         starts = [number * self._size for number in range(calls)]
-        self.views = [Arena(memory[k : k + self._size]).views(spots) for k in starts]
+        self.views = [Arena(memory[k : k + self._size]).views(self._spots) for k in starts]
 
     def first(self, calls: int) -> Rows:
         """Those of so many calls: the same memory."""
         fewer = copy.copy(self)
         fewer.bytes, fewer.views = self.bytes[:calls], self.views[:calls]
+        fewer._words = self._words[:calls]
         return fewer
+
+    def taken(
+        self, calls: Sequence[int], strides: Sequence[Sequence[int]]
+    ) -> list[list[torch.Tensor]]:
+        """Private copies of what these calls have there, each tensor as it lies by such a stride
+        within its place: as many commands for one call as for all."""
+        which = torch.tensor(calls, dtype=torch.int64, device=self._words.device)
+        own = self._words.index_select(0, which).view(-1)
+        found: list[Sequence[torch.Tensor]] = []
+        for spot, stride in zip(self._spots, strides, strict=True):
+            typed = own.view(dtype_of(spot))
+            size, steps = (len(calls), *spot.shape), (self._size // typed.itemsize, *stride)
+            found.append(typed.as_strided(size, steps, spot.offset // typed.itemsize).unbind())
+        return [[each[number] for each in found] for number in range(len(calls))]
 
     @property
     def stretches(self) -> Stretches:
@@ -154,11 +172,12 @@ class Kernels(OwnKernels):
 
 def _lies_as(tensor: torch.Tensor, to: torch.Tensor) -> bool:
     """Whether it has memory that holds it just as ``to`` would."""
-    steps = zip(to.shape, tensor.stride(), to.stride(), strict=True)
+    mine, theirs = tensor.stride(), to.stride()
+    steps = zip(to.shape, mine, theirs, strict=True)
     return (
         type(tensor) is torch.Tensor
         and tensor.device == to.device
-        and all(size <= 1 or one == other for size, one, other in steps)
+        and (mine == theirs or all(size <= 1 or one == other for size, one, other in steps))
         and tensor.data_ptr() % _ALIGNED == 0
         and not (tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor())
     )

@@ -33,6 +33,7 @@ from gpu_sandbox.messages import (
     ArenaShared,
     Describe,
     Done,
+    Lay,
     Load,
     Loaded,
     LoadKernels,
@@ -91,8 +92,9 @@ class Worker:
                 self._kernels = self._clocked.kernels = Kernels(image)
             case Load():
                 return self._load(request)
-            case Place():
-                self._place(request)
+            case Lay(places=places):
+                for place in places:
+                    self._place(place)
             case Run():
                 return self._clocked.run(request)
             case PutInOrder():
@@ -181,12 +183,12 @@ class Worker:
                 built.seek(0)
                 shutil.copyfileobj(built, own, 1 << 20)
 
-    def _place(self, request: Place) -> None:
+    def _place(self, place: Place) -> None:
         arena = self._need_arena()
-        inputs = arena.views(request.inputs)
-        arguments = unpack(request.args, inputs, unpickling=True)
-        slot = Slot(arguments, inputs, arena.views(request.outputs), arena, request)
-        self._clocked.slots[request.slot] = slot
+        inputs = arena.views(place.inputs)
+        arguments = unpack(place.args, inputs, unpickling=True)
+        slot = Slot(arguments, inputs, arena.views(place.outputs), arena, place)
+        self._clocked.slots[place.slot] = slot
 
     def _need_arena(self) -> Arena:
         assert self._arena is not None

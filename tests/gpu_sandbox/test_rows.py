@@ -50,6 +50,11 @@ def test_what_is_put_into_rows_is_found_in_the_arena_and_back(
         for case, spots, views in zip(cases, places, back.views, strict=True):
             assert all(map(torch.equal, case, arena.views(spots)))
             assert all(map(torch.equal, case, views))
+        numbers = list(reversed(range(calls)))
+        own = back.taken(numbers, [view.stride() for view in back.views[0]])
+        back.bytes.zero_()
+        for number, copies in zip(numbers, own, strict=True):
+            assert all(map(torch.equal, cases[number], copies))
         assert rows.stretches.size == Stretches.of(places).size
     arena.close()
 
