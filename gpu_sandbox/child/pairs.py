@@ -151,14 +151,14 @@ class Pairing:
             candidate = one(self._peer, self._reference)
         return Pair(candidate[0], baseline[0], first, readings=(candidate[1], baseline[1]))
 
-    def gated_wall_ns(self, gated: Gated, index: int) -> int:
-        """What a release behind a gate takes the candidate, by our clock. Raises ``Ended``
-        for outputs that differ."""
+    def gated_walls_ns(self, gated: Gated, index: int) -> tuple[int, int]:
+        """What a release behind a gate takes the candidate and the baseline, by our clock. Raises
+        ``Ended`` for outputs that differ."""
         gated.draw(f"gated/{gated.gate}", index)  # who saw them together may not see them again
         chosen = gated.choose()
         pair = self._released(gated, Settings(), chosen)
         self._check(gated, pair, chosen)
-        return pair.candidate.wall_ns
+        return pair.candidate.wall_ns, pair.baseline.wall_ns
 
     def _check(self, releases: Releases, pair: Pair, chosen: list[int]) -> None:
         """What the candidate made of some inputs against what the baseline did. Whether all is

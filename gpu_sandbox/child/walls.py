@@ -7,6 +7,8 @@ and nobody's reading of a clock is in them: they take less there than is claimed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from gpu_sandbox.paired import Estimate, estimate_bound, quantile
@@ -40,16 +42,17 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     """One way through gates, with what it takes while no candidate is there.
 
     Nanoseconds of a release of ``calls``: ``empty_ns`` with nothing called, ``noise_ns``
-    between the shortest and the median of several such, ``warm_ns`` what the baseline's calls
-    add, ``own_ns`` what it claims for as many on a cold cache. Of a call: ``beside_ns`` is what
-    unsealing, sealing and digests take, and ``reading_ns`` how much of a claim is only the reading
-    of the clock.
+    between the shortest and the median of several such, ``usual_ns`` with the baseline's calls,
+    ``warm_ns`` what these add, ``own_ns`` what it claims for as many on a cold cache. Of a call:
+    ``beside_ns`` is what unsealing, sealing and digests take, and ``reading_ns`` how much of a
+    claim is only the reading of the clock.
     """
 
     together: bool
     calls: int
     empty_ns: float
     noise_ns: float
+    usual_ns: float
     warm_ns: float
     own_ns: float
     beside_ns: float
@@ -74,6 +77,10 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     def decides_warm(self) -> bool:
         """Clearly, and of such as take no longer than the baseline's here, on a warm cache."""
         return self.slack_ns < _WARM_SHARE * self.warm_ns
+
+    def slowed(self, walls: Sequence[float]) -> bool:
+        """Whether walls of the baseline beside a candidate say that something is slow just now."""
+        return low(walls) > self.usual_ns + self.slack_ns
 
     def claiming(self, each_ns: float) -> Passage:
         """The same if the baseline claims so much of a call, where that is less. A busy processor
@@ -131,6 +138,6 @@ def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement
     return Judgement(claim, credible, max(at_most, credible.ratio), told)
 
 
-def low(values: list[float]) -> float:
+def low(values: Sequence[float]) -> float:
     """Their lower quartile."""
     return quantile(values, _LOW)

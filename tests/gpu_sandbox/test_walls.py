@@ -19,6 +19,7 @@ def passage(*, together: bool = True) -> Passage:
         calls=CALLS,
         empty_ns=EMPTY_NS,
         noise_ns=20_000.0,
+        usual_ns=EMPTY_NS + WARM_NS,
         warm_ns=WARM_NS,
         own_ns=OWN_NS,
         beside_ns=1500.0,
