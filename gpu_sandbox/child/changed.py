@@ -10,7 +10,7 @@ import torch
 from gpu_sandbox.child.cases import Change, Part
 from gpu_sandbox.child.extents import overlapping
 from gpu_sandbox.child.forms import Form
-from gpu_sandbox.child.matrices import mirrored, still_definite, still_turning
+from gpu_sandbox.child.matrices import mirrored, still_definite, still_frame, still_turning
 from gpu_sandbox.child.parts import chosen_of
 from gpu_sandbox.child.rows import put_in_order, still_even, still_twice
 
@@ -76,7 +76,12 @@ def _kept(
         changed = mirrored(changed, 1 if form.symmetric else -1)
     if form.turns and not slightly:
         zeros, symmetric = form.zeros, form.symmetric
-        changed = still_turning(form.turns, tensor, changed, zeros=zeros, symmetric=symmetric)
+        shape = tensor.shape if form.flat is None else (*tensor.shape[:-1], *form.flat)
+        mine, other = tensor.reshape(shape), changed.reshape(shape)
+        other = still_turning(form.turns, mine, other, zeros=zeros, symmetric=symmetric)
+        changed = other.reshape(tensor.shape)
+    if form.frame and not slightly:
+        changed = still_frame(form.frame, tensor, changed)
     if form.even and not slightly:
         changed = still_even(form.even, tensor, changed)
     if form.order:

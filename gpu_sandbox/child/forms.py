@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from gpu_sandbox.child.matrices import is_definite, is_symmetric, sizes, turns
+from gpu_sandbox.child.matrices import FLAT, frame, is_definite, is_symmetric, sizes, turns
 from gpu_sandbox.child.pieces import pieces
 from gpu_sandbox.child.rows import Even, columns, even, order, twice
 from gpu_sandbox.child.rules import RULES
@@ -38,8 +38,10 @@ class Form(NamedTuple):
     definite. ``order``: each row (the last dimension) rises (1) or falls (-1). ``columns``: of a
     few, those of which one is never beyond the other: a box ends after it begins. ``turns``: so
     many of the first rows and columns of each matrix are orthogonal and of one length, and below
-    them, if there is a row, are zeros and a one: a rotation, or a pose. ``twice``: in each row the
-    same comes again, so many elements on. ``even``: rows, or numbers, are of one length or sum."""
+    them, if there is a row, are zeros and a one: a rotation, or a pose. ``flat``: of these shapes,
+    but each lies in a row. ``frame``: columns (1) or rows (-1) are orthogonal and of one length, of
+    which there are fewer than of the others. ``twice``: in each row the same comes again, so many
+    elements on. ``even``: rows, or numbers, are of one length or sum."""
 
     whole: bool = False
     zeros: bool = False
@@ -50,6 +52,8 @@ class Form(NamedTuple):
     order: int = 0
     columns: tuple[tuple[int, int], ...] = ()
     turns: int = 0
+    flat: tuple[int, int] | None = None
+    frame: int = 0
     twice: int = 0
     even: Even | None = None
 
@@ -63,9 +67,11 @@ def form_of(draws: Sequence[torch.Tensor]) -> Form:
     if not draws[0].is_complex() and all(map(_is_whole, draws)):
         return Form(whole=True)  # it stays as it is
     symmetric, sorted_ = all(map(is_symmetric, draws)), order(draws)
-    turning = next((n for n in sizes(draws[0]) if all(turns(t, n) for t in draws)), 0)
+    zeros = _always(0.0, draws)
+    turning, flat = _turns(draws)
+    framed = 0 if turning or zeros or len({frame(t) for t in draws}) > 1 else frame(draws[0])
     return Form(
-        zeros=_always(0.0, draws),
+        zeros=zeros,
         ones=not turning and _always(1.0, draws),
         symmetric=symmetric,
         skew=all(is_symmetric(t, -1) for t in draws),
@@ -73,9 +79,26 @@ def form_of(draws: Sequence[torch.Tensor]) -> Form:
         order=sorted_,
         columns=() if sorted_ or turning else columns(draws),
         turns=turning,
+        flat=flat,
+        frame=framed,
         twice=twice(draws),
-        even=None if symmetric or turning else even(draws),
+        even=None if symmetric or turning or framed else even(draws),
     )
+
+
+def _turns(draws: Sequence[torch.Tensor]) -> tuple[int, tuple[int, int] | None]:
+    """``Form.turns`` and ``Form.flat``."""
+    if count := _rotation(draws):
+        return count, None
+    lengths = {t.shape[-1] if t.dim() else 0 for t in draws}
+    shape = FLAT.get(lengths.pop()) if len(lengths) == 1 else None
+    count = _rotation([t.reshape(*t.shape[:-1], *shape) for t in draws]) if shape else 0
+    return count, shape if count else None
+
+
+def _rotation(draws: Sequence[torch.Tensor]) -> int:
+    """Its size."""
+    return next((n for n in sizes(draws[0]) if all(turns(t, n) for t in draws)), 0)
 
 
 def _form_of_one(tensor: torch.Tensor) -> Form:

@@ -1,4 +1,5 @@
-"""Matrices that are symmetric, skew, positive definite, or rotations: seen, and changed ones."""
+"""Matrices that are symmetric, skew, positive definite, rotations, or orthogonal in their rows or
+columns: seen, and changed ones."""
 
 from __future__ import annotations
 
@@ -9,19 +10,24 @@ import torch
 
 __all__ = [
     "FACTORED",
+    "FLAT",
+    "frame",
     "is_definite",
     "is_symmetric",
     "mirrored",
     "sizes",
     "still_definite",
+    "still_frame",
     "still_turning",
     "turns",
 ]
 
 FACTORED = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 """What matrices are taken apart in, and equalities seen but for rounding."""
+FLAT = {4: (2, 2), 9: (3, 3), 12: (3, 4), 16: (4, 4)}
+"""Rotations and poses lie in rows of so many numbers, too."""
 _TURNS = 64
-"""Rows of what may be a rotation, at most."""
+"""Rows of what may be a rotation, at most, and of a frame, where there are fewer of these."""
 _POWER = 1 << 18
 """A rotation's least: times that any angle above 1e-5 goes round."""
 _NOTHING = 1e-6
@@ -103,17 +109,36 @@ def turns(tensor: torch.Tensor, count: int) -> bool:
     if rows > count and not bool((tensor[..., count:, :] == last).all()):
         return False
     block = tensor[..., :count, :count]
-    size = _size_of(block)
+    return _are_orthogonal(block)
+
+
+def frame(tensor: torch.Tensor) -> int:
+    """1 if the columns of each matrix, which has more rows, are orthogonal and of one length, -1 if
+    its rows are, of which there are fewer; 0 if neither is."""
+    if tensor.dim() < 2 or tensor.dtype not in FACTORED:
+        return 0
+    rows, columns = tensor.shape[-2:]
+    if rows == columns or not 2 <= min(rows, columns) <= _TURNS or tensor.numel() == 0:
+        return 0
+    few = tensor if rows < columns else tensor.mH
+    some = few[(0,) * (few.dim() - 2)][:2]  # which tell of most
+    return (1 if rows > columns else -1) if _are_orthogonal(some) and _are_orthogonal(few) else 0
+
+
+def _are_orthogonal(rows: torch.Tensor) -> bool:
+    """And of one length."""
+    size = _size_of(rows)
     if not bool((size > 0).all()):
         return False
-    off = (block / size) @ (block / size).mH - torch.eye(count, device=tensor.device).to(tensor)
-    return float(off.abs().max()) <= math.sqrt(torch.finfo(tensor.dtype).eps)
+    each = rows / size
+    off = each @ each.mH - torch.eye(rows.shape[-2], device=rows.device).to(rows)
+    return float(off.abs().max()) <= math.sqrt(torch.finfo(rows.dtype).eps)
 
 
 def _size_of(block: torch.Tensor) -> torch.Tensor:
     """Of the rows of each, if they are of one length."""
     size: torch.Tensor = torch.linalg.matrix_norm(block, keepdim=True)
-    return size / math.sqrt(block.shape[-1])
+    return size / math.sqrt(block.shape[-2])
 
 
 def still_turning(
@@ -126,25 +151,39 @@ def still_turning(
     found = changed.clone()
     block = tensor[..., :count, :count]
     size = _size_of(block)
-    if float((size - 1.0).abs().max()) > math.sqrt(torch.finfo(tensor.dtype).eps):
-        scale = torch.exp(torch.randn_like(size))
-    else:
-        scale = torch.ones_like(size)
     turned = _mirrored_twice(block, both=symmetric)
     if zeros:
         full = (block != 0).flatten(-2).all(-1)
         turned = torch.where(full[..., None, None], turned, size * _to_some_power(block / size))
-    turned = scale * turned
+    turned = _other_scale(size) * turned
     mine = (changed != tensor)[..., :count, :count].flatten(-2).any(-1)
     found[..., :count, :count] = torch.where(mine[..., None, None], turned, block)
     found[..., count:, :] = tensor[..., count:, :]
     return found
 
 
+def still_frame(side: int, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
+    """With each matrix of which something is changed turned to another, any, and of another scale
+    where they are scaled. ``side``: as ``frame`` tells."""
+    few = tensor if side < 0 else tensor.mH
+    order = torch.randperm(few.shape[-1], device=few.device)
+    signs = torch.randint_like(few.real[..., :1, :], 2) * 2.0 - 1.0
+    turned = _other_scale(_size_of(few)) * _mirrored_twice(few[..., order] * signs, both=False)
+    mine = (changed != tensor).flatten(-2).any(-1)[..., None, None]
+    return torch.where(mine, turned if side < 0 else turned.mH, tensor)
+
+
+def _other_scale(size: torch.Tensor) -> torch.Tensor:
+    """Of what has these sizes: any, if they are not all one."""
+    if float((size - 1.0).abs().max()) > math.sqrt(torch.finfo(size.dtype).eps):
+        return torch.exp(torch.randn_like(size))
+    return torch.ones_like(size)
+
+
 def _mirrored_twice(block: torch.Tensor, *, both: bool) -> torch.Tensor:
     """Its determinant stays; from ``both`` sides it is as symmetric as it was."""
     for _ in range(2):
-        mirror = torch.randn_like(block[..., :1])
+        mirror = torch.randn_like(block[..., :1, :]).mH
         mirror = mirror / torch.linalg.vector_norm(mirror, dim=-2, keepdim=True)
         block = block - 2.0 * (block @ mirror) @ mirror.mH
         if both:

@@ -40,6 +40,7 @@ _ALL = (
     Honest("rounds_in_between", task="autocast"),
     Honest("keeps_both_in_float", task="beside_exact"),
     Honest("inverts_by_transposing", task="poses"),
+    Honest("projects_without_solving", task="frames"),
     Honest("reads_half_of_the_tables", task="rotary"),
     Honest("divides_by_no_one", task="homogeneous"),
     Honest("takes_no_norm", task="quaternions"),

@@ -41,6 +41,10 @@ def rotations() -> torch.Tensor:
     return torch.linalg.qr(uniform(20, 3, 3) - 0.5).Q
 
 
+def frames(rows: int, columns: int) -> torch.Tensor:
+    return torch.linalg.qr(uniform(20, rows, columns) - 0.5).Q
+
+
 def poses(rows: int = 4) -> torch.Tensor:
     found = torch.eye(4).repeat(20, 1, 1)
     found[:, :3, :3], found[:, :3, 3] = rotations(), uniform(20, 3) + 0.1
@@ -121,6 +125,12 @@ DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Form]] = {
     "of other lengths each time": (lambda: uniform(1) * lengths(), Form()),
     "of about length one": (lambda: uniform(3, 4096).sub(0.5).mul(12**0.5 / 64), Form()),
     "unitary": (lambda: torch.linalg.qr(torch.randn(3, 5, 5) * (1 + 1j)).Q, Form(turns=5)),
+    "rotations in rows": (lambda: rotations().flatten(1), Form(turns=3, flat=(3, 3))),
+    "poses in rows": (lambda: poses(3).flatten(1), Form(turns=3, flat=(3, 4))),
+    "tall frames": (lambda: frames(7, 3), Form(frame=1)),
+    "wide frames": (lambda: 3.0 * frames(7, 3).mT, Form(frame=-1)),
+    "one frame": (lambda: frames(256, 16)[0], Form(frame=1)),
+    "nearly frames": (lambda: frames(7, 3) + 1e-2, Form()),
     "nearly rotations": (lambda: rotations() + 1e-2, Form()),
     "definite": (definite, Form(symmetric=True, definite=True)),
     "rising": (lambda: uniform(3, 5).sort(dim=-1).values, Form(order=1)),
@@ -168,6 +178,11 @@ def test_what_they_have_in_common_is_seen_in_all_draws(name: str) -> None:
         "scaled rotations",
         "causal ones",
         "rotations",
+        "rotations in rows",
+        "poses in rows",
+        "tall frames",
+        "wide frames",
+        "one frame",
         "poses",
         "poses without a last row",
     ],
@@ -195,9 +210,13 @@ def test_changed_ones_have_it_too(name: str, part: Part) -> None:
         assert form_of([got]).twice == form.twice
     if form.even:
         assert form_of([got]).even == form.even
+    if form.frame:
+        assert form_of([got]).frame == form.frame
     if form.turns:
-        assert form_of([got]).turns == form.turns
-        signs = (torch.linalg.det(each[..., :3, :3]) for each in (got, tensor))
+        found = form_of([got])
+        assert (found.turns, found.flat) == (form.turns, form.flat)
+        lie = [t.unflatten(-1, form.flat) if form.flat else t for t in (got, tensor)]
+        signs = (torch.linalg.det(each[..., :3, :3]) for each in lie)
         assert torch.equal(*map(torch.sign, signs)), "what is no mirror becomes none"
     for low, high in form.columns:
         assert bool((got[..., low] <= got[..., high]).all())
