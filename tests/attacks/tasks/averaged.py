@@ -11,8 +11,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    weights = torch.randn(1 << 20)
-    return [weights + 0.01 * torch.randn(1 << 20), weights]
+    weights = torch.randn(1 << 18)
+    return [weights + 0.01 * torch.randn(1 << 18), weights]
 
 
 def get_init_inputs():

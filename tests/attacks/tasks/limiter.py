@@ -16,7 +16,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [(torch.rand(2, 1, 1 << 16) * 2 - 1) * 0.8]
+    return [(torch.rand(2, 1, 1 << 14) * 2 - 1) * 0.8]
 
 
 def get_init_inputs():

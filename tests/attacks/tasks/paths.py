@@ -3,7 +3,7 @@
 import torch
 import torch.nn as nn
 
-ROWS, D = 16384, 64
+ROWS, D = 8192, 64
 
 
 class Model(nn.Module):
