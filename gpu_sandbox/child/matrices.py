@@ -28,6 +28,10 @@ FLAT = {4: (2, 2), 9: (3, 3), 12: (3, 4), 16: (4, 4)}
 """Rotations and poses lie in rows of so many numbers, too."""
 _TURNS = 64
 """Rows of what may be a rotation, at most, and of a frame, where there are fewer of these."""
+_ROUNDED = 64
+"""So many last places a frame may be off by: long rows of random numbers are nearly orthogonal."""
+_AT_A_TIME = 1 << 16
+"""Columns: in float64 they take twice as much memory."""
 _POWER = 1 << 18
 """A rotation's least: times that any angle above 1e-5 goes round."""
 _NOTHING = 1e-6
@@ -109,7 +113,7 @@ def turns(tensor: torch.Tensor, count: int) -> bool:
     if rows > count and not bool((tensor[..., count:, :] == last).all()):
         return False
     block = tensor[..., :count, :count]
-    return _are_orthogonal(block)
+    return _are_orthogonal(block, math.sqrt(torch.finfo(tensor.dtype).eps))
 
 
 def frame(tensor: torch.Tensor) -> int:
@@ -122,17 +126,23 @@ def frame(tensor: torch.Tensor) -> int:
         return 0
     few = tensor if rows < columns else tensor.mH
     some = few[(0,) * (few.dim() - 2)][:2]  # which tell of most
-    return (1 if rows > columns else -1) if _are_orthogonal(some) and _are_orthogonal(few) else 0
+    most = _ROUNDED * torch.finfo(tensor.dtype).eps
+    if not (_are_orthogonal(some, most) and _are_orthogonal(few, most)):
+        return 0
+    return 1 if rows > columns else -1
 
 
-def _are_orthogonal(rows: torch.Tensor) -> bool:
-    """And of one length."""
-    size = _size_of(rows)
-    if not bool((size > 0).all()):
+def _are_orthogonal(rows: torch.Tensor, most: float) -> bool:
+    """And of one length, but for so much."""
+    exact = torch.complex128 if rows.is_complex() else torch.float64
+    starts = range(0, rows.shape[-1], _AT_A_TIME)
+    parts = (rows[..., start : start + _AT_A_TIME].to(exact) for start in starts)
+    products = torch.stack([part @ part.mH for part in parts]).sum(0)
+    square = products.diagonal(dim1=-2, dim2=-1).real.mean(-1)[..., None, None]
+    if not bool((square > 0).all()):
         return False
-    each = rows / size
-    off = each @ each.mH - torch.eye(rows.shape[-2], device=rows.device).to(rows)
-    return float(off.abs().max()) <= math.sqrt(torch.finfo(rows.dtype).eps)
+    off = products / square - torch.eye(rows.shape[-2], device=rows.device)
+    return float(off.abs().max()) <= most
 
 
 def _size_of(block: torch.Tensor) -> torch.Tensor:

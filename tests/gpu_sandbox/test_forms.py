@@ -130,6 +130,7 @@ DRAWS: dict[str, tuple[Callable[[], torch.Tensor], Form]] = {
     "tall frames": (lambda: frames(7, 3), Form(frame=1)),
     "wide frames": (lambda: 3.0 * frames(7, 3).mT, Form(frame=-1)),
     "one frame": (lambda: frames(256, 16)[0], Form(frame=1)),
+    "long rows": (lambda: torch.randn(2, 1 << 22), Form()),
     "nearly frames": (lambda: frames(7, 3) + 1e-2, Form()),
     "nearly rotations": (lambda: rotations() + 1e-2, Form()),
     "definite": (definite, Form(symmetric=True, definite=True)),
@@ -497,11 +498,13 @@ def test_columns_are_put_in_order_along_a_chain() -> None:
 @pytest.mark.parametrize("part", ["all", "half", "few"])
 def test_rows_of_length_one_turn_elsewhere(part: Part) -> None:
     """However they were to be changed: those that are all the larger are no others."""
-    tensor = lengths()
-    (got,) = mapped([tensor], Changed(lambda t: t * 64.0, [form_of([tensor])], part=part))
-    off = (got - tensor).norm(dim=-1)
-    assert float(off.max()) > 0.3
-    assert bool((off > 0).all()) == (part == "all")
+    tensor, furthest = lengths(), 0.0
+    for _ in range(20):  # of a single row, which may turn by little
+        (got,) = mapped([tensor], Changed(lambda t: t * 64.0, [form_of([tensor])], part=part))
+        off = (got - tensor).norm(dim=-1)
+        assert bool((off > 0).all()) == (part == "all")
+        furthest = max(furthest, float(off.max()))
+    assert furthest > 0.3
 
 
 def test_of_probabilities_none_becomes_one_that_was_none() -> None:
