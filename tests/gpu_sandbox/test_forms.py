@@ -471,10 +471,13 @@ def test_a_pose_far_away_has_no_columns_in_order() -> None:
 def test_a_nudge_of_what_has_a_form_is_one(name: str, steps: int) -> None:
     draw, form = DRAWS[name]
     tensor = draw()
-    got = Changed(lambda t: moved(t, steps), [form], slightly=True)(tensor)
-    if form.symmetric:
-        assert torch.equal(got, got.mT)
-    assert 0.0 < float((got - tensor).abs().max()) < 1e-4 * float(tensor.abs().max())
+    furthest = 0.0
+    for _ in range(10):  # all the same way: of 128 times once by nothing
+        got = Changed(lambda t: moved(t, steps), [form], slightly=True)(tensor)
+        if form.symmetric:
+            assert torch.equal(got, got.mT)
+        furthest = max(furthest, float((got - tensor).abs().max()))
+    assert 0.0 < furthest < 1e-4 * float(tensor.abs().max())
 
 
 def test_some_inputs_only_are_changed_each_that_is_there_twice_once() -> None:
