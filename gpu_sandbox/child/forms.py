@@ -69,7 +69,7 @@ def form_of(draws: Sequence[torch.Tensor]) -> Form:
     symmetric, sorted_ = all(map(is_symmetric, draws)), order(draws)
     zeros = _always(0.0, draws)
     turning, flat = _turns(draws)
-    framed = 0 if turning or zeros or len({frame(t) for t in draws}) > 1 else frame(draws[0])
+    framed = 0 if turning or zeros else _frame(draws)
     return Form(
         zeros=zeros,
         ones=not turning and _always(1.0, draws),
@@ -94,6 +94,12 @@ def _turns(draws: Sequence[torch.Tensor]) -> tuple[int, tuple[int, int] | None]:
     shape = FLAT.get(lengths.pop()) if len(lengths) == 1 else None
     count = _rotation([t.reshape(*t.shape[:-1], *shape) for t in draws]) if shape else 0
     return count, shape if count else None
+
+
+def _frame(draws: Sequence[torch.Tensor]) -> int:
+    """``Form.frame``."""
+    side = frame(draws[0])
+    return side if side and all(frame(t) == side for t in draws[1:]) else 0
 
 
 def _rotation(draws: Sequence[torch.Tensor]) -> int:

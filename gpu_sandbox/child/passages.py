@@ -11,9 +11,11 @@ a moment ago costs tenths of a millisecond. What walls say then is for ``walls.p
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
 import time
+from collections.abc import Iterator
 
 import torch
 
@@ -43,7 +45,7 @@ __all__ = ["Passages"]
 _ALONE, _ALONE_AT_LEAST, _ALONE_S = 6, 4, 0.1
 _QUEUED_ENOUGH = 5
 _SPELLS, _SPELL_S = 4, 0.1
-"""Times that it is looked again where the baseline is slow, and how long is waited before."""
+"""How often it is looked where the baseline is slow, too, and how long is waited in between."""
 _WANTED_NS, _FEWEST_CALLS, _MOST_ROUNDS = 300_000, 8, 32
 """Calls let in by one release take so long, many times what it may differ from another by; or are
 so many. One by one they take longer."""
@@ -152,48 +154,16 @@ class Passages:
         machine may be, for tenths of a second. Whose doing that is does not matter, since it is
         judged by the same passage then."""
         deadline = time.monotonic() + seconds
-        after, index = before, 0
+        walls = (pairing.gated_walls_ns(gated, number) for number in itertools.count())
+        after = before
         for spell in range(_SPELLS):
             if spell:
                 time.sleep(_SPELL_S)
-            after, theirs = self._judged(pairing, peer, gated, passage, before, index, deadline)
+            after, theirs = _judged(walls, peer, passage, before, deadline)
             late = time.monotonic() > deadline
             if late or after.note in ("", before.note) or not passage.slowed(theirs):
                 break
-            index += 1 + len(theirs)
         return after
-
-    def _judged(
-        self,
-        pairing: Pairing,
-        peer: Peer,
-        gated: Gated,
-        passage: Passage,
-        before: Judgement,
-        index: int,
-        deadline: float,
-    ) -> tuple[Judgement, list[float]]:
-        """And the baseline's walls beside it. Thrice as many looks where the first do not clear the
-        candidate. The first of all does not count: its memory is new. A forward that was queued in
-        some is judged by these."""
-        queued: list[float] = []
-        others: list[float] = []
-        theirs: list[float] = []
-        after, fewest = before, passage.looks
-        for number in range(3 * fewest):
-            wall_ns, own_ns = map(float, pairing.gated_walls_ns(gated, index + number))
-            if number == 0:
-                continue
-            (queued if peer.queues else others).append(wall_ns)
-            theirs.append(own_ns)
-            late = time.monotonic() > deadline and number + 1 >= FEWEST_LOOKS[-1]
-            if number + 1 < fewest and not late:
-                continue
-            walls = queued if len(queued) >= _QUEUED_ENOUGH else [*queued, *others]
-            after = judged(passage, walls, before)
-            if late or after.note in ("", before.note):
-                break
-        return after, theirs
 
     def _alone(self, gated: Gated) -> Passage | None:
         """As pairs later: two releases of the same inputs, in random order, outputs taken.
@@ -236,3 +206,33 @@ class Passages:
             for taker, nothing in (takers if peer_first else reversed(takers))
         ]
         return (found[0], found[1]) if peer_first else (found[1], found[0])
+
+
+def _judged(
+    walls: Iterator[tuple[int, int]],
+    peer: Peer,
+    passage: Passage,
+    before: Judgement,
+    deadline: float,
+) -> tuple[Judgement, list[float]]:
+    """And the baseline's walls beside it. Thrice as many looks where the first do not clear the
+    candidate. The first of all does not count: its memory is new. A forward that was queued in
+    some is judged by these."""
+    queued: list[float] = []
+    others: list[float] = []
+    theirs: list[float] = []
+    after, fewest = before, passage.looks
+    for number in range(3 * fewest):
+        wall_ns, own_ns = map(float, next(walls))
+        if number == 0:
+            continue
+        (queued if peer.queues else others).append(wall_ns)
+        theirs.append(own_ns)
+        late = time.monotonic() > deadline and number + 1 >= FEWEST_LOOKS[-1]
+        if number + 1 < fewest and not late:
+            continue
+        mine = queued if len(queued) >= _QUEUED_ENOUGH else [*queued, *others]
+        after = judged(passage, mine, before)
+        if late or after.note in ("", before.note):
+            break
+    return after, theirs
