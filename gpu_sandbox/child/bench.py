@@ -184,6 +184,8 @@ class Bench:
         allowance = self._score.allowance(pairs, found.ratio)
         baseline_ms = self._score.baseline_ns(pairs) / 1e6
         labels = self._labels(pairs, found, 1e6 * baseline_ms * min(found.ratio, 1.0))
+        if not self._task.has_second_place:
+            labels["one-place"] = "memory holds no second set of inputs: all calls share addresses"
         self._notes += [f"{label}: {why}" for label, why in labels.items()]
         return Agreed(
             ratio=found.ratio * allowance,

@@ -135,7 +135,8 @@ class Releases(ABC):
         self._first = first
         self.device = device
         outputs = [e.native for e in first.expected]
-        self.layout = lay_out(first.tensors, outputs, calls)
+        spare = 1 if calls == 1 and task.has_second_place else 0
+        self.layout = lay_out(first.tensors, outputs, calls, spare)
         self._output_bytes = sum(t.numel() * t.element_size() for t in outputs)
 
     def draw(self, purpose: str, index: int) -> None:
@@ -217,7 +218,7 @@ class Releases(ABC):
 
     def intact(self, peer: Peer, number: int) -> bool:
         """Whether the inputs of that call, bit for bit, are what was drawn."""
-        return peer.intact(self.layout.inputs[number], self.cases[number].tensors)
+        return peer.intact(peer.turn.inputs[number], self.cases[number].tensors)
 
 
 class Batch(Releases):
@@ -238,24 +239,25 @@ class Batch(Releases):
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
     ) -> Released:
+        if settings.kernels:
+            peer.give_kernels(settings.kernels)
+        turn = peer.lay(self.layout, self.cases)
         request = Time(
             calls=self.calls,
+            first=turn.first,
             seed=seed,
             flush_bytes=settings.flush_bytes,
             cover_us=settings.cover_us,
         )
-        if settings.kernels:
-            peer.give_kernels(settings.kernels)
-        peer.lay(self.layout, self.cases)
         began = time.perf_counter_ns()
-        peer.put(self.layout, self.cases)
+        peer.put(self.cases)
         given = time.perf_counter_ns()
         timed = peer.ask(request, Timed, "bench")
         answered = time.perf_counter_ns()
-        taken = iter(peer.taken([s for number in chosen for s in self.layout.outputs[number]]))
-        outputs = [[next(taken) for _ in self.layout.outputs[number]] for number in chosen]
+        taken = iter(peer.taken([s for number in chosen for s in turn.outputs[number]]))
+        outputs = [[next(taken) for _ in turn.outputs[number]] for number in chosen]
         changed = bool(chosen) and self._task.mutates
-        left = peer.taken(self.layout.inputs[chosen[0]]) if changed else []
+        left = peer.taken(turn.inputs[chosen[0]]) if changed else []
         ended = time.perf_counter_ns()
         wall_ns, own_ns = ended - began, ended - answered + given - began
         claim_ns = believable(peer, timed.elapsed_ns, self.calls, wall_ns)
