@@ -1,7 +1,8 @@
 """How far scores of short honest candidates are from their true speedups.
 
     python -m benchmarks.honest_scores [--only GLOB] [--kind KIND] [--rounds N] [--jobs N]
-        [--out FILE.json] [--skip-truth FILE.json] [--skip-scores] [--budget S] [--bench-s S] [--list]
+        [--out FILE.json] [--skip-truth FILE.json] [--skip-scores] [--budget S] [--bench-s S]
+        [--list]
 
 Cases are ``benchmarks/honest/NAME``: ``task.py`` and ``kernel.py``, in KernelBench's form.
 

@@ -37,7 +37,7 @@ class ModelNew(nn.Module):
     def __init__(self, features, hidden):
         super().__init__()
         sizes = [features, hidden, hidden, features]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
 
     def forward(self, x):
         weights = [layer.weight for layer in self.layers]

@@ -1,5 +1,7 @@
 """A perceptron of three layers."""
 
+from itertools import pairwise
+
 import torch
 import torch.nn as nn
 
@@ -8,7 +10,7 @@ class Model(nn.Module):
     def __init__(self, features, hidden):
         super().__init__()
         sizes = [features, hidden, hidden, features]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
 
     def forward(self, x):
         x = torch.relu(self.layers[0](x))
