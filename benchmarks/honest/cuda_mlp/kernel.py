@@ -1,5 +1,7 @@
 """An MLP of several kernels: cuBLAS products, bias and ReLU in CUDA, from one C++ call."""
 
+from itertools import pairwise
+
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
