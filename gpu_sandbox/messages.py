@@ -302,12 +302,14 @@ class Ran(_Message, frozen=True):
 
 class Timed(_Message, frozen=True):
     """Claimed nanoseconds of each call, if asked; ``last`` describes the last output, and
-    ``launch_ns`` is what queueing a call takes, on average. ``plain``, but for behind a gate: a
-    digest of each call's plain values (``child/values.py``), if there are any."""
+    ``launch_ns`` is what queueing a call takes, on average, ``loop_ns`` with all around it.
+    ``plain``, but for behind a gate: a digest of each call's plain values (``child/values.py``), if
+    there are any."""
 
     elapsed_ns: list[int]
     last: Ran
     launch_ns: int = 0
+    loop_ns: int = 0
     plain: list[bytes] = []
 
 

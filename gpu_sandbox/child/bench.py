@@ -86,6 +86,7 @@ class Bench:
         if device.type == "cuda" and not baseline.slow:
             each_ns, calls = self._alone.claim_ns / calls, baseline.gated_calls
             self._passages = Passages(task, reference, peer, device, first, calls, each_ns)
+            self._score.gates_decide = not self._passages.undecided
 
     def run(self, peer: Peer, worst: float, *, end_candidate: Callable[[float], None]) -> Agreed:
         """Pairs until the interval is narrow, or the time is up. Raises ``Ended``.
@@ -107,11 +108,14 @@ class Bench:
         passages = self._passages
         if passages is None:  # the candidate's process is needed no more
             self._measure_again(pairs, end_candidate)
+        baseline_ns = self._score.baseline_ns(pairs)
+        if passages is not None:
+            passages.claim(baseline_ns)
+            self._score.gates_decide = not passages.undecided
         claim, believed = self._score.claimed(pairs).ratio, self._score.believed(pairs)
         judgement = Judgement(claim, believed, unbelieved(pairs).ratio)
         if passages is not None:
-            baseline_ns = self._score.baseline_ns(pairs)
-            judgement = passages.judge(pairing, peer, judgement, baseline_ns, self._job.bench_s)
+            judgement = passages.judge(pairing, peer, judgement, self._job.bench_s)
             self._notes += [judgement.note] if judgement.note else []
             self._measure_again(pairs, end_candidate)
         self._note_load()
@@ -153,6 +157,16 @@ class Bench:
         for spots in self._releases.layout.outputs:  # the same inputs again: not the answer
             peer.scramble(spots)
         peer.ask(warm(self._job.protocol, once_s), Done, "warm-up")
+        if self._device.type == "cuda" and self._baseline.settings.cover_us:
+            self._cover(peer)
+
+    def _cover(self, peer: Peer) -> None:
+        """What the host does for the candidate's calls is hidden on both sides: it is a worker's
+        word, but longer covers are longer for both."""
+        self._releases.draw("warm", 1)
+        released = self._releases.release(peer, self._baseline.settings, secrets.randbits(48))
+        longer_us = self._baseline.cover(released.host_time(self._releases.calls))
+        self._alone.cover_longer(1000 * longer_us * self._releases.calls)
 
     def _taken(self, pairing: Pairing, attempt: int) -> list[Pair]:
         began, looked_s, self._forgiven_s = time.monotonic(), pairing.looked_s, 0.0

@@ -251,6 +251,7 @@ class Clocked:
     def _time_cuda(self, asked: Time) -> Timed:
         events: list[Marks] = []
         self._launch_ns = 0
+        began = _now()
         for number in range(asked.calls):
             slot = self.slots[asked.first + number]
             held = [self._between_events(slot, asked, number, events)]
@@ -261,11 +262,13 @@ class Clocked:
             del found
             self._give_up(held.pop())
             self._cold.move_on()
+        loop_ns = _now() - began
         torch.cuda.synchronize(self._device)
         return Timed(
             elapsed_ns=[_nanoseconds(*marks) for marks in events],
             last=last,
             launch_ns=self._launch_ns // asked.calls,
+            loop_ns=loop_ns // asked.calls,
             plain=plain_digests(self._trees),
         )
 

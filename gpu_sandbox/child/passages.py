@@ -126,15 +126,15 @@ class Passages:
                     return []
         return found
 
-    def judge(
-        self, pairing: Pairing, peer: Peer, before: Judgement, baseline_ns: float, seconds: float
-    ) -> Judgement:
-        """What the passages make of a claim, in about so many seconds. ``baseline_ns`` is what the
-        baseline said of a call in the pairs. Raises ``Ended``."""
-        if before.found.ratio > BELIEVED_DOUBT:  # nobody claims to be slower than it is
-            return before
+    def claim(self, baseline_ns: float) -> None:
+        """What the baseline said of a call in the pairs."""
         self._passages = [(g, passage.claiming(baseline_ns)) for g, passage in self._passages]
         self._note_undecided()
+
+    def judge(self, pairing: Pairing, peer: Peer, before: Judgement, seconds: float) -> Judgement:
+        """What the passages make of a claim, in about so many seconds. Raises ``Ended``."""
+        if before.found.ratio > BELIEVED_DOUBT:  # nobody claims to be slower than it is
+            return before
         for gated, passage in self._passages:
             if passage.decides:
                 before = self._looked(pairing, peer, gated, passage, before, seconds)

@@ -18,6 +18,7 @@ import torch
 
 from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Broken, Case
+from gpu_sandbox.child.cover import HostTime
 from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.recalled import recalled
@@ -61,7 +62,8 @@ class Released(msgspec.Struct, frozen=True):
     outputs, in pages that were not written (``pages.py``).
 
     ``outputs`` are those of the chosen calls; ``last`` is what the worker says of the last
-    call's, and ``launch_ns`` what it says that queueing a call takes. ``intact``: on the CPU
+    call's, and ``launch_ns`` what it says that queueing a call takes, with all around it
+    ``loop_ns``. ``intact``: on the CPU
     whether its inputs were what was drawn when it lay still, if that was looked at.
     """
 
@@ -71,6 +73,7 @@ class Released(msgspec.Struct, frozen=True):
     outputs: list[list[torch.Tensor]]
     last: Ran
     launch_ns: int = 0
+    loop_ns: int = 0
     cpu_ns: int = 0
     beside_ns: int = 0
     handled_ns: int = 0
@@ -85,6 +88,10 @@ class Released(msgspec.Struct, frozen=True):
     def bare(self) -> Released:
         """Without the outputs, which may be gigabytes."""
         return msgspec.structs.replace(self, outputs=[], left=[], trees=[])
+
+    def host_time(self, calls: int) -> HostTime:
+        """Of each of so many calls."""
+        return HostTime(self.launch_ns, self.loop_ns, self.claim_ns / calls)
 
     def charged(self, more_ns: int) -> Released:
         """Longer by so much, all of it the calls'."""
@@ -267,7 +274,8 @@ class Batch(Releases):
             own_ns,
             outputs,
             timed.last,
-            launch_ns=timed.launch_ns,
+            launch_ns=max(timed.launch_ns, 0),
+            loop_ns=max(timed.loop_ns, 0),
             left=left,
             trees=recalled(peer, timed.last, timed.plain, self.calls, chosen),
         )
