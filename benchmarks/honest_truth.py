@@ -173,7 +173,8 @@ def _timed(
     models: Sequence[torch.nn.Module], calls: _Calls, rounds: int
 ) -> tuple[list[list[int]], list[float]]:
     """Nanoseconds of the device by side, and the host's median microseconds of each."""
-    order, host = [], ([], [])  # type: list[int], tuple[list[float], list[float]]
+    order: list[int] = []
+    host: tuple[list[float], list[float]] = ([], [])
     torch.cuda.synchronize()
     with profile(use_kineto=True, use_cpu=False, use_device="cuda") as seen:
         for number in range(rounds):
