@@ -22,6 +22,7 @@ import ast
 import fnmatch
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,13 +39,19 @@ import msgspec
 from benchmarks.honest_figures import claimed_speedup, rows_of, summary, table
 from events.outcomes import Correct
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault
+from gpu_sandbox.port import (
+    EvaluationRequest,
+    PrerequisiteMissing,
+    SandboxFault,
+    TaskUnusable,
+)
 from gpu_sandbox.sandbox import LocalSandbox
 
 __all__ = ["CASES", "Case", "cases", "interleaved"]
 
 CASES = Path(__file__).parent / "honest"
 BUILD_S, BUILDERS = 240, 12
+TRUTH_S = 120  # of one case; a process that takes longer is ended, and a fresh one goes on
 DEVICE = "cuda:0"
 
 
@@ -162,6 +169,7 @@ def print_truths(names: Sequence[str], rounds: int) -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what cases print is none of the lines
     for name in names:
+        signal.alarm(TRUTH_S)
         try:
             truth = measure(CASES / name, rounds)
         except Exception as error:
@@ -204,7 +212,7 @@ async def _scored(sandbox: LocalSandbox, case: Case) -> dict[str, Any]:
     )  # fmt: skip
     try:
         verdict = await sandbox.evaluate(request)
-    except (PrerequisiteMissing, SandboxFault) as error:
+    except (PrerequisiteMissing, SandboxFault, TaskUnusable) as error:
         return {"outcome": type(error).__name__, "reason": str(error), "notes": []}
     outcome = verdict.outcome
     score = {

@@ -30,7 +30,6 @@ COVER_US, MAX_COVER_US = 1000.0, 5000.0
 CYCLES_PER_US = 2000  # of an H200 at its highest clock; at lower ones waits are longer
 MARK_CYCLES = 2000
 NEAR, NEAR_HALF = 1e-3, 2e-2  # relative L2, to see that the two compute the same
-LONG_CALL_US, FEW_ROUNDS = 1000.0, 12
 _device_sleep: Callable[[int], None] = torch.cuda._sleep
 
 
@@ -54,8 +53,6 @@ def measure(folder: Path, rounds: int) -> dict[str, Any]:
         for model in models:
             for _ in range(WARMUP_CALLS):
                 calls.make(model)
-        if max(calls.host_us) > LONG_CALL_US:
-            rounds = min(rounds, FEW_ROUNDS)
         calls.cover()
         times, host_us = _timed(models, calls, rounds)
     if max(host_us) > calls.cover_us:
@@ -173,7 +170,8 @@ def _timed(
     models: Sequence[torch.nn.Module], calls: _Calls, rounds: int
 ) -> tuple[list[list[int]], list[float]]:
     """Nanoseconds of the device by side, and the host's median microseconds of each."""
-    order, host = [], ([], [])  # type: list[int], tuple[list[float], list[float]]
+    order: list[int] = []
+    host: tuple[list[float], list[float]] = ([], [])
     torch.cuda.synchronize()
     with profile(use_kineto=True, use_cpu=False, use_device="cuda") as seen:
         for number in range(rounds):
