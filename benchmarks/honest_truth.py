@@ -4,6 +4,9 @@ Each call finds the same state: inputs copied a moment ago into other memory tha
 had, caches overwritten, and a wait on the device that hides the launches. The wait is the first
 marker, a short wait behind the call the second; ``honest_figures.call_ns`` reads what lies
 between. Baseline and candidate alternate which goes first.
+
+Tracing slows what it traces, kernels of a CUDA graph by a microsecond each: by how much events read
+more of the same calls while they are traced is taken off.
 """
 
 from __future__ import annotations
@@ -55,17 +58,24 @@ def measure(folder: Path, rounds: int) -> dict[str, Any]:
                 calls.make(model)
         calls.cover()
         times, host_us = _timed(models, calls, rounds)
+        traced = _read(models, calls, rounds)
+        with profile(use_kineto=True, use_cpu=False, use_device="cuda"):
+            slowed = _read(models, calls, rounds)
+    tracing_us = [on - off for on, off in zip(slowed, traced, strict=True)]
     if max(host_us) > calls.cover_us:
         notes.append(
             f"launches take the host {max(host_us):.0f} µs, the cover {calls.cover_us:.0f}"
         )
-    eager, candidate = ([ns / 1e3 for ns in side] for side in times)
+    eager, candidate = (
+        [ns / 1e3 - us for ns in side] for side, us in zip(times, tracing_us, strict=True)
+    )
     return {
         "eager_us": quantile(eager, 0.5),
         "candidate_us": quantile(candidate, 0.5),
         "speedup": true_speedup(eager, candidate),
         "rounds": rounds,
         "host_us": host_us,
+        "tracing_us": tracing_us,
         "times_us": {"eager": eager, "candidate": candidate},
         "notes": notes,
         "seconds": time.monotonic() - began,
@@ -121,14 +131,18 @@ class _Calls:
                 to.copy_(value)
         return place
 
-    def make(self, model: torch.nn.Module) -> float:
+    def make(self, model: torch.nn.Module, events: tuple[Any, Any] | None = None) -> float:
         """One call between two markers; the microseconds that the host took for it."""
         inputs = self.put()
         self._scratch.fill_(next(self._fills))
         _device_sleep(int(self.cover_us * CYCLES_PER_US))
+        if events:
+            events[0].record()
         began = time.perf_counter()
         out = model(*inputs)
         took_us = (time.perf_counter() - began) * 1e6
+        if events:
+            events[1].record()
         _device_sleep(MARK_CYCLES)
         torch.cuda.synchronize()
         del out
@@ -181,6 +195,16 @@ def _timed(
     found = call_ns(_activities(seen), len(order))
     sides = [[ns for ns, side in zip(found, order, strict=True) if side == s] for s in (0, 1)]
     return sides, [quantile(each, 0.5) for each in host]
+
+
+def _read(models: Sequence[torch.nn.Module], calls: _Calls, rounds: int) -> tuple[float, float]:
+    """Microseconds between two events around a call, of each side: the median."""
+    event: Any = torch.cuda.Event
+    marks = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(2 * rounds)]
+    for number, each in enumerate(marks):
+        calls.make(models[number % 2], each)
+    read = [start.elapsed_time(end) * 1e3 for start, end in marks]
+    return quantile(read[::2], 0.5), quantile(read[1::2], 0.5)
 
 
 def _activities(seen: Any) -> list[Activity]:

@@ -203,7 +203,8 @@ class Time(_Message, frozen=True):
 
     ``gate`` (``child/gates.py``): all are queued, and begin when the key to the inputs is there,
     "once" to those of all calls, or "each" to those of one, when the call before is done. Then
-    nothing is claimed, and with ``empty`` nothing is called. ``left``: what calls leave of their
+    nothing is claimed, and with ``empty`` nothing is called; without a gate, a kernel on one
+    element in place of the model. ``left``: what calls leave of their
     inputs is digested, too.
     """
 

@@ -32,6 +32,7 @@ from gpu_sandbox.child.enough import Enough
 from gpu_sandbox.child.pairs import Pair, Pairing, unbelieved
 from gpu_sandbox.child.passages import Passages
 from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.readings import beyond_kernel_ns
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.score import Score
 from gpu_sandbox.child.telling import labels_on_cpu, timing_labels
@@ -85,7 +86,8 @@ class Bench:
         self._passages: Passages | None = None
         if device.type == "cuda" and not baseline.slow:
             each_ns, calls = self._alone.claim_ns / calls, baseline.gated_calls
-            self._passages = Passages(task, reference, peer, device, first, calls, each_ns)
+            net = self._baseline.settings.reading_ns > 0
+            self._passages = Passages(task, reference, peer, device, first, calls, each_ns, net=net)
             self._score.gates_decide = not self._passages.undecided
 
     def run(self, peer: Peer, worst: float, *, end_candidate: Callable[[float], None]) -> Agreed:
@@ -133,8 +135,11 @@ class Bench:
             self._alone.measure_again(suspect, self._job.bench_s)
 
     def _least_ns(self) -> float:
-        """Who changes its inputs writes something, also where that is all that it puts out."""
-        return least_ns(self._bytes[1] or int(self._task.mutates), self._device)
+        """Who changes its inputs writes something, also where that is all that it puts out. Without
+        what events read beyond a kernel's time, where that is taken off claims as well."""
+        least = least_ns(self._bytes[1] or int(self._task.mutates), self._device)
+        beyond_ns = beyond_kernel_ns(self._device) if self._baseline.settings.reading_ns else 0.0
+        return max(least - beyond_ns, 0.0)
 
     # --- pairs
 

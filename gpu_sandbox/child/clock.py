@@ -325,7 +325,7 @@ class Clocked:
         start, end = self._cold.events(asked.flush_bytes, asked.cover_us, self.kernels)
         began = _now()
         self._cold.mark(start)
-        output = self._model(*slot.arguments)
+        output = self._cold.touch() if asked.empty else self._model(*slot.arguments)
         self._cold.mark(end)
         self._launch_ns += _now() - began
         events.append((start, end))

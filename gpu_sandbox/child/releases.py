@@ -120,12 +120,14 @@ class Released(msgspec.Struct, frozen=True):
 
 class Settings(msgspec.Struct, frozen=True):
     """What is done before each call: of CUDA releases (``messages.Time``), with ``kernels`` for it
-    (``kernels.py``), and whether the last one is repeated before one of the CPU
+    (``kernels.py``), and what is taken off each reading of events, since it is not the call's
+    (``readings.py``); and whether the last one is repeated before one of the CPU
     (``messages.StandBy``)."""
 
     flush_bytes: int = 0
     kernels: bytes = b""
     cover_us: int = 0
+    reading_ns: int = 0
     rehearses: bool = False
 
 
@@ -246,6 +248,21 @@ class Batch(Releases):
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
     ) -> Released:
+        return self._released(peer, settings, seed, chosen)
+
+    def release_touches(self, peer: Peer, settings: Settings, seed: int) -> Released:
+        """Of a kernel on one element in place of the model."""
+        return self._released(peer, settings, seed, (), empty=True)
+
+    def _released(
+        self,
+        peer: Peer,
+        settings: Settings,
+        seed: int,
+        chosen: Sequence[int],
+        *,
+        empty: bool = False,
+    ) -> Released:
         if settings.kernels:
             peer.give_kernels(settings.kernels)
         turn = peer.lay(self.layout, self.cases)
@@ -255,6 +272,7 @@ class Batch(Releases):
             seed=seed,
             flush_bytes=settings.flush_bytes,
             cover_us=settings.cover_us,
+            empty=empty,
         )
         began = time.perf_counter_ns()
         peer.put(self.cases)
@@ -269,7 +287,7 @@ class Batch(Releases):
         wall_ns, own_ns = ended - began, ended - answered + given - began
         claim_ns = believable(peer, timed.elapsed_ns, self.calls, wall_ns)
         return Released(
-            claim_ns,
+            max(claim_ns - settings.reading_ns * self.calls, 1),
             wall_ns,
             own_ns,
             outputs,
