@@ -51,7 +51,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--kinds", default=",".join(KINDS), show_default=True,
               help="Which baselines, with commas between.")  # fmt: skip
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
-@click.option("--protocol", help="strict, strict-tf32, strict-bf16, kernelbench or paper.")
+@click.option("--protocol",
+              help="strict, strict-tf32, strict-bf16, verified, kernelbench or paper.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Measure again, also what is cached.")
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
               envvar="ENGINE_BACKEND", help="Which event loop to run on.")  # fmt: skip

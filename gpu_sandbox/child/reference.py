@@ -87,9 +87,8 @@ class Task:
             if unlike := odd(tensor):
                 raise Broken(f"input {number} is {unlike}: inputs must be dense")
         if altered is not None:
-            changed = Changed(
-                altered.change, self.forms_of(tensors), part=altered.part, only=altered.only
-            )
+            forms = self.forms_of(tensors) if altered.formed else ()
+            changed = Changed(altered.change, forms, part=altered.part, only=altered.only)
             told = f"changing inputs ({altered.told})"
             arguments = self._file.guarded(told, mapped, arguments, changed)
             tensors = []
