@@ -9,7 +9,8 @@ that nine in ten do not exceed), and most elements are near to what they are the
 usually is (``child/typical.py``). Without a float64 reference, r is n and a fixed tolerance
 applies. NaN never passes; infinities must agree.
 Where a candidate is wrong by that, TF32 in the reference's convolutions may be granted
-(``child/convolutions.py``). Where less precision than float32 was declared, E is also that of r on rounded inputs and
+(``child/convolutions.py``).
+Where less precision than float32 was declared, E is also that of r on rounded inputs and
 weights (``child/precision.py``), whichever is larger, with that precision's numbers.
 """
 

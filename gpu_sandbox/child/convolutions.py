@@ -79,7 +79,8 @@ def grant_tf32(task: Task, case: Case, expected: Sequence[Expected]) -> bool:
     outputs = _run(task, case)
     if outputs is None or [t.shape for t in outputs] != [one.native.shape for one in expected]:
         return False
-    return any([_admit(one, run) for one, run in zip(expected, outputs, strict=True)])
+    admitted = [_admit(one, run) for one, run in zip(expected, outputs, strict=True)]
+    return any(admitted)
 
 
 def _run(task: Task, case: Case) -> list[torch.Tensor] | None:

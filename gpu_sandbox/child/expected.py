@@ -83,7 +83,7 @@ class Expected:
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
         self.granted = 0.0
-        """The same of one whose convolutions took TF32, if that is allowed (``convolutions.py``)."""
+        """The same of a run whose convolutions took TF32, where that is allowed."""
         self._varied = Margin(0.0, 0.0)
         if self.rule is None or native.numel() == 0:
             return

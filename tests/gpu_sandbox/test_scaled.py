@@ -84,9 +84,7 @@ async def test_what_is_right_for_the_drawn_distribution_only_fails(
 async def test_where_the_reference_is_not_finite_a_note_names_the_transform(
     shared_sandbox: LocalSandbox,
 ) -> None:
-    found = await shared_sandbox.evaluate(
-        evaluation(ROOT, as_candidate(ROOT), protocol="verified")
-    )
+    found = await shared_sandbox.evaluate(evaluation(ROOT, as_candidate(ROOT), protocol="verified"))
     assert isinstance(found.outcome, Correct), found.outcome
     (told,) = (note for note in found.notes if note.startswith("skipped "))
     assert told.startswith("skipped inputs times -1: ")
