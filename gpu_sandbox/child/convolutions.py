@@ -47,12 +47,12 @@ _CONVOLUTIONS = frozenset(
 )
 
 
-class RoundedConvolutions(TorchDispatchMode):
+class RoundedConvolutions(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is entered, inputs and weights of float32 convolutions are rounded to TF32.
     ``found``: there was such a convolution."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.found = False
 
     def __torch_dispatch__(

@@ -10,6 +10,7 @@ import torch
 from events.outcomes import Correct, WrongResult
 from gpu_sandbox.child.cases import Case, Seeds
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.rehearsal import Rehearsal
 from gpu_sandbox.child.trials import trial_cases
 from gpu_sandbox.protocols import PROTOCOLS
 from gpu_sandbox.sandbox import LocalSandbox
@@ -96,10 +97,14 @@ async def test_on_the_cpu_the_baseline_is_float32(shared_sandbox: LocalSandbox) 
     assert found.conditions["precision"] == "float32"
 
 
-def cases_of(tmp_path: Path, source: str) -> tuple[Case, list[Case], list[str]]:
-    path, notes = tmp_path / "task.py", list[str]()
+def task_of(tmp_path: Path, source: str) -> Task:
+    path = tmp_path / "task.py"
     path.write_text(source)
-    task = Task(str(path), CPU, Seeds(3))
+    return Task(str(path), CPU, Seeds(3))
+
+
+def cases_of(tmp_path: Path, source: str) -> tuple[Case, list[Case], list[str]]:
+    task, notes = task_of(tmp_path, source), list[str]()
     first = task.draw("trial", 0)
     task.solve(first, exact=True)
     return first, list(trial_cases(task, first, PROTOCOLS["verified"], notes)), notes
@@ -127,3 +132,22 @@ def test_inputs_without_floating_point_numbers_are_named(tmp_path: Path) -> None
     _, cases, notes = cases_of(tmp_path, source)
     assert not [case for case in cases if case.changed]
     assert notes == ["inputs are not multiplied: none is of floating point numbers"]
+
+
+def test_the_reference_is_tried_on_them_before_there_is_a_candidate(tmp_path: Path) -> None:
+    said: list[str] = []
+    task = task_of(tmp_path, MASKED)
+    Rehearsal(task, CPU, said.append).scaled(PROTOCOLS["verified"])
+    assert [told for told in said if told] == SCALED
+    said.clear()
+    Rehearsal(task, CPU, said.append).scaled(PROTOCOLS["strict"])
+    assert not said
+
+
+def test_what_the_reference_did_not_survive_is_left_out(tmp_path: Path) -> None:
+    task = task_of(tmp_path, MASKED)
+    task.leave_out = ["inputs times -1"]
+    first = task.draw("trial", 0)
+    task.solve(first, exact=True)
+    cases = list(trial_cases(task, first, PROTOCOLS["verified"], []))
+    assert [case.changed for case in cases][-2:] == SCALED[:2]
