@@ -20,6 +20,7 @@ from gpu_sandbox.child.left import expect_left
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.pieces import finite
+from gpu_sandbox.child.precision import grants_tf32
 from gpu_sandbox.child.repeats import Repeats
 from gpu_sandbox.child.rules import RULES
 from gpu_sandbox.child.seldom import Seldom
@@ -46,6 +47,8 @@ class Task:
         precision: Precision = "float32",
     ) -> None:
         self.precision: Precision = precision
+        self.grants_tf32 = grants_tf32(device.type, precision)
+        """Whether convolutions may be off by it (``convolutions.py``)."""
         self._file = TaskFile(path)
         self._device = device
         self._seeds = seeds
@@ -91,9 +94,8 @@ class Task:
             if unlike := odd(tensor):
                 raise Broken(f"input {number} is {unlike}: inputs must be dense")
         if altered is not None:
-            changed = Changed(
-                altered.change, self.forms_of(tensors), part=altered.part, only=altered.only
-            )
+            forms = self.forms_of(tensors) if altered.formed else ()
+            changed = Changed(altered.change, forms, part=altered.part, only=altered.only)
             told = f"changing inputs ({altered.told})"
             arguments = self._file.guarded(told, mapped, arguments, changed)
             tensors = []

@@ -31,6 +31,7 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import Rounding
 from gpu_sandbox.child.rules import FULL
+from gpu_sandbox.child.scaled import scaled_cases
 from gpu_sandbox.child.stale import stale_reason
 from gpu_sandbox.child.trial_calls import TrialCalls, is_large
 from gpu_sandbox.child.unusable import check_reference
@@ -91,10 +92,11 @@ class Trials:
                     check_reference(self._task, self._first, case)
                 raise
             case.forget_exact()
-            if case.altered is not None and _outputs_alike(case, self._first):
+            altered = case.altered
+            if altered is not None and altered.formed and _outputs_alike(case, self._first):
                 margins = [m.times(_TIMED_MARGIN) for m in case.margins]
                 usual = [_TIMED_MARGIN * size for size in case.usual]
-                self._task.altered.append(case.altered._replace(margins=margins, usual=usual))
+                self._task.altered.append(altered._replace(margins=margins, usual=usual))
             del case  # the next one is drawn now, and of gigabytes two are too many
         return worst
 
@@ -228,6 +230,7 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
                     del case  # or it would be held while the next is drawn
         if not taken:
             notes.append("no changed inputs: the reference fails on them, or is not finite there")
+    yield from scaled_cases(task, first, protocol, notes)
 
 
 def _solved(task: Task, case: Case, exact: bool) -> Case:
