@@ -17,6 +17,7 @@ import msgspec
 import torch
 
 from events.observations import Observations
+from gpu_sandbox.busy import busy_by_itself
 from gpu_sandbox.child import held, noise, rehearsal, repeats
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
@@ -24,7 +25,6 @@ from gpu_sandbox.child.cases import Broken, Case, Seeds
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
-from gpu_sandbox.child.foreign import Foreign, our_processes
 from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.known import known
 from gpu_sandbox.child.nvml import nvml_of
@@ -35,6 +35,7 @@ from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.spent import Spent
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.child.unusable import check_values
+from gpu_sandbox.child.watch import Watch
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.jobs import (
     TRYING,
@@ -71,6 +72,7 @@ class Assignment:
         self._clocks = Clocks(nvml_of(self._device))
         self._spent = Spent()
         self._notes: list[str] = []
+        self._busy: list[str] = []
         self._observations: Observations | None = None
 
     def report(self, task_path: str) -> Report:
@@ -95,6 +97,7 @@ class Assignment:
             notes=self._notes,
             observations=self._observations,
             conditions=self._conditions(),
+            busy=self._busy,
         )
 
     def _conditions(self) -> dict[str, Any]:
@@ -144,6 +147,7 @@ class Assignment:
             measured = measure_alone(
                 task, self._reference, self._job, self._device, first, self._clocks
             )
+        self._busy += busy_by_itself(measured.apart, measured.spread, measured.runtime_ms)
         found = [*self._audited(task, first), *_told(task, first)]
         return msgspec.structs.replace(measured, audit=found)
 
@@ -197,9 +201,10 @@ class Assignment:
 
         def end_candidate(candidate_ms: float) -> None:
             look(candidate_ms)  # or never
+            watch.look()
             self._stage("alone", waits=True)
 
-        with self._spent.on("bench"), self._watched():
+        with self._spent.on("bench"), self._watched() as watch:
             agreed = bench.run(peer, worst, end_candidate=end_candidate)
         if task.altered and not task.surprised:
             self._notes.append("no call that was timed had changed inputs")
@@ -224,13 +229,18 @@ class Assignment:
             self._observations = observe(task, first, peer, self._job, candidate_ms, spent_s)
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Who is on the device before and after what is timed, and is none of ours, is noted."""
-        foreign = Foreign(nvml_of(self._device), our_processes)
-        foreign.look()
-        yield
-        foreign.look()
-        self._notes += foreign.notes()
+    def _watched(self) -> Iterator[Watch]:
+        """Processes that are on the device before and after what is timed, and none of ours, are
+        noted; and whether the machine was busy. Of a baseline, eager or compiled, that is worth
+        a moment in which the device rests."""
+        measuring = [os.getpid(), self._reference.pid, self._job.worker_pid]
+        cores = os.sched_getaffinity(0)
+        watch = Watch(nvml_of(self._device), cores, lambda: [pid for pid in measuring if pid])
+        watch.begin(at_rest=self._job.conditions)
+        yield watch
+        watch.end(at_rest=self._job.conditions)
+        self._notes += watch.notes()
+        self._busy += watch.reasons()
 
     def _stage(
         self,
