@@ -69,11 +69,13 @@ class Node(msgspec.Struct, kw_only=True):
     """The score, lower is better; None while unknown and for every failure."""
     reason: str = ""
     """Why the attempt was abandoned."""
+    baseline_labels: list[str] = []
+    """Of the root: those of its eager baseline."""
 
     @property
     def labels(self) -> list[str]:
-        """Of a correct one: what to know beside its runtime."""
-        return self.outcome.labels if isinstance(self.outcome, Correct) else []
+        """Of a correct one, or the root: what to know beside its runtime."""
+        return self.outcome.labels if isinstance(self.outcome, Correct) else self.baseline_labels
 
     @property
     def evaluated(self) -> bool:
@@ -157,6 +159,7 @@ class Tree:
                 return None
             case BaselineMeasured(baseline="eager"):
                 self.root.status, self.root.runtime_ms = "evaluated", body.runtime_ms
+                self.root.baseline_labels = body.labels
                 return self.root
             case NodeSelected():
                 return self._select(body)
