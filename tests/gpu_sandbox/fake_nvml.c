@@ -93,8 +93,8 @@ int nvmlDeviceGetCurrentClocksEventReasons(void* handle, unsigned long long* why
 
 int nvmlDeviceGetUtilizationRates(void* handle, utilization_t* into) {
   if (handle != &device || !utilization_count) return INVALID_ARGUMENT;
-  into->gpu = utilizations[utilization_next];
+  into->gpu = utilizations[utilization_next < utilization_count ? utilization_next : utilization_count - 1];
   into->memory = 0;
-  if (utilization_next + 1 < utilization_count) utilization_next++;
+  if (utilization_next < utilization_count) utilization_next++;
   return SUCCESS;
 }
