@@ -71,6 +71,10 @@ def of_the_device(notes: list[str]) -> list[str]:
     ]
 
 
+def kept(cache: Path) -> list[Path]:
+    return [*cache.glob("baselines/*/*")]
+
+
 async def test_a_baseline_beside_a_stranger_at_work_is_not_kept(tmp_path: Path) -> None:
     limits = Limits(bench_s=1.0)
     async with LocalSandbox(("cuda:0",), limits=limits, cache=tmp_path) as sandbox:
@@ -79,12 +83,12 @@ async def test_a_baseline_beside_a_stranger_at_work_is_not_kept(tmp_path: Path) 
         print(busy.notes)
         assert of_the_device(busy.notes)
         assert busy.labels == ["busy-machine"]
-        assert not [*tmp_path.glob("baselines/*/*")]
+        assert not kept(tmp_path)
         with stranger("waits"):
             quiet = await sandbox.baseline(msgspec.structs.replace(BASELINE, reuse=False))
         print(quiet.notes, quiet.spread)
         assert not of_the_device(quiet.notes), "it holds memory, and disturbs nobody"
-        assert bool([*tmp_path.glob("baselines/*/*")]) == (not quiet.labels)
+        assert bool(kept(tmp_path)) == (not quiet.labels)
 
 
 async def test_ceilings_beside_a_stranger_at_work_are_not_shown(tmp_path: Path) -> None:
