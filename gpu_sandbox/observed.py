@@ -69,9 +69,8 @@ async def reach_after(
     if not beaten(outcome, load, reach) or not opened.ceilings.may_doubt(device):
         return reach
     async with opened.devices.once_more(judged, whoever_waits=True) as cores:
-        if cores is None:
-            return reach
-        notes.append(await opened.ceilings.probe_again(device, cores))
+        if cores is not None and opened.ceilings.may_doubt(device):  # nobody did meanwhile
+            notes.append(await opened.ceilings.probe_again(device, cores))
     return opened.reach(device, facts)
 
 

@@ -200,8 +200,8 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
             click.echo(f"duplicate: the same source as node {evaluation.same_as}, whose verdict"
                        " this is")  # fmt: skip
         if evaluation.cached:
-            given = evaluation.measured_at
-            when = f", of {moment_words(given)}" if given else ""
+            moment = evaluation.measured_at
+            when = f", of {moment_words(moment)}" if moment else ""
             click.echo(f"cached: an earlier run's verdict on this source{when}, not judged again")
         for note in evaluation.notes:
             click.echo(f"note {printable(note)}")
