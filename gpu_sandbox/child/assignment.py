@@ -143,7 +143,7 @@ class Assignment:
 
     def _baseline(self, task: Task, first: Case) -> Measured:
         self._stage("bench", waits=True)
-        with self._spent.on("bench"), self._watched():
+        with self._spent.on("bench"), self._watched(rests=True):
             measured = measure_alone(
                 task, self._reference, self._job, self._device, first, self._clocks
             )
@@ -229,14 +229,14 @@ class Assignment:
             self._observations = observe(task, first, peer, self._job, candidate_ms, spent_s)
 
     @contextmanager
-    def _watched(self) -> Iterator[Watch]:
+    def _watched(self, *, rests: bool = False) -> Iterator[Watch]:
         """Processes that are on the device before and after what is timed, and none of ours, are
         noted; and whether the machine was busy. Of a baseline, eager or compiled, that is worth
-        a moment in which the device rests."""
+        a moment in which the device rests: before it is warmed up (``rests``), or afterwards."""
         measuring = [os.getpid(), self._reference.pid, self._job.worker_pid]
         cores = os.sched_getaffinity(0)
         watch = Watch(nvml_of(self._device), cores, lambda: [pid for pid in measuring if pid])
-        watch.begin(at_rest=self._job.conditions)
+        watch.begin(at_rest=rests)
         yield watch
         watch.end(at_rest=self._job.conditions)
         self._notes += watch.notes()

@@ -41,10 +41,10 @@ class Watch:
         self._cores.look()
 
     def end(self, *, at_rest: bool = False) -> None:
-        """``at_rest``: as before. Looked at only if others are there: else nobody was at work."""
+        """``at_rest``: as before. Where that was seen then, only if others are there."""
         self._cores.look()
         self._foreign.look()
-        if at_rest and self._foreign.count:
+        if at_rest and (self._foreign.count or self._utilization is None):
             again = utilization_at_rest(self._nvml)
             told = [percent for percent in (self._utilization, again) if percent is not None]
             self._utilization = max(told) if told else None

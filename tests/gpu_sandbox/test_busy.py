@@ -220,6 +220,15 @@ def test_others_that_begin_later_are_seen_afterwards(driver: FakeDriver) -> None
     assert watch.notes()
 
 
+def test_of_pairs_the_device_is_seen_at_rest_afterwards(driver: FakeDriver) -> None:
+    driver.process(os.getpid(), 1)
+    driver.utilization(60)
+    watch = Watch(driver.nvml, [0], lambda: [os.getpid()])
+    watch.begin()
+    watch.end(at_rest=True)
+    assert watch.reasons()[0].startswith("the device was at work for 60 %")
+
+
 def test_where_a_driver_tells_no_use_processes_count(driver: FakeDriver) -> None:
     driver.process(os.getpid(), 1)
     driver.process(1 << 24, 1)
