@@ -18,6 +18,7 @@ MEANINGS: Mapping[str, str] = {
     "torch-only": "it has no kernel of its own, and arranges torch's operations",
     "busy-machine": "the reference was timed on a busy machine, and its time may be too long",
     "fallback": "beside its kernel it has a way that does without, by torch or the reference",
+    "one-place": "memory holds one set of inputs only: every call finds its inputs at one address",
 }
 
 

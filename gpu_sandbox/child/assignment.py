@@ -25,6 +25,7 @@ from gpu_sandbox.child.cases import Broken, Case, Seeds
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
+from gpu_sandbox.child.input_places import has_room_for_two
 from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.known import known
 from gpu_sandbox.child.nvml import nvml_of
@@ -117,6 +118,7 @@ class Assignment:
             first = task.draw("trial", 0)
             task.solve(first, exact=self._job.protocol.allclose is None)
             check_values(first)
+            task.has_second_place = has_room_for_two(first, task.peak_bytes, self._device)
             task.repeats = self._known.repeats(task, first, self._job)
             task.own(first)
             task.nudged = self._known.nudged(task, first, self._job, self._tries)

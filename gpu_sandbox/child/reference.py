@@ -51,6 +51,10 @@ class Task:
         self._seeds = seeds
         self.mutates = self.returns_state = False
         self._probed = False
+        self.peak_bytes = 0
+        """Of device memory, that its first forward needed besides its inputs."""
+        self.has_second_place = True
+        """Whether each worker has room for two sets of inputs (``input_places.py``)."""
         self.updates: list[str] = []
         """Buffers that its first forward has changed."""
         self.forward_s = 0.0
@@ -216,9 +220,9 @@ class Task:
         kept, given, tensors = _copied(case.arguments), case.tensors, list[torch.Tensor]()
         versions = [t._version for t in given]
         before = buffers(self.model)
-        seed = case.forward_seed
+        seed, used = case.forward_seed, _used_bytes(self._device)
         output = self._file.guarded("the reference", self._call, self.model, case.arguments, seed)
-        self._probed = True
+        self._probed, self.peak_bytes = True, _peak_bytes(self._device) - used
         tree = pack(kept, tensors, pickling=True)
         written = versions != [t._version for t in given]
         if written or not all(map(alike, tensors, given)):
@@ -296,6 +300,18 @@ class Task:
         pack(self._call(model, arguments, case.forward_seed), found, pickling=False)
         kept = among(found, state(model))
         return [t.clone() if one else t for t, one in zip(found, kept, strict=True)]
+
+
+def _used_bytes(device: torch.device) -> int:
+    """By torch's allocator, whose peak is measured from now on."""
+    if device.type != "cuda":
+        return 0
+    torch.cuda.reset_peak_memory_stats(device)
+    return int(torch.cuda.memory_allocated(device))
+
+
+def _peak_bytes(device: torch.device) -> int:
+    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else 0
 
 
 def _copied(value: Any) -> Any:
