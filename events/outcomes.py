@@ -35,6 +35,7 @@ BaselineKind: TypeAlias = Literal["eager", "compile", "max-autotune"]
 
 Label: TypeAlias = Literal[
     "below-floor", "below-resolution", "not-gated", "inherits-reference", "torch-only", "fallback",
+    "constant-parameters",
 ]  # fmt: skip
 """What a reader must know beside a speedup (docs/sandbox.md, "Labels")."""
 LABELS: tuple[Label, ...] = get_args(Label)

@@ -17,6 +17,8 @@ MEANINGS: Mapping[str, str] = {
     "inherits-reference": "it derives from the task's Model, or uses it",
     "torch-only": "it has no kernel of its own, and arranges torch's operations",
     "fallback": "beside its kernel it has a way that does without, by torch or the reference",
+    "constant-parameters": "parameters that a new module holds as ones or zeros were so in every"
+    " trial: nothing showed whether it uses them",
 }
 
 

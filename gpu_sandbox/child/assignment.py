@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +18,7 @@ import msgspec
 import torch
 
 from events.observations import Observations
+from events.outcomes import Label
 from gpu_sandbox.child import held, noise, rehearsal, repeats
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
@@ -32,7 +34,9 @@ from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.propagation import propagation_note
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.retrial import Retrial
 from gpu_sandbox.child.spent import Spent
+from gpu_sandbox.child.trained_trial import TrainedTrial
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.child.unusable import check_values
 from gpu_sandbox.frames import Channel
@@ -51,6 +55,7 @@ from gpu_sandbox.jobs import (
 
 __all__ = ["Assignment"]
 
+_CONSTANT: Label = "constant-parameters"
 _TOLD_CHARS = 300
 _SLOW_S = 2.0
 """A call of the reference: one more is too long for a note."""
@@ -174,13 +179,15 @@ class Assignment:
             )
             leave_half(self._device)
             self._stage("load")
+            began = time.monotonic()
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
             loaded = peer.finish_loading(job.load_s)
+            loaded_s = time.monotonic() - began
             if loaded.built_late:
                 self._notes.append(f"{loaded.built_late} extensions were built under the lease")
             self._stage("check")
             self._notes += _told(task, first)
-            worst = trials.run()
+            worst, labels = self._try(task, first, peer, trials, loaded_s)
         self._notes += [f"degenerate task: {found}" for found in self._audited(task, first)]
         if job.protocol.allclose is None and not task.exact.used:
             self._notes.append("no float64 reference: compared with its own dtype")
@@ -205,7 +212,22 @@ class Assignment:
             self._notes.append("no call that was timed had changed inputs")
         if lives:
             look(agreed.candidate_ms)
-        return agreed
+        return msgspec.structs.replace(agreed, labels=[*agreed.labels, *labels])
+
+    def _try(
+        self, task: Task, first: Case, peer: Peer, trials: Trials, loaded_s: float
+    ) -> tuple[float, list[Label]]:
+        """The largest error of all trials, and labels of what could not be tried."""
+        job, retrial = self._job, Retrial(task, peer, self._job, first, self._notes)
+        worst = retrial.run(trials)
+        if job.protocol.allclose is not None:
+            return worst, []
+        trained = TrainedTrial(task, peer, job, first, self._notes)
+        error = trained.run(trials.done + 1, loaded_s, retrial.loaded)
+        if not trained.missing:
+            return max(worst, error), []
+        self._notes.append(f"{_CONSTANT}: {trained.missing}")
+        return worst, [_CONSTANT]
 
     def _propagates(self, task: Task, peer: Peer) -> list[str]:
         if not self._job.protocol.structured or task.forward_s > _SLOW_S:

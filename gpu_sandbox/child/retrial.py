@@ -1,0 +1,87 @@
+"""A candidate that was wrong, looked at for parameters that are not the reference's.
+
+Under ``strict`` and its variants it is tried once more with the reference's values, from the
+first trial on; the case that it failed comes first. Nobody loads them before it has failed: a
+candidate may have folded one parameter into another of the same name and shape.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from gpu_sandbox.child.cases import Broken, Case
+from gpu_sandbox.child.conversation import Ended
+from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.trials import Trials
+from gpu_sandbox.child.weights import Unequal, described, differing
+from gpu_sandbox.jobs import Differs, Job
+from gpu_sandbox.messages import ConstructAnew, Done
+
+__all__ = ["Retrial"]
+
+_LOADED = "the reference's values were loaded into the candidate"
+_STILL = (
+    "; with the reference's values loaded it is wrong, too (__init__ may have folded or packed"
+    " what it drew itself)"
+)
+
+
+class Retrial:
+    """``loaded``: names of parameters and buffers that the candidate took over."""
+
+    def __init__(self, task: Task, peer: Peer, job: Job, first: Case, notes: list[str]) -> None:
+        self._task = task
+        self._peer = peer
+        self._job = job
+        self._first = first
+        self._notes = notes
+        self.loaded: frozenset[str] = frozenset()
+
+    def run(self, trials: Trials) -> float:
+        """The largest error of ``trials``, or of others with the reference's values. Raises
+        ``Ended`` with a reason that names what differs."""
+        try:
+            return trials.run()
+        except Ended as ended:
+            if not isinstance(ended.finding, Differs):
+                raise
+            finding = ended.finding
+        strict = self._job.protocol.allclose is None
+        unlike = self._unlike(load=strict)
+        if not unlike:
+            raise Ended(finding)
+        if not strict:
+            raise Ended(_naming(finding, unlike))
+        return self._with_loaded(trials, finding, unlike)
+
+    def _unlike(self, *, load: bool) -> Unequal:
+        """Nothing where that can't be told: then the first finding stands."""
+        with suppress(Ended, Broken):
+            model = self._task.anew()
+            self._peer.send(ConstructAnew(), "construct")
+            self._peer.take(Done, "construct", self._job.load_s)
+            return differing(model, self._peer, load=load)
+        return {}
+
+    def _with_loaded(self, trials: Trials, finding: Differs, unlike: Unequal) -> float:
+        task, first, failed = self._task, self._first, trials.failed
+        task.altered.clear()
+        task.solve(first, exact=True)
+        before = [failed] if failed is not None and failed is not first else []
+        again = Trials(task, self._peer, self._job, first, self._notes, before)
+        try:
+            worst = again.run()
+        except Ended as ended:
+            further = isinstance(ended.finding, Differs) and again.done >= trials.done
+            last = ended.finding if further and isinstance(ended.finding, Differs) else finding
+            raise Ended(_naming(last, unlike, _STILL)) from None
+        self.loaded = frozenset(unlike)
+        self._notes.append(f"{described(unlike)}: {_LOADED}")
+        return worst
+
+
+def _naming(finding: Differs, unlike: Unequal, more: str = "") -> Differs:
+    return msgspec.structs.replace(finding, reason=f"{described(unlike)}{more}: {finding.reason}")
