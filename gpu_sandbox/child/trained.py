@@ -21,7 +21,7 @@ from gpu_sandbox.child.extents import overlapping
 from gpu_sandbox.child.values import odd
 from gpu_sandbox.messages import Constant
 
-__all__ = ["any_frozen", "construct_trained", "constant_of", "constant_state", "trained_values"]
+__all__ = ["any_frozen", "constant_of", "constant_state", "construct_trained", "trained_values"]
 
 T = TypeVar("T")
 _RUNNING = ("running_mean", "running_var")

@@ -190,7 +190,7 @@ class _Unused:
         names = sorted(nearer, key=nearer.__getitem__)
         for count in range(1, len(names) + 1):
             if self._right_without(names[:count]):
-                return names[:count]
+                return [name for name in self._constant if name in names[:count]]
             if time.monotonic() - began > 2 * _MOST_S:
                 break
         return list(self._constant) if self._right_without(list(self._constant)) else []
@@ -251,11 +251,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _naming(finding: Differs, unused: Sequence[str], number: int) -> Differs:
-    reason = f"{finding.reason}; it is right while they are as a new module holds them"
+    reason = f"{finding.reason}; it was right with parameters as a new module holds them"
     if unused:
         plural = "s" if len(unused) > 1 else ""
         reason = (
-            f"does not use parameter{plural} {_listed(unused)}, which a new module holds as one"
-            f" number, and a trained one does not: {finding.reason}"
+            f"does not use parameter{plural} {_listed(unused)}: one number in a new module, and"
+            f" not in a trained one; with other values in both: {finding.reason}"
         )
     return msgspec.structs.replace(finding, reason=reason, told=TRAINED, trial=number)
