@@ -223,7 +223,7 @@ class Assignment:
         if job.protocol.allclose is not None:
             return worst, []
         trained = TrainedTrial(task, peer, job, first, self._notes)
-        error = trained.run(trials.done + 1, loaded_s, retrial.loaded)
+        error = trained.run(retrial.done + 1, loaded_s, retrial.loaded)
         if not trained.missing:
             return max(worst, error), []
         self._notes.append(f"{_CONSTANT}: {trained.missing}")

@@ -30,7 +30,8 @@ _STILL = (
 
 
 class Retrial:
-    """``loaded``: names of parameters and buffers that the candidate took over."""
+    """``loaded``: names of parameters and buffers that the candidate took over; ``done``: how many
+    trials it got right."""
 
     def __init__(self, task: Task, peer: Peer, job: Job, first: Case, notes: list[str]) -> None:
         self._task = task
@@ -39,12 +40,14 @@ class Retrial:
         self._first = first
         self._notes = notes
         self.loaded: frozenset[str] = frozenset()
+        self.done = 0
 
     def run(self, trials: Trials) -> float:
         """The largest error of ``trials``, or of others with the reference's values. Raises
         ``Ended`` with a reason that names what differs."""
         try:
-            return trials.run()
+            worst, self.done = trials.run(), trials.done
+            return worst
         except Ended as ended:
             if not isinstance(ended.finding, Differs):
                 raise
@@ -71,14 +74,16 @@ class Retrial:
         task.altered.clear()
         task.solve(first, exact=True)
         before = [failed] if failed is not None and failed is not first else []
-        again = Trials(task, self._peer, self._job, first, self._notes, before)
+        notes: list[str] = []
+        again = Trials(task, self._peer, self._job, first, notes, before)
         try:
             worst = again.run()
         except Ended as ended:
             further = isinstance(ended.finding, Differs) and again.done >= trials.done
             last = ended.finding if further and isinstance(ended.finding, Differs) else finding
             raise Ended(_naming(last, unlike, _STILL)) from None
-        self.loaded = frozenset(unlike)
+        self.loaded, self.done = frozenset(unlike), again.done
+        self._notes += [note for note in notes if note not in self._notes]
         self._notes.append(f"{described(unlike)}: {_LOADED}")
         return worst
 

@@ -123,7 +123,7 @@ class _Drawing(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
         for value in (output, *args[:1], *(kwargs or {}).values()):
-            if isinstance(value, torch.Tensor):
+            if type(value) in (torch.Tensor, torch.nn.Parameter):  # others may have no numbers
                 self._look(value)
         return output
 
