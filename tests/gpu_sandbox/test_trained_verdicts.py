@@ -59,7 +59,12 @@ def anyio_backend() -> str:
 @pytest.mark.parametrize(
     ("task", "init", "forward", "named"),
     [
-        (LAYER_NORM, "self.n = 48", "return F.layer_norm(x, (48,))", "s `norm.weight`, `norm.bias`"),
+        (
+            LAYER_NORM,
+            "self.n = 48",
+            "return F.layer_norm(x, (48,))",
+            "s `norm.weight`, `norm.bias`",
+        ),
         (
             LAYER_NORM,
             "self.bias = nn.Parameter(torch.zeros(48))",

@@ -109,9 +109,9 @@ async def test_an_ordinary_mistake_names_no_parameter(shared_sandbox: LocalSandb
     assert outcome.reason.startswith("relative L2 error")
 
 
-NORM = TASK.replace("self.bias = nn", "self.norm = nn.LayerNorm(n)\n        self.bias = nn").replace(
-    "torch.relu(self.linear(x))", "self.norm(self.linear(x))"
-)
+NORM = TASK.replace(
+    "self.bias = nn", "self.norm = nn.LayerNorm(n)\n        self.bias = nn"
+).replace("torch.relu(self.linear(x))", "self.norm(self.linear(x))")
 
 
 async def test_what_was_loaded_is_loaded_for_trained_parameters_too(
