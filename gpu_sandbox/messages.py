@@ -329,11 +329,12 @@ class Loaded(_Message, frozen=True):
 
 class Unlike(msgspec.Struct, frozen=True, array_like=True):
     """One of the request's ``weights``, by number, that differs: the sums of squares of the
-    difference, and of the reference's values."""
+    difference, and of the reference's values; how many elements are ``same`` nevertheless."""
 
     number: int
     off: float
     size: float
+    same: int
 
 
 class Compared(_Message, frozen=True):

@@ -41,6 +41,7 @@ class Retrial:
         self._notes = notes
         self.loaded: frozenset[str] = frozenset()
         self.done = 0
+        self._unlike: Unequal = {}
 
     def run(self, trials: Trials) -> float:
         """The largest error of ``trials``, or of others with the reference's values. Raises
@@ -52,24 +53,26 @@ class Retrial:
             if not isinstance(ended.finding, Differs):
                 raise
             finding = ended.finding
-        strict = self._job.protocol.allclose is None
-        unlike = self._unlike(load=strict)
-        if not unlike:
-            raise Ended(finding)
-        if not strict:
-            raise Ended(_naming(finding, unlike))
-        return self._with_loaded(trials, finding, unlike)
+        drawn = self._drawn_otherwise()
+        if not drawn or self._job.protocol.allclose is not None:
+            raise Ended(self._named(finding))
+        return self._with_loaded(trials, finding, drawn)
 
-    def _unlike(self, *, load: bool) -> Unequal:
-        """Nothing where that can't be told: then the first finding stands."""
+    def _drawn_otherwise(self) -> Unequal:
+        """What comes of another draw, and was taken over under ``strict``. Nothing where that can't
+        be told: then the finding stands as it is."""
         with suppress(Ended, Broken):
             model = self._task.anew()
             self._peer.send(ConstructAnew(), "construct")
             self._peer.take(Done, "construct", self._job.load_s)
-            return differing(model, self._peer, load=load)
+            self._unlike = differing(model, self._peer, load=False)
+            drawn = {name: one for name, one in self._unlike.items() if one.is_drawn}
+            if drawn and self._job.protocol.allclose is None:
+                differing(model, self._peer, load=True, only=drawn)
+            return drawn
         return {}
 
-    def _with_loaded(self, trials: Trials, finding: Differs, unlike: Unequal) -> float:
+    def _with_loaded(self, trials: Trials, finding: Differs, drawn: Unequal) -> float:
         task, first, failed = self._task, self._first, trials.failed
         task.altered.clear()
         task.solve(first, exact=True)
@@ -81,12 +84,18 @@ class Retrial:
         except Ended as ended:
             further = isinstance(ended.finding, Differs) and again.done >= trials.done
             last = ended.finding if further and isinstance(ended.finding, Differs) else finding
-            raise Ended(_naming(last, unlike, _STILL)) from None
-        self.loaded, self.done = frozenset(unlike), again.done
+            raise Ended(self._named(last, _STILL)) from None
+        self.loaded, self.done = frozenset(drawn), again.done
         self._notes += [note for note in notes if note not in self._notes]
-        self._notes.append(f"{described(unlike)}: {_LOADED}")
+        self._notes.append(f"{described(drawn)}: {_LOADED}")
         return worst
 
-
-def _naming(finding: Differs, unlike: Unequal, more: str = "") -> Differs:
-    return msgspec.structs.replace(finding, reason=f"{described(unlike)}{more}: {finding.reason}")
+    def _named(self, finding: Differs, more: str = "") -> Differs:
+        """What comes of another draw is the cause, and comes first; what was changed may not be."""
+        drawn = {name: one for name, one in self._unlike.items() if one.is_drawn}
+        reason = finding.reason
+        if drawn:
+            reason = f"{described(drawn)}{more}: {reason}"
+        elif self._unlike:
+            reason = f"{reason}; {described(self._unlike)}"
+        return msgspec.structs.replace(finding, reason=reason)

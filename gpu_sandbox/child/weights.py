@@ -4,6 +4,8 @@ Both sides are constructed under one seed, so parameters are equal if ``__init__
 same order. That is looked at when a trial has failed, and costs others nothing. Each side is
 constructed once more for it, since calls may have changed what it holds. What the worker says
 differs is a claim: all that it can gain is to be judged by the reference's own values.
+What comes of another draw is a mistake of order. Values that are near the reference's, or partly
+the same, were changed on purpose, and stay as they are.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
+import msgspec
 import torch
 
 from gpu_sandbox.child.arena import Arena
@@ -19,17 +22,48 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.values import odd
 from gpu_sandbox.messages import Compared, CompareWeights, Unlike, WeightAt
 
-__all__ = ["Unequal", "compare_weights", "described", "differing", "held_by"]
+__all__ = ["Difference", "Unequal", "compare_weights", "described", "differing", "held_by"]
 
 _PIECE_BYTES = 64 << 20  # in the arena at a time: a model may take gigabytes
 _NAMED = 3
-_CAUSE = (
+_NEAR, _PARTLY = 0.1, 1 / 16
+"""Relative difference, and share of elements that are the same: another draw has more of the one
+and less of the other."""
+_DRAWN = (
     "both are constructed under one seed, so ModelNew.__init__ must make the same random draws in"
     " the same order as Model.__init__"
 )
+_CHANGED = "ModelNew.__init__ has changed what it drew: folded, rounded or pruned it, say"
 
-Unequal: TypeAlias = Mapping[str, float]
-"""Full names of parameters and buffers that differ, with the relative difference."""
+
+class Difference(msgspec.Struct, frozen=True):
+    """Of one parameter or buffer of ``elements``: sums of squares of the difference, and of the
+    reference's values; how many elements are the ``same``."""
+
+    elements: int
+    off: float = 0.0
+    size: float = 0.0
+    same: int = 0
+
+    def plus(self, one: Unlike, part: torch.Tensor) -> Difference:
+        """With a part that differs; until then all of that counts as the same."""
+        same = self.same - part.numel() + one.same
+        return Difference(self.elements, self.off + one.off, self.size + one.size, same)
+
+    @property
+    def relative(self) -> float:
+        if not (0 <= self.off < math.inf and 0 < self.size < math.inf):
+            return math.inf
+        return math.sqrt(self.off / self.size)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it comes from another draw, and is not the reference's own, pruned or rounded."""
+        return self.relative > _NEAR and self.same <= _PARTLY * self.elements
+
+
+Unequal: TypeAlias = Mapping[str, Difference]
+"""By full name, what of a candidate's parameters and buffers is not the reference's."""
 
 
 def held_by(model: Any) -> dict[str, torch.Tensor]:
@@ -52,7 +86,7 @@ def differing(
     """What of the candidate's differs from the reference's ``model``, where names and shapes are
     the same. ``load``: the candidate takes these over; ``only``: of these names."""
     held = {name: t for name, t in held_by(model).items() if only is None or name in only}
-    sums: dict[str, tuple[float, float]] = {}
+    sums: dict[str, Difference] = {}
     for pieces in _together(held):
         names = [name for name, _, _ in pieces]
         spots = peer.lend([part for _, _, part in pieces])
@@ -63,26 +97,24 @@ def differing(
         found = peer.ask(CompareWeights(weights=weights, load=load), Compared, "compare")
         for one in found.unlike:
             if 0 <= one.number < len(names):
-                off, size = sums.get(names[one.number], (0.0, 0.0))
-                sums[names[one.number]] = (off + one.off, size + one.size)
-    return {name: _relative(*sums[name]) for name in held if name in sums}
-
-
-def _relative(off: float, size: float) -> float:
-    if not (0 <= off < math.inf and 0 <= size < math.inf):
-        return math.inf
-    return math.sqrt(off / size) if size else math.inf
+                name, _, part = pieces[one.number]
+                elements = held[name].numel()
+                sums[name] = sums.get(name, Difference(elements, same=elements)).plus(one, part)
+    return {name: sums[name] for name in held if name in sums}
 
 
 def described(unlike: Unequal) -> str:
-    """Which parameters differ, by how much, and the likely cause."""
-    first, off = next(iter(unlike.items()))
-    by = f"relative difference {off:.2e}" if math.isfinite(off) else "all zeros on one side"
+    """What differs, by how much, and the likely cause."""
+    (first, difference), *_ = unlike.items()
+    by = f"relative difference {difference.relative:.2e}"
+    if math.isinf(difference.relative):
+        by = "and the reference's are zeros"
     others = [f"`{name}`" for name in list(unlike)[1:_NAMED]]
     more = len(unlike) - 1 - len(others)
     also = [*others, *([f"{more} more"] if more else [])]
     too = f" (so do {', '.join(also)})" if also else ""
-    return f"parameter `{first}` differs from the reference's: values, {by}{too}; {_CAUSE}"
+    cause = _DRAWN if difference.is_drawn else _CHANGED
+    return f"parameter `{first}` differs from the reference's: values, {by}{too}; {cause}"
 
 
 def _together(held: dict[str, torch.Tensor]) -> Iterator[list[tuple[str, int, torch.Tensor]]]:
@@ -125,7 +157,7 @@ def compare_weights(model: Any, request: CompareWeights, arena: Arena) -> Compar
         if wanted.device != own.device or _same(own, wanted):
             continue
         off, size = _squares(own, theirs), _squares(torch.zeros_like(theirs), theirs)
-        unlike.append(Unlike(number, off, size))
+        unlike.append(Unlike(number, off, size, int((own == wanted).sum())))
         if request.load:
             own.copy_(wanted)
     return Compared(unlike=unlike)

@@ -39,7 +39,8 @@ def module(name: str, init: str, forward: str) -> str:
     def lines(text: str) -> str:
         return "".join(f"        {line}\n" for line in text.splitlines())
 
-    return f"class {name}(nn.Module):\n{INIT}{lines(init)}\n    def forward(self, x):\n{lines(forward)}"
+    head = f"class {name}(nn.Module):\n{INIT}"
+    return f"{head}{lines(init)}\n    def forward(self, x):\n{lines(forward)}"
 
 
 def task_of(init: str, forward: str, shape: str) -> str:
@@ -147,7 +148,8 @@ with torch.no_grad():
         ),
         (
             GROUP_NORM,
-            "self.scale, self.shift = nn.Parameter(torch.empty(16)), nn.Parameter(torch.empty(16))\n"
+            "self.scale = nn.Parameter(torch.empty(16))\n"
+            "self.shift = nn.Parameter(torch.empty(16))\n"
             "nn.init.ones_(self.scale)\nnn.init.zeros_(self.shift)",
             "return F.group_norm(x, 4, self.scale, self.shift)",
         ),
@@ -184,3 +186,44 @@ async def test_who_holds_them_otherwise_is_correct(
     verdict = await shared_sandbox.evaluate(evaluation(task_of(*task), new(init, forward)))
     assert isinstance(verdict.outcome, Correct), verdict
     assert "constant-parameters" not in verdict.outcome.labels
+
+
+async def test_where_it_can_not_be_arranged_a_label_says_so(shared_sandbox: LocalSandbox) -> None:
+    once = "assert not made, 'once only'\nmade.append(1)\nself.norm = nn.LayerNorm(48)"
+    source = "made = []\n" + new(once, "return self.norm(x)")
+    verdict = await shared_sandbox.evaluate(evaluation(task_of(*LAYER_NORM), source))
+    assert isinstance(verdict.outcome, Correct), verdict
+    assert "constant-parameters" in verdict.outcome.labels
+    (why,) = [note for note in verdict.notes if note.startswith("constant-parameters: ")]
+    assert why.startswith("constant-parameters: `norm.weight`, `norm.bias`: ")
+    assert "a second ModelNew(...) fails: AssertionError: once only" in why
+
+
+@pytest.mark.parametrize("protocol", ["kernelbench", "paper"])
+async def test_other_protocols_have_no_such_trial(
+    shared_sandbox: LocalSandbox, protocol: str
+) -> None:
+    source = new("pass", "return F.layer_norm(x, (48,))")
+    asked = evaluation(task_of(*LAYER_NORM), source, protocol=protocol)
+    outcome = (await shared_sandbox.evaluate(asked)).outcome
+    assert isinstance(outcome, Correct)
+    assert "constant-parameters" not in outcome.labels
+
+
+async def test_where_the_reference_is_not_finite_with_others_a_label_says_so(
+    shared_sandbox: LocalSandbox,
+) -> None:
+    task = ("self.w = nn.Parameter(torch.zeros(7))", "return x + self.w.sqrt() * 0", "9, 7")
+    verdict = await shared_sandbox.evaluate(evaluation(task_of(*task), new(*task[:2])))
+    assert isinstance(verdict.outcome, Correct), verdict
+    assert "constant-parameters" in verdict.outcome.labels
+
+
+async def test_what_is_wrong_with_others_alone_is_said_to_be_so(
+    shared_sandbox: LocalSandbox,
+) -> None:
+    source = new("self.norm = nn.LayerNorm(48)", "return self.norm(x) + self.norm.weight - 1")
+    outcome = (await shared_sandbox.evaluate(evaluation(task_of(*LAYER_NORM), source))).outcome
+    assert isinstance(outcome, WrongResult)
+    assert "it was right with parameters as a new module holds them" in outcome.reason
+    assert "(trial 14: parameters as a trained module holds them)" in outcome.reason

@@ -123,3 +123,18 @@ async def test_what_was_loaded_is_loaded_for_trained_parameters_too(
     verdict = await shared_sandbox.evaluate(evaluation(NORM, source))
     assert isinstance(verdict.outcome, Correct), verdict
     assert "constant-parameters" not in verdict.outcome.labels
+
+
+@pytest.mark.parametrize("protocol", ["strict", "kernelbench"])
+async def test_what_was_changed_on_purpose_is_not_loaded(
+    shared_sandbox: LocalSandbox, protocol: str
+) -> None:
+    source = AS_IT_IS.replace(
+        "\n\n    def forward",
+        "\n        with torch.no_grad():\n"
+        "            self.bias[self.bias.abs() < 1] = 0\n\n    def forward",
+    )
+    outcome = (await shared_sandbox.evaluate(evaluation(TASK, source, protocol=protocol))).outcome
+    assert isinstance(outcome, WrongResult)
+    assert "; parameter `bias` differs from the reference's: values, relative" in outcome.reason
+    assert "__init__ has changed what it drew" in outcome.reason
