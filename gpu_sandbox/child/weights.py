@@ -152,6 +152,8 @@ def compare_weights(model: Any, request: CompareWeights, arena: Arena) -> Compar
         tensor, theirs = held.get(weight.name), arena.view(weight.spot)
         if tensor is None or tuple(tensor.shape) != weight.shape:
             continue
+        if tensor.is_complex() != theirs.is_complex():
+            continue
         own = tensor[weight.start : weight.start + theirs.shape[0]] if theirs.dim() else tensor
         wanted = theirs.to(own.dtype)
         if wanted.device != own.device or _same(own, wanted):
