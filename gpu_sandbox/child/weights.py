@@ -25,6 +25,7 @@ from gpu_sandbox.messages import Compared, CompareWeights, Unlike, WeightAt
 __all__ = ["Difference", "Unequal", "compare_weights", "described", "differing", "held_by"]
 
 _PIECE_BYTES = 64 << 20  # in the arena at a time: a model may take gigabytes
+_MOST_TOGETHER = 1000  # so many fit in a message
 _NAMED = 3
 _NEAR, _PARTLY = 0.1, 1 / 16
 """Relative difference, and share of elements that are the same: another draw has more of the one
@@ -123,7 +124,7 @@ def _together(held: dict[str, torch.Tensor]) -> Iterator[list[tuple[str, int, to
     room = _PIECE_BYTES
     for name, tensor in held.items():
         for start, part in _parts(tensor):
-            if pieces and part.nbytes > room:
+            if pieces and (part.nbytes > room or len(pieces) == _MOST_TOGETHER):
                 yield pieces
                 pieces, room = [], _PIECE_BYTES
             pieces.append((name, start, part))
