@@ -27,6 +27,7 @@ T = TypeVar("T")
 _RUNNING = ("running_mean", "running_var")
 """The last part of a buffer's name: the statistics that ``torch.nn`` keeps under these."""
 _SPREAD = 0.25  # of the constant, or of 1 where that is 0: signs and variances stay positive
+_SAME = 1e-6  # relative: a constant of float32 is another number in float64
 _DIGITS = 4  # significant ones of a scalar that somebody wrote, and no generator drew
 
 
@@ -111,7 +112,7 @@ class _Drawing(TorchFunctionMode):
                 self._watch(made)
             return made
 
-        torch.nn.Parameter.__new__ = staticmethod(watched)  # type: ignore[assignment]
+        torch.nn.Parameter.__new__ = staticmethod(watched)  # type: ignore[method-assign]
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -163,7 +164,7 @@ class _Drawing(TorchFunctionMode):
         if value is None or overlapping(tensor):
             return
         for constant in self._constants[tensor.numel()]:
-            if _rounded(constant.value, tensor.dtype) == value:
+            if math.isclose(_rounded(constant.value, tensor.dtype), value, rel_tol=_SAME):
                 with torch.no_grad():
                     tensor.data.copy_(trained_values(constant).view(tensor.shape))
                 return

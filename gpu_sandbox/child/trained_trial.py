@@ -106,7 +106,7 @@ class TrainedTrial:
                 sound = task.takes(case, exact=True) and not is_degenerate(case, self._first)
                 if sound and not any(Rounding(task).lost(case, case.expected)):
                     return task, case, asked
-            except Broken:
+            except (Broken, torch.OutOfMemoryError):
                 return None
         return None
 
@@ -172,7 +172,7 @@ class _Unused:
         """Names, or none where no such is known."""
         try:
             return self._found()
-        except Broken:  # the reference does not take that
+        except (Broken, torch.OutOfMemoryError):  # the reference does not take that
             return []
 
     def _found(self) -> list[str]:
