@@ -44,7 +44,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     ``resources`` (a table of what its kernels take). ``runtime_ms`` and ``speedup`` (over
     the root's eager runtime) are set when it is correct; the root's ``runtime_ms`` is its
     eager one, once it has been measured. ``same_as`` is the earlier attempt whose source it
-    repeats and whose outcome it has.
+    repeats and whose outcome it has. ``is_busy``: of the root, timed on a busy machine.
     """
 
     id: int
@@ -59,6 +59,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     runtime_ms: float | None = None
     speedup: float | None = None
     same_as: int | None = None
+    is_busy: bool = False
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,7 +227,8 @@ def _window(templates: Templates, selected: NodeView, window: Sequence[NodeView]
 def _eager(root: NodeView) -> str:
     if root.runtime_ms is None:
         return ""
-    return f" Run by PyTorch in eager mode it takes {_ms(root.runtime_ms)}."
+    busy = ", timed on a busy machine: it may take less" if root.is_busy else ""
+    return f" Run by PyTorch in eager mode it takes {_ms(root.runtime_ms)}{busy}."
 
 
 def _observations(templates: Templates, node: NodeView, chars: int) -> str:

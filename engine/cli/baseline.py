@@ -11,7 +11,7 @@ import anyio
 import click
 import msgspec
 
-from engine.cli.draw import ms, printable
+from engine.cli.draw import kept_words, ms, printable
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options
@@ -27,6 +27,7 @@ from gpu_sandbox.port import (
     SandboxFault,
     TaskUnusable,
 )
+from projections.labels import labels_of, labels_words
 
 __all__ = ["baseline"]
 
@@ -44,6 +45,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     conditions: dict[str, Any]
     notes: list[str]
     cached: bool
+    measured_at: str
+    labels: list[str]
 
 
 @click.command()
@@ -51,20 +54,23 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--kinds", default=",".join(KINDS), show_default=True,
               help="Which baselines, with commas between.")  # fmt: skip
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
-@click.option("--protocol", help="strict, strict-tf32, strict-bf16, kernelbench or paper.")
-@click.option("--fresh", is_flag=True, help="Measure again, also what is cached.")
+@click.option("--protocol",
+              help="strict, strict-tf32, strict-bf16, verified, kernelbench or paper.")  # fmt: skip
+@click.option("--again", "--fresh", "again", is_flag=True,
+              help="Drop what is kept for this task, device, protocol; measure.")  # fmt: skip
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
               envvar="ENGINE_BACKEND", help="Which event loop to run on.")  # fmt: skip
 @isolation_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a baseline.")
 def baseline(
-    task: Path, kinds: str, device: str | None, protocol: str | None, fresh: bool,
+    task: Path, kinds: str, device: str | None, protocol: str | None, again: bool,
     backend: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Time the reference in TASK: eager, torch.compile, torch.compile with max-autotune.
 
     Compiled baselines are checked against eager and timed in pairs with it, like
-    candidates. What was measured is kept for this task, device and versions.
+    candidates. What was measured is kept for this task, device and versions, unless
+    the machine was busy.
     """
     try:
         config = resolve(
@@ -79,7 +85,7 @@ def baseline(
     source, chosen = read_task(task), _kinds(kinds)
 
     async def work() -> None:
-        await _measure(config, task, source, chosen, fresh, as_json)
+        await _measure(config, task, source, chosen, again, as_json)
 
     anyio.run(work, backend=backend)
     return Exit.DONE
@@ -95,7 +101,7 @@ def _kinds(listed: str) -> tuple[BaselineKind, ...]:
 
 
 async def _measure(
-    config: Config, task: Path, source: str, kinds: tuple[BaselineKind, ...], fresh: bool,
+    config: Config, task: Path, source: str, kinds: tuple[BaselineKind, ...], again: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     from engine.cli.machine import open_sandbox, resolve_device
@@ -105,12 +111,14 @@ async def _measure(
         config, _ = await resolve_device(sandbox, config)
         device, protocol = config.sandbox.device, config.sandbox.protocol
         try:
+            request = BaselineRequest(
+                task_name=task.name, task_source=source, device=device, protocol=protocol,
+                seed=0, reuse=True,
+            )  # fmt: skip
+            if again:
+                _say_dropped(await sandbox.forget_baselines(request))
             for kind in kinds:
-                request = BaselineRequest(
-                    task_name=task.name, task_source=source, device=device, protocol=protocol,
-                    seed=0, kind=kind, reuse=not fresh,
-                )  # fmt: skip
-                found = await sandbox.baseline(request)
+                found = await sandbox.baseline(msgspec.structs.replace(request, kind=kind))
                 _print(_row(found, device, protocol), as_json)
         except PrerequisiteMissing as missing:
             raise Failure(str(missing), Exit.MISSING) from missing
@@ -119,6 +127,11 @@ async def _measure(
             raise Failure(f"{task}: {unusable.reason}{detail}") from unusable
         except SandboxFault as fault:
             raise Failure(f"the sandbox failed: {fault}", Exit.INTERNAL) from fault
+
+
+def _say_dropped(count: int) -> None:
+    baselines = "baseline" if count == 1 else "baselines"
+    click.echo(f"dropped {count or 'no'} kept {baselines}", err=True)
 
 
 def _row(found: Baseline, device: str, protocol: str) -> Row:
@@ -134,6 +147,8 @@ def _row(found: Baseline, device: str, protocol: str) -> Row:
         conditions=found.conditions,
         notes=[*found.audit, *found.notes],
         cached=found.cached,
+        measured_at=found.measured_at,
+        labels=[*labels_of(outcome, found.notes), *found.labels],
     )
 
 
@@ -143,9 +158,10 @@ def _print(row: Row, as_json: bool) -> None:
         return
     line = f"{row.baseline:<13}"
     if row.runtime_ms is not None and row.speedup is not None:
-        line += f"{ms(row.runtime_ms):>11}  {row.speedup:5.2f}× eager"
+        line += f"{ms(row.runtime_ms):>11}  {row.speedup:5.2f}× eager{labels_words(row.labels)}"
     else:
         line += f"{row.outcome.replace('_', ' ')}: {printable(row.reason)}"
-    click.echo(line + ("  (measured before)" if row.cached else ""))
+    line += labels_words(row.labels)
+    click.echo(line + (kept_words(row.measured_at) if row.cached else ""))
     for note in row.notes:
         click.echo(f"  note: {printable(note)}", err=True)

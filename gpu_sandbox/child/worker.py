@@ -110,7 +110,9 @@ class Worker:
                 self._restore()
             case CompareWeights():
                 return compare_weights(self._model, request, self._need_arena())
-            case Lay(places=places):
+            case Lay(places=places, anew=anew):
+                if anew:
+                    self._clocked.forget_places()
                 for place in places:
                     self._place(place)
             case Run():
@@ -142,7 +144,7 @@ class Worker:
             self._pin(self._host)
             return
         self._clocked.forget()
-        self._clocked.slots.clear()
+        self._clocked.forget_places()
         if self._arena is not None and self._reference:  # a candidate may still look at its inputs
             self._arena.close()
         if self._device.type == "cuda":
@@ -198,10 +200,10 @@ class Worker:
     def _hold(self, model: Any) -> None:
         """Call this one from now on, on the slots that there are."""
         assert self._loaded is not None
-        slots = self._clocked.slots
-        self._model = model
+        before, self._model = self._clocked, model
         self._clocked = Clocked(model, self._device, self._loaded[0].owned)
-        self._clocked.kernels, self._clocked.slots = self._kernels, slots
+        self._clocked.kernels = self._kernels
+        self._clocked.take_places(before)
 
     def _construct_trained(self, request: ConstructTrained) -> None:
         if self._before is None:
@@ -215,7 +217,9 @@ class Worker:
 
     def _restore(self) -> None:
         assert self._before is not None
+        trained = self._clocked
         (self._model, self._clocked), self._before = self._before, None
+        self._clocked.take_places(trained)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
@@ -236,7 +240,7 @@ class Worker:
         inputs = arena.views(place.inputs)
         arguments = unpack(place.args, inputs, unpickling=True)
         slot = Slot(arguments, inputs, arena.views(place.outputs), arena, place)
-        self._clocked.slots[place.slot] = slot
+        self._clocked.place(place.slot, slot)
 
     def _need_arena(self) -> Arena:
         assert self._arena is not None
