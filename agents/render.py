@@ -2,7 +2,8 @@
 
 The order is the paper's (its Figure 4): system message, in-context example, the task's
 source, the selected node's source, the window's attempts, the role's instruction. The
-device facts, behind the example, and the demands on accuracy, behind the task, are ours.
+device facts, behind the example, and the demands on accuracy and on weights, behind the task,
+are ours.
 Each part stands alone, so that parts which repeat between calls are stored once in the log,
 and the stable ones lead, so that a provider can cache them.
 """
@@ -91,7 +92,8 @@ def render(
     ``window`` is shown in the order given, without the selected node, and with the root
     as a line about the reference. ``advice`` and ``annotated`` are the plan that ``code``
     is to implement, or that ``debug`` inherits. Without ``annotated`` the coder gets
-    advice only (the ablation). ``protocol`` is whose demands on accuracy are told, if any.
+    advice only (the ablation). ``protocol`` is whose demands on accuracy are told, and how weights
+    come to be equal; with "" neither is.
     ``hints`` are the user's. ``reask`` is why the previous reply
     was no use. ``answer`` is how the model can answer: the instruction asks for the tool, so
     others are told how. ``spans``: the coder is asked for replacements of the marked blocks,
@@ -173,6 +175,8 @@ def _stable(
     parts.append(_part(templates, "task", {"task": fenced(task_source)}, stable=True))
     if templates.has(f"accuracy_{protocol}.md"):
         parts.append(_part(templates, f"accuracy_{protocol}", {}, name="accuracy", stable=True))
+    if protocol and templates.has("weights.md"):
+        parts.append(_part(templates, "weights", {}, stable=True))
     return parts
 
 

@@ -38,7 +38,7 @@ BaselineKind: TypeAlias = Literal["eager", "compile", "max-autotune"]
 
 Label: TypeAlias = Literal[
     "degenerate-task", "below-floor", "below-resolution", "not-gated", "inherits-reference",
-    "torch-only", "fallback", "one-place",
+    "torch-only", "fallback", "one-place", "constant-parameters",
 ]  # fmt: skip
 """What a reader must know beside a speedup (docs/sandbox.md, "Labels")."""
 LABELS: tuple[Label, ...] = get_args(Label)

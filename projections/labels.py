@@ -38,6 +38,8 @@ MEANINGS: Mapping[str, str] = {
     "busy-machine": "the reference was timed on a busy machine, and its time may be too long",
     "fallback": "beside its kernel it has a way that does without, by torch or the reference",
     "one-place": "memory holds one set of inputs only: every call finds its inputs at one address",
+    "constant-parameters": "parameters that a new module holds as ones or zeros were so in every"
+    " trial: nothing showed whether it uses them",
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +18,7 @@ import msgspec
 import torch
 
 from events.observations import Observations
+from events.outcomes import Label
 from gpu_sandbox.busy import busy_by_itself
 from gpu_sandbox.child import held, noise, rehearsal, repeats
 from gpu_sandbox.child.audit import degenerate, labels_by
@@ -34,7 +36,9 @@ from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.propagation import propagation_note
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.retrial import Retrial
 from gpu_sandbox.child.spent import Spent
+from gpu_sandbox.child.trained_trial import TrainedTrial
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.child.unusable import check_values
 from gpu_sandbox.child.watch import Watch
@@ -54,6 +58,7 @@ from gpu_sandbox.jobs import (
 
 __all__ = ["Assignment"]
 
+_CONSTANT: Label = "constant-parameters"
 _TOLD_CHARS = 300
 _SLOW_S = 2.0
 """A call of the reference: one more is too long for a note."""
@@ -181,14 +186,18 @@ class Assignment:
             )
             leave_half(self._device)
             self._stage("load")
+            began = time.monotonic()
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
             loaded = peer.finish_loading(job.load_s)
+            loaded_s = (
+                0.0 if loaded.built_late else time.monotonic() - began
+            )  # nothing is built twice
             if loaded.built_late:
                 self._notes.append(f"{loaded.built_late} extensions were built under the lease")
             self._stage("check")
             told = _told(task, first)
             self._notes += told
-            worst = trials.run()
+            worst, labels = self._try(task, first, peer, trials, loaded_s)
         faults = [*told, *map(degenerate, self._audited(task, first))]
         self._notes += faults[len(told) :]
         if job.protocol.allclose is None and not task.exact.used:
@@ -215,7 +224,22 @@ class Assignment:
             self._notes.append("no call that was timed had changed inputs")
         if lives:
             look(agreed.candidate_ms)
-        return msgspec.structs.replace(agreed, labels=[*labels_by(faults), *agreed.labels])
+        return msgspec.structs.replace(agreed, labels=[*labels_by(faults), *agreed.labels, *labels])
+
+    def _try(
+        self, task: Task, first: Case, peer: Peer, trials: Trials, loaded_s: float
+    ) -> tuple[float, list[Label]]:
+        """The largest error of all trials, and labels of what could not be tried."""
+        job, retrial = self._job, Retrial(task, peer, self._job, first, self._notes)
+        worst = retrial.run(trials)
+        if job.protocol.allclose is not None:
+            return worst, []
+        trained = TrainedTrial(task, peer, job, first, self._notes)
+        error = trained.run(retrial.done + 1, loaded_s, retrial.loaded)
+        if not trained.missing:
+            return max(worst, error), []
+        self._notes.append(f"{_CONSTANT}: {trained.missing}")
+        return worst, [_CONSTANT]
 
     def _propagates(self, task: Task, peer: Peer) -> list[str]:
         if not self._job.protocol.structured or task.forward_s > _SLOW_S:

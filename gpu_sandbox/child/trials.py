@@ -11,7 +11,7 @@ numbers on those, or fails, the trial says nothing and is left out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -40,7 +40,7 @@ from gpu_sandbox.jobs import Differs, Job
 from gpu_sandbox.messages import Done, PutInOrder, Ran
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["Trials", "changed_case", "trial_cases"]
+__all__ = ["Trials", "changed_case", "is_degenerate", "trial_cases"]
 
 _SLOW_S = 2.0
 _SLOW_TRIALS = 3
@@ -58,19 +58,33 @@ _PUT_IN_ORDER = (
 
 
 class Trials:
-    """``run`` gives the largest error seen; raises ``Ended`` on a difference."""
+    """``run`` gives the largest error seen; raises ``Ended`` on a difference, of the case
+    ``failed``. ``done`` are right so far. ``got``: the candidate's outputs in the last trial, if
+    it came to that."""
 
-    def __init__(self, task: Task, peer: Peer, job: Job, first: Case, notes: list[str]) -> None:
-        self._task = task
+    def __init__(
+        self,
+        task: Task,
+        peer: Peer,
+        job: Job,
+        first: Case,
+        notes: list[str],
+        before: Sequence[Case] = (),
+    ) -> None:
+        """``before``: cases, solved already, that come before all others."""
+        self._task = self.task = task
         self._peer = peer
         self._job = job
         self._notes = notes
         self._first = first
         self._rounding = Rounding(task)
         self._calls = TrialCalls(task, peer)
-        self._cases = trial_cases(task, first, job.protocol, notes)
+        self._cases = itertools.chain(before, trial_cases(task, first, job.protocol, notes))
         self._ahead: list[Case] = []
         self._put_in_order = False
+        self.done = 0
+        self.failed: Case | None = None
+        self.got: list[torch.Tensor] = []
 
     def work_ahead(self) -> bool:
         """Draw and solve one more case, which needs no candidate; False when it's enough."""
@@ -82,15 +96,16 @@ class Trials:
 
     def run(self) -> float:
         worst = 0.0
-        cases, number = itertools.chain(_taken(self._ahead), self._cases), 0
+        cases = itertools.chain(_taken(self._ahead), self._cases)
         while case := next(cases, None):
-            number += 1
             try:
-                worst = max(worst, self._trial(case, number))
+                worst = max(worst, self.trial(case, self.done + 1))
             except Ended as ended:
+                self.failed = case
                 if isinstance(ended.finding, Differs):
                     check_reference(self._task, self._first, case)
                 raise
+            self.done, self.got = self.done + 1, []
             case.forget_exact()
             altered = case.altered
             if altered is not None and altered.formed and _outputs_alike(case, self._first):
@@ -106,8 +121,9 @@ class Trials:
             return None
         return self._calls.other(case, "between", number)
 
-    def _trial(self, case: Case, number: int) -> float:
-        peer = self._peer
+    def trial(self, case: Case, number: int) -> float:
+        """The error of one call on ``case``; raises ``Ended`` on a difference."""
+        peer, self.got = self._peer, []
         other = self._between(case, number)
         try:
             ran, outputs = self._calls.call(case, other, between=True)
@@ -118,7 +134,7 @@ class Trials:
         check_shape(
             case, ran, number, any_order=turned, counts=partial(self._rounding.counts, case)
         )
-        got = peer.taken(outputs)
+        self.got = got = peer.taken(outputs)
         told = case.changed or "random inputs"
         looks = self._rounding.looks
         try:
@@ -135,7 +151,8 @@ class Trials:
         if turned:
             self._put_in_order = True
             peer.ask(PutInOrder(), Done, "run")
-            self._notes.append(_PUT_IN_ORDER)
+            if _PUT_IN_ORDER not in self._notes:
+                self._notes.append(_PUT_IN_ORDER)
         return error
 
     def _why(self, case: Case, other: Case | None, got: list[torch.Tensor], number: int) -> str:
@@ -238,7 +255,7 @@ def _solved(task: Task, case: Case, exact: bool) -> Case:
     return case
 
 
-def _degenerate(case: Case, first: Case) -> bool:
+def is_degenerate(case: Case, first: Case) -> bool:
     """Whether an output is something else in float64. In full precision only if it was not before:
     one that never is the same there (it draws numbers) is held to the reference's own run."""
     ways = zip(case.expected, first.expected, strict=False)
@@ -257,7 +274,7 @@ def changed_case(task: Task, altered: Altered, first: Case, *, exact: bool) -> l
             case = task.draw(f"{way.told}/{way.part}", attempt, way)
         except Broken:
             continue
-        sound = task.takes(case, exact=exact) and not _degenerate(case, first)
+        sound = task.takes(case, exact=exact) and not is_degenerate(case, first)
         sound = sound and not (exact and any(Rounding(task).lost(case, case.expected)))
         if sound and not (way.told in MAKES_TIES and Rounding(task).undecided(case)):
             return [case]

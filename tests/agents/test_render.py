@@ -90,6 +90,20 @@ def test_what_a_protocol_demands_comes_behind_the_task() -> None:
         assert "accuracy" not in names(prompt(protocol=protocol))
 
 
+def test_how_weights_come_to_be_equal_is_told_but_in_the_papers_prompts() -> None:
+    for protocol in ("strict", "strict-tf32", "strict-bf16", "kernelbench", "paper"):
+        for role in ("plan", "code", "debug", "single"):
+            result = prompt(role, protocol=protocol)
+            assert "same random draws in the same order" in part(result, "weights").text
+            assert part(result, "weights").stable
+    assert "weights" not in names(prompt(protocol=""))
+    before = Templates(texts={k: v for k, v in TEMPLATES.texts.items() if k != "weights.md"})
+    older = render(
+        before, role="plan", language="cuda", task_source=TASK, selected=ROOT, protocol="x"
+    )
+    assert "weights" not in names(older)
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("system", SYSTEM_VARIANTS)
 @pytest.mark.parametrize("role", ["plan", "code", "debug", "single"])

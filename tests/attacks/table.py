@@ -370,6 +370,20 @@ _CHECKER = (
         task="batch_statistics",
         device="both",
     ),
+    _checker(
+        "leaves_the_norms_weight_out",
+        WRONG,
+        "norms_under_other_names",
+        task="normed",
+        device="both",
+    ),
+    _checker(
+        "leaves_running_statistics_out",
+        WRONG,
+        "folds_statistics",
+        task="standardized",
+        device="both",
+    ),
     _checker("leaves_the_step_out", REJECTED, "steps_in_place", task="adam", device="both"),
     _checker(
         "cuda_leaves_the_step_out_behind_gates",
