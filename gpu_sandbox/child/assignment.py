@@ -180,7 +180,7 @@ class Assignment:
                 self._notes.append(f"{loaded.built_late} extensions were built under the lease")
             self._stage("check")
             self._notes += _told(task, first)
-            worst = trials.run()
+            agreement = trials.run()
         self._notes += [f"degenerate task: {found}" for found in self._audited(task, first)]
         if job.protocol.allclose is None and not task.exact.used:
             self._notes.append("no float64 reference: compared with its own dtype")
@@ -200,7 +200,7 @@ class Assignment:
             self._stage("alone", waits=True)
 
         with self._spent.on("bench"), self._watched():
-            agreed = bench.run(peer, worst, end_candidate=end_candidate)
+            agreed = bench.run(peer, agreement, end_candidate=end_candidate)
         if task.altered and not task.surprised:
             self._notes.append("no call that was timed had changed inputs")
         if lives:

@@ -26,6 +26,7 @@ from gpu_sandbox.child.delivery import (
     ordered,
     write_over,
 )
+from gpu_sandbox.child.earlier import Earlier
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.putting import Putting, blank
 from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
@@ -62,6 +63,7 @@ class Clocked:
         self._laid_open: list[torch.Tensor] = []
         self._trees: list[Tree] = []
         self._launch_ns = self._handled_ns = self._copied_ns = 0
+        self._earlier = Earlier()
         self.slots: dict[int, Slot] = {}
         self.kernels: Kernels | None = None
         """The harness's own; none where they could not be compiled."""
@@ -79,7 +81,10 @@ class Clocked:
             held = [self._model(*slot.arguments)]
             if asked.then is not None:
                 self._call_more(asked, held[0])
-            ran = described(deliver(held[0], slot), slot)
+            found = deliver(held[0], slot)
+            ran = self._earlier.marked(described(found, slot), found.tensors)
+            self._earlier.add(found.tensors)
+            del found
             self._give_up(held.pop())  # nobody else has it any more
         self._synchronize()
         return ran
@@ -89,7 +94,9 @@ class Clocked:
         assert asked.then is not None
         tensors = delivered(output).tensors
         for _ in range(asked.more):
-            self._give_up(self._model(*self.slots[asked.then].arguments), tensors)
+            more = [self._model(*self.slots[asked.then].arguments)]
+            self._earlier.add(delivered(more[0]).tensors)
+            self._give_up(more.pop(), tensors)
 
     def warm(self, calls: int, seconds: float) -> None:
         """At least so many calls, and at least so long."""

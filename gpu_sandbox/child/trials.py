@@ -20,8 +20,10 @@ import torch
 from gpu_sandbox.child.arena import Layout, lay_out
 from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.conversation import Ended
+from gpu_sandbox.child.delivery import is_written_over
 from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.judge import (
+    Agreement,
     check_call,
     check_left,
     check_shape,
@@ -52,6 +54,10 @@ _TIMED_MARGIN = 4.0
 """What one trial on changed inputs says of others is less certain than of random ones."""
 
 
+_OF_EARLIER = (
+    "it returns the output of an earlier call: compute it from the inputs of each call, into memory"
+    " of its own (callers write NaN over outputs that they are done with)"
+)
 _PUT_IN_ORDER = (
     "its output lies in another order than the reference's, which is contiguous: .contiguous() was "
     "added to each call, and is in its time"
@@ -59,7 +65,7 @@ _PUT_IN_ORDER = (
 
 
 class Trials:
-    """``run`` gives the largest error seen; raises ``Ended`` on a difference."""
+    """``run`` says how far outputs are off; raises ``Ended`` on a difference."""
 
     def __init__(self, task: Task, peer: Peer, job: Job, first: Case, notes: list[str]) -> None:
         self._task = task
@@ -80,13 +86,13 @@ class Trials:
         self._ahead.append(case)
         return sum(map(_bytes, self._ahead)) <= _AHEAD_BYTES
 
-    def run(self) -> float:
-        worst = 0.0
+    def run(self) -> Agreement:
+        found = Agreement()
         cases, number = itertools.chain(_taken(self._ahead), self._cases), 0
         while case := next(cases, None):
             number += 1
             try:
-                worst = max(worst, self._trial(case, number))
+                found = found.and_also(self._trial(case, number))
             except Ended as ended:
                 if isinstance(ended.finding, Differs):
                     check_reference(self._task, self._first, case)
@@ -97,7 +103,7 @@ class Trials:
                 usual = [_TIMED_MARGIN * size for size in case.usual]
                 self._task.altered.append(case.altered._replace(margins=margins, usual=usual))
             del case  # the next one is drawn now, and of gigabytes two are too many
-        return worst
+        return found
 
     def _between(self, case: Case, number: int) -> list[Case]:
         """Another input set like this one, if memory is not to be spared, and the reference does
@@ -112,7 +118,7 @@ class Trials:
         affordable = int(_BETWEEN_S / max(self._task.forward_s, 1e-9))
         return 1 + secrets.randbelow(max(1, min(affordable, _MOST_BETWEEN)))
 
-    def _trial(self, case: Case, number: int) -> float:
+    def _trial(self, case: Case, number: int) -> Agreement:
         peer = self._peer
         cases = [case, *self._between(case, number)]
         layout = lay_out(case.tensors, [e.native for e in case.expected], len(cases))
@@ -135,11 +141,13 @@ class Trials:
         told = case.changed or "random inputs"
         looks = self._rounding.looks
         try:
-            error = check_call(case, case.expected, got, self._job.protocol, number, looks)
+            agreement = check_call(case, case.expected, got, self._job.protocol, number, looks)
         except Ended:
             if self._changed_later(cases, layout, got, number):
                 told = "its output changed in a later call: it returns the same memory each time"
                 raise Ended(Differs(reason=told, trial=number)) from None
+            if self._is_of_earlier(case, ran, got):
+                raise Ended(Differs(reason=_OF_EARLIER, told=told, trial=number)) from None
             raise
         if self._task.mutates:
             left = peer.taken(layout.inputs[0])
@@ -150,7 +158,7 @@ class Trials:
             self._put_in_order = True
             peer.ask(PutInOrder(), Done, "run")
             self._notes.append(_PUT_IN_ORDER)
-        return error
+        return agreement
 
     def _changed_later(
         self, cases: list[Case], layout: Layout, got: list[torch.Tensor], number: int
@@ -170,6 +178,16 @@ class Trials:
             return False
         return True
 
+    def _is_of_earlier(self, case: Case, ran: Ran, got: list[torch.Tensor]) -> bool:
+        """Whether it returned a tensor again that was written over since, or repeats the first
+        trial's output."""
+        for leaf, tensor in zip(ran.leaves, got, strict=False):
+            if leaf.of_earlier and is_written_over(tensor):
+                return True
+        ways = zip(self._first.expected, case.margins, strict=False)
+        expected = [Expected.within(one.native, margin) for one, margin in ways]
+        return case is not self._first and self._would_do(expected, got)
+
     def _is_answer(self, case: Case, other: Case, got: list[torch.Tensor]) -> bool:
         """To another case, with the errors that may be made on this one."""
         try:
@@ -177,7 +195,10 @@ class Trials:
         except Broken:
             return False
         ways = zip(other.expected, case.margins, strict=False)
-        expected = [Expected.within(one.native, margin) for one, margin in ways]
+        return self._would_do([Expected.within(one.native, margin) for one, margin in ways], got)
+
+    def _would_do(self, expected: list[Expected], got: list[torch.Tensor]) -> bool:
+        """Whether ``got`` would be right if that was expected."""
         if [e.native.shape for e in expected] != [t.shape for t in got]:
             return False
         try:

@@ -104,7 +104,7 @@ def by_case(name: str, folder: Path, command: list[str]) -> dict[str, str]:
     for number, (case, line) in enumerate(cases.items()):
         begin = text.count("\n")
         text += BODY % (number, line)
-        owner |= {at: case for at in range(begin + 1, text.count("\n") + 1)}
+        owner |= dict.fromkeys(range(begin + 1, text.count("\n") + 1), case)
     error = re.compile(rf"{re.escape(name)}[:(](\d+)[:)].*error")
     found: dict[str, list[str]] = {case: [] for case in cases}
     case = ""
