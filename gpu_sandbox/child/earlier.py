@@ -24,7 +24,7 @@ class Earlier:
     def add(self, tensors: Sequence[torch.Tensor]) -> None:
         """Outputs of a call, of which the newest are remembered."""
         alive = [ref for ref in self._known if ref() is not None]
-        more = [weakref.ref(t) for t in tensors if t.layout == torch.strided and t.numel()]
+        more = [weakref.ref(tensor) for tensor in tensors if _has_memory(tensor)]
         self._known = [*alive, *more][-_MOST:]
 
     def marked(self, ran: Ran, tensors: Sequence[torch.Tensor]) -> Ran:
@@ -33,10 +33,14 @@ class Earlier:
         memory = {t.untyped_storage().data_ptr() for t in alive if t is not None}
         leaves = [
             msgspec.structs.replace(leaf, of_earlier=True)
-            if tensor.layout == torch.strided
-            and tensor.numel()
-            and tensor.untyped_storage().data_ptr() in memory
+            if _has_memory(tensor) and tensor.untyped_storage().data_ptr() in memory
             else leaf
             for leaf, tensor in zip(ran.leaves, tensors, strict=True)
         ]
         return msgspec.structs.replace(ran, leaves=leaves)
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """A subclass may have none, or raise where it is asked."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return plain and tensor.layout == torch.strided and tensor.numel() > 0
