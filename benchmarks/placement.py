@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from gpu_sandbox.child.arena import Arena, lay_out
-from gpu_sandbox.child.baseline import long_cover_us
 from gpu_sandbox.child.clock import Clocked
+from gpu_sandbox.child.cover import HostTime, cover_us, host_time
 from gpu_sandbox.child.delivery import Slot
 from gpu_sandbox.child.kernels import compiled
 from gpu_sandbox.child.sealing import Kernels
@@ -83,8 +83,8 @@ class Module:
             views[0].copy_(x)
             place = Place(slot=number, args=pack([x], [], pickling=False), inputs=ins, outputs=outs)
             self._clocked.slots[number] = Slot(views, views, arena.views(outs), arena, place)
-        launches = [self._release().launch_ns for _ in range(3)]
-        self._cover_us = long_cover_us(_PROTOCOL_COVER_US, launches, self._flush)
+        hosts = [_host_time(self._release()) for _ in range(3)]
+        self._cover_us = cover_us(_PROTOCOL_COVER_US, host_time(hosts), self._flush)
 
     def us(self, cover: float = 1.0) -> float:
         """Of a call."""
@@ -102,6 +102,10 @@ class Module:
         found = self._clocked.time(asked)
         assert isinstance(found, Timed)
         return found
+
+
+def _host_time(timed: Timed) -> HostTime:
+    return HostTime(timed.launch_ns, timed.loop_ns, sum(timed.elapsed_ns) / _CALLS)
 
 
 def measured(name: str, device: torch.device) -> dict[str, Any]:

@@ -217,7 +217,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     device: str = "auto"
     """``cpu``, ``cuda:N``, several alike as ``cuda:0,cuda:1``, or ``auto``: the first CUDA
     device, else the CPU."""
-    protocol: Literal["strict", "strict-tf32", "strict-bf16", "kernelbench", "paper"] = "strict"
+    protocol: Literal[
+        "strict", "strict-tf32", "strict-bf16", "verified", "kernelbench", "paper"
+    ] = "strict"
     require_isolation: Literal["A", "B", "C"] = "B"
     """The weakest tier of isolation (docs/sandbox.md) that candidates are run in."""
     baselines: list[BaselineKind] = msgspec.field(default_factory=lambda: ["eager"])

@@ -34,7 +34,8 @@ BaselineKind: TypeAlias = Literal["eager", "compile", "max-autotune"]
 ``torch.compile``, by default or with max-autotune."""
 
 Label: TypeAlias = Literal[
-    "below-floor", "below-resolution", "not-gated", "inherits-reference", "torch-only", "fallback",
+    "degenerate-task", "below-floor", "below-resolution", "not-gated", "inherits-reference",
+    "torch-only", "fallback", "one-place",
 ]  # fmt: skip
 """What a reader must know beside a speedup (docs/sandbox.md, "Labels")."""
 LABELS: tuple[Label, ...] = get_args(Label)

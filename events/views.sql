@@ -27,7 +27,7 @@ FROM history WHERE type = 'BaselineMeasured';
 -- an object a kernel, as the assembler reported it. ``reused`` is, in a fork, its parent's
 -- event that the verdict was taken from; ``same_as`` the earlier node with the same source;
 -- ``cached`` verdicts had been kept by an earlier run. ``labels``, with commas between, are what
--- a reader must know beside a speedup.
+-- a reader must know beside a speedup; of verdicts from before ``degenerate-task`` was one, by notes.
 CREATE VIEW evaluations AS
 SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.type') AS outcome,
@@ -41,8 +41,12 @@ SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.candidate_ms') AS candidate_ms,
   json_extract(body, '$.outcome.baseline_ms') AS baseline_ms,
   json_extract(body, '$.outcome.bounded_speedup') AS bounded_speedup,
-  coalesce((SELECT group_concat(value, ',') FROM json_each(body, '$.outcome.labels')), '')
-    AS labels,
+  CASE WHEN json_extract(body, '$.outcome.type') = 'correct' AND EXISTS (
+      SELECT 1 FROM json_each(body, '$.notes') WHERE value LIKE 'degenerate task: %')
+    THEN rtrim('degenerate-task,' || coalesce(
+      (SELECT group_concat(value, ',') FROM json_each(body, '$.outcome.labels')), ''), ',')
+    ELSE coalesce((SELECT group_concat(value, ',') FROM json_each(body, '$.outcome.labels')), '')
+    END AS labels,
   json_extract(body, '$.outcome.max_abs_error') AS max_abs_error,
   json_extract(body, '$.protocol') AS protocol, json_extract(body, '$.device') AS device,
   json_extract(body, '$.timings_s.guard') AS guard_s,
@@ -155,7 +159,12 @@ SELECT s.run_id, json_extract(s.body, '$.attempt'), json_extract(s.body, '$.node
   coalesce(json_extract(e.body, '$.outcome.reason'), json_extract(e.body, '$.reason'), ''),
   json_extract(e.body, '$.outcome.runtime_ms'),
   b.runtime_ms / json_extract(e.body, '$.outcome.runtime_ms'),
-  coalesce((SELECT group_concat(value, ',') FROM json_each(e.body, '$.outcome.labels')), ''),
+  CASE WHEN json_extract(e.body, '$.outcome.type') = 'correct' AND EXISTS (
+      SELECT 1 FROM json_each(e.body, '$.notes') WHERE value LIKE 'degenerate task: %')
+    THEN rtrim('degenerate-task,' || coalesce(
+      (SELECT group_concat(value, ',') FROM json_each(e.body, '$.outcome.labels')), ''), ',')
+    ELSE coalesce((SELECT group_concat(value, ',') FROM json_each(e.body, '$.outcome.labels')), '')
+    END,
   w.source_sha256, w.source_key, s.ts_us, e.ts_us
 FROM history AS s
 LEFT JOIN ended AS e ON e.run_id = s.run_id AND e.node = json_extract(s.body, '$.attempt')

@@ -4,8 +4,9 @@ A compiled baseline is judged like a candidate: it is the task's own ``Model``, 
 a worker of its own, compared with eager in every trial and timed against it in pairs. So a
 compiler that gets the answer wrong shows, and the figure is as sound as a candidate's.
 
-PyTorch lets convolutions use TF32, and the compiler picks such where eager's do not: a result
-that is wrong by that is compiled once more without, which is what eager is comparable with.
+PyTorch lets convolutions use TF32, and the compiler picks such where eager's do not, which is
+granted (``child/convolutions.py``). A result that is wrong with TF32 nevertheless is compiled once
+more without.
 """
 
 from __future__ import annotations

@@ -166,19 +166,19 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Lay(_Message, frozen=True):
-    """These slots are so from now on."""
+    """These slots are so from now on; with ``anew`` there are no others any more."""
 
     places: list[Place]
+    anew: bool = False
 
 
 class Run(_Message, frozen=True):
-    """One forward on ``slot``. With ``then``, so many ``more`` on that slot before the first
-    one's outputs are delivered: buffers that are used again show."""
+    """One forward on ``slot``, and one on each slot of ``then`` before the first one's outputs are
+    delivered: buffers that are used again show."""
 
     slot: int
     seed: int
-    then: int | None = None
-    more: int = 1
+    then: list[int] = []
 
 
 class PutInOrder(_Message, frozen=True):
@@ -195,7 +195,7 @@ Gate: TypeAlias = Literal["none", "once", "each"]
 
 
 class Time(_Message, frozen=True):
-    """On CUDA one forward on each of the slots 0…``calls`` − 1, each output delivered.
+    """On CUDA one forward on each of ``calls`` slots from ``first`` on, each output delivered.
 
     The first is seeded with ``seed``, the next with ``seed`` + 1, and so on. Before each,
     ``flush_bytes`` are written and the device is kept busy for ``cover_us``
@@ -203,7 +203,8 @@ class Time(_Message, frozen=True):
 
     ``gate`` (``child/gates.py``): all are queued, and begin when the key to the inputs is there,
     "once" to those of all calls, or "each" to those of one, when the call before is done. Then
-    nothing is claimed, and with ``empty`` nothing is called. ``left``: what calls leave of their
+    nothing is claimed, and with ``empty`` nothing is called; without a gate, a kernel on one
+    element in place of the model. ``left``: what calls leave of their
     inputs is digested, too.
     """
 
@@ -211,18 +212,20 @@ class Time(_Message, frozen=True):
     seed: int
     flush_bytes: int
     cover_us: int
+    first: int = 0
     gate: Gate = "none"
     empty: bool = False
     left: bool = False
 
 
 class StandBy(_Message, frozen=True):
-    """On the CPU: get ready for one forward on slot 0, say ``Done``, and make it when its seed
+    """On the CPU: get ready for one forward on ``slot``, say ``Done``, and make it when its seed
     comes. From then on there are no frames but a few bytes each way (``child/signals.py``).
 
     To get ready, the last forward is repeated on the inputs that it had, so many ``rehearsals``, or
     fewer if they take longer than ``within_s``. There may not have been one."""
 
+    slot: int = 0
     rehearsals: int = 0
     within_s: float = 0.0
 
@@ -304,12 +307,14 @@ class Ran(_Message, frozen=True):
 
 class Timed(_Message, frozen=True):
     """Claimed nanoseconds of each call, if asked; ``last`` describes the last output, and
-    ``launch_ns`` is what queueing a call takes, on average. ``plain``, but for behind a gate: a
-    digest of each call's plain values (``child/values.py``), if there are any."""
+    ``launch_ns`` is what queueing a call takes, on average, ``loop_ns`` with all around it.
+    ``plain``, but for behind a gate: a digest of each call's plain values (``child/values.py``), if
+    there are any."""
 
     elapsed_ns: list[int]
     last: Ran
     launch_ns: int = 0
+    loop_ns: int = 0
     plain: list[bytes] = []
 
 

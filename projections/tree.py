@@ -30,6 +30,7 @@ from events.bodies import (
 from events.observations import Observations
 from events.outcomes import Correct, KernelResources, Outcome
 from projections.ancestry import Ancestry
+from projections.labels import labels_of
 from projections.ranking import Ranking
 from projections.team import improvers
 
@@ -69,11 +70,9 @@ class Node(msgspec.Struct, kw_only=True):
     """The score, lower is better; None while unknown and for every failure."""
     reason: str = ""
     """Why the attempt was abandoned."""
-
-    @property
-    def labels(self) -> list[str]:
-        """Of a correct one: what to know beside its runtime."""
-        return self.outcome.labels if isinstance(self.outcome, Correct) else []
+    labels: list[str] = []
+    """Of a correct one: what to know beside its runtime. ``outcome`` has those that were logged,
+    which are what agents were shown."""
 
     @property
     def evaluated(self) -> bool:
@@ -203,6 +202,7 @@ class Tree:
         node.run_log_sha256 = body.run_log_sha256
         node.resources, node.observations = body.resources, body.observations
         node.same_as = body.same_as
+        node.labels = labels_of(body.outcome, body.notes)
         if isinstance(body.outcome, Correct):
             node.runtime_ms = body.outcome.runtime_ms
             self._ranking.add(node.runtime_ms, node.id)

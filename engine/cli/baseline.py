@@ -31,6 +31,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
 )
 from gpu_sandbox.stages import told_to
+from projections.labels import labels_of, labels_words
 
 __all__ = ["baseline", "kinds_of"]
 
@@ -41,6 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     runtime_ms: float | None
     speedup: float | None
+    labels: list[str] = []
     outcome: str
     reason: str
     device: str
@@ -55,7 +57,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--kinds", default=",".join(KINDS), show_default=True,
               help="Which baselines, with commas between.")  # fmt: skip
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
-@click.option("--protocol", help="strict, strict-tf32, strict-bf16, kernelbench or paper.")
+@click.option("--protocol",
+              help="strict, strict-tf32, strict-bf16, verified, kernelbench or paper.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Measure again, also what is cached.")
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
               envvar="ENGINE_BACKEND", help="Which event loop to run on.")  # fmt: skip
@@ -144,6 +147,7 @@ def _row(found: Baseline, device: str, protocol: str) -> Row:
         baseline=found.kind,
         runtime_ms=found.runtime_ms,
         speedup=1.0 if outcome is None else getattr(outcome, "speedup", None),
+        labels=labels_of(outcome, found.notes),
         outcome="correct" if outcome is None else str(outcome.__struct_config__.tag),
         reason="" if outcome is None else outcome.reason,
         device=device,
@@ -160,7 +164,7 @@ def _print(row: Row, as_json: bool) -> None:
         return
     line = f"{row.baseline:<13}"
     if row.runtime_ms is not None and row.speedup is not None:
-        line += f"{ms(row.runtime_ms):>11}  {row.speedup:5.2f}× eager"
+        line += f"{ms(row.runtime_ms):>11}  {row.speedup:5.2f}× eager{labels_words(row.labels)}"
     else:
         line += f"{row.outcome.replace('_', ' ')}: {printable(row.reason)}"
     click.echo(line + ("  (measured before)" if row.cached else ""))

@@ -16,7 +16,7 @@ from events.bodies import BaselineMeasured
 from events.figures import whole_percent
 from events.observations import SECTIONS
 from events.outcomes import Correct, Outcome, WrongResult
-from projections.labels import labels_words
+from projections.labels import labels_words, with_labels
 from projections.overview import Overview
 from projections.sections import SELECTED_CAPS, Attempt, sections_of
 from projections.signatures import dead_branches
@@ -193,7 +193,8 @@ def _node_text(overview: Overview, node: Node) -> str:
             return f"{node.id} {node.made}  … {overview.stages.get(node.id, '')}"
     assert node.outcome is not None
     same = "" if node.same_as is None else f"same as {node.same_as}: "
-    return f"{node.id} {node.made}  {same}{outcome_line(node.outcome, node.runtime_ms, root_ms)}"
+    outcome = with_labels(node.outcome, node.labels)
+    return f"{node.id} {node.made}  {same}{outcome_line(outcome, node.runtime_ms, root_ms)}"
 
 
 def _color(node: Node) -> str | None:

@@ -70,7 +70,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("task", type=click.Path(path_type=Path))
 @click.argument("candidates", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
-@click.option("--protocol", help="strict, strict-tf32, strict-bf16, kernelbench or paper.")
+@click.option("--protocol",
+              help="strict, strict-tf32, strict-bf16, verified, kernelbench or paper.")  # fmt: skip
 @click.option("--sanitize", is_flag=True, default=None,
               help="Run what is faster than the reference in a sanitizer as well.")  # fmt: skip
 @refuse_option

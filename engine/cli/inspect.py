@@ -28,7 +28,7 @@ from events.bodies import AgentCalled, PromptRendered
 from events.errors import BlobRedacted, LogError
 from events.lock import holder
 from events.reader import LogReader
-from projections.labels import labels_words
+from projections.labels import degenerate_lines, labels_words, with_labels
 from projections.overview import Overview
 from projections.sections import Attempt
 from projections.summary import Summary
@@ -186,8 +186,9 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
             click.echo(line)
     if found.reason:
         click.echo(f"reason {printable(found.reason)}")
-    if found.outcome is not None:
-        click.echo(f"outcome {outcome_line(found.outcome, found.runtime_ms, root_ms)}")
+    outcome = found.outcome and with_labels(found.outcome, found.labels)
+    if outcome is not None:
+        click.echo(f"outcome {outcome_line(outcome, found.runtime_ms, root_ms)}")
     if evaluation is not None:
         timings = ", ".join(f"{stage} {s:.2f} s" for stage, s in evaluation.timings_s.items())
         timings = f"; {timings}" if timings else ""
@@ -206,7 +207,7 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
         if text:
             click.echo(f"\n--- {name.replace('_', ' ')} ---\n{printable(text).rstrip()}")
     attempt = Attempt(
-        outcome=found.outcome,
+        outcome=outcome,
         runtime_ms=found.runtime_ms,
         resources=found.resources,
         observations=found.observations,
@@ -260,7 +261,10 @@ def prompt(log: str, node: int, role: str, ask: int | None, at: int | None, as_j
 @at_option
 @json_option
 def best(log: str, output: Path | None, at: int | None, as_json: bool) -> None:
-    """Print the source of LOG's best kernel. Exit code 4 when there is none."""
+    """Print the source of LOG's best kernel. Exit code 4 when there is none.
+
+    If the task is degenerate, which its label says, stderr says first why that is no success.
+    """
     with open_run(log) as opened, log_errors():
         overview = load(opened, at)
         summary = summary_of(opened, overview, past=at is not None)
@@ -277,6 +281,9 @@ def best(log: str, output: Path | None, at: int | None, as_json: bool) -> None:
         emit({"best": summary.best, "output": None if output is None else str(output)})
     elif output is None:
         click.echo(for_stdout(source), nl=False)
+    judged = overview.evaluations.get(summary.best.node)
+    for line in degenerate_lines(summary.best.labels, judged.notes if judged else []):
+        click.echo(click.style(printable(line), bold=True), err=True)
     if not as_json:
         click.echo(best_line(summary), err=True)
         if summary.canned:

@@ -25,6 +25,7 @@ from events.bodies import (
     RunStopped,
     StopRequested,
 )
+from projections.labels import labels_of, labels_words
 
 __all__ = ["story", "told"]
 
@@ -61,7 +62,7 @@ def story(body: Body) -> str:
             elif body.cached:
                 taken = " (judged before)"
             told = f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
-            return told + taken
+            return told + labels_words(labels_of(body.outcome, body.notes)) + taken
         case AttemptAbandoned():
             return f"attempt {body.attempt}: abandoned, {body.reason}"
         case HintGiven():

@@ -39,6 +39,11 @@ class Alone:
         self._turn_s = (time.monotonic() - began) / self._affordable(_RELEASES)
         self._slower, self._again = 1.0, 0
 
+    def cover_longer(self, longer_ns: float) -> None:
+        """Each release takes so much longer from now on, whoever's it is."""
+        self.rest_ns += longer_ns
+        self._turn_s += longer_ns / 1e9
+
     @property
     def most_rest_ns(self) -> float:
         """That is believed of a release beside a candidate."""

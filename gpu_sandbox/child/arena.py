@@ -85,7 +85,7 @@ def reach_of(spots: list[Spot]) -> int:
 
 
 class Layout:
-    """Spots of several calls: ``inputs[k]`` and ``outputs[k]`` of call ``k``."""
+    """Spots of several slots: ``inputs[k]`` and ``outputs[k]`` of slot ``k``."""
 
     def __init__(self, inputs: list[list[Spot]], outputs: list[list[Spot]], end: int) -> None:
         self.inputs = inputs
@@ -93,8 +93,12 @@ class Layout:
         self.total_bytes = end
 
 
-def lay_out(inputs: list[torch.Tensor], outputs: list[torch.Tensor], calls: int) -> Layout:
-    """Room for ``calls`` calls whose inputs and outputs are like these."""
+def lay_out(
+    inputs: list[torch.Tensor], outputs: list[torch.Tensor], calls: int, spare: int = 0
+) -> Layout:
+    """Room for ``calls`` calls whose inputs and outputs are like these. ``spare`` more slots have
+    inputs of their own, and the outputs of the first: calls that follow each other can have their
+    inputs at different addresses."""
     end = 0
     all_inputs, all_outputs = [], []
     for _ in range(calls):
@@ -102,18 +106,30 @@ def lay_out(inputs: list[torch.Tensor], outputs: list[torch.Tensor], calls: int)
         all_inputs.append(spots)
         spots, end = place(outputs, end)
         all_outputs.append(spots)
+    for _ in range(spare):
+        spots, end = place(inputs, end)
+        all_inputs.append(spots)
+        all_outputs.append(all_outputs[0])
     return Layout(all_inputs, all_outputs, end)
 
 
 class Arena:
-    """A stretch of memory as a byte tensor, and views into it."""
+    """A stretch of memory as a byte tensor, and views into it.
+
+    Where the memory is shared, each view has a storage of its own that begins with it, as tensors
+    have that a task makes: an offset into gigabytes would be seen by whoever asks for it."""
 
     def __init__(
-        self, memory: torch.Tensor, fd: int | None = None, owner: DeviceMemory | None = None
+        self,
+        memory: torch.Tensor,
+        fd: int | None = None,
+        owner: DeviceMemory | None = None,
+        mapping: mmap.mmap | None = None,
     ) -> None:
         self._memory = memory
         self._owner = owner
         self._fd = fd
+        self._mapping = mapping
 
     @classmethod
     def create(cls, total_bytes: int, device: torch.device) -> Arena:
@@ -123,7 +139,8 @@ class Arena:
             fd = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(fd, total_bytes)
             fcntl.fcntl(fd, _ADD_SEALS, _SEALS)
-            return cls(_mapped(fd, total_bytes), fd)
+            mapping = mmap.mmap(fd, total_bytes)
+            return cls(torch.frombuffer(mapping, dtype=torch.uint8), fd, mapping=mapping)
         owner = DeviceMemory.create(total_bytes, device)
         return cls(owner.tensor, owner.export(), owner)
 
@@ -132,7 +149,8 @@ class Arena:
         """The worker's view of it. Takes the descriptor over."""
         try:
             if device.type == "cpu":
-                return cls(_mapped(fd, shared.total_bytes))
+                mapping = mmap.mmap(fd, shared.total_bytes)
+                return cls(torch.frombuffer(mapping, dtype=torch.uint8), mapping=mapping)
             owner = DeviceMemory.open(fd, shared.total_bytes, device)
             return cls(owner.tensor, owner=owner)
         finally:
@@ -158,10 +176,17 @@ class Arena:
 
     def view(self, spot: Spot) -> torch.Tensor:
         size = extent_bytes(spot)
-        flat = self._memory[spot.offset : spot.offset + size].view(dtype_of(spot))
         if size == 0:
-            return flat.reshape(spot.shape)
+            return self._memory[:0].view(dtype_of(spot)).reshape(spot.shape)
+        flat = self._part(spot.offset, size).view(dtype_of(spot))
         return flat.as_strided(spot.shape, spot.stride, flat.storage_offset())
+
+    def _part(self, offset: int, size: int) -> torch.Tensor:
+        if self._mapping is not None:
+            return torch.frombuffer(self._mapping, dtype=torch.uint8, count=size, offset=offset)
+        if self._owner is not None:
+            return self._owner.part(offset, size)
+        return self._memory[offset : offset + size]
 
     def views(self, spots: list[Spot]) -> list[torch.Tensor]:
         return [self.view(spot) for spot in spots]
@@ -204,6 +229,7 @@ class Arena:
         if self._fd is not None:
             os.close(self._fd)
         del self._memory
+        self._mapping = None
         if self._owner is not None:
             self._owner.close()
 
@@ -215,7 +241,3 @@ def _others(elements: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return torch.full_like(elements, 0xFF)
     nothing = (elements == 0).all(dim=-1, keepdim=True)
     return nothing.to(torch.uint8).expand_as(elements)
-
-
-def _mapped(fd: int, size: int) -> torch.Tensor:
-    return torch.frombuffer(mmap.mmap(fd, size), dtype=torch.uint8)

@@ -18,6 +18,7 @@ import torch
 
 from events.observations import Observations
 from gpu_sandbox.child import held, noise, rehearsal, repeats
+from gpu_sandbox.child.audit import degenerate, labels_by
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
 from gpu_sandbox.child.cases import Broken, Case, Seeds
@@ -25,6 +26,7 @@ from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.foreign import Foreign, our_processes
+from gpu_sandbox.child.input_places import has_room_for_two
 from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.known import known
 from gpu_sandbox.child.nvml import nvml_of
@@ -114,6 +116,7 @@ class Assignment:
             first = task.draw("trial", 0)
             task.solve(first, exact=self._job.protocol.allclose is None)
             check_values(first)
+            task.has_second_place = has_room_for_two(first, task.peak_bytes, self._device)
             task.repeats = self._known.repeats(task, first, self._job)
             task.own(first)
             task.nudged = self._known.nudged(task, first, self._job, self._tries)
@@ -179,9 +182,11 @@ class Assignment:
             if loaded.built_late:
                 self._notes.append(f"{loaded.built_late} extensions were built under the lease")
             self._stage("check")
-            self._notes += _told(task, first)
+            told = _told(task, first)
+            self._notes += told
             agreement = trials.run()
-        self._notes += [f"degenerate task: {found}" for found in self._audited(task, first)]
+        faults = [*told, *map(degenerate, self._audited(task, first))]
+        self._notes += faults[len(told) :]
         if job.protocol.allclose is None and not task.exact.used:
             self._notes.append("no float64 reference: compared with its own dtype")
         leave_half(self._device)
@@ -205,7 +210,7 @@ class Assignment:
             self._notes.append("no call that was timed had changed inputs")
         if lives:
             look(agreed.candidate_ms)
-        return agreed
+        return msgspec.structs.replace(agreed, labels=[*labels_by(faults), *agreed.labels])
 
     def _propagates(self, task: Task, peer: Peer) -> list[str]:
         if not self._job.protocol.structured or task.forward_s > _SLOW_S:

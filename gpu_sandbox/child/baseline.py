@@ -13,24 +13,23 @@ import torch
 from gpu_sandbox.child.caches import Company
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
+from gpu_sandbox.child.cover import HostTime, cover_us, host_time
 from gpu_sandbox.child.kernels import NoKernels, compiled
 from gpu_sandbox.child.one_call import OneCall
 from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.readings import KERNEL_NS
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import FEW_CALLS, MANY_CALLS, Batch, Released, Settings
 from gpu_sandbox.child.work import moved_bytes
-from gpu_sandbox.child.writing import BYTES_WRITTEN_PER_NS
 from gpu_sandbox.jobs import Job, Measured
 from gpu_sandbox.messages import Done, Warm
 from gpu_sandbox.paired import quantile, relative_spread
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["Baseline", "long_cover_us", "measure_alone", "warm"]
+__all__ = ["Baseline", "measure_alone", "warm"]
 
 _SLOW_S = 0.5
-_HIDDEN = 1.5
-"""Times what launching takes, which varies."""
-_MOST_COVER_US = 600
+_READINGS = 3
 _AHEAD_BYTES = 1 << 28
 """Of a call: who needs less may warm up while others have memory of the device."""
 
@@ -60,6 +59,8 @@ class Baseline:
         self._company = Company(sum(self.moved_bytes)) if device.type == "cpu" else None
         self._warm = False
         self._ready = False
+        self._least_cover_us = self.settings.cover_us
+        self._host = HostTime(0, 0, 0)
 
     def work_ahead(self) -> bool:
         """Warm up, which measures nothing, while others may disturb the device. False, because
@@ -92,14 +93,32 @@ class Baseline:
             self.releases = self._make_batch(calls)
             self.releases.draw("alone", 0)
             first = [self._release() for _ in range(2)][1:]  # it had to find memory before
-        launches_ns, settings = [one.launch_ns for one in first], self.settings
         # Inputs that a call changed are not what it had.
         rehearses = self._company is not None and not self._task.mutates
-        self.settings = msgspec.structs.replace(
-            settings,
-            cover_us=long_cover_us(settings.cover_us, launches_ns, settings.flush_bytes),
-            rehearses=rehearses,
-        )
+        self.settings = msgspec.structs.replace(self.settings, rehearses=rehearses)
+        self._host = first[-1].host_time(self.releases.calls)
+        self.cover(self._host)
+        if self.settings.cover_us and isinstance(self.releases, Batch):
+            self._take_readings(self.releases)
+
+    def _take_readings(self, releases: Batch) -> None:
+        """What events read beyond device time, here where it is trusted: two processes differ by
+        some tenths of a microsecond. Where launches are not hidden there is no telling it from
+        what they take."""
+        read = [
+            releases.release_touches(self._peer, self.settings, self._job.seed).claim_ns
+            for _ in range(_READINGS)
+        ]
+        beyond_ns = max(round(min(read) / releases.calls - KERNEL_NS), 0)
+        self.settings = msgspec.structs.replace(self.settings, reading_ns=beyond_ns)
+
+    def cover(self, host: HostTime) -> int:
+        """Hide what the host does on either side from now on; how much longer covers are, in µs."""
+        before, least_us = self.settings, self._least_cover_us
+        both = host_time([host, self._host])
+        longer = cover_us(least_us, both, before.flush_bytes)
+        self.settings = msgspec.structs.replace(before, cover_us=max(before.cover_us, longer))
+        return self.settings.cover_us - before.cover_us
 
     def _slow_by_itself(self) -> bool:
         """A first forward loads libraries, and may have had company: it is not believed."""
@@ -160,18 +179,6 @@ def measure_alone(
         spread=relative_spread(samples),
         repetitions=len(samples) * baseline.releases.calls,
     )
-
-
-def long_cover_us(least_us: int, launches_ns: Sequence[int], flush_bytes: int = 0) -> int:
-    """Of a protocol that hides launches, as long as the reference's take: eager operations of a
-    microsecond are launched in five to ten, and on a slow processor in more. Seven that take 27 us
-    of an H200 read 28 to 48 behind 60 us. What is flushed before hides them as well. Zero hides
-    none, and stays."""
-    if not least_us:
-        return 0
-    wanted_ns = _HIDDEN * quantile(launches_ns, 0.5) - flush_bytes / BYTES_WRITTEN_PER_NS
-    hidden_us = math.ceil(wanted_ns / 1e3)
-    return min(max(least_us, hidden_us), max(least_us, _MOST_COVER_US))
 
 
 def warm(protocol: Protocol, once_s: float) -> Warm:

@@ -33,6 +33,7 @@ from gpu_sandbox.child.judge import Agreement
 from gpu_sandbox.child.pairs import Pair, Pairing, unbelieved
 from gpu_sandbox.child.passages import Passages
 from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.child.readings import beyond_kernel_ns
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.score import Score
 from gpu_sandbox.child.telling import labels_on_cpu, timing_labels
@@ -86,7 +87,9 @@ class Bench:
         self._passages: Passages | None = None
         if device.type == "cuda" and not baseline.slow:
             each_ns, calls = self._alone.claim_ns / calls, baseline.gated_calls
-            self._passages = Passages(task, reference, peer, device, first, calls, each_ns)
+            net = self._baseline.settings.reading_ns > 0
+            self._passages = Passages(task, reference, peer, device, first, calls, each_ns, net=net)
+            self._score.gates_decide = not self._passages.undecided
 
     def run(
         self, peer: Peer, agreement: Agreement, *, end_candidate: Callable[[float], None]
@@ -110,11 +113,14 @@ class Bench:
         passages = self._passages
         if passages is None:  # the candidate's process is needed no more
             self._measure_again(pairs, end_candidate)
+        baseline_ns = self._score.baseline_ns(pairs)
+        if passages is not None:
+            passages.claim(baseline_ns)
+            self._score.gates_decide = not passages.undecided
         claim, believed = self._score.claimed(pairs).ratio, self._score.believed(pairs)
         judgement = Judgement(claim, believed, unbelieved(pairs).ratio)
         if passages is not None:
-            baseline_ns = self._score.baseline_ns(pairs)
-            judgement = passages.judge(pairing, peer, judgement, baseline_ns, self._job.bench_s)
+            judgement = passages.judge(pairing, peer, judgement, self._job.bench_s)
             self._notes += [judgement.note] if judgement.note else []
             self._measure_again(pairs, end_candidate)
         self._note_load()
@@ -132,8 +138,11 @@ class Bench:
             self._alone.measure_again(suspect, self._job.bench_s)
 
     def _least_ns(self) -> float:
-        """Who changes its inputs writes something, also where that is all that it puts out."""
-        return least_ns(self._bytes[1] or int(self._task.mutates), self._device)
+        """Who changes its inputs writes something, also where that is all that it puts out. Without
+        what events read beyond a kernel's time, where that is taken off claims as well."""
+        least = least_ns(self._bytes[1] or int(self._task.mutates), self._device)
+        beyond_ns = beyond_kernel_ns(self._device) if self._baseline.settings.reading_ns else 0.0
+        return max(least - beyond_ns, 0.0)
 
     # --- pairs
 
@@ -156,6 +165,16 @@ class Bench:
         for spots in self._releases.layout.outputs:  # the same inputs again: not the answer
             peer.scramble(spots)
         peer.ask(warm(self._job.protocol, once_s), Done, "warm-up")
+        if self._device.type == "cuda" and self._baseline.settings.cover_us:
+            self._cover(peer)
+
+    def _cover(self, peer: Peer) -> None:
+        """What the host does for the candidate's calls is hidden on both sides: it is a worker's
+        word, but longer covers are longer for both."""
+        self._releases.draw("warm", 1)
+        released = self._releases.release(peer, self._baseline.settings, secrets.randbits(48))
+        longer_us = self._baseline.cover(released.host_time(self._releases.calls))
+        self._alone.cover_longer(1000 * longer_us * self._releases.calls)
 
     def _taken(self, pairing: Pairing, attempt: int) -> list[Pair]:
         began, looked_s, self._forgiven_s = time.monotonic(), pairing.looked_s, 0.0
@@ -187,6 +206,8 @@ class Bench:
         allowance = self._score.allowance(pairs, found.ratio)
         baseline_ms = self._score.baseline_ns(pairs) / 1e6
         labels = self._labels(pairs, found, 1e6 * baseline_ms * min(found.ratio, 1.0))
+        if not self._task.has_second_place:
+            labels["one-place"] = "memory holds no second set of inputs: all calls share addresses"
         self._notes += [f"{label}: {why}" for label, why in labels.items()]
         return Agreed(
             ratio=found.ratio * allowance,

@@ -139,6 +139,8 @@ class Altered(NamedTuple):
     as large who adds up one by one loses the rest."""
     usual: Sequence[float] = ()
     """As of ``Case``."""
+    formed: bool = True
+    """Whether inputs keep their form (``forms.py``). Not where all of each is multiplied."""
 
     def of_some(self, first: Case) -> Altered:
         """Of some inputs, if it was of all: where one has to do with another, as the end of an

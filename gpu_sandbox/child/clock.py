@@ -27,6 +27,7 @@ from gpu_sandbox.child.delivery import (
     write_over,
 )
 from gpu_sandbox.child.earlier import Earlier
+from gpu_sandbox.child.held import storages
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.putting import Putting, blank
 from gpu_sandbox.child.sealing import Kernels, Stretches, rounds
@@ -60,11 +61,15 @@ class Clocked:
         self._owed: Any = None
         self._before: Any = None
         self._answered: Slot | None = None
+        self._ready: Slot | None = None
+        self._storages: tuple[int, frozenset[int]] = -1, frozenset()
         self._laid_open: list[torch.Tensor] = []
         self._trees: list[Tree] = []
         self._launch_ns = self._handled_ns = self._copied_ns = 0
         self._earlier = Earlier()
         self.slots: dict[int, Slot] = {}
+        self.placed = 0
+        """How often slots have changed."""
         self.kernels: Kernels | None = None
         """The harness's own; none where they could not be compiled."""
 
@@ -79,7 +84,7 @@ class Clocked:
         seed_torch(asked.seed, self._device)
         with torch.no_grad():
             held = [self._model(*slot.arguments)]
-            if asked.then is not None:
+            if asked.then:
                 self._call_more(asked, held[0])
             found = deliver(held[0], slot)
             ran = self._earlier.marked(described(found, slot), found.tensors)
@@ -91,10 +96,9 @@ class Clocked:
 
     def _call_more(self, asked: Run, output: Any) -> None:
         """If what they give is one memory with ``output``, that is what to tell."""
-        assert asked.then is not None
         tensors = delivered(output).tensors
-        for _ in range(asked.more):
-            more = [self._model(*self.slots[asked.then].arguments)]
+        for number in asked.then:
+            more = [self._model(*self.slots[number].arguments)]
             self._earlier.add(delivered(more[0]).tensors)
             self._give_up(more.pop(), tensors)
 
@@ -113,24 +117,40 @@ class Clocked:
                 self._called(number)
 
     def _called(self, number: int) -> Any:
-        """On the CPU on slot 0 alone, as what is timed. And as that, if its outputs are held, too:
-        else the allocator takes memory for more of them then, which is longer than the call.
-        Returns what is not needed any more."""
+        """On each slot in turn. On the CPU as what is timed, if its outputs are held, too: else the
+        allocator takes memory for more of them then, which is longer than the call. Returns what is
+        not needed any more."""
+        slot = list(self.slots.values())[number % len(self.slots)]
         if self._device.type != "cpu":
-            output = self._model(*list(self.slots.values())[number % len(self.slots)].arguments)
+            output = self._model(*slot.arguments)
             torch.cuda.synchronize(self._device)
             return output
-        if sum(place.nbytes for place in self.slots[0].outputs) > _KEPT_BYTES:
-            return self._model(*self.slots[0].arguments)
-        self._time_cpu(0)
+        if sum(place.nbytes for place in slot.outputs) > _KEPT_BYTES:
+            return self._model(*slot.arguments)
+        self._time_cpu(0, slot)
         before, self._before = self._before, None
         return before
 
     def _give_up(self, output: Any, held: Sequence[torch.Tensor] = ()) -> None:
         """If nobody else has it, it ends before: what its end does to its memory is undone."""
-        memory = given_up(output, self._owned, [*self.slots[0].inputs, *held])
+        memory = given_up(output, self._owned, held, self._input_storages())
         del output
         write_over(memory)
+
+    def _input_storages(self) -> frozenset[int]:
+        """Addresses of the memory of all slots' inputs."""
+        if self._storages[0] != self.placed:
+            inputs = [tensor for slot in self.slots.values() for tensor in slot.inputs]
+            self._storages = self.placed, frozenset(storages(inputs))
+        return self._storages[1]
+
+    def place(self, number: int, slot: Slot) -> None:
+        self.slots[number] = slot
+        self.placed += 1
+
+    def forget_places(self) -> None:
+        self.slots.clear()
+        self.placed += 1
 
     def time(self, asked: Time, host: Arena | None = None) -> Timed:
         """As many forwards as asked, with every output in its place by the end. ``host``: where
@@ -152,11 +172,12 @@ class Clocked:
         """
         with torch.no_grad():
             self._give_up_before()
-            if self._answered is not self.slots[0]:  # there is nothing yet that could be inputs
+            self._ready, before = self.slots[asked.slot], self._answered
+            if before is None or before not in self.slots.values():  # it has no inputs any more
                 return
             began = _now()
             for _ in range(asked.rehearsals):
-                self._time_cpu(0)
+                self._time_cpu(0, before)
                 self._give_up_before()
                 if _now() - began > asked.within_s * 1e9:
                     break
@@ -168,13 +189,14 @@ class Clocked:
         What is done here besides the call is credited to whoever leaves it out: so there is as
         little as can be, of few functions, since none of their code is in the caches.
         """
-        self._answered = slot = self.slots[0]
+        assert self._ready is not None
+        self._answered = slot = self._ready
         told, tell = channel.signals()
         try:
             with torch.no_grad():
                 if not (seed := told(SEED_BYTES)):
                     raise PeerGone
-                elapsed_ns = self._time_cpu(int.from_bytes(seed, "little", signed=True))
+                elapsed_ns = self._time_cpu(int.from_bytes(seed, "little", signed=True), slot)
                 began = _now()
                 owed = self._owed
                 tensors, plain = [owed], NOTHING_PLAIN
@@ -191,14 +213,14 @@ class Clocked:
             tell(slot.answer.failed)
             raise
 
-    def _time_cpu(self, seed: int) -> int:
+    def _time_cpu(self, seed: int, slot: Slot) -> int:
         """Nanoseconds of a call, while the output before lives, as it does in ``y = model(x)``.
 
         Without that an allocator that has one place for it gives the same one each time, which is
         in the cache still, and one that has two alternates: of two processes with the same code,
         one did this and one that for as long as they lived, and 256 KB were 2.5 % slower there.
         """
-        model, arguments = self._model, self.slots[0].arguments
+        model, arguments = self._model, slot.arguments
         self._before, self._owed = self._owed, None
         _seed_cpu(seed)
         began = _now()
@@ -209,9 +231,10 @@ class Clocked:
         """The output of the call that was timed."""
         self._give_up_before()
         self._laid_open.clear()
+        assert self._answered is not None
         found = delivered(self._owed)
         ran = msgspec.structs.replace(
-            described(found, self.slots[0]),
+            described(found, self._answered),
             handled_ns=self._handled_ns,
             copied_ns=self._copied_ns,
         )
@@ -235,8 +258,9 @@ class Clocked:
     def _time_cuda(self, asked: Time) -> Timed:
         events: list[Marks] = []
         self._launch_ns = 0
+        began = _now()
         for number in range(asked.calls):
-            slot = self.slots[number]
+            slot = self.slots[asked.first + number]
             held = [self._between_events(slot, asked, number, events)]
             found = deliver(held[0], slot)
             if number == asked.calls - 1:
@@ -245,11 +269,13 @@ class Clocked:
             del found
             self._give_up(held.pop())
             self._cold.move_on()
+        loop_ns = _now() - began
         torch.cuda.synchronize(self._device)
         return Timed(
             elapsed_ns=[_nanoseconds(*marks) for marks in events],
             last=last,
             launch_ns=self._launch_ns // asked.calls,
+            loop_ns=loop_ns // asked.calls,
             plain=plain_digests(self._trees),
         )
 
@@ -261,10 +287,10 @@ class Clocked:
         stream = torch.cuda.current_stream(self._device).cuda_stream
         turns, kernels = Turns(host, asked.calls), self.kernels
         assert kernels is not None
+        slots = [self.slots[asked.first + number] for number in range(asked.calls)]
         if asked.empty:
-            self._blank = [blank(place) for place in self.slots[0].outputs]
-        places = [self.slots[number].place for number in range(asked.calls)]
-        address = self.slots[0].address
+            self._blank = [blank(place) for place in slots[0].outputs]
+        places, address = [slot.place for slot in slots], slots[0].address
         inputs = Stretches.of([place.inputs for place in places], address)
         outputs = Stretches.of([place.outputs for place in places], address)
         putting = Putting(kernels, stream, outputs)
@@ -272,7 +298,7 @@ class Clocked:
             kernels.take(stream, turns.given_at, number + 1, turns.key_at(number))
             kernels.seal(stream, inputs, calls, kernels.taken_at)
             for k in calls:
-                slot = self.slots[k]
+                slot = slots[k]
                 found = delivered(self._queued(slot, asked, k))
                 putting.put(found, slot, k, calls)
                 turns.commit(k, plain_digest(found.tree))
@@ -306,7 +332,7 @@ class Clocked:
         start, end = self._cold.events(asked.flush_bytes, asked.cover_us, self.kernels)
         began = _now()
         self._cold.mark(start)
-        output = self._model(*slot.arguments)
+        output = self._cold.touch() if asked.empty else self._model(*slot.arguments)
         self._cold.mark(end)
         self._launch_ns += _now() - began
         events.append((start, end))

@@ -33,6 +33,7 @@ class Cold:
         self._number = device.index or 0
         self._scratch: torch.Tensor | None = None
         self._spot: torch.Tensor | None = None
+        self._element: torch.Tensor | None = None
 
     def events(self, flush_bytes: int, cover_us: int, kernels: OwnKernels | None = None) -> Marks:
         """For a call on a cache that holds other things, behind work that lasts so long. Without
@@ -62,6 +63,13 @@ class Cold:
         for name, groups in _KERNELS:
             kernels.launch(name, stream, (groups, 1, 256), self._scratch.data_ptr(), half)
         self._scratch[half:].zero_()
+
+    def touch(self) -> torch.Tensor:
+        """A kernel on one element, which is returned: of what events read there nearly all is not
+        the kernel's."""
+        if self._element is None:
+            self._element = torch.zeros(1, device=self._device)
+        return self._element.add_(1)
 
     def move_on(self) -> None:
         """A few commands that do nothing, of random kinds and sizes: the next call lies elsewhere

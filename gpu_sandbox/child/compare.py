@@ -8,6 +8,8 @@ that nine in ten do not exceed), and most elements are near to what they are the
 (``child/bulk.py``). Of outputs of few elements, no norm counts for less than it
 usually is (``child/typical.py``). Without a float64 reference, r is n and a fixed tolerance
 applies. NaN never passes; infinities must agree.
+Where a candidate is wrong by that, TF32 in the reference's convolutions may be granted
+(``child/convolutions.py``).
 Where less precision than float32 was declared, E is also that of r on rounded inputs and
 weights (``child/precision.py``), whichever is larger, with that precision's numbers.
 """
@@ -140,13 +142,16 @@ def _strict(
         error, bound = beside(relative, most.tolerance)
         reason = f"relative L2 error {error}, allowed {bound}"
         reason += f", the reference's own {expected.own:.1e}" if expected.own else ""
+        if expected.granted:
+            reason += f", with TF32 in its convolutions {expected.granted:.1e}"
         found = verdict(off, reason)
         if not found.ok:
             return found
         return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
     columns: list[tuple[int, int]] = []
     if expected.drawn:
-        among = expected.columns if expected.truth is expected.native else None
+        beside_own = expected.truth is expected.native or expected.granted
+        among = expected.columns if beside_own else None
         columns = lost(expected.truth, expected.native, got, among)
     if columns:
         return Difference(ok=False, reason=_told_of(columns), max_abs_error=_or_none(worst))

@@ -12,7 +12,7 @@ import torch
 
 from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.extents import extent_of, in_order, overlapping, reach_bytes, sharing
-from gpu_sandbox.child.held import among
+from gpu_sandbox.child.held import among_storages, storages
 from gpu_sandbox.child.own_memory import spread
 from gpu_sandbox.child.signals import NOWHERE, Answer, Where
 from gpu_sandbox.child.values import pack
@@ -130,13 +130,21 @@ def _readable(tensor: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def given_up(output: Any, owned: Sequence[bool], others: list[torch.Tensor]) -> list[torch.Tensor]:
+def given_up(
+    output: Any,
+    owned: Sequence[bool],
+    others: Sequence[torch.Tensor],
+    inputs: frozenset[int] = frozenset(),
+) -> list[torch.Tensor]:
     """Other tensors of the memory of those that are ``owned`` by whoever called, and are not the
-    memory of ``others``: inputs, say. Their caller may write to it when it is done with them."""
+    memory of ``others``, nor at one of these addresses, where ``inputs`` lie. Their caller may
+    write to it when it is done with them."""
     tensors = delivered(output).tensors
+    there = inputs | storages(others) if others else inputs
+    ways = zip(tensors, owned, among_storages(tensors, there), strict=False)
     return [
         _part(tensor.detach())
-        for tensor, theirs, other in zip(tensors, owned, among(tensors, others), strict=False)
+        for tensor, theirs, other in ways
         if theirs and not other and _is_own(tensor)
     ]
 
@@ -218,7 +226,7 @@ def _in_order(tensor: torch.Tensor) -> bool:
 
 
 def _shared_input(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> int | None:
-    """The number of the input within whose bytes it lies (all share one storage, the arena)."""
+    """The number of the input within whose bytes it lies."""
     if tensor.numel() == 0 or tensor.layout != torch.strided:
         return None
     begin = tensor.data_ptr()

@@ -67,7 +67,8 @@ class DeviceMemory:
         access = _Access(_Location(_ON_DEVICE, index), _READ_WRITE)
         _do("cuMemSetAccess", self._address, ctypes.c_size_t(size), ctypes.byref(access),
             ctypes.c_size_t(1))  # fmt: skip
-        self.tensor = torch.as_tensor(_Bytes(self._address.value, size), device=device)
+        self._device = device
+        self.tensor = self.part(0, size)
 
     @classmethod
     def create(cls, wanted_bytes: int, device: torch.device) -> DeviceMemory:
@@ -97,6 +98,10 @@ class DeviceMemory:
     @property
     def size(self) -> int:
         return self._size
+
+    def part(self, offset: int, size: int) -> torch.Tensor:
+        """So many bytes from there on, one at least, as a tensor that has a storage of its own."""
+        return torch.as_tensor(_Bytes(self._address.value + offset, size), device=self._device)
 
     def export(self) -> int:
         """A descriptor of it; the caller closes it."""

@@ -107,13 +107,14 @@ class Gated(Releases):
         """Without claims. ``empty``: all but the model, by a worker that is trusted: that of
         the reference, or one that has no candidate yet."""
         peer.give_kernels(self._image)
-        peer.lay(self.layout, self.cases)
+        turn = peer.lay(self.layout, self.cases)
         size = Turns.size(len(self._rounds), self.calls)
         turns = Turns(peer.share_host(size), self.calls)
         turns.reset()
         keys = self._put(peer)
         request = Time(
             calls=self.calls,
+            first=turn.first,
             seed=seed,
             flush_bytes=0,
             cover_us=0,
@@ -164,7 +165,7 @@ class Gated(Releases):
         same, once each: neither sees what the other has."""
         if self._sealed.cases is not self.cases:
             self._seal()
-        peer.rows(self.layout.inputs).copy_(self._inputs.bytes)
+        peer.rows(peer.turn.inputs).copy_(self._inputs.bytes)
         torch.cuda.synchronize(self.device)
         return self._sealed.keys
 
@@ -245,11 +246,11 @@ class Gated(Releases):
     def _digests(self, peer: Peer) -> list[bytes]:
         """Of what the places of outputs, and of inputs that calls change, hold now, as it is
         copied: what is compared later is what was committed to."""
-        self._outputs.bytes.copy_(peer.rows(self.layout.outputs))
+        self._outputs.bytes.copy_(peer.rows(peer.turn.outputs))
         made = self._digested(self._outputs, self._digest_bytes)
         if not self._left_bytes:
             return made
-        self._left.bytes.copy_(peer.rows(self.layout.inputs))
+        self._left.bytes.copy_(peer.rows(peer.turn.inputs))
         left = self._digested(self._left, self._left_bytes)
         return [one + other for one, other in zip(made, left, strict=True)]
 

@@ -10,7 +10,17 @@ import torch
 from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.values import mapped, odd
 
-__all__ = ["alike", "among", "buffers", "changed", "is_among", "state", "told"]
+__all__ = [
+    "alike",
+    "among",
+    "among_storages",
+    "buffers",
+    "changed",
+    "is_among",
+    "state",
+    "storages",
+    "told",
+]
 
 _NAMED = 3
 
@@ -58,7 +68,16 @@ def is_among(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
 
 def among(tensors: Sequence[torch.Tensor], others: Iterable[torch.Tensor]) -> list[bool]:
     """The same of each of many."""
-    there = {t.untyped_storage().data_ptr() for t in others if t.layout == torch.strided}
+    return among_storages(tensors, storages(others))
+
+
+def storages(tensors: Iterable[torch.Tensor]) -> set[int]:
+    """Addresses at which the memory of these begins."""
+    return {t.untyped_storage().data_ptr() for t in tensors if t.layout == torch.strided}
+
+
+def among_storages(tensors: Sequence[torch.Tensor], there: set[int] | frozenset[int]) -> list[bool]:
+    """Whether the memory of each begins at one of these addresses."""
     return [
         t.layout == torch.strided and t.numel() > 0 and t.untyped_storage().data_ptr() in there
         for t in tensors

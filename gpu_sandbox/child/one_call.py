@@ -54,13 +54,14 @@ class OneCall(Batch):
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
     ) -> Released:
-        peer.lay(self.layout, self.cases)
+        turn = peer.lay(self.layout, self.cases)
         start = seed.to_bytes(SEED_BYTES, "little", signed=True)
         self._eviction.evict()
         rehearsals = _REHEARSALS if settings.rehearses else 0
-        peer.ask(StandBy(rehearsals=rehearsals, within_s=_REHEARSAL_S), Done, "bench")
+        ready = StandBy(slot=turn.first, rehearsals=rehearsals, within_s=_REHEARSAL_S)
+        peer.ask(ready, Done, "bench")
         with peer.stopped() as before:
-            peer.put(self.layout, self.cases)
+            peer.put(self.cases)
             ahead_ns = peer.used_while(before)
             began = time.perf_counter_ns()  # before it is let go, and can see them
         peer.tell(start, "bench")
@@ -71,7 +72,7 @@ class OneCall(Batch):
             outputs = self._read(peer, heard[1]) if heard and chosen else None
             looks = chosen and not self._task.mutates
             intact = self.intact(peer, 0) if looks else None  # or it could put them back before
-            left = peer.taken(self.layout.inputs[0]) if chosen and self._task.mutates else []
+            left = peer.taken(turn.inputs[0]) if chosen and self._task.mutates else []
             late_ns = peer.used_while(after)
         if heard is None:
             peer.take(Failed, "bench")
@@ -132,7 +133,7 @@ class OneCall(Batch):
         read: dict[int, torch.Tensor] = {}
         own = [number for number, may in enumerate(self._may_alias) if not may]
         try:
-            with peer.spoiled(self.layout.inputs[0]) if own else nullcontext():
+            with peer.spoiled(peer.turn.inputs[0]) if own else nullcontext():
                 for number in own:
                     read[number] = peer.read(spots[number], found[number])
             for number, may in enumerate(self._may_alias):

@@ -61,7 +61,7 @@ _READING = 0.8
 
 class Passages:
     """Made while no candidate is there. ``calls`` are let in at once; ``claim_ns`` is what the
-    baseline says of one.
+    baseline says of one, ``net`` whether without what reading the clock adds.
 
     Without those that could not tell its calls from none; without any if it waits for its
     device, so that it can't be queued ahead, or memory does not suffice.
@@ -76,11 +76,13 @@ class Passages:
         first: Case,
         calls: int,
         claim_ns: float,
+        *,
+        net: bool = False,
     ) -> None:
         self._reference = reference
         self._peer = peer
         self._first = first
-        self._claim_ns = claim_ns
+        self._claim_ns, self._net = claim_ns, net
         self._task, self._device = task, device
         self.undecided = ""
         """Why no gate decides anything; empty where one does."""
@@ -126,15 +128,15 @@ class Passages:
                     return []
         return found
 
-    def judge(
-        self, pairing: Pairing, peer: Peer, before: Judgement, baseline_ns: float, seconds: float
-    ) -> Judgement:
-        """What the passages make of a claim, in about so many seconds. ``baseline_ns`` is what the
-        baseline said of a call in the pairs. Raises ``Ended``."""
-        if before.found.ratio > BELIEVED_DOUBT:  # nobody claims to be slower than it is
-            return before
+    def claim(self, baseline_ns: float) -> None:
+        """What the baseline said of a call in the pairs."""
         self._passages = [(g, passage.claiming(baseline_ns)) for g, passage in self._passages]
         self._note_undecided()
+
+    def judge(self, pairing: Pairing, peer: Peer, before: Judgement, seconds: float) -> Judgement:
+        """What the passages make of a claim, in about so many seconds. Raises ``Ended``."""
+        if before.found.ratio > BELIEVED_DOUBT:  # nobody claims to be slower than it is
+            return before
         for gated, passage in self._passages:
             if passage.decides:
                 before = self._looked(pairing, peer, gated, passage, before, seconds)
@@ -193,7 +195,7 @@ class Passages:
             warm_ns=min(max(warm_ns, _WARMEST * claim_ns), claim_ns),
             own_ns=claim_ns,
             beside_ns=gated.beside_ns(nothing_ns),
-            reading_ns=_READING * nothing_ns,
+            reading_ns=0.0 if self._net else _READING * nothing_ns,
         )
 
     def _both(self, gated: Gated, seed: int, *, empty: bool) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from gpu_sandbox.child.arena import Arena, Layout, place
 from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.conversation import Conversation, Ended
+from gpu_sandbox.child.input_places import Turn, next_slot
 from gpu_sandbox.child.own_memory import Memory
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.sealing import rows_of
@@ -67,7 +68,11 @@ class Peer(Conversation):
         self._host: Arena | None = None
         self._has_kernels = False
         self.queued = self.unqueued = 0
+        self._layout: tuple[list[list[Spot]], list[list[Spot]]] | None = None
         self._placed: dict[int, Place] = {}
+        self.turn = Turn(0, [], [])
+        self.called: int | None = None
+        """The slot of its last call."""
         self._seen: dict[Spot, torch.Tensor] = {}
         self._memory: Memory | None = None
         self._processes = Stoppable(pid) if device.type == "cpu" else None
@@ -121,7 +126,7 @@ class Peer(Conversation):
             if self._arena is not None:
                 self._arena.close()
                 self._arena = None  # also if there is no memory for the next one
-            self._placed.clear()
+            self._layout = None
             self._arena = arena = Arena.create(total_bytes, self._device)
             self.send(ArenaShared(total_bytes=arena.size), "share", arena.descriptor)
             self.take(Done, "share")
@@ -160,7 +165,7 @@ class Peer(Conversation):
         for tensor, view in zip(tensors, arena.views(spots), strict=True):
             view.copy_(tensor)
         self._synchronize()
-        self._placed.clear()
+        self._layout, self.called = None, None
         load = Load(
             source=source,
             class_name=class_name,
@@ -185,31 +190,56 @@ class Peer(Conversation):
     def finish_loading(self, limit_s: float) -> Loaded:
         return self.take(Loaded, "load", limit_s)
 
-    def lay(self, layout: Layout, cases: Sequence[Case]) -> None:
-        """Tell the worker of the slots, where it does not know them yet."""
+    def lay(self, layout: Layout, cases: Sequence[Case]) -> Turn:
+        """Tell the worker of the slots of these cases, where it does not know them yet. Of one
+        case, which has more than one slot to choose from, it is not that of the last call."""
         self.reserve(layout.total_bytes)
+        alone = len(cases) == 1
+        first = next_slot(self.called, len(layout.inputs)) if alone else 0
+        last = first + len(cases)
+        self._tell_of(layout, dict(enumerate(cases, first)))
+        self.turn = Turn(first, layout.inputs[first:last], layout.outputs[first:last])
+        self.called = last - 1
+        return self.turn
+
+    def lay_beside(self, layout: Layout, others: Sequence[Case]) -> list[int]:
+        """Put other cases into the slots behind that of this turn, which are returned."""
+        slots = len(layout.inputs)
+        behind = [(self.turn.first + number) % slots for number in range(1, slots)]
+        beside = dict(zip(behind, others, strict=False))
+        self._tell_of(layout, beside)
+        for slot, case in beside.items():
+            self._copy(case, layout.inputs[slot])
+        self._synchronize()
+        return list(beside)
+
+    def _tell_of(self, layout: Layout, cases: dict[int, Case]) -> None:
+        spots = layout.inputs, layout.outputs
+        anew = self._layout != spots
+        if anew:
+            self._placed.clear()
+            self._layout = spots
         fresh: list[Place] = []
-        for number, case in enumerate(cases):
-            told = Place(
-                slot=number,
-                args=case.tree,
-                inputs=layout.inputs[number],
-                outputs=layout.outputs[number],
-            )
-            if self._placed.get(number) != told:
+        for slot, case in cases.items():
+            inputs, outputs = layout.inputs[slot], layout.outputs[slot]
+            told = Place(slot=slot, args=case.tree, inputs=inputs, outputs=outputs)
+            if self._placed.get(slot) != told:
                 fresh.append(told)
-                self._placed[number] = told
+                self._placed[slot] = told
         together = _BYTES_TOLD // len(msgspec.msgpack.encode(fresh[0])) + 1 if fresh else 1
         for first in range(0, len(fresh), together):
-            self.ask(Lay(places=fresh[first : first + together]), Done, "share")
+            places = fresh[first : first + together]
+            self.ask(Lay(places=places, anew=anew and not first), Done, "share")
 
-    def put(self, layout: Layout, cases: Sequence[Case]) -> None:
-        """Copy the inputs of each case to its slot."""
-        for number, case in enumerate(cases):
-            views = self._views(layout.inputs[number])
-            for tensor, view in zip(case.tensors, views, strict=True):
-                view.copy_(tensor.detach())
+    def put(self, cases: Sequence[Case]) -> None:
+        """Copy the inputs of each case to its slot of this turn."""
+        for spots, case in zip(self.turn.inputs, cases, strict=True):
+            self._copy(case, spots)
         self._synchronize()
+
+    def _copy(self, case: Case, spots: list[Spot]) -> None:
+        for tensor, view in zip(case.tensors, self._views(spots), strict=True):
+            view.copy_(tensor.detach())
 
     def scramble(self, spots: list[Spot]) -> None:
         self._need().scramble(spots)

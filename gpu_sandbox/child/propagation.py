@@ -52,7 +52,7 @@ def propagation_note(task: Task, peer: Peer) -> str:
 def _is_alike(case: Case, peer: Peer, limit_s: float) -> bool:
     layout = lay_out(case.tensors, [e.native for e in case.expected], 1)
     peer.lay(layout, [case])
-    peer.put(layout, [case])
+    peer.put([case])
     peer.send(Run(slot=0, seed=case.forward_seed), "run")
     ran = peer.take(Ran, "run", limit_s)
     got = peer.taken(layout.outputs[0])

@@ -7,7 +7,11 @@ from typing import Any
 
 import torch
 
-__all__ = ["read_ns", "reading_ns"]
+__all__ = ["KERNEL_NS", "beyond_kernel_ns", "read_ns", "reading_ns"]
+
+KERNEL_NS = 1100.0
+"""Device time of a kernel on one element, by CUPTI on an H200: start to end, as the profiler has it
+of any kernel. What two events around it read beyond that is not the kernel's."""
 
 _LOOKS, _LOOKS_NS = 5, 20e6
 """Fewer, when they have taken so long."""
@@ -23,6 +27,12 @@ def reading_ns(device: torch.device) -> float:
     now = read_ns(device, lambda: None)
     _seen[device] = min(now, _seen.get(device, now))
     return _seen[device]
+
+
+def beyond_kernel_ns(device: torch.device) -> float:
+    """What events read of a call in this process beyond the device time of its kernels."""
+    element = torch.zeros(1, device=device)
+    return max(read_ns(device, lambda: element.add_(1)) - KERNEL_NS, 0.0)
 
 
 def read_ns(device: torch.device, work: Callable[[], object]) -> float:

@@ -20,6 +20,7 @@ from gpu_sandbox.child.left import expect_left
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.pieces import finite
+from gpu_sandbox.child.precision import grants_tf32
 from gpu_sandbox.child.repeats import Repeats
 from gpu_sandbox.child.rules import RULES
 from gpu_sandbox.child.seldom import Seldom
@@ -46,11 +47,17 @@ class Task:
         precision: Precision = "float32",
     ) -> None:
         self.precision: Precision = precision
+        self.grants_tf32 = grants_tf32(device.type, precision)
+        """Whether convolutions may be off by it (``convolutions.py``)."""
         self._file = TaskFile(path)
         self._device = device
         self._seeds = seeds
         self.mutates = self.returns_state = False
         self._probed = False
+        self.peak_bytes = 0
+        """Of device memory, that its first forward needed besides its inputs."""
+        self.has_second_place = True
+        """Whether each worker has room for two sets of inputs (``input_places.py``)."""
         self.updates: list[str] = []
         """Buffers that its first forward has changed."""
         self.forward_s = 0.0
@@ -87,9 +94,8 @@ class Task:
             if unlike := odd(tensor):
                 raise Broken(f"input {number} is {unlike}: inputs must be dense")
         if altered is not None:
-            changed = Changed(
-                altered.change, self.forms_of(tensors), part=altered.part, only=altered.only
-            )
+            forms = self.forms_of(tensors) if altered.formed else ()
+            changed = Changed(altered.change, forms, part=altered.part, only=altered.only)
             told = f"changing inputs ({altered.told})"
             arguments = self._file.guarded(told, mapped, arguments, changed)
             tensors = []
@@ -216,9 +222,9 @@ class Task:
         kept, given, tensors = _copied(case.arguments), case.tensors, list[torch.Tensor]()
         versions = [t._version for t in given]
         before = buffers(self.model)
-        seed = case.forward_seed
+        seed, used = case.forward_seed, _used_bytes(self._device)
         output = self._file.guarded("the reference", self._call, self.model, case.arguments, seed)
-        self._probed = True
+        self._probed, self.peak_bytes = True, _peak_bytes(self._device) - used
         tree = pack(kept, tensors, pickling=True)
         written = versions != [t._version for t in given]
         if written or not all(map(alike, tensors, given)):
@@ -296,6 +302,18 @@ class Task:
         pack(self._call(model, arguments, case.forward_seed), found, pickling=False)
         kept = among(found, state(model))
         return [t.clone() if one else t for t, one in zip(found, kept, strict=True)]
+
+
+def _used_bytes(device: torch.device) -> int:
+    """By torch's allocator, whose peak is measured from now on."""
+    if device.type != "cuda":
+        return 0
+    torch.cuda.reset_peak_memory_stats(device)
+    return int(torch.cuda.memory_allocated(device))
+
+
+def _peak_bytes(device: torch.device) -> int:
+    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else 0
 
 
 def _copied(value: Any) -> Any:

@@ -18,6 +18,7 @@ import torch
 
 from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Broken, Case
+from gpu_sandbox.child.cover import HostTime
 from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.recalled import recalled
@@ -61,7 +62,8 @@ class Released(msgspec.Struct, frozen=True):
     outputs, in pages that were not written (``pages.py``).
 
     ``outputs`` are those of the chosen calls; ``last`` is what the worker says of the last
-    call's, and ``launch_ns`` what it says that queueing a call takes. ``intact``: on the CPU
+    call's, and ``launch_ns`` what it says that queueing a call takes, with all around it
+    ``loop_ns``. ``intact``: on the CPU
     whether its inputs were what was drawn when it lay still, if that was looked at.
     """
 
@@ -71,6 +73,7 @@ class Released(msgspec.Struct, frozen=True):
     outputs: list[list[torch.Tensor]]
     last: Ran
     launch_ns: int = 0
+    loop_ns: int = 0
     cpu_ns: int = 0
     beside_ns: int = 0
     handled_ns: int = 0
@@ -85,6 +88,10 @@ class Released(msgspec.Struct, frozen=True):
     def bare(self) -> Released:
         """Without the outputs, which may be gigabytes."""
         return msgspec.structs.replace(self, outputs=[], left=[], trees=[])
+
+    def host_time(self, calls: int) -> HostTime:
+        """Of each of so many calls."""
+        return HostTime(self.launch_ns, self.loop_ns, self.claim_ns / calls)
 
     def charged(self, more_ns: int) -> Released:
         """Longer by so much, all of it the calls'."""
@@ -113,12 +120,14 @@ class Released(msgspec.Struct, frozen=True):
 
 class Settings(msgspec.Struct, frozen=True):
     """What is done before each call: of CUDA releases (``messages.Time``), with ``kernels`` for it
-    (``kernels.py``), and whether the last one is repeated before one of the CPU
+    (``kernels.py``), and what is taken off each reading of events, since it is not the call's
+    (``readings.py``); and whether the last one is repeated before one of the CPU
     (``messages.StandBy``)."""
 
     flush_bytes: int = 0
     kernels: bytes = b""
     cover_us: int = 0
+    reading_ns: int = 0
     rehearses: bool = False
 
 
@@ -135,7 +144,8 @@ class Releases(ABC):
         self._first = first
         self.device = device
         outputs = [e.native for e in first.expected]
-        self.layout = lay_out(first.tensors, outputs, calls)
+        spare = 1 if calls == 1 and task.has_second_place else 0
+        self.layout = lay_out(first.tensors, outputs, calls, spare)
         self._output_bytes = sum(t.numel() * t.element_size() for t in outputs)
 
     def draw(self, purpose: str, index: int) -> None:
@@ -217,7 +227,7 @@ class Releases(ABC):
 
     def intact(self, peer: Peer, number: int) -> bool:
         """Whether the inputs of that call, bit for bit, are what was drawn."""
-        return peer.intact(self.layout.inputs[number], self.cases[number].tensors)
+        return peer.intact(peer.turn.inputs[number], self.cases[number].tensors)
 
 
 class Batch(Releases):
@@ -238,34 +248,52 @@ class Batch(Releases):
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
     ) -> Released:
+        return self._released(peer, settings, seed, chosen)
+
+    def release_touches(self, peer: Peer, settings: Settings, seed: int) -> Released:
+        """Of a kernel on one element in place of the model."""
+        return self._released(peer, settings, seed, (), empty=True)
+
+    def _released(
+        self,
+        peer: Peer,
+        settings: Settings,
+        seed: int,
+        chosen: Sequence[int],
+        *,
+        empty: bool = False,
+    ) -> Released:
+        if settings.kernels:
+            peer.give_kernels(settings.kernels)
+        turn = peer.lay(self.layout, self.cases)
         request = Time(
             calls=self.calls,
+            first=turn.first,
             seed=seed,
             flush_bytes=settings.flush_bytes,
             cover_us=settings.cover_us,
+            empty=empty,
         )
-        if settings.kernels:
-            peer.give_kernels(settings.kernels)
-        peer.lay(self.layout, self.cases)
         began = time.perf_counter_ns()
-        peer.put(self.layout, self.cases)
+        peer.put(self.cases)
         given = time.perf_counter_ns()
         timed = peer.ask(request, Timed, "bench")
         answered = time.perf_counter_ns()
-        taken = iter(peer.taken([s for number in chosen for s in self.layout.outputs[number]]))
-        outputs = [[next(taken) for _ in self.layout.outputs[number]] for number in chosen]
+        taken = iter(peer.taken([s for number in chosen for s in turn.outputs[number]]))
+        outputs = [[next(taken) for _ in turn.outputs[number]] for number in chosen]
         changed = bool(chosen) and self._task.mutates
-        left = peer.taken(self.layout.inputs[chosen[0]]) if changed else []
+        left = peer.taken(turn.inputs[chosen[0]]) if changed else []
         ended = time.perf_counter_ns()
         wall_ns, own_ns = ended - began, ended - answered + given - began
         claim_ns = believable(peer, timed.elapsed_ns, self.calls, wall_ns)
         return Released(
-            claim_ns,
+            max(claim_ns - settings.reading_ns * self.calls, 1),
             wall_ns,
             own_ns,
             outputs,
             timed.last,
-            launch_ns=timed.launch_ns,
+            launch_ns=max(timed.launch_ns, 0),
+            loop_ns=max(timed.loop_ns, 0),
             left=left,
             trees=recalled(peer, timed.last, timed.plain, self.calls, chosen),
         )

@@ -1,8 +1,9 @@
 """The correctness trials: fresh inputs, some of them out of the ordinary.
 
-Every trial runs the candidate on inputs that it never saw, with outputs scrambled before
-and inputs compared after, and other calls in between, nobody knows how many, so that buffers
-that are used again show. Random inputs come as the task draws them; structured ones are the
+Every trial runs the candidate on inputs that it never saw, at another address than those of the
+call before, with outputs scrambled before and inputs compared after, and other calls in between,
+nobody knows how many, so that buffers that are used again show, and so does what was kept of
+earlier inputs (``stale.py``). Random inputs come as the task draws them; structured ones are the
 same with their floating point tensors changed. Where the reference itself leaves the finite
 numbers on those, or fails, the trial says nothing and is left out.
 """
@@ -10,14 +11,11 @@ numbers on those, or fails, the trial says nothing and is left out.
 from __future__ import annotations
 
 import itertools
-import secrets
 from collections.abc import Iterator
 from functools import partial
 
-import msgspec
 import torch
 
-from gpu_sandbox.child.arena import Layout, lay_out
 from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.delivery import is_written_over
@@ -35,17 +33,18 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import Rounding
 from gpu_sandbox.child.rules import FULL
+from gpu_sandbox.child.scaled import scaled_cases
+from gpu_sandbox.child.stale import stale_reason
+from gpu_sandbox.child.trial_calls import TrialCalls, is_large
 from gpu_sandbox.child.unusable import check_reference
-from gpu_sandbox.child.ways import LARGE_BYTES, MAKES_TIES, TIES, ways
+from gpu_sandbox.child.ways import MAKES_TIES, TIES, ways
 from gpu_sandbox.jobs import Differs, Job
-from gpu_sandbox.messages import Done, PutInOrder, Ran, Run
+from gpu_sandbox.messages import Done, PutInOrder, Ran
 from gpu_sandbox.protocols import Protocol
 
 __all__ = ["Trials", "changed_case", "trial_cases"]
 
 _SLOW_S = 2.0
-_MOST_BETWEEN = 8
-_BETWEEN_S = 0.02
 _SLOW_TRIALS = 3
 _TRIES = 4
 _AHEAD_BYTES = 1 << 28
@@ -74,6 +73,7 @@ class Trials:
         self._notes = notes
         self._first = first
         self._rounding = Rounding(task)
+        self._calls = TrialCalls(task, peer)
         self._cases = trial_cases(task, first, job.protocol, notes)
         self._ahead: list[Case] = []
         self._put_in_order = False
@@ -98,38 +98,25 @@ class Trials:
                     check_reference(self._task, self._first, case)
                 raise
             case.forget_exact()
-            if case.altered is not None and _outputs_alike(case, self._first):
+            altered = case.altered
+            if altered is not None and altered.formed and _outputs_alike(case, self._first):
                 margins = [m.times(_TIMED_MARGIN) for m in case.margins]
                 usual = [_TIMED_MARGIN * size for size in case.usual]
-                self._task.altered.append(case.altered._replace(margins=margins, usual=usual))
+                self._task.altered.append(altered._replace(margins=margins, usual=usual))
             del case  # the next one is drawn now, and of gigabytes two are too many
         return found
 
-    def _between(self, case: Case, number: int) -> list[Case]:
-        """Another input set like this one, if memory is not to be spared, and the reference does
-        not itself return what its next call overwrites."""
-        if sum(t.nbytes for t in case.tensors) > LARGE_BYTES or self._task.returns_state:
-            return []
-        other = self._task.draw("between", number)
-        return [other] if case.tensors and case.is_like(other) else []
-
-    def _calls_between(self) -> int:
-        """More than one where the reference is fast: some use two buffers, or more, in turn."""
-        affordable = int(_BETWEEN_S / max(self._task.forward_s, 1e-9))
-        return 1 + secrets.randbelow(max(1, min(affordable, _MOST_BETWEEN)))
+    def _between(self, case: Case, number: int) -> Case | None:
+        """None if the reference does itself return what its next call overwrites."""
+        if self._task.returns_state:
+            return None
+        return self._calls.other(case, "between", number)
 
     def _trial(self, case: Case, number: int) -> Agreement:
         peer = self._peer
-        cases = [case, *self._between(case, number)]
-        layout = lay_out(case.tensors, [e.native for e in case.expected], len(cases))
-        peer.lay(layout, cases)
-        peer.put(layout, cases)
-        peer.scramble(layout.outputs[0])
-        run = Run(slot=0, seed=case.forward_seed)
-        if len(cases) == 2:
-            run = msgspec.structs.replace(run, then=1, more=self._calls_between())
+        other = self._between(case, number)
         try:
-            ran = peer.ask(run, Ran, "run")
+            ran, outputs = self._calls.call(case, other, between=True)
         except Ended as ended:
             where = f"trial {number}: {case.changed or 'random inputs'}"
             raise Ended(told_of(ended.finding, where)) from None
@@ -137,22 +124,19 @@ class Trials:
         check_shape(
             case, ran, number, any_order=turned, counts=partial(self._rounding.counts, case)
         )
-        got = peer.taken(layout.outputs[0])
+        got = peer.taken(outputs)
         told = case.changed or "random inputs"
         looks = self._rounding.looks
         try:
             agreement = check_call(case, case.expected, got, self._job.protocol, number, looks)
         except Ended:
-            if self._changed_later(cases, layout, got, number):
-                told = "its output changed in a later call: it returns the same memory each time"
-                raise Ended(Differs(reason=told, trial=number)) from None
-            if self._is_of_earlier(case, ran, got):
-                raise Ended(Differs(reason=_OF_EARLIER, told=told, trial=number)) from None
+            if why := self._why(case, other, ran, got, number):
+                raise Ended(Differs(reason=why, trial=number)) from None
             raise
         if self._task.mutates:
-            left = peer.taken(layout.inputs[0])
+            left = peer.taken(peer.turn.inputs[0])
             check_left(case.left, left, self._job.protocol, number, told)
-        elif not peer.intact(layout.inputs[0], case.tensors):
+        elif not peer.intact(peer.turn.inputs[0], case.tensors):
             raise Ended(Differs(reason="it changed its inputs", trial=number))
         if turned:
             self._put_in_order = True
@@ -160,33 +144,40 @@ class Trials:
             self._notes.append(_PUT_IN_ORDER)
         return agreement
 
-    def _changed_later(
-        self, cases: list[Case], layout: Layout, got: list[torch.Tensor], number: int
-    ) -> bool:
+    def _why(
+        self, case: Case, other: Case | None, ran: Ran, got: list[torch.Tensor], number: int
+    ) -> str:
+        """An output is wrong, if it is for one of these reasons."""
+        ways = zip(ran.leaves, got, strict=False)
+        if any(leaf.of_earlier and is_written_over(tensor) for leaf, tensor in ways):
+            return _OF_EARLIER
+        if other is not None and self._changed_later(case, other, got, number):
+            return "its output changed in a later call: it returns the same memory each time"
+        if number == 1 or is_large(case):
+            return ""
+        other = self._calls.other(case, "stale", number)
+        if other is None:
+            return ""
+        why = stale_reason(self._calls, self._peer, case, other, self._is_answer)
+        return why or (_OF_EARLIER if self._is_of_first(case, got) else "")
+
+    def _changed_later(self, case: Case, other: Case, got: list[torch.Tensor], number: int) -> bool:
         """It gave the answer to what was called in between, and is right with no call after it: who
         works with a part of its inputs may give another's answer, too."""
-        case, *others = cases
-        if not any(self._is_answer(case, other, got) for other in others):
+        if not self._is_answer(case, other, got):
             return False
-        self._peer.put(layout, cases)
-        self._peer.scramble(layout.outputs[0])
         try:
-            self._peer.ask(Run(slot=0, seed=case.forward_seed), Ran, "run")
-            alone = self._peer.taken(layout.outputs[0])
+            _, outputs = self._calls.call(case, other, between=False)
+            alone = self._peer.taken(outputs)
             check_call(case, case.expected, alone, self._job.protocol, number, self._rounding.looks)
         except Ended:
             return False
         return True
 
-    def _is_of_earlier(self, case: Case, ran: Ran, got: list[torch.Tensor]) -> bool:
-        """Whether it returned a tensor again that was written over since, or repeats the first
-        trial's output."""
-        for leaf, tensor in zip(ran.leaves, got, strict=False):
-            if leaf.of_earlier and is_written_over(tensor):
-                return True
+    def _is_of_first(self, case: Case, got: list[torch.Tensor]) -> bool:
+        """Whether it repeats the first trial's output."""
         ways = zip(self._first.expected, case.margins, strict=False)
-        expected = [Expected.within(one.native, margin) for one, margin in ways]
-        return case is not self._first and self._would_do(expected, got)
+        return self._would_do([Expected.within(one.native, margin) for one, margin in ways], got)
 
     def _is_answer(self, case: Case, other: Case, got: list[torch.Tensor]) -> bool:
         """To another case, with the errors that may be made on this one."""
@@ -259,6 +250,7 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
                     del case  # or it would be held while the next is drawn
         if not taken:
             notes.append("no changed inputs: the reference fails on them, or is not finite there")
+    yield from scaled_cases(task, first, protocol, notes)
 
 
 def _solved(task: Task, case: Case, exact: bool) -> Case:

@@ -92,7 +92,9 @@ class Worker:
                 self._kernels = self._clocked.kernels = Kernels(image)
             case Load():
                 return self._load(request)
-            case Lay(places=places):
+            case Lay(places=places, anew=anew):
+                if anew:
+                    self._clocked.forget_places()
                 for place in places:
                     self._place(place)
             case Run():
@@ -124,7 +126,7 @@ class Worker:
             self._pin(self._host)
             return
         self._clocked.forget()
-        self._clocked.slots.clear()
+        self._clocked.forget_places()
         if self._arena is not None and self._reference:  # a candidate may still look at its inputs
             self._arena.close()
         if self._device.type == "cuda":
@@ -188,7 +190,7 @@ class Worker:
         inputs = arena.views(place.inputs)
         arguments = unpack(place.args, inputs, unpickling=True)
         slot = Slot(arguments, inputs, arena.views(place.outputs), arena, place)
-        self._clocked.slots[place.slot] = slot
+        self._clocked.place(place.slot, slot)
 
     def _need_arena(self) -> Arena:
         assert self._arena is not None

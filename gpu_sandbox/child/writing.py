@@ -12,10 +12,7 @@ import torch
 
 from gpu_sandbox.child.readings import read_ns, reading_ns
 
-__all__ = ["BYTES_WRITTEN_PER_NS", "least_ns"]
-
-BYTES_WRITTEN_PER_NS = 6000.0
-"""Of large GPUs, at most."""
+__all__ = ["least_ns"]
 
 _FEWEST_BYTES, _MOST_BYTES = 1 << 20, 1 << 26
 """On the CPU less is written in no time beside the call that does so. More, which is beyond what

@@ -78,7 +78,9 @@ def test_device_facts_come_behind_the_example() -> None:
 
 
 def test_what_a_protocol_demands_comes_behind_the_task() -> None:
-    for protocol, told in (("strict", "2e-5"), ("strict-tf32", "1e-3"), ("strict-bf16", "1e-2")):
+    for protocol, told in (
+        ("strict", "2e-5"), ("strict-tf32", "1e-3"), ("verified", "1e-3"), ("strict-bf16", "1e-2"),
+    ):  # fmt: skip
         result = prompt(protocol=protocol)
         assert names(result)[:4] == ["system", "example", "task", "accuracy"]
         assert told in part(result, "accuracy").text

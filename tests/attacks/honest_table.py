@@ -23,6 +23,8 @@ _ALL = (
     Honest("plain_torch", task="elementwise"),
     Honest("scratch_in_place"),
     Honest("cached_workspace"),
+    Honest("cuda_graphs_by_address", device="cuda"),
+    Honest("cuda_graph_of_slow_layers", task="slow_layers", device="cuda"),
     Honest("cpp_parallel_for", device="cpu", compiles=True),
     Honest("cpp_openmp_avx", device="cpu", compiles=True),
     Honest("built_in_forward", compiles=True, slow=True),

@@ -113,7 +113,10 @@ def test_a_log_of_a_newer_format(finished: Path, tmp_path: Path) -> None:
         (["--set", "sandbox.threads=0"], "sandbox.threads must be at least 1, or null"),
         (["--set", "search.root_throttle=0"], "search.root_throttle must be at least 1, or null"),
         (["--set", "roles.code.timeout_s=-1"], "roles.code.timeout_s must be above 0"),
-        (["--protocol", "quick"], "(known: strict, strict-tf32, strict-bf16, kernelbench, paper)"),
+        (
+            ["--protocol", "quick"],
+            "(known: strict, strict-tf32, strict-bf16, verified, kernelbench, paper)",
+        ),
         (
             ["--set", 'roles.plan.observations=["compiler", "profle"]'],
             "roles.plan.observations[1]: Invalid enum value 'profle' (known: compiler, execution,"

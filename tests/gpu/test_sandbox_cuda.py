@@ -348,7 +348,12 @@ def get_inputs():
 
 @pytest.mark.parametrize(
     ("protocol", "tf32", "half"),
-    [("strict", False, False), ("strict-tf32", True, False), ("strict-bf16", True, True)],
+    [
+        ("strict", False, False),
+        ("strict-tf32", True, False),
+        ("verified", True, False),
+        ("strict-bf16", True, True),
+    ],
 )
 async def test_how_precise_is_as_declared(
     sandbox: LocalSandbox, protocol: str, tf32: bool, half: bool

@@ -41,7 +41,7 @@ def batch(calls: int, output_bytes: int, changed: tuple[int, ...] = ()) -> Batch
     """Releases of calls that all put out so much, some of them on changed inputs."""
     native = torch.empty(output_bytes, dtype=torch.uint8, device="meta")
     first: Any = SimpleNamespace(tensors=[torch.rand(3)], expected=[SimpleNamespace(native=native)])
-    made = Batch(SimpleNamespace(altered=[]), first, CPU, calls)  # type: ignore[arg-type]
+    made = Batch(SimpleNamespace(altered=[], has_second_place=True), first, CPU, calls)  # type: ignore[arg-type]
     ways = [object() if number in changed else None for number in range(calls)]
     made.cases = [SimpleNamespace(altered=way) for way in ways]  # type: ignore[misc]
     return made

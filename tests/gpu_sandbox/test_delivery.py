@@ -252,12 +252,13 @@ def test_what_fails_is_said_in_time_and_raised(clocked: Clocked, output: str) ->
         answered(other)
 
 
-def test_warming_up_reads_what_was_given_for_timed_calls_alone(clocked: Clocked) -> None:
+def test_warming_up_takes_the_slots_in_turn(clocked: Clocked) -> None:
     called = []
     other = Clocked(lambda x, y: called.append(x.data_ptr()), CPU)
     other.slots = clocked.slots
     other.warm(3, 0.0)
-    assert set(called) == {clocked.slots[0].inputs[0].data_ptr()}
+    addresses = [slot.inputs[0].data_ptr() for slot in clocked.slots.values()]
+    assert called == [addresses[number % len(addresses)] for number in range(3)]
 
 
 def test_a_call_is_rehearsed_on_the_inputs_before(clocked: Clocked) -> None:
@@ -412,7 +413,7 @@ def test_what_is_given_up_is_written_over() -> None:
 
 def test_trials_write_over_what_they_have_copied() -> None:
     made, clocked = returning(lambda x: x + 1, [True])
-    clocked.run(Run(slot=0, seed=1, then=1, more=2))
+    clocked.run(Run(slot=0, seed=1, then=[1, 1]))
     assert all(each.isnan().all() for each in made)
     assert torch.equal(clocked.slots[0].outputs[0], X + 1)
 
@@ -465,6 +466,6 @@ def test_what_the_end_of_an_output_does_to_it_is_undone() -> None:
     answered(clocked, rehearsals=2)
     assert all(each.isnan().all() for each in kept[:3])
     kept.clear()
-    clocked.run(Run(slot=0, seed=1, then=0, more=2))
+    clocked.run(Run(slot=0, seed=1, then=[0, 0]))
     assert len(kept) == 3
     assert all(each.isnan().all() for each in kept)

@@ -22,6 +22,7 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.delivery import Slot
 from gpu_sandbox.child.gates import Gated, Room
+from gpu_sandbox.child.input_places import Turn
 from gpu_sandbox.child.putting import stride_told
 from gpu_sandbox.child.sealing import KEY_BYTES, Kernels, rows_of
 from gpu_sandbox.child.turns import Turns
@@ -112,6 +113,7 @@ class Worker:
 
     call_s = 5.0
     queued = unqueued = 0
+    turn = Turn(0, [], [])
 
     def __init__(self, model: Callable[..., Any]) -> None:
         self.clocked = Clocked(model, CPU)
@@ -130,12 +132,14 @@ class Worker:
 
     def give_kernels(self, image: bytes) -> None: ...
 
-    def lay(self, layout: Layout, cases: list[Case]) -> None:
+    def lay(self, layout: Layout, cases: list[Case]) -> Turn:
         self._arena = arena = self._arena or Arena.create(layout.total_bytes, CPU)
         for number, (ins, outs) in enumerate(zip(layout.inputs, layout.outputs, strict=True)):
             views = arena.views(ins)
             place = Place(slot=number, args=None, inputs=ins, outputs=outs)
-            self.clocked.slots[number] = Slot(views, views, arena.views(outs), arena, place)
+            self.clocked.place(number, Slot(views, views, arena.views(outs), arena, place))
+        self.turn = Turn(0, layout.inputs, layout.outputs)
+        return self.turn
 
     def rows(self, places: Any) -> torch.Tensor:
         assert self._arena is not None
@@ -187,7 +191,9 @@ def gated(gate: Gate, calls: int, *outputs: torch.Tensor, mutates: bool = False)
     expected = [SimpleNamespace(native=tensor) for tensor in outputs]
     first = SimpleNamespace(tensors=drawn(), expected=expected)
     room = Room(first, CPU, calls + 2, left=mutates).for_calls(calls)
-    made = Gated(SimpleNamespace(margins=None, mutates=mutates), first, room, gate)
+    made = Gated(
+        SimpleNamespace(margins=None, mutates=mutates, has_second_place=False), first, room, gate
+    )
     made.cases = [SimpleNamespace(tensors=drawn()) for _ in range(calls)]
     return made
 
@@ -471,7 +477,10 @@ def test_both_workers_get_the_same_once_and_then_nothing_of_it_comes_again(
 def test_gates_that_share_memory_take_turns_in_it() -> None:
     outputs = [SimpleNamespace(native=torch.rand(17, 33))]
     first = SimpleNamespace(tensors=drawn(), expected=outputs)
-    room, task = Room(first, CPU, 4), SimpleNamespace(margins=None, mutates=False)
+    room, task = (
+        Room(first, CPU, 4),
+        SimpleNamespace(margins=None, mutates=False, has_second_place=False),
+    )
     ways: dict[Gate, int] = {"once": 4, "each": 3}
     both = [Gated(task, first, room.for_calls(calls), way) for way, calls in ways.items()]
     for behind in both:

@@ -12,8 +12,10 @@ from typing import Any, cast
 import pytest
 import torch
 
+from gpu_sandbox.child.arena import Layout
 from gpu_sandbox.child.cases import Case, Seeds
 from gpu_sandbox.child.conversation import Ended
+from gpu_sandbox.child.input_places import Turn
 from gpu_sandbox.child.one_call import OneCall
 from gpu_sandbox.child.own_memory import Unreadable
 from gpu_sandbox.child.peer import Peer
@@ -45,8 +47,10 @@ class Recorder:
         self._said = said
         self._used_ns = used_ns
 
-    def lay(self, *_: Any) -> None:
+    def lay(self, layout: Layout, *_: Any) -> Turn:
         self.seen.append("lay")
+        self.turn = Turn(0, layout.inputs[:1], layout.outputs[:1])
+        return self.turn
 
     def ask(self, request: Any, *_: Any) -> Any:
         self.seen.append(type(request).__name__)

@@ -51,7 +51,8 @@ def judged(monkeypatch: pytest.MonkeyPatch, looks: Looks, seconds: float = 60.0)
     made = Passages(anything, anything, anything, torch.device("cuda"), anything, 32, 4000.0)
     peer: Any = SimpleNamespace(queues=True)
     pairing: Any = looks
-    return made.judge(pairing, peer, BEFORE, 4000.0, seconds)
+    made.claim(4000.0)
+    return made.judge(pairing, peer, BEFORE, seconds)
 
 
 def walls(*spells: tuple[int, float, float]) -> Iterator[tuple[float, float]]:

@@ -139,7 +139,7 @@ class ModelNew(nn.Module):
         (ADD_RELU, candidate(KEPT, init="self.kept = None"), "the output of an earlier call"),
         (
             ADD_RELU, candidate(f"{KEPT}.clone()", init="self.kept = None"),
-            "the output of an earlier call",
+            "it was kept from an earlier call",
         ),
         (
             ADD_RELU, candidate("return torch.relu(a + b) * float('nan')"),

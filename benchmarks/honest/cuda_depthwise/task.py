@@ -1,0 +1,21 @@
+"""Depthwise convolution, 3 x 3, padded."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+def get_inputs():
+    return [torch.randn(8, 96, 56, 56)]
+
+
+def get_init_inputs():
+    return [96]

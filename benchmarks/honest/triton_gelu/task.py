@@ -1,0 +1,17 @@
+"""GELU by tanh, as written in the paper."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return 0.5 * x * (1.0 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
+def get_inputs():
+    return [torch.randn(1024, 1536)]
+
+
+def get_init_inputs():
+    return []
