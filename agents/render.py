@@ -43,7 +43,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     ``resources`` (a table of what its kernels take). ``runtime_ms`` and ``speedup`` (over
     the root's eager runtime) are set when it is correct; the root's ``runtime_ms`` is its
     eager one, once it has been measured. ``same_as`` is the earlier attempt whose source it
-    repeats and whose outcome it has.
+    repeats and whose outcome it has. ``is_busy``: of the root, timed on a busy machine.
     """
 
     id: int
@@ -58,6 +58,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     runtime_ms: float | None = None
     speedup: float | None = None
     same_as: int | None = None
+    is_busy: bool = False
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +223,8 @@ def _window(templates: Templates, selected: NodeView, window: Sequence[NodeView]
 def _eager(root: NodeView) -> str:
     if root.runtime_ms is None:
         return ""
-    return f" Run by PyTorch in eager mode it takes {_ms(root.runtime_ms)}."
+    busy = ", timed on a busy machine: it may take less" if root.is_busy else ""
+    return f" Run by PyTorch in eager mode it takes {_ms(root.runtime_ms)}{busy}."
 
 
 def _observations(templates: Templates, node: NodeView, chars: int) -> str:

@@ -206,7 +206,7 @@ def _read(models: Sequence[torch.nn.Module], calls: _Calls, rounds: int) -> tupl
     without what they read beyond the kernel of a call on one element."""
     event: Any = torch.cuda.Event
     element = torch.zeros(1, device="cuda")
-    sides = [*models, lambda *_: element.add_(1)]
+    sides: list[Callable[..., Any]] = [*models, lambda *_: element.add_(1)]
     marks = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(3 * rounds)]
     for number, each in enumerate(marks):
         calls.make(sides[number % 3], each)

@@ -11,8 +11,11 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 __all__ = [
+    "BASELINE_LABELS",
+    "BUSY_MACHINE",
     "LABELS",
     "BaselineKind",
+    "BaselineLabel",
     "Cheated",
     "CompileFailed",
     "Correct",
@@ -39,6 +42,10 @@ Label: TypeAlias = Literal[
 ]  # fmt: skip
 """What a reader must know beside a speedup (docs/sandbox.md, "Labels")."""
 LABELS: tuple[Label, ...] = get_args(Label)
+BaselineLabel: TypeAlias = Literal["busy-machine"]
+"""What a reader must know beside a baseline's time (docs/sandbox.md, "Busy machines")."""
+BUSY_MACHINE: BaselineLabel = "busy-machine"
+BASELINE_LABELS: tuple[BaselineLabel, ...] = get_args(BaselineLabel)
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

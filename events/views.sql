@@ -19,7 +19,9 @@ FROM lineage AS l JOIN events AS e ON e.run_id = l.source_run_id AND e.run_seq <
 CREATE VIEW baselines AS
 SELECT run_id, run_seq, coalesce(json_extract(body, '$.baseline'), 'eager') AS baseline,
   json_extract(body, '$.runtime_ms') AS runtime_ms, json_extract(body, '$.spread') AS spread,
-  coalesce(json_extract(body, '$.cached'), 0) AS cached
+  coalesce(json_extract(body, '$.cached'), 0) AS cached,
+  coalesce(json_extract(body, '$.measured_at'), '') AS measured_at,
+  coalesce((SELECT group_concat(value, ',') FROM json_each(body, '$.labels')), '') AS labels
 FROM history WHERE type = 'BaselineMeasured';
 
 -- One row an evaluated candidate. Columns that only correct ones have are null for others.
@@ -129,7 +131,7 @@ LEFT JOIN prices AS p ON p.run_id = a.run_id AND p.model = json_extract(a.body, 
 CREATE VIEW nodes AS
 WITH
 root AS MATERIALIZED (
-  SELECT run_id, runtime_ms FROM baselines WHERE baseline = 'eager'),
+  SELECT run_id, runtime_ms, labels FROM baselines WHERE baseline = 'eager'),
 written AS MATERIALIZED (
   SELECT run_id, json_extract(body, '$.attempt') AS node,
   json_extract(body, '$.source_sha256') AS source_sha256,
@@ -145,7 +147,7 @@ ended AS MATERIALIZED (
 SELECT s.run_id, 0 AS node, NULL AS parent, NULL AS rule, 0 AS repair,
   CASE WHEN b.run_id IS NULL THEN 'expanding' ELSE 'evaluated' END AS status,
   NULL AS outcome, '' AS reason, b.runtime_ms,
-  CASE WHEN b.runtime_ms IS NOT NULL THEN 1.0 END AS speedup, '' AS labels,
+  CASE WHEN b.runtime_ms IS NOT NULL THEN 1.0 END AS speedup, coalesce(b.labels, '') AS labels,
   json_extract(s.body, '$.task_sha256') AS source_sha256, NULL AS source_key,
   s.ts_us AS selected_us,
   NULL AS ended_us

@@ -155,11 +155,13 @@ class Agreed(_Cut, frozen=True):
 
 
 class Measured(_Cut, frozen=True):
-    """The baseline alone, and the task's audit (``child/audit.py``)."""
+    """The baseline alone, and the task's audit (``child/audit.py``). ``apart``: by how much two
+    interleaved halves of its samples differ, relative."""
 
     runtime_ms: float
     spread: float
     repetitions: int
+    apart: float = 0.0
     audit: list[str] = []
 
 
@@ -223,6 +225,8 @@ class Report(_Cut, frozen=True):
     observations: Observations | None = None
     conditions: dict[str, Any] = {}
     """What the timing depends on, if the job asked (``child/conditions.py``)."""
+    busy: list[str] = []
+    """Why the machine counts as busy while it was timed (``busy.py``)."""
 
 
 FromVerifier: TypeAlias = Ready | Stage | Report
@@ -275,10 +279,12 @@ class Built(_Message, frozen=True):
 
 
 class Probed(_Message, frozen=True):
-    """What a device reaches, or why that could not be found out."""
+    """What a device reaches, or why that could not be found out. ``busy``: why the machine counts
+    as busy while it was probed (``busy.py``)."""
 
     ceilings: Ceilings | None = None
     missing: str = ""
+    busy: list[str] = []
 
 
 class Facts(_Message, frozen=True):

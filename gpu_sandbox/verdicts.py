@@ -35,6 +35,7 @@ from gpu_sandbox.traces import printed, without_places
 
 __all__ = [
     "beats",
+    "busy_in",
     "cleaned",
     "conditions_of",
     "doubts",
@@ -126,6 +127,11 @@ def observed_in(looks: list[Concluded]) -> Observations | None:
 def conditions_of(looks: list[Concluded]) -> dict[str, Any]:
     """Those of the look that decides."""
     return _worst_of(looks).report.conditions if looks else {}
+
+
+def busy_in(looks: list[Concluded]) -> list[str]:
+    """Why the machine counts as busy during the first look in which it did; empty if in none."""
+    return next((look.report.busy for look in looks if look.report.busy), [])
 
 
 def load_of(

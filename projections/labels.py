@@ -35,6 +35,7 @@ MEANINGS: Mapping[str, str] = {
     "not-gated": "no gate on the GPU has checked its time, only the clock of whole releases",
     "inherits-reference": "it derives from the task's Model, or uses it",
     "torch-only": "it has no kernel of its own, and arranges torch's operations",
+    "busy-machine": "the reference was timed on a busy machine, and its time may be too long",
     "fallback": "beside its kernel it has a way that does without, by torch or the reference",
     "one-place": "memory holds one set of inputs only: every call finds its inputs at one address",
 }

@@ -71,8 +71,8 @@ class Node(msgspec.Struct, kw_only=True):
     reason: str = ""
     """Why the attempt was abandoned."""
     labels: list[str] = []
-    """Of a correct one: what to know beside its runtime. ``outcome`` has those that were logged,
-    which are what agents were shown."""
+    """Of a correct one, or the root's eager baseline: what to know beside its runtime. ``outcome``
+    has those that were logged, which are what agents were shown."""
 
     @property
     def evaluated(self) -> bool:
@@ -156,6 +156,7 @@ class Tree:
                 return None
             case BaselineMeasured(baseline="eager"):
                 self.root.status, self.root.runtime_ms = "evaluated", body.runtime_ms
+                self.root.labels = [*body.labels]
                 return self.root
             case NodeSelected():
                 return self._select(body)

@@ -13,7 +13,7 @@ import anyio
 import click
 import msgspec
 
-from engine.cli.draw import ms, printable
+from engine.cli.draw import kept_words, ms, printable
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options
@@ -42,7 +42,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     runtime_ms: float | None
     speedup: float | None
-    labels: list[str] = []
     outcome: str
     reason: str
     device: str
@@ -50,6 +49,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     conditions: dict[str, Any]
     notes: list[str]
     cached: bool
+    measured_at: str
+    labels: list[str]
 
 
 @click.command()
@@ -59,19 +60,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol",
               help="strict, strict-tf32, strict-bf16, verified, kernelbench or paper.")  # fmt: skip
-@click.option("--fresh", is_flag=True, help="Measure again, also what is cached.")
+@click.option("--again", "--fresh", "again", is_flag=True,
+              help="Drop what is kept for this task, device, protocol; measure.")  # fmt: skip
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio",
               envvar="ENGINE_BACKEND", help="Which event loop to run on.")  # fmt: skip
 @isolation_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a baseline.")
 def baseline(
-    task: Path, kinds: str, device: str | None, protocol: str | None, fresh: bool,
+    task: Path, kinds: str, device: str | None, protocol: str | None, again: bool,
     backend: str, as_json: bool, require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Time the reference in TASK: eager, torch.compile, torch.compile with max-autotune.
 
     Compiled baselines are checked against eager and timed in pairs with it, like
-    candidates. What was measured is kept for this task, device and versions.
+    candidates. What was measured is kept for this task, device and versions, unless
+    the machine was busy.
     """
     try:
         config = resolve(
@@ -86,7 +89,7 @@ def baseline(
     source, chosen = read_task(task), kinds_of(kinds)
 
     async def work() -> None:
-        await _measure(config, task, source, chosen, fresh, as_json)
+        await _measure(config, task, source, chosen, again, as_json)
 
     anyio.run(work, backend=backend)
     return Exit.DONE
@@ -103,7 +106,7 @@ def kinds_of(listed: str) -> tuple[BaselineKind, ...]:
 
 
 async def _measure(
-    config: Config, task: Path, source: str, kinds: tuple[BaselineKind, ...], fresh: bool,
+    config: Config, task: Path, source: str, kinds: tuple[BaselineKind, ...], again: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     from engine.cli.machine import open_sandbox, resolve_device
@@ -114,14 +117,18 @@ async def _measure(
         device, protocol = config.sandbox.device, config.sandbox.protocol
         waiting = stack.enter_context(_waiting(kinds))
         try:
+            request = BaselineRequest(
+                task_name=task.name, task_source=source, device=device, protocol=protocol,
+                seed=0, reuse=True,
+            )  # fmt: skip
+            if again:
+                dropped = await sandbox.forget_baselines(request)
+                with waiting.hidden():
+                    _say_dropped(dropped)
             for number, kind in enumerate(kinds):
                 waiting.stage(number, "being measured")
-                request = BaselineRequest(
-                    task_name=task.name, task_source=source, device=device, protocol=protocol,
-                    seed=0, kind=kind, reuse=not fresh,
-                )  # fmt: skip
                 with told_to(partial(waiting.stage, number)):
-                    found = await sandbox.baseline(request)
+                    found = await sandbox.baseline(msgspec.structs.replace(request, kind=kind))
                 waiting.done(number)
                 with waiting.hidden():
                     _print(_row(found, device, protocol), as_json)
@@ -141,13 +148,17 @@ def _waiting(kinds: tuple[BaselineKind, ...]) -> Iterator[Waiting]:
         yield waiting
 
 
+def _say_dropped(count: int) -> None:
+    baselines = "baseline" if count == 1 else "baselines"
+    click.echo(f"dropped {count or 'no'} kept {baselines}", err=True)
+
+
 def _row(found: Baseline, device: str, protocol: str) -> Row:
     outcome = found.outcome
     return Row(
         baseline=found.kind,
         runtime_ms=found.runtime_ms,
         speedup=1.0 if outcome is None else getattr(outcome, "speedup", None),
-        labels=labels_of(outcome, found.notes),
         outcome="correct" if outcome is None else str(outcome.__struct_config__.tag),
         reason="" if outcome is None else outcome.reason,
         device=device,
@@ -155,6 +166,8 @@ def _row(found: Baseline, device: str, protocol: str) -> Row:
         conditions=found.conditions,
         notes=[*found.audit, *found.notes],
         cached=found.cached,
+        measured_at=found.measured_at,
+        labels=[*labels_of(outcome, found.notes), *found.labels],
     )
 
 
@@ -167,6 +180,7 @@ def _print(row: Row, as_json: bool) -> None:
         line += f"{ms(row.runtime_ms):>11}  {row.speedup:5.2f}× eager{labels_words(row.labels)}"
     else:
         line += f"{row.outcome.replace('_', ' ')}: {printable(row.reason)}"
-    click.echo(line + ("  (measured before)" if row.cached else ""))
+    line += labels_words(row.labels)
+    click.echo(line + (kept_words(row.measured_at) if row.cached else ""))
     for note in row.notes:
         click.echo(f"  note: {printable(note)}", err=True)

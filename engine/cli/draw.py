@@ -29,6 +29,8 @@ __all__ = [
     "baseline_words",
     "for_stdout",
     "json_line",
+    "kept_words",
+    "moment_words",
     "ms",
     "outcome_line",
     "percent",
@@ -114,12 +116,25 @@ def audit_lines(overview: Overview) -> Iterator[str]:
         yield f"the task's audit: {printable(found)}"
 
 
+def moment_words(moment: str) -> str:
+    """``2026-11-21 14:03 UTC`` of ``2026-11-21T14:03:00Z``; anything else stays as it is."""
+    if len(moment) != len("2026-11-21T14:03:00Z") or not moment.endswith("Z"):
+        return printable(moment)
+    return printable(f"{moment[:10]} {moment[11:16]} UTC")
+
+
+def kept_words(measured_at: str) -> str:
+    """Behind a figure of an earlier run: ``  (measured before, 2026-11-21 14:03 UTC)``."""
+    return f"  (measured before{f', {moment_words(measured_at)}' if measured_at else ''})"
+
+
 def baseline_words(measured: BaselineMeasured) -> str:
     """``3.1 ms compile``; a compiled baseline that failed says how."""
     if measured.runtime_ms is not None:
         compiled = measured.baseline != "eager"
         less = compiled and measured.conditions.get("cudnn_tf32") is False
-        return f"{ms(measured.runtime_ms)} {measured.baseline}{' without TF32' if less else ''}"
+        words = f"{ms(measured.runtime_ms)} {measured.baseline}{' without TF32' if less else ''}"
+        return words + labels_words(measured.labels)
     how = outcome_line(measured.outcome, None, None) if measured.outcome else "not measured"
     return f"({measured.baseline}: {how})"
 

@@ -14,6 +14,7 @@ from engine.cli.draw import (
     audit_lines,
     for_stdout,
     json_line,
+    moment_words,
     ms,
     outcome_line,
     printable,
@@ -200,7 +201,9 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
             click.echo(f"duplicate: the same source as node {evaluation.same_as}, whose verdict"
                        " this is")  # fmt: skip
         if evaluation.cached:
-            click.echo("cached: an earlier run's verdict on this source, not judged again")
+            moment = evaluation.measured_at
+            when = f", of {moment_words(moment)}" if moment else ""
+            click.echo(f"cached: an earlier run's verdict on this source{when}, not judged again")
         for note in evaluation.notes:
             click.echo(f"note {printable(note)}")
     for name, text in texts.items():

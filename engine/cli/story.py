@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.cli.draw import baseline_words, set_words
+from engine.cli.draw import baseline_words, kept_words, set_words
 from events.bodies import (
     AgentCalled,
     AgentReplied,
@@ -35,7 +35,8 @@ def story(body: Body) -> str:
     match body:
         case BaselineMeasured():
             found = "".join(f"; the task's audit: {told}" for told in body.audit)
-            return f"the reference takes {baseline_words(body)}{found}"
+            kept = kept_words(body.measured_at) if body.cached else ""
+            return f"the reference takes {baseline_words(body)}{kept}{found}"
         case RunForked():
             return f"forked from {body.parent}: {set_words(body.changed) or 'nothing set'}"
         case NodeSelected(rule="given"):

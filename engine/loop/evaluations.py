@@ -211,6 +211,7 @@ class Evaluations:
                 usage=verdict.usage,
                 resources=verdict.resources,
                 cached=verdict.cached,
+                measured_at=verdict.measured_at if verdict.cached else "",
                 observations=verdict.observations,
             ),
             blobs.values(),
@@ -230,4 +231,6 @@ def _measured(kind: BaselineKind, baseline: Baseline) -> BaselineMeasured:
         baseline=kind,
         outcome=baseline.outcome,
         cached=baseline.cached,
+        measured_at=baseline.measured_at,
+        labels=[*baseline.labels],
     )

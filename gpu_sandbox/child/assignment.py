@@ -17,6 +17,7 @@ import msgspec
 import torch
 
 from events.observations import Observations
+from gpu_sandbox.busy import busy_by_itself
 from gpu_sandbox.child import held, noise, rehearsal, repeats
 from gpu_sandbox.child.audit import degenerate, labels_by
 from gpu_sandbox.child.baseline import Baseline, measure_alone
@@ -25,7 +26,6 @@ from gpu_sandbox.child.cases import Broken, Case, Seeds
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
-from gpu_sandbox.child.foreign import Foreign, our_processes
 from gpu_sandbox.child.input_places import has_room_for_two
 from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.known import known
@@ -37,6 +37,7 @@ from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.spent import Spent
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.child.unusable import check_values
+from gpu_sandbox.child.watch import Watch
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.jobs import (
     TRYING,
@@ -73,6 +74,7 @@ class Assignment:
         self._clocks = Clocks(nvml_of(self._device))
         self._spent = Spent()
         self._notes: list[str] = []
+        self._busy: list[str] = []
         self._observations: Observations | None = None
 
     def report(self, task_path: str) -> Report:
@@ -97,6 +99,7 @@ class Assignment:
             notes=self._notes,
             observations=self._observations,
             conditions=self._conditions(),
+            busy=self._busy,
         )
 
     def _conditions(self) -> dict[str, Any]:
@@ -143,10 +146,11 @@ class Assignment:
 
     def _baseline(self, task: Task, first: Case) -> Measured:
         self._stage("bench", waits=True)
-        with self._spent.on("bench"), self._watched():
+        with self._spent.on("bench"), self._watched(rests=True):
             measured = measure_alone(
                 task, self._reference, self._job, self._device, first, self._clocks
             )
+        self._busy += busy_by_itself(measured.apart, measured.spread, measured.runtime_ms)
         found = [*self._audited(task, first), *_told(task, first)]
         return msgspec.structs.replace(measured, audit=found)
 
@@ -202,9 +206,10 @@ class Assignment:
 
         def end_candidate(candidate_ms: float) -> None:
             look(candidate_ms)  # or never
+            watch.look()
             self._stage("alone", waits=True)
 
-        with self._spent.on("bench"), self._watched():
+        with self._spent.on("bench"), self._watched() as watch:
             agreed = bench.run(peer, agreement, end_candidate=end_candidate)
         if task.altered and not task.surprised:
             self._notes.append("no call that was timed had changed inputs")
@@ -229,13 +234,18 @@ class Assignment:
             self._observations = observe(task, first, peer, self._job, candidate_ms, spent_s)
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Who is on the device before and after what is timed, and is none of ours, is noted."""
-        foreign = Foreign(nvml_of(self._device), our_processes)
-        foreign.look()
-        yield
-        foreign.look()
-        self._notes += foreign.notes()
+    def _watched(self, *, rests: bool = False) -> Iterator[Watch]:
+        """Processes that are on the device before and after what is timed, and none of ours, are
+        noted; and whether the machine was busy. Of a baseline, eager or compiled, that is worth
+        a moment in which the device rests: before it is warmed up (``rests``), or afterwards."""
+        measuring = [os.getpid(), self._reference.pid, self._job.worker_pid]
+        cores = os.sched_getaffinity(0)
+        watch = Watch(nvml_of(self._device), cores, lambda: [pid for pid in measuring if pid])
+        watch.begin(at_rest=rests)
+        yield watch
+        watch.end(at_rest=self._job.conditions)
+        self._notes += watch.notes()
+        self._busy += watch.reasons()
 
     def _stage(
         self,

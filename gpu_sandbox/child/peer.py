@@ -63,6 +63,7 @@ class Peer(Conversation):
         reference: bool = False,
     ) -> None:
         super().__init__(sock, call_s, reference=reference)
+        self.pid = pid
         self._device = device
         self._arena: Arena | None = None
         self._host: Arena | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from agents.clients.port import Part
@@ -263,3 +264,11 @@ def test_unknown_roles_and_system_messages_are_refused() -> None:
         prompt("poet")
     with pytest.raises(ValueError, match="there are main, alternate_1"):
         prompt(system="x")
+
+
+def test_a_reference_that_was_timed_on_a_busy_machine_is_named_as_one() -> None:
+    busy = msgspec.structs.replace(ROOT, is_busy=True)
+    words = "it takes 1.5 ms, timed on a busy machine: it may take less."
+    assert words in part(prompt(selected=busy), "selected").text
+    assert words in part(prompt(window=[busy]), "reference").text
+    assert "busy" not in part(prompt(window=[ROOT]), "reference").text
