@@ -28,9 +28,9 @@ def refuse_retired(specs: Iterable[str], instead: str) -> None:
         day = retirement_date(spec)
         if day is None or today() <= day:
             continue
-        paper = "the paper's own model, " if spec == PRESETS["paper"]["model"] else ""
+        paper = ", the paper's own model," if spec == PRESETS["paper"]["model"] else ""
         raise Failure(
-            f"{spec}, {paper}was retired on {day}, and is not served any more:"
+            f"{spec}{paper} was retired on {day}, and is not served any more:"
             f" {instead}, such as {Config().model}"
         )
 
