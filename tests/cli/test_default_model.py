@@ -163,7 +163,8 @@ def test_a_model_is_refused_after_its_last_day(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(retired, "today", lambda: last)
     retired.refuse_retired([spec, "playbook:x"], "do so")
     monkeypatch.setattr(retired, "today", lambda: last + timedelta(days=1))
-    with pytest.raises(Failure, match=r"20250929 was retired on 2026-11-30, .*: do so, such as") as info:
+    told = r"-20250929 was retired on 2026-11-30, .*: do so, such as"
+    with pytest.raises(Failure, match=told) as info:
         retired.refuse_retired(["playbook:x", spec], "do so")
     assert info.value.code == 2
     assert "paper" not in str(info.value)
