@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from benchmarks.kernelbench_peer import evaluate_alone
 from gpu_sandbox.paired import quantile
@@ -100,10 +99,10 @@ def main() -> None:
         before = Files(folder, CASES["inline CUDA"], "before")
         print("headers, facts of the device:", flush=True)
         evaluated(arguments.device, env, before.task, before.kernel)
-        told: Any = (arguments.checkout.resolve(), arguments.device, folder, env)
+        checkout = arguments.checkout.resolve()
         for turn in range(arguments.turns):
             for kind in arguments.kinds.split(","):
-                made = turn_of(*told, CASES[kind], str(turn))
+                made = turn_of(checkout, arguments.device, folder, env, CASES[kind], str(turn))
                 found.setdefault(kind, []).append(made)
         print(f"\n{table(found)}")
         if arguments.json:

@@ -88,7 +88,8 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     model: str = ""
     temperature: float | None = None
     effort: str | None = None
-    max_tokens: int = 16_000
+    max_tokens: int = 32_000
+    """Output limit. Models that think by themselves think within it as well."""
     thinking: int = 0
     """Of these, how many may be thought with before the answer; 0: the model is not told to."""
     timeout_s: float = 600.0
@@ -252,7 +253,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything. ``model`` is the default for roles that name none."""
 
-    model: str = "anthropic:claude-sonnet-4-5"
+    model: str = "anthropic:claude-sonnet-5-5"
     temperature: float | None = None
     """One for all roles, whatever theirs are; null: each role has its own."""
     search: Search = Search()

@@ -107,7 +107,9 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     logs from before it was measured): far less than ``speedup`` where calls are short.
     ``candidate_spread`` is (p95 − p5) / median of the readings behind ``candidate_ms``, null
     in logs from before it was kept. ``labels`` are of ``LABELS``, in that order; a log of a newer
-    engine may hold others.
+    engine may hold others. ``error`` is what the protocol bounds (the relative L2 error, by the
+    strict rule), of the ``trial`` in which it came nearest to ``error_bound``; null where values
+    had to be equal, and in logs from before it was kept.
     """
 
     runtime_ms: float
@@ -122,6 +124,9 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     bounded_speedup: float | None = None
     candidate_spread: float | None = None
     labels: list[str] = []
+    error: float | None = None
+    error_bound: float | None = None
+    trial: int | None = None
 
 
 class PoolUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

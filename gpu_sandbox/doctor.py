@@ -65,8 +65,10 @@ async def examine(
     *,
     cache: Path | None = None,
     cache_bytes: int = CACHE_BYTES,
+    steps: Callable[[str], None] = lambda _: None,
 ) -> list[Check]:
-    """All checks, each device with a real evaluation. Takes some seconds a device."""
+    """All checks, each device with a real evaluation. Takes some seconds a device. ``steps`` is
+    called with what is looked at next."""
     place = cache or default_cache()
     looks: list[Callable[[], Check]] = [
         _torch,
@@ -82,9 +84,12 @@ async def examine(
         lambda: _kept_figures(place, "baselines"),
         lambda: _kept_figures(place, "ceilings"),
     ]
+    steps("compilers, tools and folders")
     checks = [await anyio.to_thread.run_sync(look) for look in looks]
     for device in devices:
+        steps(f"device {device}")
         checks += await _device(device, cache)
+    steps("isolation")
     return [*checks, *await _surveyed(cache)]
 
 

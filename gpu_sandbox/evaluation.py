@@ -23,6 +23,7 @@ from gpu_sandbox.observed import completed, reach_after
 from gpu_sandbox.opened import Opened
 from gpu_sandbox.orders import job_for
 from gpu_sandbox.port import EvaluationRequest, SandboxFault, Verdict
+from gpu_sandbox.stages import say
 from gpu_sandbox.verdicts import (
     busy_in,
     cleaned,
@@ -69,12 +70,15 @@ class Evaluation:
             facts=facts[0],
             inspected=inspected,
         )
+        if inspected.builds:
+            say("compiling")
         built = await self._opened.compilers(device).build(candidate)
         try:
             self._timings_s["compile"] = built.seconds
             if built.outcome is not None:
                 log = built.log
                 return self._ended(built.outcome, device, queue_s=built.queue_s, compile_log=log)
+            say("on the device, or waiting for it")
             judged = await self._opened.devices.judge(
                 self._devices, facts, self._job, built.files, self._to_beat
             )

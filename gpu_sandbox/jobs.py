@@ -132,7 +132,9 @@ class Agreed(_Cut, frozen=True):
     clock bears them out, else of that clock; ``bounded_ratio`` is the most that it can be,
     whatever the worker says, and whatever it leaves out of what it should do besides.
     ``doubted``: the clock did not bear the claims out. Bytes are of the inputs, and of those
-    outputs that are no views of inputs or weights. ``labels`` are what the timing tells."""
+    outputs that are no views of inputs or weights. ``labels`` are what the timing tells.
+    ``error`` is what the protocol holds to ``error_bound``, of the ``trial`` in which it came
+    nearest to that; none where values had to be equal."""
 
     ratio: float
     ratio_low: float
@@ -147,6 +149,9 @@ class Agreed(_Cut, frozen=True):
     input_bytes: int = 0
     output_bytes: int = 0
     labels: list[Label] = []
+    error: float | None = None
+    error_bound: float | None = None
+    trial: int | None = None
 
 
 class Measured(_Cut, frozen=True):

@@ -349,7 +349,9 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     expected, and in its spot, but where the CPU is timed. ``overlapping``: several of its elements
     are one place in memory; ``shared``: some are another output's, too; ``in_order``: they
     lie in the order of their indices, with gaps between rows at most. ``stride``, in elements:
-    behind a gate, of what lies in the spot, if it is of its own order (``child/putting.py``)."""
+    behind a gate, of what lies in the spot, if it is of its own order (``child/putting.py``).
+    ``of_input``: the number of the input whose memory it is; ``of_earlier``: it is the memory of
+    an earlier call's output, which the candidate has kept."""
 
     shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)]
     dtype: str
@@ -360,6 +362,8 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     shared: bool = False
     in_order: bool = True
     stride: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)] = ()
+    of_input: int | None = None
+    of_earlier: bool = False
 
 
 class Ran(_Message, frozen=True):

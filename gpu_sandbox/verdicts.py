@@ -249,6 +249,9 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
         candidate_spread=agreed.candidate_spread,
         baseline_ms=agreed.baseline_ms,
         max_abs_error=agreed.max_abs_error,
+        error=agreed.error,
+        error_bound=agreed.error_bound,
+        trial=agreed.trial,
         labels=[label for label in LABELS if label in agreed.labels],
     )
 

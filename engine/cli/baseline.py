@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options
 from engine.cli.settings import SettingsError, resolve
 from engine.cli.sources import read_task
+from engine.cli.waiting import Waiting, waiting_for
 from engine.config import Config
 from events.outcomes import BaselineKind
 from gpu_sandbox.baselines import KINDS
@@ -27,9 +30,10 @@ from gpu_sandbox.port import (
     SandboxFault,
     TaskUnusable,
 )
+from gpu_sandbox.stages import told_to
 from projections.labels import labels_of, labels_words
 
-__all__ = ["baseline"]
+__all__ = ["baseline", "kinds_of"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +86,7 @@ def baseline(
         )  # fmt: skip
     except SettingsError as error:
         raise Failure(str(error)) from error
-    source, chosen = read_task(task), _kinds(kinds)
+    source, chosen = read_task(task), kinds_of(kinds)
 
     async def work() -> None:
         await _measure(config, task, source, chosen, again, as_json)
@@ -91,13 +95,14 @@ def baseline(
     return Exit.DONE
 
 
-def _kinds(listed: str) -> tuple[BaselineKind, ...]:
+def kinds_of(listed: str) -> tuple[BaselineKind, ...]:
+    """The baselines of a list with commas, each once. Raises ``Failure``."""
     names = [name.strip() for name in listed.split(",") if name.strip()]
     unknown = [name for name in names if name not in KINDS]
     if unknown or not names:
         told = ", ".join(unknown) or "none"
         raise Failure(f"no baseline named {told}; there are {', '.join(KINDS)}")
-    return tuple(kind for kind in KINDS if kind in names)
+    return tuple(kind for name in dict.fromkeys(names) for kind in KINDS if kind == name)
 
 
 async def _measure(
@@ -110,16 +115,23 @@ async def _measure(
         sandbox = await open_sandbox(stack, config)
         config, _ = await resolve_device(sandbox, config)
         device, protocol = config.sandbox.device, config.sandbox.protocol
+        waiting = stack.enter_context(_waiting(kinds))
         try:
             request = BaselineRequest(
                 task_name=task.name, task_source=source, device=device, protocol=protocol,
                 seed=0, reuse=True,
             )  # fmt: skip
             if again:
-                _say_dropped(await sandbox.forget_baselines(request))
-            for kind in kinds:
-                found = await sandbox.baseline(msgspec.structs.replace(request, kind=kind))
-                _print(_row(found, device, protocol), as_json)
+                dropped = await sandbox.forget_baselines(request)
+                with waiting.hidden():
+                    _say_dropped(dropped)
+            for number, kind in enumerate(kinds):
+                waiting.stage(number, "being measured")
+                with told_to(partial(waiting.stage, number)):
+                    found = await sandbox.baseline(msgspec.structs.replace(request, kind=kind))
+                waiting.done(number)
+                with waiting.hidden():
+                    _print(_row(found, device, protocol), as_json)
         except PrerequisiteMissing as missing:
             raise Failure(str(missing), Exit.MISSING) from missing
         except TaskUnusable as unusable:
@@ -127,6 +139,13 @@ async def _measure(
             raise Failure(f"{task}: {unusable.reason}{detail}") from unusable
         except SandboxFault as fault:
             raise Failure(f"the sandbox failed: {fault}", Exit.INTERNAL) from fault
+
+
+@contextmanager
+def _waiting(kinds: tuple[BaselineKind, ...]) -> Iterator[Waiting]:
+    waiting = waiting_for(kinds)
+    with waiting.shown():
+        yield waiting
 
 
 def _say_dropped(count: int) -> None:

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from events.bodies import BaselineMeasured
+from events.figures import whole_percent
 from events.observations import SECTIONS
 from events.outcomes import Correct, Outcome, WrongResult
 from projections.labels import labels_words, with_labels
@@ -238,4 +239,4 @@ def taken_line(summary: Summary) -> str:
 
 def percent(share: float | None) -> str:
     """``62 %``; a dash where there is none."""
-    return "–" if share is None else f"{100 * share:.0f} %"
+    return "–" if share is None else whole_percent(share)

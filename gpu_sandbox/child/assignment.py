@@ -29,6 +29,7 @@ from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.input_places import has_room_for_two
+from gpu_sandbox.child.judge import Agreement
 from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.known import known
 from gpu_sandbox.child.nvml import nvml_of
@@ -197,7 +198,7 @@ class Assignment:
             self._stage("check")
             told = _told(task, first)
             self._notes += told
-            worst, labels = self._try(task, first, peer, trials, loaded_s)
+            agreement, labels = self._try(task, first, peer, trials, loaded_s)
         faults = [*told, *map(degenerate, self._audited(task, first))]
         self._notes += faults[len(told) :]
         if job.protocol.allclose is None and not task.exact.used:
@@ -219,7 +220,7 @@ class Assignment:
             self._stage("alone", waits=True)
 
         with self._spent.on("bench"), self._watched() as watch:
-            agreed = bench.run(peer, worst, end_candidate=end_candidate)
+            agreed = bench.run(peer, agreement, end_candidate=end_candidate)
         if task.altered and not task.surprised:
             self._notes.append("no call that was timed had changed inputs")
         if lives:
@@ -228,18 +229,18 @@ class Assignment:
 
     def _try(
         self, task: Task, first: Case, peer: Peer, trials: Trials, loaded_s: float
-    ) -> tuple[float, list[Label]]:
-        """The largest error of all trials, and labels of what could not be tried."""
+    ) -> tuple[Agreement, list[Label]]:
+        """How far outputs are off in all trials, and labels of what could not be tried."""
         job, retrial = self._job, Retrial(task, peer, self._job, first, self._notes)
-        worst = retrial.run(trials)
+        agreement = retrial.run(trials)
         if job.protocol.allclose is not None:
-            return worst, []
+            return agreement, []
         trained = TrainedTrial(task, peer, job, first, self._notes)
-        error = trained.run(retrial.done + 1, loaded_s, retrial.loaded)
+        as_trained = trained.run(retrial.done + 1, loaded_s, retrial.loaded)
         if not trained.missing:
-            return max(worst, error), []
+            return agreement.and_also(as_trained), []
         self._notes.append(f"{_CONSTANT}: {trained.missing}")
-        return worst, [_CONSTANT]
+        return agreement, [_CONSTANT]
 
     def _propagates(self, task: Task, peer: Peer) -> list[str]:
         if not self._job.protocol.structured or task.forward_s > _SLOW_S:

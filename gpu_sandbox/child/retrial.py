@@ -13,6 +13,7 @@ import msgspec
 
 from gpu_sandbox.child.cases import Broken, Case
 from gpu_sandbox.child.conversation import Ended
+from gpu_sandbox.child.judge import Agreement
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.trials import Trials
@@ -43,12 +44,12 @@ class Retrial:
         self.done = 0
         self._unlike: Unequal = {}
 
-    def run(self, trials: Trials) -> float:
-        """The largest error of ``trials``, or of others with the reference's values. Raises
+    def run(self, trials: Trials) -> Agreement:
+        """How far outputs are off in ``trials``, or in others with the reference's values. Raises
         ``Ended`` with a reason that names what differs."""
         try:
-            worst, self.done = trials.run(), trials.done
-            return worst
+            agreement, self.done = trials.run(), trials.done
+            return agreement
         except Ended as ended:
             if not isinstance(ended.finding, Differs):
                 raise
@@ -72,7 +73,7 @@ class Retrial:
             return drawn
         return {}
 
-    def _with_loaded(self, trials: Trials, finding: Differs, drawn: Unequal) -> float:
+    def _with_loaded(self, trials: Trials, finding: Differs, drawn: Unequal) -> Agreement:
         task, first, failed = self._task, self._first, trials.failed
         task.altered.clear()
         task.solve(first, exact=True)
@@ -80,7 +81,7 @@ class Retrial:
         notes: list[str] = []
         again = Trials(task, self._peer, self._job, first, notes, before)
         try:
-            worst = again.run()
+            agreement = again.run()
         except Ended as ended:
             further = isinstance(ended.finding, Differs) and again.done >= trials.done
             last = ended.finding if further and isinstance(ended.finding, Differs) else finding
@@ -88,7 +89,7 @@ class Retrial:
         self.loaded, self.done = frozenset(drawn), again.done
         self._notes += [note for note in notes if note not in self._notes]
         self._notes.append(f"{described(drawn)}: {_LOADED}")
-        return worst
+        return agreement
 
     def _named(self, finding: Differs, more: str = "") -> Differs:
         """What comes of another draw is the cause, and comes first; what was changed may not be."""

@@ -21,7 +21,7 @@ import torch
 
 from gpu_sandbox.child.cases import TRAINED, Broken, Case
 from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.judge import check_call, told_of
+from gpu_sandbox.child.judge import Agreement, check_call, told_of
 from gpu_sandbox.child.loading import construct
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.pieces import distance
@@ -46,7 +46,7 @@ _NAMED = 3
 
 
 class TrainedTrial:
-    """Of one candidate. ``run`` gives the error; ``missing`` says why there was no trial."""
+    """Of one candidate. ``run`` says how far it is off; ``missing`` says why there was no trial."""
 
     def __init__(self, task: Task, peer: Peer, job: Job, first: Case, notes: list[str]) -> None:
         self._task = task
@@ -57,11 +57,11 @@ class TrainedTrial:
         self._constant = constant_state(task.model)
         self.missing = ""
 
-    def run(self, number: int, loaded_s: float, loaded: Collection[str]) -> float:
+    def run(self, number: int, loaded_s: float, loaded: Collection[str]) -> Agreement:
         """``loaded``: what the candidate took over of the reference's (``retrial.py``);
         ``loaded_s``: how long the candidate took to load. Raises ``Ended``."""
         if not self._constant:
-            return 0.0
+            return Agreement()
         why = self._too_much(loaded_s)
         arranged = None if why else self._arranged()
         if arranged is None:
@@ -75,14 +75,14 @@ class TrainedTrial:
                 self._peer.ask(Restore(), Done, "construct")
                 return self._left_out(f"a second ModelNew(...) fails: {ended.finding.message}")
             raise Ended(told_of(ended.finding, "constructed once more")) from None
-        error = self._tried(trials, case, number, asked, loaded)
+        agreement = self._tried(trials, case, number, asked, loaded)
         self._peer.ask(Restore(), Done, "construct")
-        return error
+        return agreement
 
-    def _left_out(self, why: str) -> float:
+    def _left_out(self, why: str) -> Agreement:
         names = _listed(list(self._constant))
         self.missing = f"{names}: ones, zeros or another constant in every trial, as {why}"
-        return 0.0
+        return Agreement()
 
     def _too_much(self, loaded_s: float) -> str:
         """Why not to construct both once more."""
@@ -134,7 +134,7 @@ class TrainedTrial:
         number: int,
         asked: ConstructTrained,
         loaded: Collection[str],
-    ) -> float:
+    ) -> Agreement:
         task = trials.task
         try:
             return trials.trial(case, number)

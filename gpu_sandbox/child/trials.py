@@ -18,8 +18,10 @@ import torch
 
 from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.conversation import Ended
+from gpu_sandbox.child.delivery import is_written_over
 from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.judge import (
+    Agreement,
     check_call,
     check_left,
     check_shape,
@@ -51,6 +53,10 @@ _TIMED_MARGIN = 4.0
 """What one trial on changed inputs says of others is less certain than of random ones."""
 
 
+_OF_EARLIER = (
+    "it returns the output of an earlier call: compute it from the inputs of each call, into memory"
+    " of its own (callers write NaN over outputs that they are done with)"
+)
 _PUT_IN_ORDER = (
     "its output lies in another order than the reference's, which is contiguous: .contiguous() was "
     "added to each call, and is in its time"
@@ -58,7 +64,7 @@ _PUT_IN_ORDER = (
 
 
 class Trials:
-    """``run`` gives the largest error seen; raises ``Ended`` on a difference, of the case
+    """``run`` says how far outputs are off; raises ``Ended`` on a difference, of the case
     ``failed``. ``done`` are right so far. ``got``: the candidate's outputs in the last trial, if
     it came to that."""
 
@@ -94,12 +100,12 @@ class Trials:
         self._ahead.append(case)
         return sum(map(_bytes, self._ahead)) <= _AHEAD_BYTES
 
-    def run(self) -> float:
-        worst = 0.0
+    def run(self) -> Agreement:
+        found = Agreement()
         cases = itertools.chain(_taken(self._ahead), self._cases)
         while case := next(cases, None):
             try:
-                worst = max(worst, self.trial(case, self.done + 1))
+                found = found.and_also(self.trial(case, self.done + 1))
             except Ended as ended:
                 self.failed = case
                 if isinstance(ended.finding, Differs):
@@ -113,7 +119,7 @@ class Trials:
                 usual = [_TIMED_MARGIN * size for size in case.usual]
                 self._task.altered.append(altered._replace(margins=margins, usual=usual))
             del case  # the next one is drawn now, and of gigabytes two are too many
-        return worst
+        return found
 
     def _between(self, case: Case, number: int) -> Case | None:
         """None if the reference does itself return what its next call overwrites."""
@@ -121,8 +127,8 @@ class Trials:
             return None
         return self._calls.other(case, "between", number)
 
-    def trial(self, case: Case, number: int) -> float:
-        """The error of one call on ``case``; raises ``Ended`` on a difference."""
+    def trial(self, case: Case, number: int) -> Agreement:
+        """How far one call on ``case`` is off; raises ``Ended`` on a difference."""
         peer, self.got = self._peer, []
         other = self._between(case, number)
         try:
@@ -138,10 +144,10 @@ class Trials:
         told = case.changed or "random inputs"
         looks = self._rounding.looks
         try:
-            error = check_call(case, case.expected, got, self._job.protocol, number, looks)
+            agreement = check_call(case, case.expected, got, self._job.protocol, number, looks)
         except Ended:
-            if told := self._why(case, other, got, number):
-                raise Ended(Differs(reason=told, trial=number)) from None
+            if why := self._why(case, other, ran, got, number):
+                raise Ended(Differs(reason=why, trial=number)) from None
             raise
         if self._task.mutates:
             left = peer.taken(peer.turn.inputs[0])
@@ -153,10 +159,15 @@ class Trials:
             peer.ask(PutInOrder(), Done, "run")
             if _PUT_IN_ORDER not in self._notes:
                 self._notes.append(_PUT_IN_ORDER)
-        return error
+        return agreement
 
-    def _why(self, case: Case, other: Case | None, got: list[torch.Tensor], number: int) -> str:
+    def _why(
+        self, case: Case, other: Case | None, ran: Ran, got: list[torch.Tensor], number: int
+    ) -> str:
         """An output is wrong, if it is for one of these reasons."""
+        ways = zip(ran.leaves, got, strict=False)
+        if any(leaf.of_earlier and is_written_over(tensor) for leaf, tensor in ways):
+            return _OF_EARLIER
         if other is not None and self._changed_later(case, other, got, number):
             return "its output changed in a later call: it returns the same memory each time"
         if number == 1 or is_large(case):
@@ -164,7 +175,8 @@ class Trials:
         other = self._calls.other(case, "stale", number)
         if other is None:
             return ""
-        return stale_reason(self._calls, self._peer, case, other, self._is_answer)
+        why = stale_reason(self._calls, self._peer, case, other, self._is_answer)
+        return why or (_OF_EARLIER if self._is_of_first(case, got) else "")
 
     def _changed_later(self, case: Case, other: Case, got: list[torch.Tensor], number: int) -> bool:
         """It gave the answer to what was called in between, and is right with no call after it: who
@@ -179,6 +191,11 @@ class Trials:
             return False
         return True
 
+    def _is_of_first(self, case: Case, got: list[torch.Tensor]) -> bool:
+        """Whether it repeats the first trial's output."""
+        ways = zip(self._first.expected, case.margins, strict=False)
+        return self._would_do([Expected.within(one.native, margin) for one, margin in ways], got)
+
     def _is_answer(self, case: Case, other: Case, got: list[torch.Tensor]) -> bool:
         """To another case, with the errors that may be made on this one."""
         try:
@@ -186,7 +203,10 @@ class Trials:
         except Broken:
             return False
         ways = zip(other.expected, case.margins, strict=False)
-        expected = [Expected.within(one.native, margin) for one, margin in ways]
+        return self._would_do([Expected.within(one.native, margin) for one, margin in ways], got)
+
+    def _would_do(self, expected: list[Expected], got: list[torch.Tensor]) -> bool:
+        """Whether ``got`` would be right if that was expected."""
         if [e.native.shape for e in expected] != [t.shape for t in got]:
             return False
         try:
