@@ -107,7 +107,10 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     logs from before it was measured): far less than ``speedup`` where calls are short.
     ``candidate_spread`` is (p95 − p5) / median of the readings behind ``candidate_ms``, null
     in logs from before it was kept. ``labels`` are of ``LABELS``, in that order; a log of a newer
-    engine may hold others.
+    engine may hold others. ``peak_bytes`` is what the candidate's processes need of the device's
+    memory, or on the CPU of the host's, beyond inputs, outputs and the reference's parameters, by
+    the driver's or the kernel's account; ``reference_peak_bytes`` is the reference's. They are
+    null where they were not measured.
     """
 
     runtime_ms: float
@@ -122,6 +125,8 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     bounded_speedup: float | None = None
     candidate_spread: float | None = None
     labels: list[str] = []
+    peak_bytes: int | None = None
+    reference_peak_bytes: int | None = None
 
 
 class PoolUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

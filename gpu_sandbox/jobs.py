@@ -147,6 +147,10 @@ class Agreed(_Cut, frozen=True):
     input_bytes: int = 0
     output_bytes: int = 0
     labels: list[Label] = []
+    peak_bytes: int | None = None
+    reference_peak_bytes: int | None = None
+    """Of memory, beyond inputs, outputs and parameters (``child/peak_memory.py``); None where that
+    was not measured."""
 
 
 class Measured(_Cut, frozen=True):

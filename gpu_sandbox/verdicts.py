@@ -250,6 +250,8 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
         baseline_ms=agreed.baseline_ms,
         max_abs_error=agreed.max_abs_error,
         labels=[label for label in LABELS if label in agreed.labels],
+        peak_bytes=agreed.peak_bytes,
+        reference_peak_bytes=agreed.reference_peak_bytes,
     )
 
 

@@ -43,6 +43,8 @@ from gpu_sandbox.messages import (
     Profiled,
     PutInOrder,
     Recall,
+    ReleaseMemory,
+    Repeat,
     Reply,
     Request,
     Run,
@@ -105,6 +107,10 @@ class Worker:
                 self._clocked.warm(request.calls, request.seconds)
             case ProfileCalls(calls=calls):
                 return Profiled(profile=profile(self._clocked, calls, self._device))
+            case ReleaseMemory():
+                self._clocked.release_memory()
+            case Repeat(calls=calls):
+                self._clocked.repeat_singly(calls)
             case Time():
                 return self._clocked.time(request, self._host)
             case StandBy():
