@@ -144,7 +144,7 @@ class Assignment:
         """Into its worker, which times it."""
         with self._spent.on("check"):
             if self._job.reference_pid is not None:
-                self._memory.begin_reference(task, self._reference)
+                self._memory.begin_reference(self._reference)
             self._reference.start_loading(task, self._job.task_source, "Model", [], [])
             self._reference.finish_loading(self._job.load_s)
 

@@ -2,10 +2,10 @@
 
 The verifier reads the driver's account of a worker's processes, or on the CPU the kernel's: before
 the worker loads anything, and once all is timed while it is called some times more. Before these
-calls it gives back what allocators keep, so that both sides begin alike; a worker that does not
+calls the worker gives back what allocators keep, so that both sides begin alike; one that does not
 only seems to need more. Allocators keep what these calls free, so the reading after them is the
-peak of all that went through an allocator. What a call takes from the driver and gives back is
-seen by the readings in between alone.
+peak of all that went through an allocator. What a call takes from the driver and gives back itself
+is seen by the readings in between alone.
 
 From the difference are taken the arenas, where the account has them, the bytes of the reference's
 parameters and of the outputs of one call: the same on both sides. What is made when a model is
@@ -20,14 +20,13 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from gpu_sandbox.child.arena import lay_out, place
+from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.nvml import Nvml, nvml_of
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.used_memory import device_bytes, host_bytes, ward_of
-from gpu_sandbox.child.values import pack
 from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.jobs import Agreed, Job
 from gpu_sandbox.messages import Done, ReleaseMemory, Repeat
@@ -75,18 +74,18 @@ class PeakMemory:
         self.lost = False
         """Whether the candidate failed in what was asked of it here, and may not answer."""
 
-    def begin_reference(self, task: Task, peer: Peer) -> None:
+    def begin_reference(self, peer: Peer) -> None:
         """Before a fresh worker loads its first reference."""
-        used = self._account(peer)()
+        account = self._account(peer)
+        used = account()
         _kept.before.clear()
         if used is None:
             return
         _kept.before[peer.pid] = used
         if self._device.type == "cuda":
-            tensors: list[torch.Tensor] = []
-            pack(task.init, tensors, pickling=True)
-            arena = peer.reserve(max(place(tensors, 0)[1], _TRIAL_BYTES))
-            _kept.counts_arenas = (self._account(peer)() or 0) - used > arena.size / 2
+            arena = peer.reserve(_TRIAL_BYTES)
+            _kept.counts_arenas = (account() or 0) - used > arena.size / 2
+            peer.give_up_arena()
 
     def begin_candidate(self, peer: Peer) -> None:
         """Before it is loaded."""

@@ -138,6 +138,13 @@ class Peer(Conversation):
             self.shared_bytes = kept + arena.size
         return self._arena
 
+    def give_up_arena(self) -> None:
+        """The next one is made anew, however small."""
+        if self._arena is not None:
+            self._seen.clear()
+            self._arena.close()
+            self._arena = self._layout = None
+
     def share_host(self, total_bytes: int) -> Arena:
         """Host memory of at least that size, which a CUDA worker has pinned."""
         if self._host is None or total_bytes > self._host.size:

@@ -70,7 +70,7 @@ class Worker:
         self._clocked = Clocked(_nothing, device)
         self._path = str(Path.cwd() / "candidate.py")
         self._stage = "import"
-        self._reference = False
+        self._reference = True  # or nothing yet, which looks at no earlier inputs, either
 
     def serve(self) -> None:
         while True:
