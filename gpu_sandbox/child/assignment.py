@@ -208,6 +208,8 @@ class Assignment:
             lives = False  # what comes last may end it
             with self._spent.on("check"):
                 self._memory.measure_candidate(task, first, peer, candidate_ms)
+            if self._memory.lost:
+                self._notes.append("its peak memory is not known: it failed in the calls for that")
             self._observe(task, first, peer, candidate_ms)
             self._notes.extend(self._propagates(task, peer))
 
