@@ -253,6 +253,8 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
         error_bound=agreed.error_bound,
         trial=agreed.trial,
         labels=[label for label in LABELS if label in agreed.labels],
+        peak_bytes=agreed.peak_bytes,
+        reference_peak_bytes=agreed.reference_peak_bytes,
     )
 
 

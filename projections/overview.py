@@ -28,6 +28,7 @@ from events.bodies import (
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.mail import Mail
+from projections.memory import memory_ratio
 from projections.planners import Planners
 from projections.pool import Pool
 from projections.spend import RoleSpend, Spend
@@ -187,6 +188,8 @@ class Overview:
         node, root_ms = self.tree.best, self.tree.root.runtime_ms if self.tree.nodes else None
         if node is None or node.runtime_ms is None or root_ms is None:
             return None
+        assert isinstance(node.outcome, Correct)
+        peak, reference_peak = node.outcome.peak_bytes, node.outcome.reference_peak_bytes
         return Best(
             node=node.id,
             runtime_ms=node.runtime_ms,
@@ -200,6 +203,9 @@ class Overview:
             },
             given=node.made == "user",
             labels=node.labels,
+            peak_bytes=peak,
+            reference_peak_bytes=reference_peak,
+            memory_ratio=memory_ratio(peak, reference_peak),
         )
 
     @property

@@ -107,7 +107,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict. From ``runtime_ms`` to ``bounded_speedup`` only correct ones have values."""
+    """A verdict. From ``runtime_ms`` to ``memory_ratio`` only correct ones have values."""
 
     run: str
     node: int
@@ -124,6 +124,9 @@ class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
     candidate_ms: float | None
     baseline_ms: float | None
     bounded_speedup: float | None
+    peak_bytes: int | None
+    reference_peak_bytes: int | None
+    memory_ratio: float | None
     labels: str
     max_abs_error: float | None
     protocol: str

@@ -15,6 +15,7 @@ from events.observations import SECTIONS, Observations, SectionName
 from events.outcomes import Correct, KernelResources, Outcome, WrongResult
 from projections.labels import labels_told
 from projections.measures import counters_table, profile_text, roofline_text
+from projections.memory import memory_words
 from projections.resources import resources_table
 
 __all__ = ["CAPS", "SELECTED_CAPS", "Attempt", "Section", "cut", "sections_of", "visible"]
@@ -141,6 +142,8 @@ def _timing(outcome: Outcome | None) -> str:
     )
     if outcome.bounded_speedup is not None:
         lines[-1] += f"; at least {outcome.bounded_speedup:.4g} by the clock outside its process"
+    memory = memory_words(outcome.peak_bytes, outcome.reference_peak_bytes)
+    lines += [f"{memory}, beyond inputs, outputs and parameters"] if memory else []
     return "\n".join([*lines, *labels_told(outcome.labels)])
 
 

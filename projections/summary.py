@@ -27,6 +27,9 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     """It is the user's kernel, which no model wrote."""
     labels: list[str] = []
     """What to know beside its speedup."""
+    peak_bytes: int | None = None
+    reference_peak_bytes: int | None = None
+    memory_ratio: float | None = None
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
