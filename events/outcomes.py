@@ -23,6 +23,7 @@ __all__ = [
     "Outcome",
     "PoolUsage",
     "Refused",
+    "ScoredBy",
     "TimedOut",
     "WrongResult",
     "is_failure",
@@ -36,9 +37,13 @@ BaselineKind: TypeAlias = Literal["eager", "compile", "max-autotune"]
 Label: TypeAlias = Literal[
     "below-floor", "below-resolution", "not-gated", "inherits-reference", "torch-only", "fallback",
     "one-place",
+    "host-bound",
 ]  # fmt: skip
 """What a reader must know beside a speedup (docs/sandbox.md, "Labels")."""
 LABELS: tuple[Label, ...] = get_args(Label)
+
+ScoredBy: TypeAlias = Literal["device", "eager"]
+"""Which speedup a search goes by: device time, or calls in a plain Python loop."""
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,6 +106,12 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     ``candidate_spread`` is (p95 − p5) / median of the readings behind ``candidate_ms``, null
     in logs from before it was kept. ``labels`` are of ``LABELS``, in that order; a log of a newer
     engine may hold others.
+
+    ``eager_speedup`` is the same ratio of calls in a plain Python loop, launches and host work
+    included, with its 95 % interval ``eager_low``..``eager_high``; ``eager_ms`` and
+    ``eager_baseline_ms`` are what a call takes there. Null on the CPU, where ``speedup`` is of
+    such calls, and in logs from before it was measured. ``first_call_ms``: what the first call of
+    all took.
     """
 
     runtime_ms: float
@@ -115,6 +126,23 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     bounded_speedup: float | None = None
     candidate_spread: float | None = None
     labels: list[str] = []
+    eager_speedup: float | None = None
+    eager_low: float | None = None
+    eager_high: float | None = None
+    eager_ms: float | None = None
+    eager_baseline_ms: float | None = None
+    first_call_ms: float | None = None
+
+    def speedup_by(self, score: ScoredBy) -> float:
+        """``speedup`` where no other was measured."""
+        eager = self.eager_speedup if score == "eager" else None
+        return self.speedup if eager is None else eager
+
+    def runtime_by(self, score: ScoredBy) -> float:
+        """What ranks nodes, in ms: the root's runtime over that speedup."""
+        if self.speedup_by(score) == self.speedup:
+            return self.runtime_ms
+        return self.runtime_ms * self.speedup / self.speedup_by(score)
 
 
 class PoolUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

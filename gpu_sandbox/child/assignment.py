@@ -24,6 +24,7 @@ from gpu_sandbox.child.cases import Broken, Case, Seeds
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
+from gpu_sandbox.child.first_call import with_first_call
 from gpu_sandbox.child.foreign import Foreign, our_processes
 from gpu_sandbox.child.input_places import has_room_for_two
 from gpu_sandbox.child.kept_memory import leave_half
@@ -207,7 +208,7 @@ class Assignment:
             self._notes.append("no call that was timed had changed inputs")
         if lives:
             look(agreed.candidate_ms)
-        return agreed
+        return with_first_call(agreed, trials.first_call, self._notes)
 
     def _propagates(self, task: Task, peer: Peer) -> list[str]:
         if not self._job.protocol.structured or task.forward_s > _SLOW_S:

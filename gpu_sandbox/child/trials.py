@@ -19,6 +19,7 @@ import torch
 from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import Expected
+from gpu_sandbox.child.first_call import FirstCall
 from gpu_sandbox.child.judge import (
     check_call,
     check_left,
@@ -70,6 +71,11 @@ class Trials:
         self._cases = trial_cases(task, first, job.protocol, notes)
         self._ahead: list[Case] = []
         self._put_in_order = False
+
+    @property
+    def first_call(self) -> FirstCall | None:
+        """None before there was one."""
+        return self._calls.first
 
     def work_ahead(self) -> bool:
         """Draw and solve one more case, which needs no candidate; False when it's enough."""

@@ -37,6 +37,7 @@ from gpu_sandbox.messages import (
     Load,
     Loaded,
     LoadKernels,
+    Loop,
     MakeContext,
     Place,
     ProfileCalls,
@@ -107,6 +108,8 @@ class Worker:
                 return Profiled(profile=profile(self._clocked, calls, self._device))
             case Time():
                 return self._clocked.time(request, self._host)
+            case Loop():
+                return self._clocked.loop(request)
             case StandBy():
                 self._clocked.stand_by(request)
                 self._channel.send(Done())
