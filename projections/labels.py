@@ -17,6 +17,8 @@ MEANINGS: Mapping[str, str] = {
     "inherits-reference": "it derives from the task's Model, or uses it",
     "torch-only": "it has no kernel of its own, and arranges torch's operations",
     "fallback": "beside its kernel it has a way that does without, by torch or the reference",
+    "host-bound": "faster on the device and slower where the host's work counts: launches, or what"
+    " it does in Python, cost more than its kernels save",
     "one-place": "memory holds one set of inputs only: every call finds its inputs at one address",
 }
 

@@ -114,13 +114,20 @@ def _funnel(made: Report) -> Iterator[str]:
     return table_lines(names, counts)
 
 
+def _rounded(speedup: float | None) -> float | None:
+    return None if speedup is None else round(speedup, 2)
+
+
 def _steps(made: Report) -> Iterator[str]:
+    measured = any(step.eager_speedup is not None for step in made.steps)
+    loops = ["× in a loop"] if measured else []
     if made.steps:
         yield from table_lines(
-            ("attempts", "dollars", "seconds", "node", "runtime", "× eager"),
+            ("attempts", "dollars", "seconds", "node", "runtime", "× eager", *loops),
             [
                 (step.attempts, f"{step.usd_micros / 1e6:.4f}", round(step.wall_s, 1),
-                 step.node, ms(step.runtime_ms), round(step.speedup, 2))
+                 step.node, ms(step.runtime_ms), round(step.speedup, 2),
+                 *(_rounded(step.eager_speedup) for _ in loops))
                 for step in made.steps
             ],
         )  # fmt: skip
@@ -132,12 +139,14 @@ def _leaderboard(made: Report) -> Iterator[str]:
     others = [kind for kind in made.leaderboard[0].speedups if kind != "eager"]
     shown = made.leaderboard[:_PLACES]
     labels = ["labels"] if any(place.labels for place in shown) else []
+    loops = ["× in a loop"] if any(place.eager_speedup is not None for place in shown) else []
     yield from table_lines(
         ("rank", "node", "from", "made by", "runtime", "× eager", "95 % interval",
-         *(f"× {kind}" for kind in others), *labels),
+         *loops, *(f"× {kind}" for kind in others), *labels),
         [
             (place.rank, place.node, place.parent, place.made, ms(place.runtime_ms),
              round(place.speedup, 2), f"{1 / place.ratio_high:.2f}–{1 / place.ratio_low:.2f}",
+             *(_rounded(place.eager_speedup) for _ in loops),
              *(round(place.speedups[kind], 2) for kind in others),
              *(labels_listed(place.labels) for _ in labels))
             for place in shown
