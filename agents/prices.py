@@ -14,7 +14,7 @@ import msgspec
 
 from events.bodies import Price
 
-__all__ = ["FREE", "dated", "price_of", "prices"]
+__all__ = ["FREE", "dated", "price_of", "prices", "undated"]
 
 FREE = Price(
     input_usd_micros_per_mtok=0,
@@ -58,7 +58,12 @@ def price_of(model: str, given: Mapping[str, Price] | None = None) -> Price | No
     if not name:
         name = model
     table = _table()[1]
-    return table.get(name) or table.get(_DATE.sub("", name))
+    return table.get(name) or table.get(undated(name))
+
+
+def undated(model: str) -> str:
+    """The model's name without the date of its version, such as ``-20250514`` or ``-latest``."""
+    return _DATE.sub("", model)
 
 
 def _halved(price: Price | None) -> Price | None:

@@ -2,7 +2,8 @@
 
 The order is the paper's (its Figure 4): system message, in-context example, the task's
 source, the selected node's source, the window's attempts, the role's instruction. The
-device facts, behind the example, and the demands on accuracy, behind the task, are ours.
+device facts, behind the example, and the demands on accuracy and on weights, behind the task,
+are ours.
 Each part stands alone, so that parts which repeat between calls are stored once in the log,
 and the stable ones lead, so that a provider can cache them.
 """
@@ -43,7 +44,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     ``resources`` (a table of what its kernels take). ``runtime_ms`` and ``speedup`` (over
     the root's eager runtime) are set when it is correct; the root's ``runtime_ms`` is its
     eager one, once it has been measured. ``same_as`` is the earlier attempt whose source it
-    repeats and whose outcome it has.
+    repeats and whose outcome it has. ``is_busy``: of the root, timed on a busy machine.
     """
 
     id: int
@@ -58,6 +59,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     runtime_ms: float | None = None
     speedup: float | None = None
     same_as: int | None = None
+    is_busy: bool = False
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +92,8 @@ def render(
     ``window`` is shown in the order given, without the selected node, and with the root
     as a line about the reference. ``advice`` and ``annotated`` are the plan that ``code``
     is to implement, or that ``debug`` inherits. Without ``annotated`` the coder gets
-    advice only (the ablation). ``protocol`` is whose demands on accuracy are told, if any.
+    advice only (the ablation). ``protocol`` is whose demands on accuracy are told, and how weights
+    come to be equal; with "" neither is.
     ``hints`` are the user's. ``reask`` is why the previous reply
     was no use. ``answer`` is how the model can answer: the instruction asks for the tool, so
     others are told how. ``spans``: the coder is asked for replacements of the marked blocks,
@@ -172,6 +175,8 @@ def _stable(
     parts.append(_part(templates, "task", {"task": fenced(task_source)}, stable=True))
     if templates.has(f"accuracy_{protocol}.md"):
         parts.append(_part(templates, f"accuracy_{protocol}", {}, name="accuracy", stable=True))
+    if protocol and templates.has("weights.md"):
+        parts.append(_part(templates, "weights", {}, stable=True))
     return parts
 
 
@@ -222,7 +227,8 @@ def _window(templates: Templates, selected: NodeView, window: Sequence[NodeView]
 def _eager(root: NodeView) -> str:
     if root.runtime_ms is None:
         return ""
-    return f" Run by PyTorch in eager mode it takes {_ms(root.runtime_ms)}."
+    busy = ", timed on a busy machine: it may take less" if root.is_busy else ""
+    return f" Run by PyTorch in eager mode it takes {_ms(root.runtime_ms)}{busy}."
 
 
 def _observations(templates: Templates, node: NodeView, chars: int) -> str:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.honest_scores [--only GLOB] [--kind KIND] [--rounds N] [--jobs N]
         [--out FILE.json] [--skip-truth FILE.json] [--skip-scores] [--budget S] [--bench-s S]
-        [--list]
+        [--list] [--company N]
 
 Cases are ``benchmarks/honest/NAME``: ``task.py`` and ``kernel.py``, in KernelBench's form.
 

@@ -90,7 +90,8 @@ class RoleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     model: str = ""
     temperature: float | None = None
     effort: str | None = None
-    max_tokens: int = 16_000
+    max_tokens: int = 32_000
+    """Output limit. Models that think by themselves think within it as well."""
     thinking: int = 0
     """Of these, how many may be thought with before the answer; 0: the model is not told to."""
     timeout_s: float = 600.0
@@ -218,7 +219,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     device: str = "auto"
     """``cpu``, ``cuda:N``, several alike as ``cuda:0,cuda:1``, or ``auto``: the first CUDA
     device, else the CPU."""
-    protocol: Literal["strict", "strict-tf32", "strict-bf16", "kernelbench", "paper"] = "strict"
+    protocol: Literal[
+        "strict", "strict-tf32", "strict-bf16", "verified", "kernelbench", "paper"
+    ] = "strict"
     require_isolation: Literal["A", "B", "C"] = "B"
     """The weakest tier of isolation (docs/sandbox.md) that candidates are run in."""
     baselines: list[BaselineKind] = msgspec.field(default_factory=lambda: ["eager"])
@@ -252,7 +255,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything. ``model`` is the default for roles that name none."""
 
-    model: str = "anthropic:claude-sonnet-4-5"
+    model: str = "anthropic:claude-sonnet-5-5"
     temperature: float | None = None
     """One for all roles, whatever theirs are; null: each role has its own."""
     search: Search = Search()

@@ -72,6 +72,8 @@ class Ceilings(_Observed, frozen=True, kw_only=True):
     flops_per_s: dict[str, float]
     measured_on: str
     """The day, as in 2026-11-21."""
+    measured_at: str = ""
+    """The moment in UTC, as in 2026-11-21T14:03:00Z; empty in logs from before it was kept."""
 
 
 class ProfileRow(_Observed, frozen=True, kw_only=True):

@@ -11,8 +11,11 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 __all__ = [
+    "BASELINE_LABELS",
+    "BUSY_MACHINE",
     "LABELS",
     "BaselineKind",
+    "BaselineLabel",
     "Cheated",
     "CompileFailed",
     "Correct",
@@ -35,12 +38,16 @@ BaselineKind: TypeAlias = Literal["eager", "compile", "max-autotune"]
 ``torch.compile``, by default or with max-autotune."""
 
 Label: TypeAlias = Literal[
-    "below-floor", "below-resolution", "not-gated", "inherits-reference", "torch-only", "fallback",
-    "one-place",
+    "degenerate-task", "below-floor", "below-resolution", "not-gated", "inherits-reference",
+    "torch-only", "fallback", "one-place", "constant-parameters",
     "host-bound",
 ]  # fmt: skip
 """What a reader must know beside a speedup (docs/sandbox.md, "Labels")."""
 LABELS: tuple[Label, ...] = get_args(Label)
+BaselineLabel: TypeAlias = Literal["busy-machine"]
+"""What a reader must know beside a baseline's time (docs/sandbox.md, "Busy machines")."""
+BUSY_MACHINE: BaselineLabel = "busy-machine"
+BASELINE_LABELS: tuple[BaselineLabel, ...] = get_args(BaselineLabel)
 
 ScoredBy: TypeAlias = Literal["device", "eager"]
 """Which speedup a search goes by: device time, or calls in a plain Python loop."""
@@ -105,7 +112,9 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     logs from before it was measured): far less than ``speedup`` where calls are short.
     ``candidate_spread`` is (p95 − p5) / median of the readings behind ``candidate_ms``, null
     in logs from before it was kept. ``labels`` are of ``LABELS``, in that order; a log of a newer
-    engine may hold others.
+    engine may hold others. ``error`` is what the protocol bounds (the relative L2 error, by the
+    strict rule), of the ``trial`` in which it came nearest to ``error_bound``; null where values
+    had to be equal, and in logs from before it was kept.
 
     ``eager_speedup`` is the same ratio of calls in a plain Python loop, launches and host work
     included, with its 95 % interval ``eager_low``..``eager_high``; ``eager_ms`` and
@@ -126,6 +135,9 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     bounded_speedup: float | None = None
     candidate_spread: float | None = None
     labels: list[str] = []
+    error: float | None = None
+    error_bound: float | None = None
+    trial: int | None = None
     eager_speedup: float | None = None
     eager_low: float | None = None
     eager_high: float | None = None

@@ -19,7 +19,9 @@ FROM lineage AS l JOIN events AS e ON e.run_id = l.source_run_id AND e.run_seq <
 CREATE VIEW baselines AS
 SELECT run_id, run_seq, coalesce(json_extract(body, '$.baseline'), 'eager') AS baseline,
   json_extract(body, '$.runtime_ms') AS runtime_ms, json_extract(body, '$.spread') AS spread,
-  coalesce(json_extract(body, '$.cached'), 0) AS cached
+  coalesce(json_extract(body, '$.cached'), 0) AS cached,
+  coalesce(json_extract(body, '$.measured_at'), '') AS measured_at,
+  coalesce((SELECT group_concat(value, ',') FROM json_each(body, '$.labels')), '') AS labels
 FROM history WHERE type = 'BaselineMeasured';
 
 -- One row an evaluated candidate. Columns that only correct ones have are null for others.
@@ -27,7 +29,7 @@ FROM history WHERE type = 'BaselineMeasured';
 -- an object a kernel, as the assembler reported it. ``reused`` is, in a fork, its parent's
 -- event that the verdict was taken from; ``same_as`` the earlier node with the same source;
 -- ``cached`` verdicts had been kept by an earlier run. ``labels``, with commas between, are what
--- a reader must know beside a speedup.
+-- a reader must know beside a speedup; of verdicts from before ``degenerate-task`` was one, by notes.
 CREATE VIEW evaluations AS
 SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.type') AS outcome,
@@ -47,8 +49,12 @@ SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.eager_ms') AS eager_ms,
   json_extract(body, '$.outcome.eager_baseline_ms') AS eager_baseline_ms,
   json_extract(body, '$.outcome.first_call_ms') AS first_call_ms,
-  coalesce((SELECT group_concat(value, ',') FROM json_each(body, '$.outcome.labels')), '')
-    AS labels,
+  CASE WHEN json_extract(body, '$.outcome.type') = 'correct' AND EXISTS (
+      SELECT 1 FROM json_each(body, '$.notes') WHERE value LIKE 'degenerate task: %')
+    THEN rtrim('degenerate-task,' || coalesce(
+      (SELECT group_concat(value, ',') FROM json_each(body, '$.outcome.labels')), ''), ',')
+    ELSE coalesce((SELECT group_concat(value, ',') FROM json_each(body, '$.outcome.labels')), '')
+    END AS labels,
   json_extract(body, '$.outcome.max_abs_error') AS max_abs_error,
   json_extract(body, '$.protocol') AS protocol, json_extract(body, '$.device') AS device,
   json_extract(body, '$.timings_s.guard') AS guard_s,
@@ -131,7 +137,7 @@ LEFT JOIN prices AS p ON p.run_id = a.run_id AND p.model = json_extract(a.body, 
 CREATE VIEW nodes AS
 WITH
 root AS MATERIALIZED (
-  SELECT run_id, runtime_ms FROM baselines WHERE baseline = 'eager'),
+  SELECT run_id, runtime_ms, labels FROM baselines WHERE baseline = 'eager'),
 written AS MATERIALIZED (
   SELECT run_id, json_extract(body, '$.attempt') AS node,
   json_extract(body, '$.source_sha256') AS source_sha256,
@@ -148,7 +154,7 @@ SELECT s.run_id, 0 AS node, NULL AS parent, NULL AS rule, 0 AS repair,
   CASE WHEN b.run_id IS NULL THEN 'expanding' ELSE 'evaluated' END AS status,
   NULL AS outcome, '' AS reason, b.runtime_ms,
   CASE WHEN b.runtime_ms IS NOT NULL THEN 1.0 END AS speedup, NULL AS eager_speedup,
-  '' AS labels,
+  coalesce(b.labels, '') AS labels,
   json_extract(s.body, '$.task_sha256') AS source_sha256, NULL AS source_key,
   s.ts_us AS selected_us,
   NULL AS ended_us
@@ -163,7 +169,12 @@ SELECT s.run_id, json_extract(s.body, '$.attempt'), json_extract(s.body, '$.node
   json_extract(e.body, '$.outcome.runtime_ms'),
   b.runtime_ms / json_extract(e.body, '$.outcome.runtime_ms'),
   json_extract(e.body, '$.outcome.eager_speedup'),
-  coalesce((SELECT group_concat(value, ',') FROM json_each(e.body, '$.outcome.labels')), ''),
+  CASE WHEN json_extract(e.body, '$.outcome.type') = 'correct' AND EXISTS (
+      SELECT 1 FROM json_each(e.body, '$.notes') WHERE value LIKE 'degenerate task: %')
+    THEN rtrim('degenerate-task,' || coalesce(
+      (SELECT group_concat(value, ',') FROM json_each(e.body, '$.outcome.labels')), ''), ',')
+    ELSE coalesce((SELECT group_concat(value, ',') FROM json_each(e.body, '$.outcome.labels')), '')
+    END,
   w.source_sha256, w.source_key, s.ts_us, e.ts_us
 FROM history AS s
 LEFT JOIN ended AS e ON e.run_id = s.run_id AND e.node = json_extract(s.body, '$.attempt')

@@ -4,8 +4,12 @@ A compiled baseline is judged like a candidate: it is the task's own ``Model``, 
 a worker of its own, compared with eager in every trial and timed against it in pairs. So a
 compiler that gets the answer wrong shows, and the figure is as sound as a candidate's.
 
-PyTorch lets convolutions use TF32, and the compiler picks such where eager's do not: a result
-that is wrong by that is compiled once more without, which is what eager is comparable with.
+PyTorch lets convolutions use TF32, and the compiler picks such where eager's do not, which is
+granted (``child/convolutions.py``). A result that is wrong with TF32 nevertheless is compiled once
+more without.
+
+One that was measured on a busy machine (``busy.py``) serves the sandbox that measured it, with a
+label, and is not kept.
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from events.outcomes import BaselineKind, Correct, WrongResult
+from events.outcomes import BUSY_MACHINE, BaselineKind, Correct, WrongResult
+from gpu_sandbox.busy import busy_pairs
 from gpu_sandbox.declared import as_declared
 from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import torch_identity
@@ -26,6 +31,7 @@ from gpu_sandbox.jobs import Measured, TaskBroken
 from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.kept import KeptFiles
 from gpu_sandbox.known_verdicts import harness_version
+from gpu_sandbox.moments import utc_now
 from gpu_sandbox.port import (
     Baseline,
     BaselineRequest,
@@ -39,6 +45,7 @@ from gpu_sandbox.protocols import protocol_named
 __all__ = [
     "COMPILE_S",
     "KINDS",
+    "KeptBaseline",
     "KnownBaselines",
     "as_candidate",
     "compiled_baseline",
@@ -76,7 +83,7 @@ def eager_baseline(judged: Judged, facts: dict[str, Any], isolation: list[str]) 
     if not isinstance(finding, Measured):
         raise SandboxFault(f"a baseline ended as {type(finding).__name__}")
     where = {"device": judged.device.name, "device_name": facts["name"]}
-    return Baseline(
+    found = Baseline(
         runtime_ms=finding.runtime_ms,
         spread=finding.spread,
         repetitions=finding.repetitions,
@@ -85,7 +92,17 @@ def eager_baseline(judged: Judged, facts: dict[str, Any], isolation: list[str]) 
         audit=finding.audit,
         conditions={**where, **report.conditions},
         notes=report.notes,
+        measured_at=utc_now(),
     )
+    return _labelled(found, report.busy)
+
+
+def _labelled(found: Baseline, busy: list[str]) -> Baseline:
+    """The same, with label and note if there is a reason why the machine was busy."""
+    if not busy:
+        return found
+    note = f"{BUSY_MACHINE}: {'; '.join(busy)}; used in this run, and not kept"
+    return msgspec.structs.replace(found, labels=[BUSY_MACHINE], notes=[*found.notes, note])
 
 
 def as_candidate(
@@ -129,7 +146,7 @@ def compiled_baseline(
         conditions = {**conditions, "cudnn_tf32": False}
         notes = [*notes, f"compiled without TF32; with it: {wrong.outcome.reason}"]
     correct = verdict.outcome if isinstance(verdict.outcome, Correct) else None
-    return Baseline(
+    found = Baseline(
         kind=kind,
         runtime_ms=correct.runtime_ms if correct else None,
         spread=None,
@@ -139,7 +156,25 @@ def compiled_baseline(
         isolation=verdict.isolation,
         conditions=conditions,
         notes=notes,
+        measured_at=utc_now(),
     )
+    return _labelled(found, _busy_while(correct, verdict, eager)) if correct else found
+
+
+def _busy_while(correct: Correct, verdict: Verdict, eager: Baseline) -> list[str]:
+    """Its runtime is eager's times a ratio: either may be of a busy machine."""
+    busy = [*verdict.busy]
+    if "below-resolution" not in correct.labels:  # such intervals are wide on any machine
+        busy += busy_pairs(correct.ratio_low, correct.ratio_high)
+    return [*busy, "so was eager"] if BUSY_MACHINE in eager.labels else busy
+
+
+class KeptBaseline(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a kept baseline."""
+
+    task_name: str
+    protocol: str
+    baseline: Baseline
 
 
 class KnownBaselines:
@@ -148,17 +183,39 @@ class KnownBaselines:
 
     def __init__(self, directory: Path, keeping: Keeping | None = None) -> None:
         self._files = KeptFiles(directory, keeping=keeping)
+        self._passing: dict[str, Baseline] = {}
+        """Measured on a busy machine: good enough for as long as this sandbox lives."""
 
     def find(self, request: BaselineRequest, facts: dict[str, Any]) -> Baseline | None:
-        data = self._files.find(_name(request, facts))
+        """One without its moment is of an older engine, which kept what busy machines did."""
+        name = _name(request, facts)
+        if name in self._passing:
+            return msgspec.structs.replace(self._passing[name], cached=True)
+        data = self._files.find(name)
+        if data is None:
+            return None
         with suppress(msgspec.MsgspecError):
-            if data is not None:
-                known = msgspec.json.decode(data, type=Baseline)
+            known = msgspec.json.decode(data, type=KeptBaseline).baseline
+            if known.measured_at:
                 return msgspec.structs.replace(known, cached=True)
+        self._files.drop(name)
         return None
 
     def keep(self, request: BaselineRequest, facts: dict[str, Any], found: Baseline) -> None:
-        self._files.keep(_name(request, facts), msgspec.json.encode(found))
+        """On disk, unless the machine was busy."""
+        name = _name(request, facts)
+        if BUSY_MACHINE in found.labels:
+            self._passing[name] = found
+            return
+        self._passing.pop(name, None)
+        kept = KeptBaseline(task_name=request.task_name, protocol=request.protocol, baseline=found)
+        self._files.keep(name, msgspec.json.encode(kept))
+
+    def drop(self, request: BaselineRequest, facts: dict[str, Any]) -> bool:
+        """Whether there was one of this task, device, protocol and kind."""
+        name = _name(request, facts)
+        passing = self._passing.pop(name, None)
+        return self._files.drop(name) or passing is not None
 
 
 def _name(request: BaselineRequest, facts: dict[str, Any]) -> str:

@@ -1,12 +1,16 @@
-"""The ceilings of each device: probed once, under its lease, then kept on disk.
+"""The ceilings of each device: probed under its lease, then kept on disk.
 
-Kept for as long as torch, the driver, the machine's start and the cores stay what they were.
-A probe that fails is a line that says why, and is tried again by the next sandbox.
+Kept for as long as torch, the driver, the machine's start and the cores stay what they were, and
+measured again, once a sandbox, when a candidate beats them (``floor.beaten``). A probe that fails
+is a line that says why, and is tried again by the next sandbox. One that met a busy machine
+(``busy.py``) is nothing to judge by, and is tried again after a while.
 """
 
 from __future__ import annotations
 
 import socket
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -24,7 +28,23 @@ from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.zygote import Zygote
 
-__all__ = ["KnownCeilings"]
+__all__ = ["KeptCeilings", "KnownCeilings", "NoCeilings", "raised"]
+
+AGAIN_S = 600.0  # after a probe of a busy machine, until the next; a probe takes seconds
+
+
+class KeptCeilings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of kept ceilings."""
+
+    device: str
+    ceilings: Ceilings
+
+
+class NoCeilings(msgspec.Struct, frozen=True):
+    """Why there are none; ``busy``: the machine was."""
+
+    reason: str
+    busy: bool = False
 
 
 class KnownCeilings:
@@ -38,36 +58,87 @@ class KnownCeilings:
         self._limits = limits
         self._zygote = zygote
         self._run = run
-        self._known: dict[str, Ceilings | str] = {}
+        self._known: dict[str, Ceilings | NoCeilings] = {}
+        self._again_at: dict[str, float] = {}
+        """Device → when a probe that met a busy machine may be repeated."""
+        self._doubted: set[str] = set()
+        """Devices that were probed again because a candidate beat their ceilings."""
 
-    def find(self, device: Device, cores: tuple[int, ...]) -> Ceilings | str | None:
-        """Those of an earlier probe, or why it failed; None: there was none."""
-        if device.name not in self._known:
-            try:
-                kept = self._path(device, cores).read_bytes()
-                self._known[device.name] = msgspec.json.decode(kept, type=Ceilings)
-            except (OSError, msgspec.MsgspecError):
-                return None
-        return self._known[device.name]
+    def find(self, device: Device, cores: tuple[int, ...]) -> Ceilings | NoCeilings | None:
+        """Those of an earlier probe, or why there are none; None: it is time to probe."""
+        known = self._known.get(device.name)
+        if isinstance(known, NoCeilings) and known.busy:
+            return known if time.monotonic() < self._again_at[device.name] else None
+        if known is None:
+            known = self._kept(device, cores)
+            if known is not None:
+                self._known[device.name] = known
+        return known
 
-    async def probe(self, device: Device, cores: tuple[int, ...]) -> Ceilings | str:
+    async def probe(self, device: Device, cores: tuple[int, ...]) -> Ceilings | NoCeilings:
         """The caller holds the device's lease. Never raises for a failed probe."""
         found = self.find(device, cores)
         if found is None:
-            try:
-                found = await self._ask(device, cores)
-            except SandboxFault as fault:
-                found = str(fault).splitlines()[0]
-            self._known[device.name] = found
+            found = self._known[device.name] = await self._probed(device, cores)
+            self._again_at[device.name] = time.monotonic() + AGAIN_S
             if isinstance(found, Ceilings):
-                path = self._path(device, cores)
-                await anyio.to_thread.run_sync(self._keeping.file, path, msgspec.json.encode(found))
+                await self._keep(device, cores, found)
         return found
+
+    def may_doubt(self, device: Device) -> bool:
+        """Whether its ceilings were not measured again yet because something beat them."""
+        return device.name not in self._doubted
+
+    async def probe_again(self, device: Device, cores: tuple[int, ...]) -> str:
+        """Of ceilings that were beaten, under the lease: what is higher takes the old one's place,
+        unless the machine is busy. Returns a note on what came of it."""
+        self._doubted.add(device.name)
+        old = self.find(device, cores)
+        found = await self._probed(device, cores)
+        if not isinstance(found, Ceilings):
+            return f"a ceiling was beaten, and could not be measured again: {found.reason}"
+        higher = raised(old, found) if isinstance(old, Ceilings) else found
+        if higher is None:
+            return "a ceiling was beaten, and measured again: it is no higher"
+        self._known[device.name] = higher
+        await self._keep(device, cores, higher)
+        return "a ceiling was beaten, measured again, and is higher now"
+
+    async def _probed(self, device: Device, cores: tuple[int, ...]) -> Ceilings | NoCeilings:
+        try:
+            answer = await self._ask(device, cores)
+        except SandboxFault as fault:
+            return NoCeilings(str(fault).splitlines()[0])
+        if answer.ceilings is None:
+            return NoCeilings(answer.missing)
+        if answer.busy:
+            why = f"the machine was busy when they were probed: {'; '.join(answer.busy)}"
+            return NoCeilings(why, busy=True)
+        return answer.ceilings
+
+    def _kept(self, device: Device, cores: tuple[int, ...]) -> Ceilings | None:
+        """One without its moment is of an older engine, which kept what busy machines did."""
+        path = self._path(device, cores)
+        try:
+            kept = msgspec.json.decode(path.read_bytes(), type=KeptCeilings).ceilings
+        except OSError:
+            return None
+        except msgspec.MsgspecError:
+            kept = None
+        if kept is not None and kept.measured_at:
+            return kept
+        with suppress(OSError):
+            path.unlink()
+        return None
+
+    async def _keep(self, device: Device, cores: tuple[int, ...], found: Ceilings) -> None:
+        data = msgspec.json.encode(KeptCeilings(device=device.name, ceilings=found))
+        await anyio.to_thread.run_sync(self._keeping.file, self._path(device, cores), data)
 
     def _path(self, device: Device, cores: tuple[int, ...]) -> Path:
         return self._cache / f"{host_digest(device, cores)}.json"
 
-    async def _ask(self, device: Device, cores: tuple[int, ...]) -> Ceilings | str:
+    async def _ask(self, device: Device, cores: tuple[int, ...]) -> Probed:
         ours, theirs = socket.socketpair()
         home = self._run.home("ceilings")
         threads = min(len(cores), self._limits.threads or len(cores))
@@ -92,4 +163,16 @@ class KnownCeilings:
                 await ward.end()
         finally:
             line.close()
-        return answer.ceilings or answer.missing
+        return answer
+
+
+def raised(old: Ceilings, new: Ceilings) -> Ceilings | None:
+    """Of each figure the higher one; None if none of the new ones is higher. Pure."""
+    rates = {
+        name: max(new.flops_per_s.get(name, 0.0), old.flops_per_s.get(name, 0.0))
+        for name in {**old.flops_per_s, **new.flops_per_s}
+    }
+    bytes_per_s = max(old.bytes_per_s, new.bytes_per_s)
+    if bytes_per_s == old.bytes_per_s and rates == old.flops_per_s:
+        return None
+    return msgspec.structs.replace(new, bytes_per_s=bytes_per_s, flops_per_s=rates)

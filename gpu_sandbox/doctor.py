@@ -22,6 +22,7 @@ from gpu_sandbox.confine import Survey
 from gpu_sandbox.confine.policy import may_connect
 from gpu_sandbox.counters import refusal
 from gpu_sandbox.devices import torch_identity
+from gpu_sandbox.holdings import HoldingKind, holding
 from gpu_sandbox.kept import KeptFiles
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.optional import OPTIONAL
@@ -64,8 +65,10 @@ async def examine(
     *,
     cache: Path | None = None,
     cache_bytes: int = CACHE_BYTES,
+    steps: Callable[[str], None] = lambda _: None,
 ) -> list[Check]:
-    """All checks, each device with a real evaluation. Takes some seconds a device."""
+    """All checks, each device with a real evaluation. Takes some seconds a device. ``steps`` is
+    called with what is looked at next."""
     place = cache or default_cache()
     looks: list[Callable[[], Check]] = [
         _torch,
@@ -78,11 +81,15 @@ async def examine(
         lambda: _cache_writable(place),
         lambda: _build_cache(place / "builds", cache_bytes),
         lambda: _kept_files("kept verdicts", place / "verdicts"),
-        lambda: _kept_files("kept baselines", place / "baselines"),
+        lambda: _kept_figures(place, "baselines"),
+        lambda: _kept_figures(place, "ceilings"),
     ]
+    steps("compilers, tools and folders")
     checks = [await anyio.to_thread.run_sync(look) for look in looks]
     for device in devices:
+        steps(f"device {device}")
         checks += await _device(device, cache)
+    steps("isolation")
     return [*checks, *await _surveyed(cache)]
 
 
@@ -220,6 +227,16 @@ def _kept_files(name: str, directory: Path) -> Check:
     count, size = files.size()
     detail = f"{count} of at most {files.most}, {size / 2**20:.1f} MB in {directory}"
     return Check(name=name, ok=True, needed=False, detail=detail)
+
+
+def _kept_figures(place: Path, kind: HoldingKind) -> Check:
+    """With when they were measured: a figure is worth what the machine was worth then."""
+    held = holding(place, kind)
+    most = f" of at most {KeptFiles(place / kind).most}" if kind == "baselines" else ""
+    detail = f"{held.number}{most}, {held.bytes / 2**20:.1f} MB in {held.place}"
+    if held.oldest and held.newest:
+        detail += f", measured {held.oldest} to {held.newest}"
+    return Check(name=f"kept {kind}", ok=True, needed=False, detail=detail)
 
 
 def _compiles(name: str, command: list[str], source: str, fix: str) -> Check:

@@ -14,16 +14,19 @@ from gpu_sandbox.builds import BuildFiles
 from gpu_sandbox.compile_stage import Candidate, Compiled
 from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import Device
-from gpu_sandbox.floor import weighed
+from gpu_sandbox.floor import Load, Reach, weighed
 from gpu_sandbox.guard import inspect_candidate
 from gpu_sandbox.inquest import examined
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.loops import ToBeat
-from gpu_sandbox.observed import completed
+from gpu_sandbox.moments import utc_now
+from gpu_sandbox.observed import completed, reach_after
 from gpu_sandbox.opened import Opened
 from gpu_sandbox.orders import job_for
 from gpu_sandbox.port import EvaluationRequest, SandboxFault, Verdict
+from gpu_sandbox.stages import say
 from gpu_sandbox.verdicts import (
+    busy_in,
     cleaned,
     conditions_of,
     ended_as,
@@ -68,12 +71,15 @@ class Evaluation:
             facts=facts[0],
             inspected=inspected,
         )
+        if inspected.builds:
+            say("compiling")
         built = await self._opened.compilers(device).build(candidate)
         try:
             self._timings_s["compile"] = built.seconds
             if built.outcome is not None:
                 log = built.log
                 return self._ended(built.outcome, device, queue_s=built.queue_s, compile_log=log)
+            say("on the device, or waiting for it")
             judged = await self._opened.devices.judge(
                 self._devices, facts, self._job, built.files, self._to_beat
             )
@@ -95,7 +101,9 @@ class Evaluation:
             notes += [f"not sound: {' '.join(found[:2])}"] if found else []
             precision = self._job.protocol.precision
             load = load_of(looks, observations, precision, on_gpu=device.is_cuda)
-            reach = self._opened.reach(device, candidate.facts)
+            reach = await self._reach(candidate, judged, outcome, load, notes)
+            if observations is not None and observations.ceilings is not None and reach.probed:
+                observations = msgspec.structs.replace(observations, ceilings=reach.probed)
             outcome, told = weighed(outcome, load, reach)
             notes += told
         return self._ended(
@@ -107,6 +115,7 @@ class Evaluation:
             resources=files.record.resources,
             observations=observations,
             conditions=conditions_of(looks),
+            busy=busy_in(looks),
             notes=[*built.notes, *notes],
         )
 
@@ -139,10 +148,27 @@ class Evaluation:
     ) -> Observations:
         opened, limits, wanted = self._opened, self._limits, self._request.observe
         try:
-            return await completed(opened, limits, candidate, files, judged, seen, wanted=wanted)
+            return await completed(
+                opened, limits, candidate, files, judged, seen, wanted=wanted, notes=notes
+            )
         except _FAULTS as fault:
             notes.append(f"observations are not complete: {fault}")
             return seen
+
+    async def _reach(
+        self,
+        candidate: Candidate,
+        judged: Judged,
+        outcome: Correct,
+        load: Load,
+        notes: list[str],
+    ) -> Reach:
+        opened, facts = self._opened, candidate.facts
+        try:
+            return await reach_after(opened, judged, facts, outcome, load, notes)
+        except _FAULTS as fault:
+            notes.append(f"a ceiling was beaten, and could not be measured again: {fault}")
+            return opened.reach(judged.device, facts)
 
     @property
     def _to_beat(self) -> ToBeat | None:
@@ -164,5 +190,6 @@ class Evaluation:
             timings_s=self._timings_s,
             queue_s=queue_s,
             usage=self._opened.usage(),
+            measured_at=utc_now(),
         )
         return msgspec.structs.replace(verdict, **found)

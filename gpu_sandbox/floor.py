@@ -4,7 +4,7 @@ Certain is one thing alone: what lies beyond the caches of the outputs has to be
 memory is faster than its data sheet says. Inputs may not be needed, and operations may be
 saved, so a time below theirs is worth a label and no more. A probe may have met a busy
 device, and the products that it tries are not the fastest there are: it gets a margin. And a
-floor that the reference is below is none.
+floor that the reference is below is none. A ceiling that was beaten is measured again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from events.outcomes import Correct, Refused
 from gpu_sandbox.labels import labelled
 from gpu_sandbox.protocols import Precision
 
-__all__ = ["Load", "Reach", "rate_of", "weighed"]
+__all__ = ["Load", "Reach", "beaten", "rate_of", "weighed"]
 
 _BY_SHEET, _BY_PROBE = 0.9, 0.75
 """Below so much of a floor is below it."""
+MAX_ABOVE_CEILING = 0.05  # relative; a rate that is further above a probed ceiling beats it
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,21 @@ def rate_of(dtype: str, precision: Precision, *, on_gpu: bool) -> str:
     if precision == "bf16":
         return "bfloat16"
     return "tf32" if on_gpu else dtype
+
+
+def beaten(outcome: Correct, load: Load, reach: Reach) -> bool:
+    """Whether the candidate, or the reference beside it, moved bytes beyond the caches, or did
+    operations, faster than the probe found possible: by more than the interval of the ratio and
+    noise explain. Then the probe met a busy machine, or the candidate takes a shortcut."""
+    slowest_ms = min(outcome.ratio_high, 1.0) * outcome.baseline_ms
+    if reach.probed is None or slowest_ms <= 0:
+        return False
+    rates = [(load.flops, reach.probed.flops_per_s.get(load.rate))]
+    if reach.cache_bytes is not None:
+        moved = load.input_bytes + load.output_bytes - reach.cache_bytes
+        rates.append((moved, reach.probed.bytes_per_s))
+    seconds = slowest_ms / 1e3
+    return any(top and done / seconds > (1 + MAX_ABOVE_CEILING) * top for done, top in rates)
 
 
 def weighed(outcome: Correct, load: Load, reach: Reach) -> tuple[Correct | Refused, list[str]]:

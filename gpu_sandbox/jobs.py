@@ -144,7 +144,9 @@ class Agreed(_Cut, frozen=True):
     clock bears them out, else of that clock; ``bounded_ratio`` is the most that it can be,
     whatever the worker says, and whatever it leaves out of what it should do besides.
     ``doubted``: the clock did not bear the claims out. Bytes are of the inputs, and of those
-    outputs that are no views of inputs or weights. ``labels`` are what the timing tells."""
+    outputs that are no views of inputs or weights. ``labels`` are what the timing tells.
+    ``error`` is what the protocol holds to ``error_bound``, of the ``trial`` in which it came
+    nearest to that; none where values had to be equal."""
 
     ratio: float
     ratio_low: float
@@ -163,14 +165,19 @@ class Agreed(_Cut, frozen=True):
     """None on the CPU, where ``ratio`` is of such calls."""
     first_call_ms: float | None = None
     """Of the candidate's first call, by the verifier's clock."""
+    error: float | None = None
+    error_bound: float | None = None
+    trial: int | None = None
 
 
 class Measured(_Cut, frozen=True):
-    """The baseline alone, and the task's audit (``child/audit.py``)."""
+    """The baseline alone, and the task's audit (``child/audit.py``). ``apart``: by how much two
+    interleaved halves of its samples differ, relative."""
 
     runtime_ms: float
     spread: float
     repetitions: int
+    apart: float = 0.0
     audit: list[str] = []
 
 
@@ -234,6 +241,8 @@ class Report(_Cut, frozen=True):
     observations: Observations | None = None
     conditions: dict[str, Any] = {}
     """What the timing depends on, if the job asked (``child/conditions.py``)."""
+    busy: list[str] = []
+    """Why the machine counts as busy while it was timed (``busy.py``)."""
 
 
 FromVerifier: TypeAlias = Ready | Stage | Report
@@ -286,10 +295,12 @@ class Built(_Message, frozen=True):
 
 
 class Probed(_Message, frozen=True):
-    """What a device reaches, or why that could not be found out."""
+    """What a device reaches, or why that could not be found out. ``busy``: why the machine counts
+    as busy while it was probed (``busy.py``)."""
 
     ceilings: Ceilings | None = None
     missing: str = ""
+    busy: list[str] = []
 
 
 class Facts(_Message, frozen=True):

@@ -53,6 +53,14 @@ class KeptFiles:
                 if len(os.listdir(shelf)) > self._shelf_holds:
                     self._clear(shelf)
 
+    def drop(self, name: str) -> bool:
+        """Whether it was there."""
+        try:
+            (self._directory / name[:2] / name).unlink()
+        except OSError:
+            return False
+        return True
+
     def size(self) -> tuple[int, int]:
         """Files, and their bytes together. Looks at all of them."""
         sizes = []

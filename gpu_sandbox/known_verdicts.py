@@ -64,8 +64,9 @@ class KnownVerdicts:
         verdict: Verdict,
     ) -> None:
         """Keep what is the candidate's: a limit may have been missed because the machine was
-        busy."""
-        if isinstance(verdict.outcome, TimedOut):
+        busy, and a time is one of a busy machine."""
+        busy = isinstance(verdict.outcome, Correct) and verdict.busy
+        if busy or isinstance(verdict.outcome, TimedOut):
             return
         with suppress(msgspec.MsgspecError, UnicodeEncodeError):
             data = msgspec.json.encode(verdict)

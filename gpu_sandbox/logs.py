@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -35,12 +36,26 @@ _PTX = re.compile(r"ptxas \S+, line (\d+); (?:error|fatal)\s*: (.*)")
 _UNDECLARED = re.compile(
     r"[‘'](?P<a>\w+)[’'] (?:was not declared in this scope|has not been declared)"
     r"|identifier \"(?P<b>\w+)\" is undefined"
+    r"|[‘'](?P<c>\w+)[’'] (?:does not name a (?:template )?type"
+    r"|is not a (?:template|type|class, namespace, or enumeration))"
 )
 _NO_MEMBER = re.compile(
-    r"[‘'](?P<a>\w+)[’'] is not a member of"
+    r"[‘'](?P<a>\w+)[’'] is not a (?:template )?member of"
     r"|namespace \"[^\"]*\" has no member \"(?P<b>\w+)\""
     r"|[‘'][\w:]+::(?P<c>\w+)[’'] has not been declared"
+    r"|[‘'](?P<d>\w+)[’'] in namespace [‘'][\w:]+[’'] does not name a"
 )
+_INCOMPLETE = re.compile(r"\bincomplete\b|\bslim_binding\b")
+_PARTIAL = re.compile(
+    r"\bI(?:Opt)?(?:Tensor)?ListRef\b|\bTensorIndex\b|at::Tensor::index\b|incomplete"
+)
+"""Types that the slim headers declare and do not define, or define for some sources only."""
+_OPERATOR = re.compile(r"no match for [‘']operator|no operator \"")
+_QUALIFIED = re.compile(
+    r"name followed by \"::\"|is not a template|not a class or "
+    r"|expected (?:template-name|class-name|type-specifier)"
+)
+_OF_NAMESPACE = re.compile(r"\b(?:torch|at|c10|caffe2|py|pybind11|std)\s*::")
 _NO_TENSOR_MEMBER = re.compile(
     r"class at::Tensor[’'] has no member|class \"at::Tensor\" has no member"
     r"|no matching function for call to [‘']at::Tensor(?:Base)?::(?!index)"
@@ -180,9 +195,9 @@ def _name(path: str) -> str:
 
 
 class Unexplained(NamedTuple):
-    """What might be missing from the slim headers: names of macros, names of members.
+    """Names that the slim headers may lack: plain ones (macros, functions), members of namespaces.
 
-    ``anyway``: an error that says nothing of names, and may be about anything.
+    ``anyway``: an error that torch's own headers may cure, whatever names they know.
     """
 
     macros: frozenset[str]
@@ -191,31 +206,69 @@ class Unexplained(NamedTuple):
 
 
 def unexplained(output: str) -> Unexplained:
-    """Sort a failed slim build's errors by whether the real headers could cure them.
+    """What torch's own headers might cure of a failed slim build; nothing, if it fails anyway.
 
-    Most failures are the candidate's own and certain to fail again: syntax, an unknown
-    plain name (only a macro could be torch's), a member that no tensor has, types that
-    don't match and aren't torch's.
+    An error in the candidate's text is cured by other headers only if it is about a name, a type
+    or an operator that they declare: all other messages are the candidate's own fault. One such
+    error is enough, unless an error that may be cured comes before it and may have caused it.
     """
     macros: set[str] = set()
     members: set[str] = set()
-    anyway = False
+    anyway = doubtful = False
     lines = _lines(output)
     for number, whole in enumerate(lines):
+        if "FAILED: " in whole:  # the next command's errors have no cause yet
+            doubtful = False
         found = _ERROR.search(whole)
-        what = found["what"] if found else ""
-        following = lines[number + 1 : number + 6]
-        if not found or _certain(what, following) or _kernels_own(found, following):
+        if not found:
             continue
-        if unknown := _UNDECLARED.search(what):
-            macros.add(unknown["a"] or unknown["b"])
-        elif missing := _NO_MEMBER.search(what):
-            members.add(missing["a"] or missing["b"] or missing["c"])
-        else:
-            anyway = True
+        cure = _cure(found, lines[number + 1 : number + 1 + _FOLLOWING])
+        if cure is None:
+            if _is_own(found["file"]) and not doubtful:
+                return Unexplained(frozenset(), frozenset(), False)
+            continue
+        doubtful = True
+        anyway = anyway or not cure.name
+        if cure.name:
+            (members if cure.member else macros).add(cure.name)
     linking = any(_TOOL.search(line) for line in lines)
     nothing = not macros and not members and not any(_ERROR.search(line) for line in lines)
     return Unexplained(frozenset(macros), frozenset(members), anyway or (nothing and not linking))
+
+
+def _is_own(file: str) -> bool:
+    """Whether it is the candidate's text, and no header of torch, of the system or of ours."""
+    return not any(part in file for part in ("/include/", "/gpu_sandbox/headers/"))
+
+
+class _Cure(NamedTuple):
+    """What other headers would have to declare; no ``name``: something that is not named."""
+
+    name: str = ""
+    member: bool = False
+
+
+def _cure(found: re.Match[str], following: list[str]) -> _Cure | None:
+    """None where other headers can't help."""
+    what, own = found["what"], _is_own(found["file"])
+    excerpt = "\n".join(following[:2])
+    if _NO_TENSOR_MEMBER.search(what) or _kernels_own(found, following):
+        return None
+    if unknown := _UNDECLARED.search(what):
+        return _Cure(next(filter(None, unknown.groups())))
+    if missing := _NO_MEMBER.search(what):
+        return _Cure(next(filter(None, missing.groups())), member=True)
+    if _INCOMPLETE.search(what):
+        helps = True
+    elif _QUALIFIED.search(what):
+        helps = not own or _OF_NAMESPACE.search(excerpt) is not None
+    elif _SYNTAX.match(what) or (own and what.startswith("expected ")):
+        helps = _MACRO_OF_TORCH.search(excerpt) is not None
+    elif _MISMATCH.search(what):
+        helps = _of_torch(found, following)
+    else:
+        helps = not own
+    return _Cure() if helps else None
 
 
 def _kernels_own(found: re.Match[str], following: list[str]) -> bool:
@@ -228,14 +281,20 @@ def _kernels_own(found: re.Match[str], following: list[str]) -> bool:
     return _OF_CUDA.search(what) is not None
 
 
-def _certain(what: str, following: list[str]) -> bool:
-    """Whether an error would be the same with any headers."""
-    if _NO_TENSOR_MEMBER.search(what):
-        return True
-    if _SYNTAX.match(what):
-        return not any(_MACRO_OF_TORCH.search(line) for line in following[:2])
-    if not _MISMATCH.search(what):
+def _of_torch(found: re.Match[str], following: list[str]) -> bool:
+    """Whether types that don't match are torch's, and other headers may know more of them."""
+    what = found["what"]
+    below = [line for line in following[:5] if "types are" in line]
+    spelled = "\n".join([what, *below])
+    typed = _TYPES.search(spelled.split("operator", 1)[0]) or "types are" in spelled
+    if typed and not _OF_TORCH.search(spelled):
         return False
-    spelled = "\n".join([what, *(line for line in following if "types are" in line)])
-    named = _TYPES.search(spelled.split("operator", 1)[0]) or "types are" in spelled
-    return bool(named) and not _OF_TORCH.search(spelled)
+    if not _is_own(found["file"]) or _PARTIAL.search("\n".join([what, *_notes(following)])):
+        return True
+    return _OPERATOR.search(what) is not None and "at::Tensor*" not in spelled.replace(" *", "*")
+
+
+def _notes(following: list[str]) -> list[str]:
+    """The notes of one error."""
+    rest = itertools.takewhile(lambda line: not _ERROR.search(line), following)
+    return [line for line in rest if "note:" in line]

@@ -19,6 +19,11 @@ __all__ = [
     "MOST_REPLY_BYTES",
     "MOST_TENSORS",
     "ArenaShared",
+    "CompareWeights",
+    "Compared",
+    "Constant",
+    "ConstructAnew",
+    "ConstructTrained",
     "Describe",
     "Done",
     "Failed",
@@ -41,6 +46,7 @@ __all__ = [
     "Recall",
     "Reply",
     "Request",
+    "Restore",
     "Run",
     "Sequence",
     "ShowMemory",
@@ -50,7 +56,9 @@ __all__ = [
     "Time",
     "Timed",
     "Tree",
+    "Unlike",
     "Warm",
+    "WeightAt",
 ]
 
 
@@ -154,6 +162,51 @@ class Load(_Message, frozen=True):
     weight_seed: int
     init: Tree
     init_spots: list[Spot]
+
+
+class ConstructAnew(_Message, frozen=True):
+    """Construct the candidate's model once more, in place of the one that was called."""
+
+
+class Constant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a new module holds as ``elements`` times the same ``value``, and a trained one does
+    not: what it is to hold is drawn by ``seed`` (``child/trained.py``)."""
+
+    elements: int
+    value: float
+    seed: int
+
+
+class ConstructTrained(_Message, frozen=True):
+    """Construct the candidate's model once more, with these constants as a trained module holds
+    them, and call that one until ``Restore``. ``broad``: tensors that are no parameters count as
+    well; ``frozen``: so do parameters that take no gradient."""
+
+    constants: list[Constant]
+    broad: bool = False
+    frozen: bool = False
+
+
+class Restore(_Message, frozen=True):
+    """Drop the model that ``ConstructTrained`` made, and call the one before it."""
+
+
+class WeightAt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A parameter or buffer of the reference's, or what of it begins at index ``start`` of its
+    first dimension. ``shape`` is that of all of it."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+    spot: Spot
+
+
+class CompareWeights(_Message, frozen=True):
+    """Compare these with the model's own of the same names and shapes. ``load``: and take them
+    over where they differ."""
+
+    weights: list[WeightAt]
+    load: bool
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -264,6 +317,10 @@ Request: TypeAlias = (
     | ShowMemory
     | LoadKernels
     | Load
+    | ConstructAnew
+    | ConstructTrained
+    | Restore
+    | CompareWeights
     | Lay
     | PutInOrder
     | Run
@@ -286,12 +343,28 @@ class Loaded(_Message, frozen=True):
     built_late: int = 0
 
 
+class Unlike(msgspec.Struct, frozen=True, array_like=True):
+    """One of the request's ``weights``, by number, that differs: the sums of squares of the
+    difference, and of the reference's values; how many elements are ``same`` nevertheless."""
+
+    number: int
+    off: float
+    size: float
+    same: int
+
+
+class Compared(_Message, frozen=True):
+    unlike: Annotated[list[Unlike], msgspec.Meta(max_length=MOST_TENSORS)]
+
+
 class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     """An output tensor. ``written``: it is of the shape, dtype and kind of device that were
     expected, and in its spot, but where the CPU is timed. ``overlapping``: several of its elements
     are one place in memory; ``shared``: some are another output's, too; ``in_order``: they
     lie in the order of their indices, with gaps between rows at most. ``stride``, in elements:
-    behind a gate, of what lies in the spot, if it is of its own order (``child/putting.py``)."""
+    behind a gate, of what lies in the spot, if it is of its own order (``child/putting.py``).
+    ``of_input``: the number of the input whose memory it is; ``of_earlier``: it is the memory of
+    an earlier call's output, which the candidate has kept."""
 
     shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)]
     dtype: str
@@ -302,6 +375,8 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     shared: bool = False
     in_order: bool = True
     stride: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)] = ()
+    of_input: int | None = None
+    of_earlier: bool = False
 
 
 class Ran(_Message, frozen=True):
@@ -345,4 +420,4 @@ class Failed(_Message, frozen=True):
     traceback: str
 
 
-Reply: TypeAlias = Loaded | Ran | Timed | Profiled | Done | Failed
+Reply: TypeAlias = Loaded | Compared | Ran | Timed | Profiled | Done | Failed

@@ -4,20 +4,24 @@ ceilings, which are probed once, and counters, which take a run of their own."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from events.observations import Ceilings, Counters, Observations, SectionName
+from events.outcomes import BUSY_MACHINE, Correct
 from gpu_sandbox.builds import BuildFiles
+from gpu_sandbox.ceilings import NoCeilings
 from gpu_sandbox.compile_stage import Candidate
 from gpu_sandbox.counters import count
 from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.extra_run import NO_MEETING, Body, StillThere
+from gpu_sandbox.floor import Load, Reach, beaten
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.opened import Opened
 from gpu_sandbox.station import STUCK
 
-__all__ = ["completed"]
+__all__ = ["completed", "reach_after"]
 
 
 async def completed(
@@ -28,15 +32,19 @@ async def completed(
     judged: Judged,
     seen: Observations,
     wanted: tuple[SectionName, ...],
+    notes: list[str],
 ) -> Observations:
-    """``seen`` with ceilings, if it has work, and counters, if they are ``wanted``."""
+    """``seen`` with ceilings, if it has work, and counters, if they are ``wanted``. Ceilings of a
+    busy machine would mislead whoever reads them: rates stand without, and ``notes`` say why."""
     missing = dict(seen.missing)
     if seen.work is not None:
         ceilings = await _ceilings(opened, judged)
         if isinstance(ceilings, Ceilings):
             seen = msgspec.structs.replace(seen, ceilings=ceilings)
+        elif ceilings.busy:
+            notes.append(f"{BUSY_MACHINE}: no ceilings are shown: {ceilings.reason}")
         else:
-            missing["roofline"] = f"no ceilings: {ceilings}"
+            missing["roofline"] = f"no ceilings: {ceilings.reason}"
     if "counters" in wanted:
         counters = await _counters(opened, limits, candidate, files, judged, seen)
         if isinstance(counters, Counters):
@@ -46,13 +54,33 @@ async def completed(
     return msgspec.structs.replace(seen, missing=missing)
 
 
-async def _ceilings(opened: Opened, judged: Judged) -> Ceilings | str:
+async def reach_after(
+    opened: Opened,
+    judged: Judged,
+    facts: dict[str, Any],
+    outcome: Correct,
+    load: Load,
+    notes: list[str],
+) -> Reach:
+    """How fast the device is known to be after this candidate: of what was just beaten, ceilings
+    are measured again, once a sandbox and device."""
+    device = judged.device
+    reach = opened.reach(device, facts)
+    if not beaten(outcome, load, reach) or not opened.ceilings.may_doubt(device):
+        return reach
+    async with opened.devices.once_more(judged, whoever_waits=True) as cores:
+        if cores is not None and opened.ceilings.may_doubt(device):  # nobody did meanwhile
+            notes.append(await opened.ceilings.probe_again(device, cores))
+    return opened.reach(device, facts)
+
+
+async def _ceilings(opened: Opened, judged: Judged) -> Ceilings | NoCeilings:
     known = opened.ceilings.find(judged.device, opened.devices.timing(judged.device))
     if known is not None:
         return known
     async with opened.devices.once_more(judged, whoever_waits=True) as cores:
         if cores is None:
-            return "the device is quarantined"
+            return NoCeilings("the device is quarantined")
         return await opened.ceilings.probe(judged.device, cores)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gpu_sandbox.declared import as_declared
 from gpu_sandbox.devices import Device
 from gpu_sandbox.jobs import Job
@@ -18,7 +20,11 @@ def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits
     """What to do on ``device`` or one like it. Raises ``PrerequisiteMissing``."""
     protocol = _protocol(request.protocol)
     if protocol.precision == "tf32" and not device.is_cuda:
-        raise PrerequisiteMissing("TF32 is a precision of CUDA devices: strict or strict-bf16 here")
+        if protocol.cpu_precision is None:
+            raise PrerequisiteMissing(
+                "TF32 is a precision of CUDA devices: strict or strict-bf16 here"
+            )
+        protocol = msgspec.structs.replace(protocol, precision=protocol.cpu_precision)
     source = request.candidate_source if isinstance(request, EvaluationRequest) else None
     default_s = _CUDA_BENCH_S if device.is_cuda else _CPU_BENCH_S
     return Job(

@@ -11,7 +11,15 @@ from typing import Any, Protocol
 import msgspec
 
 from events.observations import Observations, SectionName
-from events.outcomes import BaselineKind, KernelResources, Label, Outcome, PoolUsage, ScoredBy
+from events.outcomes import (
+    BaselineKind,
+    BaselineLabel,
+    KernelResources,
+    Label,
+    Outcome,
+    PoolUsage,
+    ScoredBy,
+)
 
 __all__ = [
     "Baseline",
@@ -90,6 +98,10 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     cached: bool = False
     """Measured before, and not now."""
+    measured_at: str = ""
+    """The moment, in UTC, as in 2026-11-21T14:03:00Z."""
+    labels: list[BaselineLabel] = []
+    """What to know beside the runtime; the note that begins with a label's name says why."""
 
 
 class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +164,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     observations: Observations | None = None
     conditions: dict[str, Any] = {}
     """What the timing depends on, if that was asked: versions, threads, precision modes, clocks."""
+    measured_at: str = ""
+    """The moment of the verdict, in UTC, as in 2026-11-21T14:03:00Z."""
+    busy: list[str] = []
+    """Why the machine counts as busy while it was timed (``busy.py``). Both sides of a pair were,
+    so that the ratio stands; but such a verdict is not kept."""
 
 
 class DeviceLoad(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,9 @@
 """The measuring protocols: how many trials, how close, timed how.
 
 ``strict`` is ours, and ``strict-tf32`` and ``strict-bf16`` are it where the user declares
-that less precision will do. ``kernelbench`` is that benchmark's present evaluator, ``paper``
-its state at the paper's time; these two exist so that published tables can be compared.
+that less precision will do. ``verified`` adds the input distributions of KernelBench-Verified to
+``strict-tf32``. ``kernelbench`` is KernelBench's present evaluator, ``paper`` its state at the
+paper's time; these two exist so that published tables can be compared.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     of ``child/compare.py``. ``flush_bytes`` is written before every CUDA sample: None =
     twice the L2, 0 = no flush; ``cover_us`` hides the launch of what is timed behind other
     work. ``precision`` is what the baseline computes with and the tolerance allows for
-    (``child/precision.py``). ``mean`` takes means, not paired medians. ``second_look``: what
-    would be the best so far is judged again, by a fresh process, before its verdict is given.
+    (``child/precision.py``), and ``cpu_precision`` the same on the CPU, which has no TF32; None
+    refuses the CPU where that is missing. ``scaled``: factors by which all floating point inputs
+    are multiplied, one more trial each (``child/scaled.py``). ``mean`` takes means, not paired
+    medians. ``second_look``: what would be the best so far is judged again, by a fresh process,
+    before its verdict is given.
     ``sifts``: pairs that a device did at different clocks are drawn anew (``child/sifting.py``).
     """
 
@@ -42,6 +46,8 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     flush_bytes: int | None = None
     cover_us: int = 0
     precision: Precision = "float32"
+    cpu_precision: Precision | None = None
+    scaled: tuple[float, ...] = ()
     mean: bool = False
     second_look: bool = False
     sifts: bool = False
@@ -55,6 +61,13 @@ PROTOCOLS = {
         _STRICT,
         msgspec.structs.replace(_STRICT, name="strict-tf32", precision="tf32"),
         msgspec.structs.replace(_STRICT, name="strict-bf16", precision="bf16"),
+        msgspec.structs.replace(
+            _STRICT,
+            name="verified",
+            precision="tf32",
+            cpu_precision="float32",
+            scaled=(3.0, 0.01, -1.0),
+        ),
         Protocol(
             name="kernelbench",
             allclose=(1e-4, 1e-2),

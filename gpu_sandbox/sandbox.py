@@ -23,6 +23,7 @@ import msgspec
 from events.outcomes import Correct
 from gpu_sandbox.baselines import (
     COMPILE_S,
+    KINDS,
     KnownBaselines,
     as_candidate,
     compiled_baseline,
@@ -180,6 +181,17 @@ class LocalSandbox:
         if found.runtime_ms is not None:
             await anyio.to_thread.run_sync(self._baselines.keep, request, facts[0], found)
         return msgspec.structs.replace(found, notes=[*found.notes, *self._keeping.notes()])
+
+    async def forget_baselines(self, request: BaselineRequest) -> int:
+        """Drop what is kept for the request's task, device and protocol, of every kind. Returns
+        how many there were."""
+        devices = self._open.devices.of(request.device)
+        facts = await self._open.devices.facts_of(devices)
+        asked = [msgspec.structs.replace(request, kind=kind) for kind in KINDS]
+        dropped = 0
+        for each in asked:
+            dropped += await anyio.to_thread.run_sync(self._baselines.drop, each, facts[0])
+        return dropped
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
         require_models(request.task_source)

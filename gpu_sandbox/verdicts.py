@@ -36,6 +36,7 @@ from gpu_sandbox.traces import printed, without_places
 
 __all__ = [
     "beats",
+    "busy_in",
     "cleaned",
     "conditions_of",
     "doubts",
@@ -129,6 +130,11 @@ def observed_in(looks: list[Concluded]) -> Observations | None:
 def conditions_of(looks: list[Concluded]) -> dict[str, Any]:
     """Those of the look that decides."""
     return _worst_of(looks).report.conditions if looks else {}
+
+
+def busy_in(looks: list[Concluded]) -> list[str]:
+    """Why the machine counts as busy during the first look in which it did; empty if in none."""
+    return next((look.report.busy for look in looks if look.report.busy), [])
 
 
 def load_of(
@@ -246,6 +252,9 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
         candidate_spread=agreed.candidate_spread,
         baseline_ms=agreed.baseline_ms,
         max_abs_error=agreed.max_abs_error,
+        error=agreed.error,
+        error_bound=agreed.error_bound,
+        trial=agreed.trial,
         labels=[label for label in LABELS if label in agreed.labels],
         first_call_ms=agreed.first_call_ms,
     )

@@ -34,6 +34,7 @@ from events.bodies import (
 from events.envelope import Event
 from events.outcomes import Correct
 from projections.instructions import Edits, instructions_of
+from projections.labels import labels_of
 from projections.overview import Overview
 from projections.records import (
     CallRecord,
@@ -281,7 +282,7 @@ def _evaluation(run: str, event: Event, body: EvaluationFinished) -> EvaluationR
     return EvaluationRecord(
         run=run, node=body.attempt, run_seq=event.run_seq, ts_us=event.ts_us,
         outcome=str(outcome.__struct_config__.tag), reason=outcome.reason,
-        **of_correct, labels=",".join(correct.labels) if correct else "",
+        **of_correct, labels=",".join(labels_of(outcome, body.notes)),
         max_abs_error=getattr(outcome, "max_abs_error", None),
         protocol=body.protocol, device=body.device, queue_s=body.queue_s,
         **stages_s,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from events.figures import whole_percent
 from events.observations import Ceilings, Counters, Profile, Work
 from projections.roofline import Roofline, roofline
 
@@ -31,7 +32,7 @@ def roofline_text(work: Work, ceilings: Ceilings | None, runtime_ms: float) -> s
 def _rates(found: Roofline, work: Work, ceilings: Ceilings | None) -> list[str]:
     moved = f"bandwidth: {_si(found.bytes_per_s)}B/s"
     if ceilings is not None and found.bytes_share is not None:
-        moved += f", {found.bytes_share:.0%} of {_si(ceilings.bytes_per_s)}B/s"
+        moved += f", {whole_percent(found.bytes_share, '')} of {_si(ceilings.bytes_per_s)}B/s"
         if found.bytes_share > 1:
             moved += " (more than the probe reached: a cache holds part of it)"
     if not work.flops:
@@ -39,7 +40,7 @@ def _rates(found: Roofline, work: Work, ceilings: Ceilings | None) -> list[str]:
     done = f"operations: {_si(found.flops_per_s)}FLOP/s"
     if ceilings is not None and found.flops_share is not None:
         top = ceilings.flops_per_s[work.dtype]
-        done += f", {found.flops_share:.0%} of {_si(top)}FLOP/s in {work.dtype}"
+        done += f", {whole_percent(found.flops_share, '')} of {_si(top)}FLOP/s in {work.dtype}"
     elif ceilings is not None:
         done += f", no ceiling is known for {work.dtype or 'this dtype'}"
     return [moved, done]
@@ -68,7 +69,7 @@ def profile_text(profile: Profile) -> tuple[str, str]:
     whole_ns = profile.own_ns
     if profile.what == "kernels":
         share = profile.own_ns / max(profile.wall_ns, 1)
-        said += f"; kernels and copies were at work for {share:.0%} of that"
+        said += f"; kernels and copies were at work for {whole_percent(share, '')} of that"
     else:
         whole_ns = max(profile.wall_ns, profile.own_ns)
         rows.append(("(outside of torch's operators)", whole_ns - profile.own_ns, ""))

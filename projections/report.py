@@ -11,6 +11,7 @@ from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.failures import FailureClass, Failures
 from projections.instructions import Edits, Fidelity, fidelity_of, instructions_of
+from projections.labels import DEGENERATE
 from projections.overview import Overview
 from projections.planners import PlannerSummary
 from projections.signatures import Signatures, signatures_of
@@ -74,6 +75,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Role → the model that it was told to ask."""
     funnel: dict[str, Funnel]
     leaderboard: list[Ranked]
+    degenerate: list[Ranked]
+    """The same of results that say little, since their task is degenerate: ranked by
+    themselves."""
     steps: list[Step]
     spend: dict[str, RoleSpend]
     prices: str
@@ -122,13 +126,15 @@ class ReportFold:
         device = started.config["sandbox"]["device"] if started else ""
         named = started.device.get("name") if started else None
         models = models_of(started.config) if started else {}
+        nodes = list(self.overview.tree.leaderboard())
         return Report(
             summary=summary,
             task=started.task_name if started else "",
             device=f"{device} ({named})" if named else device,
             models=models,
             funnel=self._funnels(),
-            leaderboard=list(self._ranked()),
+            leaderboard=list(self._ranked(n for n in nodes if DEGENERATE not in n.labels)),
+            degenerate=list(self._ranked(n for n in nodes if DEGENERATE in n.labels)),
             steps=list(self._steps.found),
             spend=self.overview.spend.roles,
             prices=priced_by(started) if started else "",
@@ -159,10 +165,10 @@ class ReportFold:
             faster=sum(root_ms is not None and score < root_ms for score in correct),
         )
 
-    def _ranked(self) -> Iterator[Ranked]:
+    def _ranked(self, nodes: Iterable[Node]) -> Iterator[Ranked]:
         root_ms = self.overview.tree.root.runtime_ms if self.overview.tree.nodes else None
         measured = self.overview.baselines.values()
-        for rank, node in enumerate(self.overview.tree.leaderboard(), 1):
+        for rank, node in enumerate(nodes, 1):
             assert isinstance(node.outcome, Correct)
             runtime = node.outcome.runtime_ms
             yield Ranked(

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from events.figures import beside
 from events.observations import SECTIONS, Observations, SectionName
 from events.outcomes import Correct, KernelResources, Outcome, WrongResult
 from projections.labels import labels_told
@@ -115,6 +116,11 @@ def _error(outcome: Outcome | None, seen: Observations) -> str:
     found = []
     if outcome.max_abs_error is not None:
         found.append(f"largest absolute error {outcome.max_abs_error:.3g}")
+    if isinstance(outcome, Correct) and outcome.error is not None and outcome.error_bound:
+        error, bound = beside(outcome.error, outcome.error_bound)
+        found.append(f"relative error {error}, allowed {bound}")
+        if outcome.trial is not None:
+            found[-1] += f", nearest in trial {outcome.trial}"
     if isinstance(outcome, WrongResult):
         if outcome.max_rel_error is not None:
             found.append(f"largest relative error {outcome.max_rel_error:.3g}")

@@ -29,6 +29,7 @@ from events.bodies import (
     Usage,
 )
 from events.envelope import Event
+from projections.labels import labels_of
 
 __all__ = ["Span", "Spans"]
 
@@ -140,6 +141,8 @@ class Spans:
             value = getattr(body.outcome, field, None)
             if value is not None:
                 outcome[f"stark.{field}"] = value
+        if labels := labels_of(body.outcome, body.notes):
+            outcome["stark.labels"] = ",".join(labels)
         times = {f"stark.timings.{stage}_s": s for stage, s in body.timings_s.items()}
         yield from self._end(key, at_us, {**outcome, **times, "stark.device": body.device})
         yield from self._end(_attempt(body), at_us, outcome)

@@ -22,6 +22,7 @@ from events.bodies import (
 )
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate, Outcome
+from projections.labels import labels_of
 from projections.overview import Overview
 
 __all__ = ["Chosen", "Pair", "Wanted", "choose", "pairs_of"]
@@ -117,6 +118,7 @@ def pairs_of(run: str, events: Iterable[Event]) -> Iterator[Pair]:
     replied: dict[int, AgentReplied] = {}
     parsed: list[tuple[int, ReplyParsed]] = []
     outcomes: dict[int, Outcome] = {}
+    labels: dict[int, list[str]] = {}
     for event in events:
         overview.apply(event)
         match event.body:
@@ -132,6 +134,7 @@ def pairs_of(run: str, events: Iterable[Event]) -> Iterator[Pair]:
                 parsed.append((event.run_seq, body))
             case EvaluationFinished() as body:
                 outcomes[body.attempt] = body.outcome
+                labels[body.attempt] = labels_of(body.outcome, body.notes)
     root_ms = overview.tree.root.runtime_ms if overview.tree.nodes else None
     for run_seq, answer in parsed:
         prose = answer.advice_sha256 or answer.explanation_sha256
@@ -149,6 +152,6 @@ def pairs_of(run: str, events: Iterable[Event]) -> Iterator[Pair]:
             answer_key=answer.source_key or f"{prose} {code}",
             outcome=str(outcome.__struct_config__.tag), runtime_ms=runtime_ms,
             speedup=root_ms / runtime_ms if root_ms and runtime_ms else None,
-            labels=outcome.labels if isinstance(outcome, Correct) else [],
+            labels=labels[answer.attempt],
             eager_speedup=outcome.eager_speedup if isinstance(outcome, Correct) else None,
         )  # fmt: skip

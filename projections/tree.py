@@ -30,6 +30,7 @@ from events.bodies import (
 from events.observations import Observations
 from events.outcomes import Correct, KernelResources, Outcome, ScoredBy
 from projections.ancestry import Ancestry
+from projections.labels import labels_of
 from projections.ranking import Ranking
 from projections.team import improvers
 
@@ -72,11 +73,9 @@ class Node(msgspec.Struct, kw_only=True):
     speedup, as ``search.score`` says."""
     reason: str = ""
     """Why the attempt was abandoned."""
-
-    @property
-    def labels(self) -> list[str]:
-        """Of a correct one: what to know beside its runtime."""
-        return self.outcome.labels if isinstance(self.outcome, Correct) else []
+    labels: list[str] = []
+    """Of a correct one, or the root's eager baseline: what to know beside its runtime. ``outcome``
+    has those that were logged, which are what agents were shown."""
 
     @property
     def evaluated(self) -> bool:
@@ -173,6 +172,7 @@ class Tree:
             case BaselineMeasured(baseline="eager"):
                 self.root.status, self.root.runtime_ms = "evaluated", body.runtime_ms
                 self.root.score_ms = body.runtime_ms
+                self.root.labels = [*body.labels]
                 return self.root
             case NodeSelected():
                 return self._select(body)
@@ -219,6 +219,7 @@ class Tree:
         node.run_log_sha256 = body.run_log_sha256
         node.resources, node.observations = body.resources, body.observations
         node.same_as = body.same_as
+        node.labels = labels_of(body.outcome, body.notes)
         if isinstance(body.outcome, Correct):
             node.runtime_ms = body.outcome.runtime_ms
             node.score_ms = body.outcome.runtime_by(self.score)

@@ -3,8 +3,9 @@
 The SDK's retries are off: each failure becomes a ``CallFailed`` for the search to decide
 on. A parameter that a model turned out to refuse is left out the next time (``temperature``,
 ``effort``, ``thinking`` or its ``budget_tokens``, and ``tool_choice``: newer models always
-think). Who thinks can't be forced to use a tool and has no temperature, so a request that
-tells a model to think leaves the answer's form to it; text with fenced code is read as well.
+think). It is not sent at all to a model that is known to refuse it (``agents.models``). A model
+that thinks can't be forced to use a tool and has no temperature, so a request that tells a model
+to think leaves the answer's form to it; text with fenced code is read as well.
 The SDK takes over a second to import, so that happens at the first call, in a thread. It
 runs on asyncio and on trio alike. The key is never shown: not in reprs, not in messages.
 """
@@ -30,6 +31,7 @@ from agents.clients.failures import bad_proxy, one_try
 from agents.clients.keys import header_secrets, reply_without, url_secrets
 from agents.clients.pace import allowance_of
 from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
+from agents.models import known_refusals
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -118,7 +120,7 @@ class AnthropicClient:
         arguments = dict(body)
         extra = {"temperature": arguments.pop("temperature")} if "temperature" in body else None
         timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, 30.0))
-        # The paper's own model is past its end of life, which is for its user to know.
+        # The command line says itself which models are about to be retired.
         warnings.filterwarnings("ignore", "The model '.*' is deprecated", DeprecationWarning)
         # So are budgets of thinking, of some models that still take them.
         warnings.filterwarnings("ignore", "Using Claude with .* is deprecated", UserWarning)
@@ -163,24 +165,25 @@ def request_body(request: Request) -> dict[str, Any]:
             {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
         ],
     }
-    thinking = _thinking(request)
+    refused = request.refused | known_refusals(request.model)
+    thinking = _thinking(request, refused)
     if thinking is not None:
         body["thinking"] = thinking
-    if "tool_choice" not in request.refused:
+    if "tool_choice" not in refused:
         forced = {"type": "tool", "name": tool.name}
         body["tool_choice"] = forced if thinking is None else {"type": "auto"}
-    if request.params.effort is not None and "effort" not in request.refused:
+    if request.params.effort is not None and "effort" not in refused:
         body["output_config"] = {"effort": request.params.effort}
     temperature = request.params.temperature if thinking is None else None
-    if temperature is not None and "temperature" not in request.refused:
+    if temperature is not None and "temperature" not in refused:
         body["temperature"] = temperature
     return body
 
 
-def _thinking(request: Request) -> dict[str, Any] | None:
+def _thinking(request: Request, refused: frozenset[str]) -> dict[str, Any] | None:
     """How the model is told to think, if it is. Newer ones take no budget: how much they think
     is up to them and to ``effort``."""
-    budget, refused = request.params.thinking, request.refused
+    budget = request.params.thinking
     if budget is msgspec.UNSET or "thinking" in refused:
         return None
     if "budget_tokens" in refused:

@@ -12,6 +12,7 @@ from agents.clients.playbook import PlaybookInvalid
 from agents.clients.port import Client
 from engine.cli.address import split
 from engine.cli.exits import Exit, Failure
+from engine.cli.retired import refuse_retired
 from engine.config import Config
 from engine.core.state import Attempt
 from engine.loop.methods import models_of
@@ -28,17 +29,22 @@ async def open_clients(
     in_flight: Iterable[Attempt] = (),
     *,
     asked: bool,
+    instead: str | None,
     mailbox: Path | None = None,
     so_far: Callable[[], Iterable[Body]] = tuple,
 ) -> Mapping[str, Client]:
     """A client for each model that the team's roles name, or those of attempts that another
     team began. Where nobody is going to be ``asked``, a key that is missing is not missed.
-    ``mailbox`` is where any mailbox is now, ``so_far`` what the run's log holds.
+    ``mailbox`` is where any mailbox is now, ``so_far`` what the run's log holds. ``instead`` says
+    how to name another model than a retired one; None: replies may come without asking it.
 
     Raises ``Failure`` and ``LogError``.
     """
     clients: dict[str, Client] = {}
-    for spec in _specs(config, in_flight):
+    specs = _specs(config, in_flight)
+    if asked and instead is not None:
+        refuse_retired(specs, instead)
+    for spec in specs:
         moved = mailbox is not None and _is_mailbox(spec)
         recorded = functools.partial(_recorded, spec, so_far)
         try:

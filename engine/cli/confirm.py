@@ -10,6 +10,7 @@ import click
 
 from engine.cli.draw import CANNED
 from engine.cli.exits import Failure
+from engine.cli.retired import retiring_lines, today
 from engine.config import Config
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def confirm(config: Config, canned: bool, expected: Forecast, *, yes: bool) -> N
         click.echo(f"Prices: {expected.priced_by}.", err=True)
     if unpriced:
         click.echo(f"The price of {', '.join(unpriced)} is not known.", err=True)
+    for line in retiring_lines(paid, today()):
+        click.echo(line, err=True)
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

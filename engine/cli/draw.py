@@ -13,9 +13,10 @@ import click
 import msgspec
 
 from events.bodies import BaselineMeasured
+from events.figures import whole_percent
 from events.observations import SECTIONS
 from events.outcomes import Correct, Outcome, WrongResult
-from projections.labels import labels_words
+from projections.labels import labels_words, with_labels
 from projections.overview import Overview
 from projections.sections import SELECTED_CAPS, Attempt, sections_of
 from projections.signatures import dead_branches
@@ -28,8 +29,10 @@ __all__ = [
     "baseline_words",
     "for_stdout",
     "json_line",
+    "kept_words",
     "loop_line",
     "loop_words",
+    "moment_words",
     "ms",
     "outcome_line",
     "percent",
@@ -132,12 +135,25 @@ def audit_lines(overview: Overview) -> Iterator[str]:
         yield f"the task's audit: {printable(found)}"
 
 
+def moment_words(moment: str) -> str:
+    """``2026-11-21 14:03 UTC`` of ``2026-11-21T14:03:00Z``; anything else stays as it is."""
+    if len(moment) != len("2026-11-21T14:03:00Z") or not moment.endswith("Z"):
+        return printable(moment)
+    return printable(f"{moment[:10]} {moment[11:16]} UTC")
+
+
+def kept_words(measured_at: str) -> str:
+    """Behind a figure of an earlier run: ``  (measured before, 2026-11-21 14:03 UTC)``."""
+    return f"  (measured before{f', {moment_words(measured_at)}' if measured_at else ''})"
+
+
 def baseline_words(measured: BaselineMeasured) -> str:
     """``3.1 ms compile``; a compiled baseline that failed says how."""
     if measured.runtime_ms is not None:
         compiled = measured.baseline != "eager"
         less = compiled and measured.conditions.get("cudnn_tf32") is False
-        return f"{ms(measured.runtime_ms)} {measured.baseline}{' without TF32' if less else ''}"
+        words = f"{ms(measured.runtime_ms)} {measured.baseline}{' without TF32' if less else ''}"
+        return words + labels_words(measured.labels)
     how = outcome_line(measured.outcome, None, None) if measured.outcome else "not measured"
     return f"({measured.baseline}: {how})"
 
@@ -212,7 +228,8 @@ def _node_text(overview: Overview, node: Node) -> str:
             return f"{node.id} {node.made}  … {overview.stages.get(node.id, '')}"
     assert node.outcome is not None
     same = "" if node.same_as is None else f"same as {node.same_as}: "
-    return f"{node.id} {node.made}  {same}{outcome_line(node.outcome, node.runtime_ms, root_ms)}"
+    outcome = with_labels(node.outcome, node.labels)
+    return f"{node.id} {node.made}  {same}{outcome_line(outcome, node.runtime_ms, root_ms)}"
 
 
 def _color(node: Node) -> str | None:
@@ -242,4 +259,4 @@ def taken_line(summary: Summary) -> str:
 
 def percent(share: float | None) -> str:
     """``62 %``; a dash where there is none."""
-    return "–" if share is None else f"{100 * share:.0f} %"
+    return "–" if share is None else whole_percent(share)

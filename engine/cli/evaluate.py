@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options, refuse_option
 from engine.cli.settings import SettingsError, resolve
 from engine.cli.sources import read_candidate, read_task
+from engine.cli.table import table_lines
+from engine.cli.waiting import Waiting, waiting_for
 from engine.config import Config
 from events.observations import Observations
 from events.outcomes import Correct, KernelResources
@@ -28,10 +32,11 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
+from gpu_sandbox.stages import told_to
 from projections.labels import labels_words
 from projections.sections import Attempt
 
-__all__ = ["Row", "eval_"]
+__all__ = ["InOrder", "Row", "eval_"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +56,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     eager_ms: float | None = None
     eager_baseline_ms: float | None = None
     first_call_ms: float | None = None
+    max_abs_error: float | None = None
+    error: float | None = None
+    error_bound: float | None = None
+    trial: int | None = None
     labels: list[str] = []
     isolation: list[str] = []
     timings_s: dict[str, float] = {}
@@ -67,7 +76,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("task", type=click.Path(path_type=Path))
 @click.argument("candidates", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
-@click.option("--protocol", help="strict, strict-tf32, strict-bf16, kernelbench or paper.")
+@click.option("--protocol",
+              help="strict, strict-tf32, strict-bf16, verified, kernelbench or paper.")  # fmt: skip
 @click.option("--sanitize", is_flag=True, default=None,
               help="Run what is faster than the reference in a sanitizer as well.")  # fmt: skip
 @refuse_option
@@ -117,40 +127,44 @@ async def _evaluate(
     from engine.loop.methods import observed_for
 
     rows: list[Row] = []
+    waiting = waiting_for([path.name for path in sources])
+    shown = InOrder(waiting)
     missing: list[PrerequisiteMissing] = []
     async with AsyncExitStack() as stack:
         sandbox = await open_sandbox(stack, config)
         config, _ = await resolve_device(sandbox, config)
 
-        async def one(path: Path, source: str) -> None:
+        async def one(number: int, path: Path, source: str) -> None:
             request = EvaluationRequest(
                 task_name=task.name, task_source=task_source, candidate_source=source,
                 device=config.sandbox.device, protocol=config.sandbox.protocol, seed=0,
                 observe=observed_for(config), refuse=tuple(config.sandbox.refuse),
             )  # fmt: skip
+            waiting.stage(number, "being judged")
             try:
-                verdict = await sandbox.evaluate(request)
+                with told_to(partial(waiting.stage, number)):
+                    verdict = await sandbox.evaluate(request)
             except PrerequisiteMissing as error:  # for this one: others may need less
                 missing.append(error)
-                _print_unjudged(path, config, str(error), as_json)
-                return
-            row = _row(path, verdict)
-            rows.append(row)
-            if as_json:
-                emit(row)
+                shown.add(number, partial(_print_unjudged, path, config, str(error), as_json))
             else:
-                _print(row, verdict)
+                row = _row(path, verdict)
+                rows.append(row)
+                shown.add(number, partial(_print, row, verdict, as_json))
+            waiting.done(number)
 
         failure: Exception | None = None
         try:
             # Compiles overlap; the sandbox itself takes turns at the device.
-            async with anyio.create_task_group() as tasks:
-                for path, source in sources.items():
-                    tasks.start_soon(one, path, source)
+            with waiting.shown():
+                async with anyio.create_task_group() as tasks:
+                    for number, (path, source) in enumerate(sources.items()):
+                        tasks.start_soon(one, number, path, source)
         except* (TaskUnusable, SandboxFault) as group:
             failure = group.exceptions[0]
             while isinstance(failure, ExceptionGroup):
                 failure = failure.exceptions[0]
+        shown.rest()
         if isinstance(failure, SandboxFault):
             # Mostly it is the task: then its baseline says what is wrong with it.
             try:
@@ -166,7 +180,52 @@ async def _evaluate(
             except (PrerequisiteMissing, TaskUnusable, SandboxFault) as error:
                 failure = error
         _raise(failure or next(iter(missing), None), task)
+    if len(rows) > 1 and not as_json:
+        click.echo("")
+        for line in _ranked(rows):
+            click.echo(line)
     return rows
+
+
+class InOrder:
+    """Prints results in the order given, each as soon as all before it are there."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        self._waiting = waiting
+        self._held: dict[int, Callable[[], None]] = {}
+        self._next = 0
+
+    def add(self, number: int, show: Callable[[], None]) -> None:
+        """What shows the ``number``-th result."""
+        self._held[number] = show
+        if self._next in self._held:
+            with self._waiting.hidden():
+                while (ready := self._held.pop(self._next, None)) is not None:
+                    self._next += 1
+                    ready()
+
+    def rest(self) -> None:
+        """Where one has failed, those behind it."""
+        for number in sorted(self._held):
+            self._held.pop(number)()
+
+
+def _ranked(rows: list[Row]) -> Iterator[str]:
+    """A table of all, the fastest first and failures last."""
+    ranked = sorted(rows, key=lambda row: -(row.speedup or 0.0))
+    yield from table_lines(
+        ("candidate", "outcome", "speedup", "runtime", "labels"),
+        [
+            (
+                row.candidate,
+                row.outcome.replace("_", " "),
+                "" if row.speedup is None else f"{row.speedup:.2f}×",
+                "" if row.runtime_ms is None else ms(row.runtime_ms),
+                ", ".join(row.labels),
+            )
+            for row in ranked
+        ],
+    )
 
 
 def _raise(failure: Any, task: Path) -> None:
@@ -197,6 +256,10 @@ def _row(path: Path, verdict: Verdict) -> Row:
         eager_ms=correct.eager_ms if correct else None,
         eager_baseline_ms=correct.eager_baseline_ms if correct else None,
         first_call_ms=correct.first_call_ms if correct else None,
+        max_abs_error=getattr(outcome, "max_abs_error", None),
+        error=correct.error if correct else None,
+        error_bound=correct.error_bound if correct else None,
+        trial=getattr(outcome, "trial", None),
         labels=correct.labels if correct else [],
         isolation=verdict.isolation,
         timings_s=verdict.timings_s,
@@ -224,7 +287,10 @@ def _print_unjudged(path: Path, config: Config, why: str, as_json: bool) -> None
         click.echo(f"{path}: not judged: {printable(why)}")
 
 
-def _print(row: Row, verdict: Verdict) -> None:
+def _print(row: Row, verdict: Verdict, as_json: bool) -> None:
+    if as_json:
+        emit(row)
+        return
     line = f"{row.candidate}: {row.outcome.replace('_', ' ')}"
     if row.speedup is not None and row.runtime_ms is not None and row.baseline_ms is not None:
         line += f", {ms(row.runtime_ms)} against {ms(row.baseline_ms)} eager: {row.speedup:.2f}×"

@@ -13,6 +13,7 @@ import anyio
 
 from engine.cli.exits import Failure
 from engine.cli.settings import SettingsError, resolve
+from engine.cli.waiting import Waiting, waiting_for
 from engine.loop.start import engine_version
 from gpu_sandbox.doctor import Check
 from gpu_sandbox.doctor import examine as examine_sandbox
@@ -23,7 +24,8 @@ _PACKAGES = ("engine", "events", "projections", "agents", "gpu_sandbox", "replay
 
 
 def examine(device: str) -> list[Check]:
-    """All checks. ``auto`` tries the CPU and, where a driver is present, ``cuda:0``."""
+    """All checks. ``auto`` tries the CPU and, where a driver is present, ``cuda:0``. A terminal
+    shows what is looked at."""
     if device == "auto":
         devices = ["cpu", "cuda:0"] if Path("/dev/nvidiactl").exists() else ["cpu"]
     else:
@@ -36,7 +38,30 @@ def examine(device: str) -> list[Check]:
         raise Failure(str(error)) from error
     cache_bytes = round(config.sandbox.cache_gb * 2**30)
     checks = [_installation(), _sqlite(), *(_key(client) for client in _KEYS)]
-    return checks + anyio.run(partial(examine_sandbox, devices, cache_bytes=cache_bytes))
+    waiting = waiting_for(_step_names(devices))
+    steps = _Steps(waiting)
+    with waiting.shown():
+        return checks + anyio.run(
+            partial(examine_sandbox, devices, cache_bytes=cache_bytes, steps=steps.begin)
+        )
+
+
+def _step_names(devices: list[str]) -> list[str]:
+    return ["the machine", *devices, "isolation"]
+
+
+class _Steps:
+    """One after the other."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        self._waiting = waiting
+        self._number = -1
+
+    def begin(self, what: str) -> None:
+        if self._number >= 0:
+            self._waiting.done(self._number)
+        self._number += 1
+        self._waiting.stage(self._number, f"looking at {what}")
 
 
 def _installation() -> Check:

@@ -84,6 +84,7 @@ async def _fork(told: _Told, turns: Turns) -> Any:
     from agents.templates import Templates
     from engine.cli.clients import open_clients
     from engine.cli.machine import open_sandbox, resolve_device
+    from engine.cli.retired import set_instead
     from engine.cli.session import Done, drive
     from engine.loop.forecast import forecast_rest
     from engine.loop.run import RunLoop
@@ -115,8 +116,9 @@ async def _fork(told: _Told, turns: Turns) -> Any:
             attempts=config.budget.attempts,
         )  # fmt: skip
         clients = await open_clients(
-            stack, config, state.attempts.values(), asked=expected.attempts > 0
-        )
+            stack, config, state.attempts.values(), asked=expected.attempts > 0,
+            instead=None if told.replies == "recorded" else set_instead(config),
+        )  # fmt: skip
         sandbox = await open_sandbox(stack, config)
         config, device = await resolve_device(sandbox, config)
         _check_device(state, device)

@@ -16,6 +16,7 @@ from engine.cli.draw import (
     json_line,
     loop_line,
     loop_words,
+    moment_words,
     ms,
     outcome_line,
     printable,
@@ -30,7 +31,7 @@ from events.bodies import AgentCalled, PromptRendered
 from events.errors import BlobRedacted, LogError
 from events.lock import holder
 from events.reader import LogReader
-from projections.labels import labels_words
+from projections.labels import degenerate_lines, labels_words, with_labels
 from projections.overview import Overview
 from projections.sections import Attempt
 from projections.summary import Summary
@@ -190,9 +191,10 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
             click.echo(line)
     if found.reason:
         click.echo(f"reason {printable(found.reason)}")
-    if found.outcome is not None:
-        click.echo(f"outcome {outcome_line(found.outcome, found.runtime_ms, root_ms)}")
-        if line := loop_line(found.outcome):
+    outcome = found.outcome and with_labels(found.outcome, found.labels)
+    if outcome is not None:
+        click.echo(f"outcome {outcome_line(outcome, found.runtime_ms, root_ms)}")
+        if line := loop_line(outcome):
             click.echo(line)
     if evaluation is not None:
         timings = ", ".join(f"{stage} {s:.2f} s" for stage, s in evaluation.timings_s.items())
@@ -205,14 +207,16 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
             click.echo(f"duplicate: the same source as node {evaluation.same_as}, whose verdict"
                        " this is")  # fmt: skip
         if evaluation.cached:
-            click.echo("cached: an earlier run's verdict on this source, not judged again")
+            moment = evaluation.measured_at
+            when = f", of {moment_words(moment)}" if moment else ""
+            click.echo(f"cached: an earlier run's verdict on this source{when}, not judged again")
         for note in evaluation.notes:
             click.echo(f"note {printable(note)}")
     for name, text in texts.items():
         if text:
             click.echo(f"\n--- {name.replace('_', ' ')} ---\n{printable(text).rstrip()}")
     attempt = Attempt(
-        outcome=found.outcome,
+        outcome=outcome,
         runtime_ms=found.runtime_ms,
         resources=found.resources,
         observations=found.observations,
@@ -270,6 +274,8 @@ def best(log: str, output: Path | None, at: int | None, as_json: bool) -> None:
 
     Which speedup it is the best by, search.score, and what is better by the other one is told on
     stderr.
+
+    If the task is degenerate, which its label says, stderr says first why that is no success.
     """
     with open_run(log) as opened, log_errors():
         overview = load(opened, at)
@@ -288,6 +294,9 @@ def best(log: str, output: Path | None, at: int | None, as_json: bool) -> None:
               "otherwise": overview.best_otherwise})  # fmt: skip
     elif output is None:
         click.echo(for_stdout(source), nl=False)
+    judged = overview.evaluations.get(summary.best.node)
+    for line in degenerate_lines(summary.best.labels, judged.notes if judged else []):
+        click.echo(click.style(printable(line), bold=True), err=True)
     if not as_json:
         click.echo(best_line(summary), err=True)
         if (other := overview.best_otherwise) is not None:

@@ -24,6 +24,7 @@ _COMMANDS = {
     "steer": ("engine.cli.steer", "Tell a run a hint, ban or pin a node, end it softly."),
     "eval": ("engine.cli.evaluate", "Judge candidates without a search."),
     "baseline": ("engine.cli.baseline", "Time a task's reference, eager and compiled."),
+    "cache": ("engine.cli.cache", "What is kept between runs; --prune empties it."),
     "ls": ("engine.cli.inspect", "List the runs in a directory's logs."),
     "status": ("engine.cli.inspect", "How a run stands: attempts, best, spend."),
     "tree": ("engine.cli.inspect", "Draw the search tree."),

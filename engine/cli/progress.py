@@ -48,7 +48,7 @@ from events.bodies import (
 )
 from events.envelope import Event
 from gpu_sandbox.port import DeviceLoad
-from projections.labels import labels_words
+from projections.labels import labels_words, with_labels
 from projections.overview import Overview
 
 __all__ = ["Display", "open_display"]
@@ -200,7 +200,8 @@ def event_line(overview: Overview, event: Event) -> str | None:
             return f"attempt {body.attempt} from node {body.node} ({body.rule}): {made}"
         case EvaluationFinished():
             node = overview.tree[body.attempt]
-            outcome = outcome_line(body.outcome, node.runtime_ms, overview.tree.root.runtime_ms)
+            shown = with_labels(body.outcome, node.labels)
+            outcome = outcome_line(shown, node.runtime_ms, overview.tree.root.runtime_ms)
             best = overview.best
             top = f", best {best.speedup:.2f}×{loop_words(best.eager_speedup)}" if best else ""
             return f"{progress(overview)} attempt {body.attempt}: {outcome}{top}"

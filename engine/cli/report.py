@@ -19,7 +19,7 @@ from engine.cli.table import table_lines
 from projections.failures import FailureClass
 from projections.instructions import Fidelity
 from projections.labels import labels_listed
-from projections.report import Report, ReportFold
+from projections.report import Ranked, Report, ReportFold
 from projections.team import models_words
 
 __all__ = ["report"]
@@ -87,7 +87,8 @@ def report_lines(made: Report) -> Iterator[str]:
     for title, lines in (
         ("Funnel", _funnel(made)),
         ("New bests", _steps(made)),
-        ("Leaderboard", _leaderboard(made)),
+        ("Leaderboard", _leaderboard(made.leaderboard)),
+        ("Set apart: the task is degenerate", _leaderboard(made.degenerate)),
         ("Spend by role", _spend(made)),
         ("Planners", _planners(made)),
         ("Failures of candidates", _failures(made.failures)),
@@ -122,22 +123,25 @@ def _steps(made: Report) -> Iterator[str]:
     measured = any(step.eager_speedup is not None for step in made.steps)
     loops = ["× in a loop"] if measured else []
     if made.steps:
+        known = {place.node: place.labels for place in (*made.leaderboard, *made.degenerate)}
+        labels = ["labels"] if any(known.get(step.node) for step in made.steps) else []
         yield from table_lines(
-            ("attempts", "dollars", "seconds", "node", "runtime", "× eager", *loops),
+            ("attempts", "dollars", "seconds", "node", "runtime", "× eager", *loops, *labels),
             [
                 (step.attempts, f"{step.usd_micros / 1e6:.4f}", round(step.wall_s, 1),
                  step.node, ms(step.runtime_ms), round(step.speedup, 2),
-                 *(_rounded(step.eager_speedup) for _ in loops))
+                 *(_rounded(step.eager_speedup) for _ in loops),
+                 *(labels_listed(known.get(step.node, [])) for _ in labels))
                 for step in made.steps
             ],
         )  # fmt: skip
 
 
-def _leaderboard(made: Report) -> Iterator[str]:
-    if not made.leaderboard:
+def _leaderboard(places: list[Ranked]) -> Iterator[str]:
+    if not places:
         return
-    others = [kind for kind in made.leaderboard[0].speedups if kind != "eager"]
-    shown = made.leaderboard[:_PLACES]
+    others = [kind for kind in places[0].speedups if kind != "eager"]
+    shown = places[:_PLACES]
     labels = ["labels"] if any(place.labels for place in shown) else []
     loops = ["× in a loop"] if any(place.eager_speedup is not None for place in shown) else []
     yield from table_lines(
@@ -152,8 +156,8 @@ def _leaderboard(made: Report) -> Iterator[str]:
             for place in shown
         ],
     )  # fmt: skip
-    if len(made.leaderboard) > _PLACES:
-        yield f"and {len(made.leaderboard) - _PLACES} more correct ones"
+    if len(places) > _PLACES:
+        yield f"and {len(places) - _PLACES} more correct ones"
 
 
 def _spend(made: Report) -> Iterator[str]:

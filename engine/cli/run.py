@@ -61,7 +61,8 @@ def shared(command: Command) -> Command:
 @click.option("--model", help=f"For every role: {FORMS}.")
 @click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
-@click.option("--protocol", help="strict, strict-tf32, strict-bf16, kernelbench or paper.")
+@click.option("--protocol",
+              help="strict, strict-tf32, strict-bf16, verified, kernelbench or paper.")  # fmt: skip
 @click.option("--sanitize", is_flag=True, default=None,
               help="Run what would be the best in a sanitizer as well.")  # fmt: skip
 @refuse_option

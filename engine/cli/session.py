@@ -23,6 +23,7 @@ from engine.cli.late_reader import LateReader
 from engine.cli.machine import check_language, open_sandbox, prerequisites, resolve_device
 from engine.cli.progress import open_display
 from engine.cli.resumable import check_goes_on, check_resumable
+from engine.cli.retired import fork_instead
 from engine.config import Config
 from engine.core.state import State
 from engine.loop.forecast import Forecast, forecast, forecast_rest
@@ -91,7 +92,9 @@ async def search(start: Start, turns: Turns) -> Done:
     attempts = start.config.budget.attempts - (start.given is not None)
     async with AsyncExitStack() as stack:
         # First what is known at once: the sandbox takes seconds to say what it finds.
-        clients = await open_clients(stack, start.config, asked=attempts > 0)
+        clients = await open_clients(
+            stack, start.config, asked=attempts > 0, instead="name a served model with --model"
+        )
         check_language(start.config)
         with prerequisites():
             require_models(start.task_source)
@@ -161,12 +164,15 @@ async def go_on(
             config = _isolated(config, require_isolation)
         assert state.started is not None
         templates = Templates(texts=recovered.templates)
+        name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
         expected = forecast_rest(
             state, config, templates, reader.text(state.started.task_sha256),
             attempts=state.attempts_allowed + extra["attempts"],
         )  # fmt: skip
+        recorded = overview.fork is not None and overview.fork.replies == "recorded"
         clients = await open_clients(
             stack, config, state.attempts.values(), asked=expected.attempts > 0, mailbox=mailbox,
+            instead=None if recorded else fork_instead(config, name, newest),
             so_far=lambda: (event.body for event in reader.events(row.run_id)),
         )  # fmt: skip
         sandbox = await open_sandbox(stack, config)
@@ -190,7 +196,6 @@ async def go_on(
             mailbox=None if mailbox is None else str(mailbox), unsent=recovered.unsent,
             **{f"extra_{name}": amount for name, amount in extra.items()},
         )  # fmt: skip
-        name = str(path) if len(reader.runs()) == 1 else f"{path}#{row.run_id}"
         done = Done(overview=overview, state=state, name=name, uid=row.uid)
         return await drive(loop, first, [], done, display, sandbox)
 

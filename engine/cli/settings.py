@@ -21,7 +21,8 @@ from engine.config import Config, by_key_path
 __all__ = ["PRESETS", "SettingsError", "amend", "environment_name", "key_paths", "resolve"]
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # The paper to the letter: sequential, its main system message, none of our additions.
+    # The paper to the letter: sequential, its main system message, none of our additions. Its
+    # model is retired, which ``engine.cli.retired`` tells a user that names no other.
     "paper": {
         "model": "anthropic:claude-sonnet-4-20250514",
         "search": {
@@ -33,7 +34,7 @@ PRESETS: dict[str, dict[str, Any]] = {
             "protocol": "paper", "cache_verdicts": False, "autopsy_timeout_s": 0.0, "refuse": [],
         },
         "roles": {
-            role: {"observations": ["compiler", "execution"]}
+            role: {"observations": ["compiler", "execution"], "max_tokens": 16_000}
             for role in ("plan", "code", "debug", "single")
         },
     },

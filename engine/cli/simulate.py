@@ -14,6 +14,7 @@ from engine.cli.exits import Failure
 from engine.cli.inspect import emit, json_option
 from engine.cli.settings import SettingsError, amend
 from engine.cli.table import table_lines
+from events.figures import whole_percent
 
 if TYPE_CHECKING:
     from replay.simulate.estimate import Estimate
@@ -95,8 +96,9 @@ def _lines(made: Estimate) -> Iterator[str]:
         f"{f' ({set_words(made.changed)})' if made.changed else ''}"
     )
     counts = sorted(done.attempts for done in made.simulations)
+    covered, least = (whole_percent(s, "") for s in (made.coverage, made.least_coverage))
     yield (
-        f"coverage {made.coverage:.0%} (least {made.least_coverage:.0%}): the record answered"
+        f"coverage {covered} (least {least}): the record answered"
         f" {counts[0]} to {counts[-1]} attempts, median {counts[len(counts) // 2]};"
         f" {made.reached} of {_seeds(made.seeds)} to their end"
     )
@@ -115,7 +117,7 @@ def _rows(made: Estimate) -> Iterator[Sequence[Any]]:
         told = (point.seeds, point.correct, point.low, point.median, point.high)
         recorded = [_at(run.best, point.attempt) for run in made.recorded]
         if told != before or point is made.curve[-1]:
-            share = f"{point.seeds / made.seeds:.0%}"
+            share = whole_percent(point.seeds / made.seeds, "")
             yield [point.attempt, share, *told[:2], *map(_times, told[2:]), *map(_times, recorded)]
         before = told
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from engine.cli.draw import (
     CANNED,
     baseline_words,
+    kept_words,
     loop_words,
     ms,
     percent,
@@ -126,7 +127,8 @@ def signature_lines(found: Signatures) -> Iterator[str]:
 
 
 def _baseline_status(measured: BaselineMeasured) -> str:
-    return baseline_words(measured) + (" (measured before)" if measured.cached else "")
+    kept = kept_words(measured.measured_at) if measured.cached else ""
+    return baseline_words(measured) + kept
 
 
 def status_lines(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.cli.draw import baseline_words, loop_words, set_words
+from engine.cli.draw import baseline_words, kept_words, loop_words, set_words
 from events.bodies import (
     AgentCalled,
     AgentReplied,
@@ -25,6 +25,7 @@ from events.bodies import (
     RunStopped,
     StopRequested,
 )
+from projections.labels import labels_of, labels_words
 
 __all__ = ["story", "told"]
 
@@ -34,7 +35,8 @@ def story(body: Body) -> str:
     match body:
         case BaselineMeasured():
             found = "".join(f"; the task's audit: {told}" for told in body.audit)
-            return f"the reference takes {baseline_words(body)}{found}"
+            kept = kept_words(body.measured_at) if body.cached else ""
+            return f"the reference takes {baseline_words(body)}{kept}{found}"
         case RunForked():
             return f"forked from {body.parent}: {set_words(body.changed) or 'nothing set'}"
         case NodeSelected(rule="given"):
@@ -62,7 +64,7 @@ def story(body: Body) -> str:
                 taken = " (judged before)"
             told = f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
             told += loop_words(getattr(body.outcome, "eager_speedup", None))
-            return told + taken
+            return told + labels_words(labels_of(body.outcome, body.notes)) + taken
         case AttemptAbandoned():
             return f"attempt {body.attempt}: abandoned, {body.reason}"
         case HintGiven():

@@ -34,6 +34,7 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
+from projections.labels import DEGENERATE, labels_of, with_labels
 
 __all__ = ["Evaluations", "Recorded"]
 
@@ -129,6 +130,11 @@ class Evaluations:
         found = self._recorded(requested.source_sha256) if self._recorded else None
         refuse = self._feed.state.config.sandbox.refuse
         match found:
+            case EvaluationFinished(outcome=outcome, notes=notes) if (
+                DEGENERATE in refuse and DEGENERATE in (labels := labels_of(outcome, notes))
+            ):  # of a log from before it was a label, by its notes
+                outcome = accepted(with_labels(outcome, labels), notes, refuse)
+                return msgspec.structs.replace(found, outcome=outcome)
             case EvaluationFinished(outcome=Refused(label=str() as label)) if label not in refuse:
                 return None  # this run would not have refused it
             case EvaluationFinished(outcome=Correct(labels=[])) if refuse:
@@ -206,6 +212,7 @@ class Evaluations:
                 usage=verdict.usage,
                 resources=verdict.resources,
                 cached=verdict.cached,
+                measured_at=verdict.measured_at if verdict.cached else "",
                 observations=verdict.observations,
             ),
             blobs.values(),
@@ -225,4 +232,6 @@ def _measured(kind: BaselineKind, baseline: Baseline) -> BaselineMeasured:
         baseline=kind,
         outcome=baseline.outcome,
         cached=baseline.cached,
+        measured_at=baseline.measured_at,
+        labels=[*baseline.labels],
     )

@@ -18,7 +18,7 @@ from engine.loop.texts import Texts
 from events.bodies import AgentCalled
 from events.envelope import sha256_hex
 from events.observations import SectionName
-from events.outcomes import Outcome
+from events.outcomes import BUSY_MACHINE, Outcome
 from projections.capabilities import Known
 from projections.resources import resources_table
 from projections.sections import CAPS, SELECTED_CAPS, Attempt, sections_of
@@ -111,6 +111,7 @@ def node_view(
         runtime_ms=node.runtime_ms,
         speedup=speedup,
         same_as=node.same_as,
+        is_busy=BUSY_MACHINE in node.labels,
     )
 
 

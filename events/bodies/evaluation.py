@@ -58,6 +58,8 @@ class EvaluationFinished(Body, frozen=True, kw_only=True, omit_defaults=True):
     reused: int | None = None
     same_as: int | None = None
     cached: bool = False
+    measured_at: str = ""
+    """When the cached one was given, in UTC."""
 
     @property
     def is_new(self) -> bool:

@@ -180,6 +180,10 @@ class BaselineMeasured(Body, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     cached: bool = False
     """Measured before, for the same task, device and versions."""
+    measured_at: str = ""
+    """The moment, in UTC; empty in logs from before it was kept."""
+    labels: list[str] = msgspec.field(default_factory=list)
+    """``busy-machine``, or nothing: what to know beside the runtime."""
 
 
 @event("TaskRejected", "in")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +18,10 @@ import msgspec
 import torch
 
 from events.observations import Observations
+from events.outcomes import Label
+from gpu_sandbox.busy import busy_by_itself
 from gpu_sandbox.child import held, noise, rehearsal, repeats
+from gpu_sandbox.child.audit import degenerate, labels_by
 from gpu_sandbox.child.baseline import Baseline, measure_alone
 from gpu_sandbox.child.bench import Bench
 from gpu_sandbox.child.cases import Broken, Case, Seeds
@@ -25,8 +29,8 @@ from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.first_call import with_first_call
-from gpu_sandbox.child.foreign import Foreign, our_processes
 from gpu_sandbox.child.input_places import has_room_for_two
+from gpu_sandbox.child.judge import Agreement
 from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.known import known
 from gpu_sandbox.child.nvml import nvml_of
@@ -34,9 +38,12 @@ from gpu_sandbox.child.observe import observe
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.propagation import propagation_note
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.retrial import Retrial
 from gpu_sandbox.child.spent import Spent
+from gpu_sandbox.child.trained_trial import TrainedTrial
 from gpu_sandbox.child.trials import Trials
 from gpu_sandbox.child.unusable import check_values
+from gpu_sandbox.child.watch import Watch
 from gpu_sandbox.frames import Channel
 from gpu_sandbox.jobs import (
     TRYING,
@@ -53,6 +60,7 @@ from gpu_sandbox.jobs import (
 
 __all__ = ["Assignment"]
 
+_CONSTANT: Label = "constant-parameters"
 _TOLD_CHARS = 300
 _SLOW_S = 2.0
 """A call of the reference: one more is too long for a note."""
@@ -73,6 +81,7 @@ class Assignment:
         self._clocks = Clocks(nvml_of(self._device))
         self._spent = Spent()
         self._notes: list[str] = []
+        self._busy: list[str] = []
         self._observations: Observations | None = None
 
     def report(self, task_path: str) -> Report:
@@ -97,6 +106,7 @@ class Assignment:
             notes=self._notes,
             observations=self._observations,
             conditions=self._conditions(),
+            busy=self._busy,
         )
 
     def _conditions(self) -> dict[str, Any]:
@@ -143,10 +153,11 @@ class Assignment:
 
     def _baseline(self, task: Task, first: Case) -> Measured:
         self._stage("bench", waits=True)
-        with self._spent.on("bench"), self._watched():
+        with self._spent.on("bench"), self._watched(rests=True):
             measured = measure_alone(
                 task, self._reference, self._job, self._device, first, self._clocks
             )
+        self._busy += busy_by_itself(measured.apart, measured.spread, measured.runtime_ms)
         found = [*self._audited(task, first), *_told(task, first)]
         return msgspec.structs.replace(measured, audit=found)
 
@@ -177,14 +188,20 @@ class Assignment:
             )
             leave_half(self._device)
             self._stage("load")
+            began = time.monotonic()
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
             loaded = peer.finish_loading(job.load_s)
+            loaded_s = (
+                0.0 if loaded.built_late else time.monotonic() - began
+            )  # nothing is built twice
             if loaded.built_late:
                 self._notes.append(f"{loaded.built_late} extensions were built under the lease")
             self._stage("check")
-            self._notes += _told(task, first)
-            worst = trials.run()
-        self._notes += [f"degenerate task: {found}" for found in self._audited(task, first)]
+            told = _told(task, first)
+            self._notes += told
+            agreement, labels = self._try(task, first, peer, trials, loaded_s)
+        faults = [*told, *map(degenerate, self._audited(task, first))]
+        self._notes += faults[len(told) :]
         if job.protocol.allclose is None and not task.exact.used:
             self._notes.append("no float64 reference: compared with its own dtype")
         leave_half(self._device)
@@ -200,15 +217,32 @@ class Assignment:
 
         def end_candidate(candidate_ms: float) -> None:
             look(candidate_ms)  # or never
+            watch.look()
             self._stage("alone", waits=True)
 
-        with self._spent.on("bench"), self._watched():
-            agreed = bench.run(peer, worst, end_candidate=end_candidate)
+        with self._spent.on("bench"), self._watched() as watch:
+            agreed = bench.run(peer, agreement, end_candidate=end_candidate)
         if task.altered and not task.surprised:
             self._notes.append("no call that was timed had changed inputs")
         if lives:
             look(agreed.candidate_ms)
-        return with_first_call(agreed, trials.first_call, self._notes)
+        agreed = with_first_call(agreed, trials.first_call, self._notes)
+        return msgspec.structs.replace(agreed, labels=[*labels_by(faults), *agreed.labels, *labels])
+
+    def _try(
+        self, task: Task, first: Case, peer: Peer, trials: Trials, loaded_s: float
+    ) -> tuple[Agreement, list[Label]]:
+        """How far outputs are off in all trials, and labels of what could not be tried."""
+        job, retrial = self._job, Retrial(task, peer, self._job, first, self._notes)
+        agreement = retrial.run(trials)
+        if job.protocol.allclose is not None:
+            return agreement, []
+        trained = TrainedTrial(task, peer, job, first, self._notes)
+        as_trained = trained.run(retrial.done + 1, loaded_s, retrial.loaded)
+        if not trained.missing:
+            return agreement.and_also(as_trained), []
+        self._notes.append(f"{_CONSTANT}: {trained.missing}")
+        return agreement, [_CONSTANT]
 
     def _propagates(self, task: Task, peer: Peer) -> list[str]:
         if not self._job.protocol.structured or task.forward_s > _SLOW_S:
@@ -227,13 +261,18 @@ class Assignment:
             self._observations = observe(task, first, peer, self._job, candidate_ms, spent_s)
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Who is on the device before and after what is timed, and is none of ours, is noted."""
-        foreign = Foreign(nvml_of(self._device), our_processes)
-        foreign.look()
-        yield
-        foreign.look()
-        self._notes += foreign.notes()
+    def _watched(self, *, rests: bool = False) -> Iterator[Watch]:
+        """Processes that are on the device before and after what is timed, and none of ours, are
+        noted; and whether the machine was busy. Of a baseline, eager or compiled, that is worth
+        a moment in which the device rests: before it is warmed up (``rests``), or afterwards."""
+        measuring = [os.getpid(), self._reference.pid, self._job.worker_pid]
+        cores = os.sched_getaffinity(0)
+        watch = Watch(nvml_of(self._device), cores, lambda: [pid for pid in measuring if pid])
+        watch.begin(at_rest=rests)
+        yield watch
+        watch.end(at_rest=self._job.conditions)
+        self._notes += watch.notes()
+        self._busy += watch.reasons()
 
     def _stage(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,8 @@ __all__ = [
 ]
 
 MODULE = "torch.utils.cpp_extension"
+_USES_TORCH = re.compile(r"\busing\s+namespace\s+(?:torch|at|c10)\b")
+"""Then a plain name may be a member of torch's."""
 
 
 class Refused(Exception):
@@ -77,16 +80,20 @@ def _driven_by(driver: Driver) -> Iterator[None]:
         module._run_ninja_build = ninja
 
 
-def real_headers_may_help(output: str) -> bool:
+def real_headers_may_help(refused: Refused) -> bool:
     """Whether torch's own headers know a name that the slim ones did not."""
-    missing = unexplained(output)
-    if missing.anyway:
+    missing = unexplained(refused.output)
+    include = Path(sys.modules["torch"].__path__[0]) / "include"
+    operators = include / "ATen" / "ops"
+    if missing.anyway or any((operators / f"{name}.h").is_file() for name in missing.macros):
         return True
+    members = missing.members
+    if any(_USES_TORCH.search(text) for text in refused.generated.values()):
+        members = members | missing.macros
     defined = [rf"#define {name}\b" for name in missing.macros]
-    spelled = [rf"\b{name}\b" for name in missing.members]
+    spelled = [rf"\b{name}\b" for name in members]
     if not defined and not spelled:
         return False
-    include = Path(sys.modules["torch"].__path__[0]) / "include"
     command = ["grep", "-rqE", "--include=*.h", "|".join([*defined, *spelled]), str(include)]
     try:
         return subprocess.run(command, check=False).returncode != 1

@@ -7,17 +7,32 @@ nothing about a candidate that passes, too: the task is degenerate under its pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
+from events.outcomes import Label
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.compare import compare
+from gpu_sandbox.child.held import alike
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.trials import trial_cases
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["audit"]
+__all__ = ["DEGENERATE", "audit", "degenerate", "labels_by"]
+
+DEGENERATE: Label = "degenerate-task"
+_NOTED = f"{DEGENERATE}: "
+
+
+def degenerate(told: str) -> str:
+    """The note that is the reason of the label."""
+    return f"{_NOTED}{told}"
+
+
+def labels_by(notes: Sequence[str]) -> list[Label]:
+    """The label, if a note is its reason."""
+    return [DEGENERATE] if any(note.startswith(_NOTED) for note in notes) else []
 
 
 def audit(task: Task, first: Case, protocol: Protocol) -> list[str]:
@@ -40,9 +55,12 @@ def audit(task: Task, first: Case, protocol: Protocol) -> list[str]:
 
 
 def _same_inputs(task: Task) -> bool:
-    """Whether get_inputs() draws nothing at all."""
-    first, second = task.draw("audit", 1).tensors, task.draw("audit", 2).tensors
-    return bool(first) and all(torch.equal(a, b) for a, b in zip(first, second, strict=False))
+    """Whether get_inputs() draws nothing at all, or seeds itself: two draws under different seeds
+    are the same, plain values too."""
+    first, second = task.draw("audit", 1), task.draw("audit", 2)
+    if not first.tensors or len(first.tensors) != len(second.tensors) or first.tree != second.tree:
+        return False
+    return all(map(alike, first.tensors, second.tensors))
 
 
 def _passes(case: Case, outputs: list[torch.Tensor | None], protocol: Protocol) -> bool:

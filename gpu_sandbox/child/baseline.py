@@ -10,6 +10,7 @@ from functools import partial
 import msgspec
 import torch
 
+from gpu_sandbox.busy import medians_apart
 from gpu_sandbox.child.caches import Company
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
@@ -178,6 +179,7 @@ def measure_alone(
         runtime_ms=sum(samples) / len(samples) if protocol.mean else middle,
         spread=relative_spread(samples),
         repetitions=len(samples) * baseline.releases.calls,
+        apart=medians_apart(samples),
     )
 
 

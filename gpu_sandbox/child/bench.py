@@ -29,6 +29,7 @@ from gpu_sandbox.child.baseline import Baseline, warm
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.enough import Enough
+from gpu_sandbox.child.judge import Agreement
 from gpu_sandbox.child.loops import time_loops
 from gpu_sandbox.child.pairs import Pair, Pairing, unbelieved
 from gpu_sandbox.child.passages import Passages
@@ -93,7 +94,9 @@ class Bench:
             self._passages = Passages(task, reference, peer, device, first, calls, each_ns, net=net)
             self._score.gates_decide = not self._passages.undecided
 
-    def run(self, peer: Peer, worst: float, *, end_candidate: Callable[[float], None]) -> Agreed:
+    def run(
+        self, peer: Peer, agreement: Agreement, *, end_candidate: Callable[[float], None]
+    ) -> Agreed:
         """Pairs until the interval is narrow, or the time is up. Raises ``Ended``.
 
         ``end_candidate``, given how many ms a call of it takes, has its process ended, to see
@@ -125,7 +128,7 @@ class Bench:
             self._notes += [judgement.note] if judgement.note else []
             self._measure_again(pairs, end_candidate)
         self._note_load()
-        return self._agreed(pairs, judgement, worst)
+        return self._agreed(pairs, judgement, agreement)
 
     def _time_loops(self, pairing: Pairing, peer: Peer, pairs: list[Pair]) -> None:
         """On the CPU pairs are of such calls."""
@@ -223,7 +226,7 @@ class Bench:
         self._forgiven_s += time.monotonic() - began
         return self._alone.late(pairs, spent_s) if looked else why
 
-    def _agreed(self, pairs: list[Pair], judgement: Judgement, worst: float) -> Agreed:
+    def _agreed(self, pairs: list[Pair], judgement: Judgement, off: Agreement) -> Agreed:
         found = judgement.found
         allowance = self._score.allowance(pairs, found.ratio)
         baseline_ms = self._score.baseline_ns(pairs) / 1e6
@@ -240,7 +243,10 @@ class Bench:
             candidate_ms=self._score.candidate_ms(pairs),
             candidate_spread=relative_spread([float(p.candidate.claim_ns) for p in pairs]),
             baseline_ms=baseline_ms,
-            max_abs_error=worst,
+            max_abs_error=off.worst,
+            error=off.error,
+            error_bound=off.bound,
+            trial=off.trial,
             doubted=found.ratio * allowance > self._score.claimed(pairs).ratio,
             input_bytes=self._bytes[0],
             output_bytes=self._bytes[1],

@@ -15,7 +15,9 @@ from gpu_sandbox.child.left import Left
 from gpu_sandbox.child.rules import Margin
 from gpu_sandbox.messages import Tree
 
-__all__ = ["Altered", "Broken", "Case", "Change", "Part", "Seeds"]
+__all__ = ["TRAINED", "Altered", "Broken", "Case", "Change", "Part", "Seeds"]
+
+TRAINED = "parameters as a trained module holds them"
 
 Change: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 Part: TypeAlias = Literal["all", "half", "run", "sparse", "few"]
@@ -77,13 +79,15 @@ class Case:
         self.left: list[Left] = []
         """What its inputs are afterwards, where the reference changes them."""
         self.altered: Altered | None = None
+        self.trained = False
+        """Whether the models' parameters are as training leaves them (``trained.py``)."""
 
     @property
     def changed(self) -> str:
         """How, if at all."""
         way = self.altered
         if way is None:
-            return ""
+            return TRAINED if self.trained else ""
         return way.told + _TOLD[way.part] + (", some inputs only" if way.only is not None else "")
 
     @property
@@ -97,7 +101,7 @@ class Case:
         """By how much more may be allowed in full precision. What is changed may be where the
         computation is touchy, and who adds up small numbers to large ones is as far off."""
         if self.altered is None:
-            return 1.0
+            return 2.0 if self.trained else 1.0
         return 4.0 if self.altered.part == "half" else 2.0
 
     @property
@@ -139,6 +143,8 @@ class Altered(NamedTuple):
     as large who adds up one by one loses the rest."""
     usual: Sequence[float] = ()
     """As of ``Case``."""
+    formed: bool = True
+    """Whether inputs keep their form (``forms.py``). Not where all of each is multiplied."""
 
     def of_some(self, first: Case) -> Altered:
         """Of some inputs, if it was of all: where one has to do with another, as the end of an

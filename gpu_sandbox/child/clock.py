@@ -26,6 +26,7 @@ from gpu_sandbox.child.delivery import (
     ordered,
     write_over,
 )
+from gpu_sandbox.child.earlier import Earlier
 from gpu_sandbox.child.held import storages
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.putting import Putting, blank
@@ -65,6 +66,7 @@ class Clocked:
         self._laid_open: list[torch.Tensor] = []
         self._trees: list[Tree] = []
         self._launch_ns = self._handled_ns = self._copied_ns = 0
+        self._earlier = Earlier()
         self.slots: dict[int, Slot] = {}
         self.placed = 0
         """How often slots have changed."""
@@ -84,7 +86,10 @@ class Clocked:
             held = [self._model(*slot.arguments)]
             if asked.then:
                 self._call_more(asked, held[0])
-            ran = described(deliver(held[0], slot), slot)
+            found = deliver(held[0], slot)
+            ran = self._earlier.marked(described(found, slot), found.tensors)
+            self._earlier.add(found.tensors)
+            del found
             self._give_up(held.pop())  # nobody else has it any more
         self._synchronize()
         return ran
@@ -93,7 +98,9 @@ class Clocked:
         """If what they give is one memory with ``output``, that is what to tell."""
         tensors = delivered(output).tensors
         for number in asked.then:
-            self._give_up(self._model(*self.slots[number].arguments), tensors)
+            more = [self._model(*self.slots[number].arguments)]
+            self._earlier.add(delivered(more[0]).tensors)
+            self._give_up(more.pop(), tensors)
 
     def warm(self, calls: int, seconds: float) -> None:
         """At least so many calls, and at least so long."""
@@ -139,6 +146,11 @@ class Clocked:
 
     def place(self, number: int, slot: Slot) -> None:
         self.slots[number] = slot
+        self.placed += 1
+
+    def take_places(self, other: Clocked) -> None:
+        """Have the same slots as the other one, from now on."""
+        self.slots = other.slots
         self.placed += 1
 
     def forget_places(self) -> None:
@@ -224,10 +236,10 @@ class Clocked:
         """The output of the call that was timed."""
         self._give_up_before()
         self._laid_open.clear()
-        assert self._answered is not None
+        assert self._ready is not None
         found = delivered(self._owed)
         ran = msgspec.structs.replace(
-            described(found, self._answered),
+            described(found, self._ready),
             handled_ns=self._handled_ns,
             copied_ns=self._copied_ns,
         )

@@ -17,7 +17,7 @@ from gpu_sandbox.child.bulk import NOTHING
 from gpu_sandbox.child.pieces import indices_of, pieces
 from gpu_sandbox.child.places import some_of
 
-__all__ = ["Columns", "flipped", "lost", "lost_in_some", "none_lost", "sound"]
+__all__ = ["Columns", "flipped", "in_both", "lost", "lost_in_some", "none_lost", "sound"]
 
 _ROWS = 16
 """As many numbers that are not zero a column has at least: of one in a row of zeros, which is where
@@ -89,6 +89,15 @@ def sound(truth: torch.Tensor, native: torch.Tensor) -> Columns | None:
         least.append(usual / torch.linalg.vector_norm(size))
     smallest = torch.stack(least).nan_to_num(nan=math.inf).amin()  # where none counts, none is lost
     return Columns(tuple(found), _ALIKE * _LOST * _VARIES * _LEAST * float(smallest))
+
+
+def in_both(one: Columns, other: Columns | None) -> Columns:
+    """Of one output's, those that are among the other's, too."""
+    if other is None:
+        return one
+    ways = zip(one.those, other.those, strict=True)
+    those = tuple(None if a is None or b is None else a & b for a, b in ways)
+    return Columns(those, min(one.least, other.least))
 
 
 def lost_in_some(native: torch.Tensor, got: torch.Tensor, among: Columns) -> list[tuple[int, int]]:

@@ -8,6 +8,8 @@ that nine in ten do not exceed), and most elements are near to what they are the
 (``child/bulk.py``). Of outputs of few elements, no norm counts for less than it
 usually is (``child/typical.py``). Without a float64 reference, r is n and a fixed tolerance
 applies. NaN never passes; infinities must agree.
+Where a candidate is wrong by that, TF32 in the reference's convolutions may be granted
+(``child/convolutions.py``).
 Where less precision than float32 was declared, E is also that of r on rounded inputs and
 weights (``child/precision.py``), whichever is larger, with that precision's numbers.
 """
@@ -22,6 +24,7 @@ from typing import TypeAlias
 import msgspec
 import torch
 
+from events.figures import beside, percent
 from gpu_sandbox.child.bulk import SHARES, shares_off
 from gpu_sandbox.child.columns import flipped, lost
 from gpu_sandbox.child.expected import Expected
@@ -31,7 +34,7 @@ from gpu_sandbox.child.plain import anywhere_of, close_by, lacks_column, plainly
 from gpu_sandbox.child.rules import ELEMENT
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["Difference", "compare"]
+__all__ = ["Difference", "compare", "error_and_bound"]
 
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -86,6 +89,30 @@ def compare(
     return _strict(expected, got, verdict)
 
 
+def error_and_bound(
+    expected: Expected, got: torch.Tensor, protocol: Protocol
+) -> tuple[float, float] | None:
+    """Of an acceptable output the error that the protocol bounds, and that bound: by the strict
+    rule the relative L2 error, else the largest one of an element beside one plus its size. None
+    where values have to be equal, or are not finite."""
+    native = expected.native
+    if native.numel() == 0 or not (native.is_floating_point() or native.is_complex()):
+        return None
+    if protocol.allclose is not None or expected.rule is None:
+        error = 0.0
+        for theirs, mine in pieces(native, got):
+            off = ((mine - theirs).abs().double() / (1 + theirs.abs().double())).max()
+            error = max(error, float(off))
+        bound = _allclose(protocol, native.dtype)
+    elif native.is_complex():
+        return error_and_bound(expected.parts(), as_real(got), protocol)
+    else:
+        rest, mine = expected.beside_fill(got)
+        error, _ = distance(mine, rest.truth, rest.least)
+        bound = rest.allowed.tolerance
+    return (error, bound) if math.isfinite(error) and math.isfinite(bound) else None
+
+
 def _let_off(expected: Expected, got: torch.Tensor, wrong: int) -> bool:
     """Integers that rounding may have flipped."""
     if expected.seldom is not None:
@@ -112,15 +139,19 @@ def _strict(
 
     times = 1.0  # what of a tensor that is wrong as a whole to show
     if relative > most.tolerance:
-        reason = f"relative L2 error {relative:.2e}, allowed {most.tolerance:.2e}"
+        error, bound = beside(relative, most.tolerance)
+        reason = f"relative L2 error {error}, allowed {bound}"
         reason += f", the reference's own {expected.own:.1e}" if expected.own else ""
+        if expected.granted:
+            reason += f", with TF32 in its convolutions {expected.granted:.1e}"
         found = verdict(off, reason)
         if not found.ok:
             return found
         return Difference(ok=False, reason=reason, max_abs_error=_or_none(worst))
     columns: list[tuple[int, int]] = []
     if expected.drawn:
-        among = expected.columns if expected.truth is expected.native else None
+        beside_own = expected.truth is expected.native or expected.granted
+        among = expected.columns if beside_own else None
         columns = lost(expected.truth, expected.native, got, among)
     if columns:
         return Difference(ok=False, reason=_told_of(columns), max_abs_error=_or_none(worst))
@@ -155,7 +186,7 @@ def _bulk_off(
                 far = (got.double() - truth.double()).abs() > error * size
                 return far & (size > bulk.least) & size.isfinite()
 
-            told = f"{100 * allowed:.0f} % of elements may be off by more than {error:.1e} of "
+            told = f"{percent(allowed)} of elements may be off by more than {error:.1e} of "
             return verdict(off, told + "what they are")
     return None
 
@@ -191,11 +222,10 @@ def _verdict(
         before += native.numel()
     if count == 0:
         return Difference(ok=True, max_abs_error=_or_none(worst))
-    share = 100 * count / got.numel()
     return Difference(
         ok=False,
         wrong=count,
-        reason=f"{reason} ({count} of {got.numel()} elements, {share:.2g} %)",
+        reason=f"{reason} ({count} of {got.numel()} elements, {percent(count / got.numel())})",
         max_abs_error=_or_none(worst),
         max_rel_error=_or_none(relative),
         detail=shown.told(),

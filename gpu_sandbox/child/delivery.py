@@ -26,6 +26,7 @@ __all__ = [
     "described",
     "fits",
     "given_up",
+    "is_written_over",
     "laid_open",
     "ordered",
     "write_over",
@@ -158,6 +159,15 @@ def write_over(memory: Sequence[torch.Tensor]) -> None:
             part.bitwise_not_()
 
 
+def is_written_over(tensor: torch.Tensor) -> bool:
+    """Whether it looks as after ``write_over``, and nothing was written to it since."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return False
+    lost = tensor.isnan()
+    whole = tensor.nbytes <= _WRITTEN_OVER_WHOLE
+    return bool(lost.all() if whole else lost.any()) and tensor.numel() > 0
+
+
 def _part(tensor: torch.Tensor) -> torch.Tensor:
     """All of it. Of what is large an eighth, nobody knows which: all would take much of the time of
     a verdict."""
@@ -200,7 +210,8 @@ def described(delivered: Delivered, slot: Slot) -> Ran:
             dtype=str(tensor.dtype).removeprefix("torch."),
             device=tensor.device.type,
             written=number < len(places) and fits(tensor, places[number]),
-            aliases_input=_shares_memory(tensor, slot.inputs),
+            aliases_input=(input_ := _shared_input(tensor, slot.inputs)) is not None,
+            of_input=input_,
             overlapping=overlapping(tensor),
             shared=shared[number],
             in_order=_in_order(tensor),
@@ -214,9 +225,12 @@ def _in_order(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.strided and in_order(tensor.shape, tensor.stride())
 
 
-def _shares_memory(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> bool:
-    """Whether it lies within an input's bytes."""
+def _shared_input(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> int | None:
+    """The number of the input within whose bytes it lies."""
     if tensor.numel() == 0 or tensor.layout != torch.strided:
-        return False
+        return None
     begin = tensor.data_ptr()
-    return any(t.data_ptr() <= begin < t.data_ptr() + max(reach_bytes(t), 1) for t in inputs)
+    for number, one in enumerate(inputs):
+        if one.data_ptr() <= begin < one.data_ptr() + max(reach_bytes(one), 1):
+            return number
+    return None

@@ -82,6 +82,8 @@ class Expected:
         self._worst = 0.0
         self.own = 0.0
         """How far the reference in its own precision is from the truth, in relative L2."""
+        self.granted = 0.0
+        """The same of a run whose convolutions took TF32, where that is allowed."""
         self._varied = Margin(0.0, 0.0)
         if self.rule is None or native.numel() == 0:
             return

@@ -107,6 +107,8 @@ class Builds:
             return self._attempt(original, arguments, directory, slim, driver)
         except Refused as failure:
             missing = failure
+        if not real_headers_may_help(missing):
+            raise missing
         if driver.bound and BINDING in missing.output:
             driver = Driver(flags, slim=True, slim_binding=False)
             start_over(arguments["name"], directory)
@@ -114,8 +116,8 @@ class Builds:
                 return self._attempt(original, arguments, directory, slim, driver)
             except Refused as failure:
                 missing = failure
-        if not real_headers_may_help(missing.output):
-            raise missing
+            if not real_headers_may_help(missing):
+                raise missing
         start_over(arguments["name"], directory)
         driver = Driver(flags, slim=False, slim_binding=False)
         result = self._attempt(original, arguments, directory, [], driver)

@@ -65,6 +65,11 @@ class Foreign:
         self._unnamed = max(self._unnamed, found.unnamed)
         self._unseen_bytes = max(self._unseen_bytes, found.unseen_bytes)
 
+    @property
+    def count(self) -> int:
+        """Of other processes, as far as they can be seen."""
+        return len(self._named) + self._unnamed + bool(self._unseen_bytes)
+
     def notes(self) -> list[str]:
         told = []
         if self._named:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import torch
 
 from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.compare import compare
+from gpu_sandbox.child.compare import compare, error_and_bound
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.left import Left
+from gpu_sandbox.child.nan_causes import of_infinities
 from gpu_sandbox.child.values import same_shape, same_values
 from gpu_sandbox.jobs import Differs, Finding, WorkerDied, WorkerFailed
 from gpu_sandbox.messages import Leaf, Ran, Tree
 from gpu_sandbox.protocols import Protocol
 
 __all__ = [
+    "Agreement",
     "Look",
     "check_call",
     "check_left",
@@ -41,9 +43,34 @@ _WRITTEN_OVER = (
     "; only NaN is wrong: callers write that over outputs when they are done with them, so memory"
     " that is taken again has to be written whole"
 )
+_TIMED_NAN = (
+    "; all of it is NaN, and was not before it was timed, as where the output of an earlier call is"
+    " returned: callers write NaN over outputs that they are done with"
+)
 _CHANGE_OFF = 0.2
 """Of how far an input is changed. Rounding is in many directions: of a step that is as small as
 that it takes next to nothing away."""
+
+
+class Agreement(NamedTuple):
+    """How far acceptable outputs are off: the largest absolute error, and the error that came
+    nearest to its bound, with that bound and its trial; none where values had to be equal."""
+
+    worst: float = 0.0
+    error: float | None = None
+    bound: float | None = None
+    trial: int | None = None
+
+    def and_also(self, other: Agreement) -> Agreement:
+        """Of both."""
+        nearer = other if other._nearness > self._nearness else self
+        return nearer._replace(worst=max(self.worst, other.worst))
+
+    @property
+    def _nearness(self) -> float:
+        if self.error is None or self.bound is None:
+            return -1.0
+        return self.error / self.bound if self.bound > 0 else 0.0
 
 
 def _exactly(_: Tree, __: Tree) -> bool:
@@ -110,14 +137,18 @@ def check_values(
     protocol: Protocol,
     trial: int | None,
     told: str = "",
-) -> float:
-    """The largest absolute error of acceptable outputs; raises ``Ended`` otherwise."""
-    worst = 0.0
+    inputs: Sequence[torch.Tensor] = (),
+) -> Agreement:
+    """How far acceptable outputs are off; raises ``Ended`` otherwise. ``inputs`` are the call's."""
+    found = Agreement()
     for number, (one, tensor) in enumerate(zip(expected, got, strict=True)):
         difference = compare(one, tensor, protocol)
         if not difference.ok:
+            hint = of_infinities(inputs, one.native, tensor) or _hint(one, tensor, protocol)
+            if not hint and trial is None and bool(tensor.isnan().all()):
+                hint = _TIMED_NAN
             finding = Differs(
-                reason=_named(difference.reason + _hint(one, tensor, protocol), number, expected),
+                reason=_named(difference.reason + hint, number, expected),
                 told=told,
                 trial=trial,
                 max_abs_error=difference.max_abs_error,
@@ -125,8 +156,9 @@ def check_values(
                 detail=difference.detail,
             )
             raise Ended(finding)
-        worst = max(worst, difference.max_abs_error or 0.0)
-    return worst
+        error, bound = error_and_bound(one, tensor, protocol) or (None, None)
+        found = found.and_also(Agreement(difference.max_abs_error or 0.0, error, bound, trial))
+    return found
 
 
 def check_call(
@@ -136,15 +168,19 @@ def check_call(
     protocol: Protocol,
     trial: int | None,
     looks: Looks,
-) -> float:
+) -> Agreement:
     """``check_values`` of a call on ``case``'s inputs, or of other ``looks`` at it."""
     told = case.changed or "random inputs"
     try:
-        return check_values(expected, got, protocol, trial, told)
+        return check_values(expected, got, protocol, trial, told, case.tensors)
     except Ended:
         for other, mine in looks(case, expected, got) if protocol.allclose is None else ():
             with suppress(Ended):
                 return check_values(other, mine, protocol, trial, told)
+        if any(one.granted for one in expected):
+            check_values(
+                expected, got, protocol, trial, told, case.tensors
+            )  # raises, and names what is granted
         raise
 
 
@@ -208,7 +244,8 @@ def _leaf_problem(leaf: Leaf, expected: torch.Tensor, may_alias: bool) -> str | 
     if not leaf.written:
         return f"it lies on {leaf.device[:40]}"
     if leaf.aliases_input and not may_alias:
-        return "it shares memory with an input"
+        which = "" if leaf.of_input is None else f" (input {leaf.of_input})"
+        return f"it shares memory with an input{which}: return a tensor of its own, as .clone() is"
     return None
 
 

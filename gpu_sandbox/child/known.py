@@ -64,6 +64,7 @@ class Known:
             found = rehearsal.nudged(first)
             if job.protocol.structured:
                 rehearsal.changed(first)
+            rehearsal.scaled(job.protocol)
             self._nudged = found
         return self._nudged
 

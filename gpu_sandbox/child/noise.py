@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpu_sandbox.child.audit import degenerate
 from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.nudges import Nudged
 
@@ -28,10 +29,8 @@ def told(nudged: Sequence[Nudged], expected: Sequence[Expected]) -> list[str]:
             "inputs do by rounding"
         )
         if _is_noise(one, output):
-            found.append(
-                f"degenerate task: {moves}, and is something else in float64: who computes it in "
-                "another order is wrong"
-            )
+            why = "is something else in float64: who computes it in another order is wrong"
+            found.append(degenerate(f"{moves}, and {why}"))
         elif one.relative > _WORTH_TELLING:
             found.append(moves)
     return found

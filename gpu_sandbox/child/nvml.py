@@ -1,5 +1,5 @@
-"""What the driver's management library says of one device: who is on it, its clock, why that
-is lower than it could be.
+"""What the driver's management library says of one device: who is on it, how much it is at work,
+its clock, why that is lower than it could be.
 
 Only the verifier asks. NVML answers from the driver, not from a process, so no worker has a
 part in it. Nothing here changes anything of a device. Where there is no such library, or it
@@ -65,6 +65,12 @@ class _Memory(ctypes.Structure):
     )
 
 
+class _Utilization(ctypes.Structure):
+    """``nvmlUtilization_t``: percent of the driver's last sample period, a second at most."""
+
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
 class Nvml:
     """One device's, for as long as this process lives."""
 
@@ -120,6 +126,13 @@ class Nvml:
         if status is None:  # drivers before 535 have it by its older name only
             status = self._asked("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.byref(found))
         return found.value & sum(_REASONS) if status == _SUCCESS else None
+
+    def utilization(self) -> int | None:
+        """Percent of the last second, or less, in which some kernel ran, whoever's. None for a
+        slice of a device (MIG), which has no such figure."""
+        found = _Utilization()
+        status = self._asked("nvmlDeviceGetUtilizationRates", ctypes.byref(found))
+        return int(found.gpu) if status == _SUCCESS else None
 
     def _asked(self, name: str, *arguments: Any) -> int | None:
         """The function's status; None if this library has none of that name."""

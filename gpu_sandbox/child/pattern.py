@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import torch
 
+from events.figures import whole_percent
 from gpu_sandbox.child.pieces import indices_of
 
 __all__ = ["Differences"]
@@ -94,8 +95,8 @@ class _Box:
                 lines.append(f"dim {number}: {where}")
         if not lines or self._count < _LEAST:
             return ""
-        share = 100 * self._count / max(inside, 1)
-        of_them = "all" if self._count == inside else f"{share:.0f} %"
+        share = self._count / max(inside, 1)
+        of_them = "all" if self._count == inside else whole_percent(share)
         return f"all wrong elements lie at {'; '.join(lines)} ({of_them} of the elements there)"
 
 

@@ -63,6 +63,7 @@ class Peer(Conversation):
         reference: bool = False,
     ) -> None:
         super().__init__(sock, call_s, reference=reference)
+        self.pid = pid
         self._device = device
         self._arena: Arena | None = None
         self._host: Arena | None = None
@@ -144,6 +145,15 @@ class Peer(Conversation):
             self.take(Done, "share")
         return self._host
 
+    def lend(self, tensors: list[torch.Tensor]) -> list[Spot]:
+        """Where copies of these lie in the arena, until something else is put there."""
+        spots, end = place(tensors, 0)
+        arena = self.reserve(end)
+        for tensor, view in zip(tensors, arena.views(spots), strict=True):
+            view.copy_(tensor)
+        self._synchronize()
+        return spots
+
     def give_kernels(self, image: bytes) -> None:
         """Our own, once (``kernels.py``)."""
         if not self._has_kernels:
@@ -160,11 +170,7 @@ class Peer(Conversation):
         """Ask it to import and construct; ``finish_loading`` waits for the answer."""
         tensors: list[torch.Tensor] = []
         tree = pack(task.init, tensors, pickling=True)
-        spots, end = place(tensors, 0)
-        arena = self.reserve(end)
-        for tensor, view in zip(tensors, arena.views(spots), strict=True):
-            view.copy_(tensor)
-        self._synchronize()
+        spots = self.lend(tensors)
         self._layout, self.called = None, None
         load = Load(
             source=source,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -17,13 +18,14 @@ from gpu_sandbox.child.extents import extent_of, overlapping, sharing
 from gpu_sandbox.child.forms import Form, Forms
 from gpu_sandbox.child.held import alike, among, buffers, changed, state
 from gpu_sandbox.child.left import expect_left
-from gpu_sandbox.child.loading import seed_torch
+from gpu_sandbox.child.loading import construct, seed_torch
 from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.pieces import finite
+from gpu_sandbox.child.precision import grants_tf32
 from gpu_sandbox.child.repeats import Repeats
 from gpu_sandbox.child.rules import RULES
 from gpu_sandbox.child.seldom import Seldom
-from gpu_sandbox.child.task_file import TaskFile
+from gpu_sandbox.child.task_file import Constructor, TaskFile
 from gpu_sandbox.child.typical import Typical, Usual
 from gpu_sandbox.child.values import mapped, odd, pack
 from gpu_sandbox.messages import Tree
@@ -46,6 +48,8 @@ class Task:
         precision: Precision = "float32",
     ) -> None:
         self.precision: Precision = precision
+        self.grants_tf32 = grants_tf32(device.type, precision)
+        """Whether convolutions may be off by it (``convolutions.py``)."""
         self._file = TaskFile(path)
         self._device = device
         self._seeds = seeds
@@ -74,11 +78,34 @@ class Task:
         self.seldom = Seldom()
         self.weight_seed = seeds.derived("weights")
         self.init = self._file.init_inputs(self.weight_seed)
+        self._constructor: Constructor = construct
         self.model = self._constructed()
         self.exact = Exact(self.model, device, precision)
 
     def _constructed(self) -> Any:
-        return self._file.constructed(self.init, self.weight_seed, self._device)
+        return self._file.constructed(self.init, self.weight_seed, self._device, self._constructor)
+
+    def derived(self, purpose: str, index: int = 0) -> int:
+        """A seed that no worker can guess from another."""
+        return self._seeds.derived(purpose, index)
+
+    def anew(self) -> Any:
+        """Another model of the same, which was not called yet."""
+        return self._constructed()
+
+    def constructing(self, constructor: Constructor) -> Task:
+        """The same task, whose model is one that ``constructor`` made."""
+        other = copy.copy(self)
+        other._constructor = constructor
+        return other.holding(other._constructed())
+
+    def holding(self, model: Any) -> Task:
+        """The same task, whose model is this one. How far outputs may be from the reference's
+        stays; how large they are is found out anew."""
+        other = copy.copy(self)
+        other.model, other.exact = model, Exact(model, self._device, self.precision)
+        other.typical, other.usual = Typical(), Usual()
+        return other
 
     def draw(self, purpose: str, index: int = 0, altered: Altered | None = None) -> Case:
         """A fresh input set; ``altered`` is applied to its floating point tensors, which keep their
@@ -91,9 +118,8 @@ class Task:
             if unlike := odd(tensor):
                 raise Broken(f"input {number} is {unlike}: inputs must be dense")
         if altered is not None:
-            changed = Changed(
-                altered.change, self.forms_of(tensors), part=altered.part, only=altered.only
-            )
+            forms = self.forms_of(tensors) if altered.formed else ()
+            changed = Changed(altered.change, forms, part=altered.part, only=altered.only)
             told = f"changing inputs ({altered.told})"
             arguments = self._file.guarded(told, mapped, arguments, changed)
             tensors = []

@@ -19,8 +19,10 @@ from gpu_sandbox.child.nudges import Nudged
 from gpu_sandbox.child.propagation import NON_FINITE, non_finite
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import NUDGED_INPUTS, Rounding
+from gpu_sandbox.child.scaled import scaled_draw, scaled_ways
 from gpu_sandbox.child.trials import changed_case
 from gpu_sandbox.child.ways import ways
+from gpu_sandbox.protocols import Protocol
 
 __all__ = ["Rehearsal", "told"]
 
@@ -54,6 +56,17 @@ class Rehearsal:
             if way.told not in self._task.leave_out:
                 with self._trying(way.told), suppress(torch.OutOfMemoryError):
                     changed_case(self._task, way, first, exact=False)
+
+    def scaled(self, protocol: Protocol) -> None:
+        """All that trials multiply whole inputs by: slow references get these trials, too."""
+        if self._slow and self._device.type == "cpu":
+            return
+        for way in scaled_ways(protocol):
+            if way.told not in self._task.leave_out:
+                with self._trying(way.told), suppress(torch.OutOfMemoryError):
+                    case = scaled_draw(self._task, way)
+                    if case is not None:
+                        self._task.takes(case)
 
     @contextmanager
     def _trying(self, told: str) -> Iterator[None]:

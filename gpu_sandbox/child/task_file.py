@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 
@@ -13,7 +14,10 @@ from gpu_sandbox.child.loading import TASK_MODULE, construct, import_file, seed_
 from gpu_sandbox.child.values import NotPlain, mapped, pack
 from gpu_sandbox.messages import Tree
 
-__all__ = ["TaskFile", "moved"]
+__all__ = ["Constructor", "TaskFile", "moved"]
+
+Constructor: TypeAlias = Callable[[Any, Any, int, torch.device], Any]
+"""``construct``, or another way to do the same: of class, init inputs, weight seed and device."""
 
 
 class TaskFile:
@@ -33,10 +37,12 @@ class TaskFile:
         self.packed("get_init_inputs() gives", init, [])
         return init
 
-    def constructed(self, init: Any, seed: int, device: torch.device) -> Any:
+    def constructed(
+        self, init: Any, seed: int, device: torch.device, make: Constructor = construct
+    ) -> Any:
         """Its model, on the device."""
         told, model = "constructing the reference", self._module.Model
-        return self.guarded(told, construct, model, moved(init, device), seed, device)
+        return self.guarded(told, make, model, moved(init, device), seed, device)
 
     def inputs(self, seed: int, device: torch.device) -> list[Any]:
         """Drawn on the device where that works: it is 100 × faster."""

@@ -11,16 +11,18 @@ numbers on those, or fails, the trial says nothing and is left out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
 
 from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.conversation import Ended
+from gpu_sandbox.child.delivery import is_written_over
 from gpu_sandbox.child.expected import Expected
 from gpu_sandbox.child.first_call import FirstCall
 from gpu_sandbox.child.judge import (
+    Agreement,
     check_call,
     check_left,
     check_shape,
@@ -32,6 +34,7 @@ from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.rounding import Rounding
 from gpu_sandbox.child.rules import FULL
+from gpu_sandbox.child.scaled import scaled_cases
 from gpu_sandbox.child.stale import stale_reason
 from gpu_sandbox.child.trial_calls import TrialCalls, is_large
 from gpu_sandbox.child.unusable import check_reference
@@ -40,7 +43,7 @@ from gpu_sandbox.jobs import Differs, Job
 from gpu_sandbox.messages import Done, PutInOrder, Ran
 from gpu_sandbox.protocols import Protocol
 
-__all__ = ["Trials", "changed_case", "trial_cases"]
+__all__ = ["Trials", "changed_case", "is_degenerate", "trial_cases"]
 
 _SLOW_S = 2.0
 _SLOW_TRIALS = 3
@@ -51,6 +54,10 @@ _TIMED_MARGIN = 4.0
 """What one trial on changed inputs says of others is less certain than of random ones."""
 
 
+_OF_EARLIER = (
+    "it returns the output of an earlier call: compute it from the inputs of each call, into memory"
+    " of its own (callers write NaN over outputs that they are done with)"
+)
 _PUT_IN_ORDER = (
     "its output lies in another order than the reference's, which is contiguous: .contiguous() was "
     "added to each call, and is in its time"
@@ -58,19 +65,33 @@ _PUT_IN_ORDER = (
 
 
 class Trials:
-    """``run`` gives the largest error seen; raises ``Ended`` on a difference."""
+    """``run`` says how far outputs are off; raises ``Ended`` on a difference, of the case
+    ``failed``. ``done`` are right so far. ``got``: the candidate's outputs in the last trial, if
+    it came to that."""
 
-    def __init__(self, task: Task, peer: Peer, job: Job, first: Case, notes: list[str]) -> None:
-        self._task = task
+    def __init__(
+        self,
+        task: Task,
+        peer: Peer,
+        job: Job,
+        first: Case,
+        notes: list[str],
+        before: Sequence[Case] = (),
+    ) -> None:
+        """``before``: cases, solved already, that come before all others."""
+        self._task = self.task = task
         self._peer = peer
         self._job = job
         self._notes = notes
         self._first = first
         self._rounding = Rounding(task)
         self._calls = TrialCalls(task, peer)
-        self._cases = trial_cases(task, first, job.protocol, notes)
+        self._cases = itertools.chain(before, trial_cases(task, first, job.protocol, notes))
         self._ahead: list[Case] = []
         self._put_in_order = False
+        self.done = 0
+        self.failed: Case | None = None
+        self.got: list[torch.Tensor] = []
 
     @property
     def first_call(self) -> FirstCall | None:
@@ -85,24 +106,26 @@ class Trials:
         self._ahead.append(case)
         return sum(map(_bytes, self._ahead)) <= _AHEAD_BYTES
 
-    def run(self) -> float:
-        worst = 0.0
-        cases, number = itertools.chain(_taken(self._ahead), self._cases), 0
+    def run(self) -> Agreement:
+        found = Agreement()
+        cases = itertools.chain(_taken(self._ahead), self._cases)
         while case := next(cases, None):
-            number += 1
             try:
-                worst = max(worst, self._trial(case, number))
+                found = found.and_also(self.trial(case, self.done + 1))
             except Ended as ended:
+                self.failed = case
                 if isinstance(ended.finding, Differs):
                     check_reference(self._task, self._first, case)
                 raise
+            self.done, self.got = self.done + 1, []
             case.forget_exact()
-            if case.altered is not None and _outputs_alike(case, self._first):
+            altered = case.altered
+            if altered is not None and altered.formed and _outputs_alike(case, self._first):
                 margins = [m.times(_TIMED_MARGIN) for m in case.margins]
                 usual = [_TIMED_MARGIN * size for size in case.usual]
-                self._task.altered.append(case.altered._replace(margins=margins, usual=usual))
+                self._task.altered.append(altered._replace(margins=margins, usual=usual))
             del case  # the next one is drawn now, and of gigabytes two are too many
-        return worst
+        return found
 
     def _between(self, case: Case, number: int) -> Case | None:
         """None if the reference does itself return what its next call overwrites."""
@@ -110,8 +133,9 @@ class Trials:
             return None
         return self._calls.other(case, "between", number)
 
-    def _trial(self, case: Case, number: int) -> float:
-        peer = self._peer
+    def trial(self, case: Case, number: int) -> Agreement:
+        """How far one call on ``case`` is off; raises ``Ended`` on a difference."""
+        peer, self.got = self._peer, []
         other = self._between(case, number)
         try:
             ran, outputs = self._calls.call(case, other, between=True)
@@ -122,14 +146,14 @@ class Trials:
         check_shape(
             case, ran, number, any_order=turned, counts=partial(self._rounding.counts, case)
         )
-        got = peer.taken(outputs)
+        self.got = got = peer.taken(outputs)
         told = case.changed or "random inputs"
         looks = self._rounding.looks
         try:
-            error = check_call(case, case.expected, got, self._job.protocol, number, looks)
+            agreement = check_call(case, case.expected, got, self._job.protocol, number, looks)
         except Ended:
-            if told := self._why(case, other, got, number):
-                raise Ended(Differs(reason=told, trial=number)) from None
+            if why := self._why(case, other, ran, got, number):
+                raise Ended(Differs(reason=why, trial=number)) from None
             raise
         if self._task.mutates:
             left = peer.taken(peer.turn.inputs[0])
@@ -139,11 +163,17 @@ class Trials:
         if turned:
             self._put_in_order = True
             peer.ask(PutInOrder(), Done, "run")
-            self._notes.append(_PUT_IN_ORDER)
-        return error
+            if _PUT_IN_ORDER not in self._notes:
+                self._notes.append(_PUT_IN_ORDER)
+        return agreement
 
-    def _why(self, case: Case, other: Case | None, got: list[torch.Tensor], number: int) -> str:
+    def _why(
+        self, case: Case, other: Case | None, ran: Ran, got: list[torch.Tensor], number: int
+    ) -> str:
         """An output is wrong, if it is for one of these reasons."""
+        ways = zip(ran.leaves, got, strict=False)
+        if any(leaf.of_earlier and is_written_over(tensor) for leaf, tensor in ways):
+            return _OF_EARLIER
         if other is not None and self._changed_later(case, other, got, number):
             return "its output changed in a later call: it returns the same memory each time"
         if number == 1 or is_large(case):
@@ -151,7 +181,8 @@ class Trials:
         other = self._calls.other(case, "stale", number)
         if other is None:
             return ""
-        return stale_reason(self._calls, self._peer, case, other, self._is_answer)
+        why = stale_reason(self._calls, self._peer, case, other, self._is_answer)
+        return why or (_OF_EARLIER if self._is_of_first(case, got) else "")
 
     def _changed_later(self, case: Case, other: Case, got: list[torch.Tensor], number: int) -> bool:
         """It gave the answer to what was called in between, and is right with no call after it: who
@@ -166,6 +197,11 @@ class Trials:
             return False
         return True
 
+    def _is_of_first(self, case: Case, got: list[torch.Tensor]) -> bool:
+        """Whether it repeats the first trial's output."""
+        ways = zip(self._first.expected, case.margins, strict=False)
+        return self._would_do([Expected.within(one.native, margin) for one, margin in ways], got)
+
     def _is_answer(self, case: Case, other: Case, got: list[torch.Tensor]) -> bool:
         """To another case, with the errors that may be made on this one."""
         try:
@@ -173,7 +209,10 @@ class Trials:
         except Broken:
             return False
         ways = zip(other.expected, case.margins, strict=False)
-        expected = [Expected.within(one.native, margin) for one, margin in ways]
+        return self._would_do([Expected.within(one.native, margin) for one, margin in ways], got)
+
+    def _would_do(self, expected: list[Expected], got: list[torch.Tensor]) -> bool:
+        """Whether ``got`` would be right if that was expected."""
         if [e.native.shape for e in expected] != [t.shape for t in got]:
             return False
         try:
@@ -234,6 +273,7 @@ def trial_cases(task: Task, first: Case, protocol: Protocol, notes: list[str]) -
                     del case  # or it would be held while the next is drawn
         if not taken:
             notes.append("no changed inputs: the reference fails on them, or is not finite there")
+    yield from scaled_cases(task, first, protocol, notes)
 
 
 def _solved(task: Task, case: Case, exact: bool) -> Case:
@@ -241,7 +281,7 @@ def _solved(task: Task, case: Case, exact: bool) -> Case:
     return case
 
 
-def _degenerate(case: Case, first: Case) -> bool:
+def is_degenerate(case: Case, first: Case) -> bool:
     """Whether an output is something else in float64. In full precision only if it was not before:
     one that never is the same there (it draws numbers) is held to the reference's own run."""
     ways = zip(case.expected, first.expected, strict=False)
@@ -260,7 +300,7 @@ def changed_case(task: Task, altered: Altered, first: Case, *, exact: bool) -> l
             case = task.draw(f"{way.told}/{way.part}", attempt, way)
         except Broken:
             continue
-        sound = task.takes(case, exact=exact) and not _degenerate(case, first)
+        sound = task.takes(case, exact=exact) and not is_degenerate(case, first)
         sound = sound and not (exact and any(Rounding(task).lost(case, case.expected)))
         if sound and not (way.told in MAKES_TIES and Rounding(task).undecided(case)):
             return [case]

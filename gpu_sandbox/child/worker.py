@@ -27,10 +27,15 @@ from gpu_sandbox.child.loading import construct, import_file, settle
 from gpu_sandbox.child.own_memory import open_own_memory
 from gpu_sandbox.child.profile import profile
 from gpu_sandbox.child.sealing import Kernels
+from gpu_sandbox.child.trained import construct_trained
 from gpu_sandbox.child.values import unpack
+from gpu_sandbox.child.weights import compare_weights
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.messages import (
     ArenaShared,
+    CompareWeights,
+    ConstructAnew,
+    ConstructTrained,
     Describe,
     Done,
     Lay,
@@ -46,6 +51,7 @@ from gpu_sandbox.messages import (
     Recall,
     Reply,
     Request,
+    Restore,
     Run,
     ShowMemory,
     StandBy,
@@ -67,6 +73,9 @@ class Worker:
         self._host: Arena | None = None
         self._kernels: Kernels | None = None
         self._clocked = Clocked(_nothing, device)
+        self._model: Any = None
+        self._before: tuple[Any, Clocked] | None = None
+        self._loaded: tuple[Load, Any, list[torch.Tensor]] | None = None
         self._path = str(Path.cwd() / "candidate.py")
         self._stage = "import"
         self._reference = False
@@ -93,6 +102,15 @@ class Worker:
                 self._kernels = self._clocked.kernels = Kernels(image)
             case Load():
                 return self._load(request)
+            case ConstructAnew():
+                self._hold(None)  # not two models: they fill the memory
+                self._hold(self._constructed())
+            case ConstructTrained():
+                self._construct_trained(request)
+            case Restore():
+                self._restore()
+            case CompareWeights():
+                return compare_weights(self._model, request, self._need_arena())
             case Lay(places=places, anew=anew):
                 if anew:
                     self._clocked.forget_places()
@@ -160,21 +178,53 @@ class Worker:
     def _load(self, request: Load) -> Loaded:
         self._reference = request.class_name == "Model"
         self._clocked = Clocked(_nothing, self._device)  # not two models: they fill the memory
+        self._model = self._before = self._loaded = None
         self._take_libraries(request.libraries)
         resource.setrlimit(resource.RLIMIT_NOFILE, (self._descriptors, self._descriptors))
         Path(self._path).write_text(request.source, encoding="utf-8", errors="surrogatepass")
         settle(request.threads, request.precision)
         built = extensions.install(request.source)
-        tensors = [t.clone() for t in self._need_arena().views(request.init_spots)]
-        init = unpack(request.init, tensors, unpickling=True)
+        init_tensors = [t.clone() for t in self._need_arena().views(request.init_spots)]
         module = import_file("candidate", self._path)
-        model_class = getattr(module, request.class_name)
+        self._loaded = request, getattr(module, request.class_name), init_tensors
+        self._hold(self._constructed())
+        return Loaded(built_late=built.built)
+
+    def _constructed(self) -> Any:
+        assert self._loaded is not None
+        request, model_class, init_tensors = self._loaded
+        tensors = [t.clone() for t in init_tensors]  # a constructor may write to them
+        init = unpack(request.init, tensors, unpickling=True)
         self._stage = "construct"
         model = construct(model_class, init, request.weight_seed, self._device)
         self._stage = "run"
-        self._clocked = Clocked(model, self._device, request.owned)
+        return model
+
+    def _hold(self, model: Any) -> None:
+        """Call this one from now on, on the slots that there are."""
+        assert self._loaded is not None
+        before, self._model = self._clocked, model
+        self._clocked = Clocked(model, self._device, self._loaded[0].owned)
         self._clocked.kernels = self._kernels
-        return Loaded(built_late=built.built)
+        self._clocked.take_places(before)
+
+    def _construct_trained(self, request: ConstructTrained) -> None:
+        if self._before is None:
+            self._before = self._model, self._clocked
+        self._hold(None)
+        self._hold(
+            construct_trained(
+                self._constructed, request.constants, broad=request.broad, frozen=request.frozen
+            )
+        )
+
+    def _restore(self) -> None:
+        assert self._before is not None
+        trained = self._clocked
+        (self._model, self._clocked), self._before = self._before, None
+        self._clocked.take_places(trained)
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _take_libraries(self, names: list[str]) -> None:
         """What the compile stage built, as files of our own: where ``extensions`` looks."""

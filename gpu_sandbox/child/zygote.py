@@ -19,8 +19,11 @@ import select
 import signal
 import socket
 import tempfile
+import traceback
 from collections.abc import Callable, Collection
 from typing import get_args
+
+import msgspec
 
 from gpu_sandbox.child.endings import Endings
 from gpu_sandbox.confine import Status, Survey, Ward, processes, spawn, survey
@@ -32,7 +35,7 @@ from gpu_sandbox.spawns import Alive, Ended, Kill, Refused, Role, Spawn, Spawned
 __all__ = ["main"]
 
 _ROLES: tuple[str, ...] = get_args(Role)
-_PRELOADED = ("torch.utils.cpp_extension", "torch.utils.flop_counter")
+_PRELOADED = ("encodings.ascii", "torch.utils.cpp_extension", "torch.utils.flop_counter")
 _ENDED_S = KILL_S + 2.0
 """And more where the kernel is at it: then a ward says by itself when it has had enough."""
 _FREED_S = 5.0
@@ -197,8 +200,6 @@ class Zygote:
             main()
             os._exit(0)
         except BaseException:
-            import traceback
-
             traceback.print_exc()
         finally:
             os._exit(1)
@@ -222,6 +223,37 @@ def _main_of(role: str) -> Callable[..., None]:
     """Imported already: ``_load``."""
     main: Callable[..., None] = importlib.import_module(f"gpu_sandbox.child.{role}").main
     return main
+
+
+def _survey_meanwhile(without: Collection[str]) -> Callable[[], Survey]:
+    """Begin a survey in a fork, which has our rights, and return what waits for its end: to attack
+    all layers takes a second or two, as importing torch does."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.close(ours)
+            _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+            found = msgspec.msgpack.encode(survey(without=without))
+            with open(theirs, "wb") as pipe:
+                pipe.write(found)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(theirs)
+
+    def surveyed() -> Survey:
+        with open(ours, "rb") as pipe:
+            found = pipe.read()
+        _, status = os.waitpid(pid, 0)
+        if code := os.waitstatus_to_exitcode(status):
+            raise SystemExit(f"the survey of isolation layers failed with exit code {code}")
+        return msgspec.msgpack.decode(found, type=Survey)
+
+    return surveyed
 
 
 def _load() -> None:
@@ -269,7 +301,8 @@ def _children() -> list[int]:
 def main(*, control: int, without: Collection[str] = ()) -> None:
     """``without``: layers of isolation to do without."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    found = survey(without=without)
+    surveyed = _survey_meanwhile(without)
     _load()
+    found = surveyed()
     with socket.socket(fileno=control) as sock, contextlib.suppress(PeerGone):
         Zygote(sock, found).serve()

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-__all__ = ["children", "descendants", "kill", "kill_user", "reap", "spent"]
+__all__ = ["children", "descendants", "kill", "kill_user", "reap", "spent", "ticks_of"]
 
 
 class _Process(NamedTuple):
@@ -40,6 +40,14 @@ def spent(root: int, *, itself: bool) -> tuple[int, int]:
     everybody = _all()
     pids = [pid for pid in [root] * itself + _below(root, everybody) if pid in everybody]
     return len(pids), sum(everybody[pid].ticks for pid in pids)
+
+
+def ticks_of(roots: Iterable[int]) -> dict[int, int]:
+    """Processor time that each of these and of all below them has had so far, in ticks of the
+    kernel's, from one reading of ``/proc``; of those that are there."""
+    everybody = _all()
+    pids = {pid for root in roots for pid in (root, *_below(root, everybody))}
+    return {pid: everybody[pid].ticks for pid in pids if pid in everybody}
 
 
 def _below(root: int, everybody: dict[int, _Process]) -> list[int]:

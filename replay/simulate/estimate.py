@@ -14,6 +14,7 @@ import msgspec
 
 from engine.config import Config
 from engine.core.state import TeamOf
+from events.figures import whole_percent
 from replay.simulate.record import NotComparable, Record, check_comparable
 from replay.simulate.search import Simulation, simulate
 
@@ -177,8 +178,8 @@ def _warnings(
     coverage = sum(done.coverage for done in simulations) / len(simulations)
     if coverage < _LOW_COVERAGE:
         yield (
-            f"The record covers {coverage:.0%} of what was asked: this is what a few seeds would"
-            " have found, not what the policy finds."
+            f"The record covers {whole_percent(coverage, '')} of what was asked: this is what a few"
+            " seeds would have found, not what the policy finds."
         )
     if len(records) > 1:
         yield (

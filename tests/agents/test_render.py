@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from agents.clients.port import Part
@@ -78,13 +79,29 @@ def test_device_facts_come_behind_the_example() -> None:
 
 
 def test_what_a_protocol_demands_comes_behind_the_task() -> None:
-    for protocol, told in (("strict", "2e-5"), ("strict-tf32", "1e-3"), ("strict-bf16", "1e-2")):
+    for protocol, told in (
+        ("strict", "2e-5"), ("strict-tf32", "1e-3"), ("verified", "1e-3"), ("strict-bf16", "1e-2"),
+    ):  # fmt: skip
         result = prompt(protocol=protocol)
         assert names(result)[:4] == ["system", "example", "task", "accuracy"]
         assert told in part(result, "accuracy").text
         assert part(result, "accuracy").stable
     for protocol in ("", "kernelbench", "paper"):
         assert "accuracy" not in names(prompt(protocol=protocol))
+
+
+def test_how_weights_come_to_be_equal_is_told_but_in_the_papers_prompts() -> None:
+    for protocol in ("strict", "strict-tf32", "strict-bf16", "kernelbench", "paper"):
+        for role in ("plan", "code", "debug", "single"):
+            result = prompt(role, protocol=protocol)
+            assert "same random draws in the same order" in part(result, "weights").text
+            assert part(result, "weights").stable
+    assert "weights" not in names(prompt(protocol=""))
+    before = Templates(texts={k: v for k, v in TEMPLATES.texts.items() if k != "weights.md"})
+    older = render(
+        before, role="plan", language="cuda", task_source=TASK, selected=ROOT, protocol="x"
+    )
+    assert "weights" not in names(older)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -261,3 +278,11 @@ def test_unknown_roles_and_system_messages_are_refused() -> None:
         prompt("poet")
     with pytest.raises(ValueError, match="there are main, alternate_1"):
         prompt(system="x")
+
+
+def test_a_reference_that_was_timed_on_a_busy_machine_is_named_as_one() -> None:
+    busy = msgspec.structs.replace(ROOT, is_busy=True)
+    words = "it takes 1.5 ms, timed on a busy machine: it may take less."
+    assert words in part(prompt(selected=busy), "selected").text
+    assert words in part(prompt(window=[busy]), "reference").text
+    assert "busy" not in part(prompt(window=[ROOT]), "reference").text

@@ -169,6 +169,8 @@ async def _passed(attack: Attack, device: str, verdict: Verdict, twins: Twins) -
         return [f"{tag}{speedup} ({outcome.reason[:200]}); allowed: {allowed}"]
     if attack.timed and isinstance(outcome, WrongResult) and outcome.trial is not None:
         return [f"found in trial {outcome.trial}, where it tries nothing"]
+    if attack.says not in outcome.reason:
+        return [f"{tag}, but the reason does not say why: {outcome.reason[:300]}"]
     if not isinstance(outcome, Correct):
         return []
     if attack.degenerate:

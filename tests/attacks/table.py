@@ -80,7 +80,8 @@ class Attack(msgspec.Struct, frozen=True):
     must come out correct, and no slower, after it. ``degenerate``: the verdict must say
     that the task is. ``gains``: how many times its twin's speed it may reach, more than usual where
     ``docs/sandbox.md`` says what is not promised. ``elsewhere``: also tried under other kinds of
-    isolation (README). ``slow``: on request only. ``timed``: it
+    isolation (README). ``slow``: on request only. ``says``: what the
+    reason has to contain. ``timed``: it
     is right in the trials, so if one of these finds it wrong it has tried nothing.
     """
 
@@ -97,6 +98,7 @@ class Attack(msgspec.Struct, frozen=True):
     before: str | None = None
     after: bool = False
     degenerate: bool = False
+    says: str = ""
     elsewhere: bool = False
     slow: bool = False
     timed: bool = False
@@ -116,6 +118,9 @@ def _of(family: Family, task: str) -> Callable[..., Attack]:
 # enough to be found in memory.
 _clock, _answers = _of("clock", "elementwise"), _of("answers", "elementwise")
 _checker, _host = _of("checker", "small"), _of("host", "small")
+
+EARLIER = "it reads the memory of an earlier input"
+KEPT = "its output is the same when its inputs hold other values"
 
 _CLOCK = (
     _clock("patched_time_module", USELESS, "times_its_variants", device="both"),
@@ -280,6 +285,49 @@ _ANSWERS = (
         device="both",
         degenerate=True,
     ),
+    _answers("keeps_its_first_inputs", WRONG, "cached_workspace", device="both", says=EARLIER),
+    _answers(
+        "keeps_views_of_its_first_inputs", WRONG, "cached_workspace", device="both", says=EARLIER
+    ),
+    _answers(
+        "keeps_addresses_of_its_first_inputs",
+        WRONG,
+        "cached_workspace",
+        device="both",
+        says=EARLIER,
+    ),
+    _answers("keeps_outputs_by_address", WRONG, "cached_workspace", device="both", says=KEPT),
+    _answers(
+        "cuda_graph_of_first_addresses",
+        WRONG,
+        "cuda_graphs_by_address",
+        device="cuda",
+        says=EARLIER,
+    ),
+    _answers(
+        "cuda_keeps_its_first_input",
+        WRONG,
+        "cached_workspace",
+        task="slow_layers",
+        device="cuda",
+        says=EARLIER,
+    ),
+    _answers(
+        "cuda_keeps_an_output_by_address",
+        WRONG,
+        "cached_workspace",
+        task="slow_layers",
+        device="cuda",
+        says=KEPT,
+    ),
+    _answers(
+        "cuda_graph_of_a_first_address",
+        WRONG,
+        "cuda_graph_of_slow_layers",
+        task="slow_layers",
+        device="cuda",
+        says=EARLIER,
+    ),
     _answers("the_output_before", REJECTED, "cached_workspace", device="both"),
     _answers("hard_coded_values", REJECTED, "constant_tables", device="both"),
     _answers("leaves_a_note", ANYTHING, "temporary_files"),
@@ -320,6 +368,20 @@ _CHECKER = (
         REJECTED,
         "keeps_running_statistics",
         task="batch_statistics",
+        device="both",
+    ),
+    _checker(
+        "leaves_the_norms_weight_out",
+        WRONG,
+        "norms_under_other_names",
+        task="normed",
+        device="both",
+    ),
+    _checker(
+        "leaves_running_statistics_out",
+        WRONG,
+        "folds_statistics",
+        task="standardized",
         device="both",
     ),
     _checker("leaves_the_step_out", REJECTED, "steps_in_place", task="adam", device="both"),

@@ -113,7 +113,10 @@ def test_a_log_of_a_newer_format(finished: Path, tmp_path: Path) -> None:
         (["--set", "sandbox.threads=0"], "sandbox.threads must be at least 1, or null"),
         (["--set", "search.root_throttle=0"], "search.root_throttle must be at least 1, or null"),
         (["--set", "roles.code.timeout_s=-1"], "roles.code.timeout_s must be above 0"),
-        (["--protocol", "quick"], "(known: strict, strict-tf32, strict-bf16, kernelbench, paper)"),
+        (
+            ["--protocol", "quick"],
+            "(known: strict, strict-tf32, strict-bf16, verified, kernelbench, paper)",
+        ),
         (
             ["--set", 'roles.plan.observations=["compiler", "profle"]'],
             "roles.plan.observations[1]: Invalid enum value 'profle' (known: compiler, execution,"
@@ -150,7 +153,7 @@ def test_file_environment_and_flag_in_that_order(tmp_path: Path) -> None:
 
 def test_no_key_says_what_to_do(tmp_path: Path) -> None:
     done = run_engine(
-        "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-4-5", "--device", "cpu",
+        "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-5-5", "--device", "cpu",
         cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 3
@@ -165,11 +168,11 @@ def test_a_language_that_does_not_run_on_the_device(tmp_path: Path) -> None:
 
 def test_paid_calls_are_not_made_unasked(tmp_path: Path) -> None:
     done = run_engine(
-        "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-4-5", "--device", "cpu",
+        "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-5-5", "--device", "cpu",
         cwd=tmp_path, ANTHROPIC_API_KEY="sk-none", ANTHROPIC_BASE_URL="http://127.0.0.1:9",
     )  # fmt: skip
     assert done.returncode == 2
-    assert "will be sent to anthropic:claude-sonnet-4-5" in done.stderr
+    assert "will be sent to anthropic:claude-sonnet-5-5" in done.stderr
     assert "Expected: 60 calls, " in done.stderr
     assert "At most: 180 calls, " in done.stderr
     assert "--yes" in done.stderr

@@ -48,10 +48,10 @@ async def test_a_search_over_the_wire(tmp_path: Path, anyio_backend: str) -> Non
     ) as server:
         done = await anyio.run_process(
             engine_command(
-                "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-4-5", "--yes",
+                "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-5-5", "--yes",
                 "--device", "cpu", "--attempts", 1, "--budget-usd", 1, "--log", log,
                 "--backend", anyio_backend, "--set", "search.retry_wait_ms=10", "--json",
-                "--set", 'prices."anthropic:claude-sonnet-4-5"={input = 1, output = 2}',
+                "--set", 'prices."anthropic:claude-sonnet-5-5"={input = 1, output = 2}',
             ),
             check=False, stdin=None,
             env=environment(
@@ -72,8 +72,7 @@ async def test_a_search_over_the_wire(tmp_path: Path, anyio_backend: str) -> Non
     assert "prices     configuration\n" in status
     assert replayed(log).report.difference is None
     assert len(server.got) == 3
-    assert server.got[1].body["temperature"] == 0.8
-    assert server.got[2].body["temperature"] == 0.1
+    assert not any("temperature" in got.body for got in server.got), "the model takes none"
     with LogReader(log) as reader:
         bodies = [event.body for event in reader.events(1)]
     assert [type(body) for body in bodies if isinstance(body, AgentFailed | AgentReplied)] == [
@@ -92,7 +91,7 @@ async def test_an_interrupt_does_not_wait_for_a_stalled_server(
     async with serve([*stalled, Stall()]) as server:
         process = await anyio.open_process(
             engine_command(
-                "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-4-5", "--yes",
+                "run", SMALL / "task.py", "--model", "anthropic:claude-sonnet-5-5", "--yes",
                 "--device", "cpu", "--log", log, "--backend", backend, "--json",
             ),
             stdin=None, env=environment(

@@ -164,7 +164,7 @@ async def test_no_planted_key_is_in_log_messages_or_children(tmp_path: Path) -> 
     ):
         command = engine_command(
             "run", SMALL / "task.py", "--yes", "--device", "cpu", "--attempts", 2, "--log", log,
-            "--set", "roles.plan.model=anthropic:claude-sonnet-4-5",
+            "--set", "roles.plan.model=anthropic:claude-haiku-4-5",
             "--model", "openai:mine", "--set", f"clients.openai.base_url={coder.url}/v1",
             "--set", "clients.openai.key_name=MY_SERVER_KEY", "--set", "search.retry_wait_ms=1",
         )  # fmt: skip

@@ -111,9 +111,9 @@ def test_a_rule_between_keys_is_for_who_sets_one_of_them(
 @pytest.mark.parametrize("role", ["plan", "code", "debug", "single"])
 def test_thinking_leaves_room_for_the_answer(role: str) -> None:
     key = f"roles.{role}.thinking"
-    for tokens in (0, 1024, 15_999):
+    for tokens in (0, 1024, 31_999):
         assert config(assignments=[f"{key}={tokens}"]).role(role).thinking == tokens
-    for tokens in (-1, 1023, 16_000):
+    for tokens in (-1, 1023, 32_000):
         with pytest.raises(SettingsError, match=f"{key} must be 0, or at least 1024 and below"):
             config(assignments=[f"{key}={tokens}"])
 

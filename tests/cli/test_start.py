@@ -58,7 +58,7 @@ def test_alone_it_is_judged_and_nobody_is_asked(tmp_path: Path) -> None:
     # As an editor elsewhere may leave it.
     kernel.write_bytes(b"\xef\xbb\xbf" + KERNEL.replace(b"\n", b"\r\n"))
     done = run_engine(
-        "run", SMALL / "task.py", "--device", "cpu", "--model", "anthropic:claude-sonnet-4-5",
+        "run", SMALL / "task.py", "--device", "cpu", "--model", "anthropic:claude-sonnet-5-5",
         "--attempts", 1, "--start", kernel, "--log", log, "--json",
     )  # fmt: skip
     assert done.returncode in (0, 4), done.stderr
@@ -83,7 +83,7 @@ def test_a_run_that_asks_after_the_kernel_needs_its_key_at_the_start(tmp_path: P
     kernel, log = tmp_path / "mine.py", tmp_path / "log.db"
     kernel.write_bytes(KERNEL)
     done = run_engine(
-        "run", SMALL / "task.py", "--device", "cpu", "--model", "anthropic:claude-sonnet-4-5",
+        "run", SMALL / "task.py", "--device", "cpu", "--model", "anthropic:claude-sonnet-5-5",
         "--attempts", 2, "--start", kernel, "--log", log, "--yes",
     )  # fmt: skip
     assert (done.returncode, "set ANTHROPIC_API_KEY" in done.stderr) == (3, True)

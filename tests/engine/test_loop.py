@@ -13,6 +13,7 @@ import pytest
 
 from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
 from agents.templates import Templates, load
+from engine.cli.draw import tree_lines
 from engine.config import Budget, Config
 from engine.core.state import State
 from engine.loop.methods import team_of
@@ -36,6 +37,7 @@ from events.bodies import (
     RunResumed,
     RunStopped,
 )
+from events.connect import connect_read_only
 from events.envelope import Blob, Event
 from events.outcomes import WrongResult
 from events.reader import LogReader
@@ -215,6 +217,34 @@ async def test_other_baselines_are_measured_beside_the_search(tmp_path: Path) ->
     assert asked == {"eager": 1, "compile": 1, "max-autotune": 2}
     last = of_type(check(path), BaselineMeasured)[-1]
     assert (last.baseline, last.runtime_ms, last.cached) == ("max-autotune", 5.0, True)
+
+
+class OnABusyMachine(ScriptedEvaluator):
+    async def baseline(self, request: BaselineRequest) -> Baseline:
+        measured = await super().baseline(request)
+        return msgspec.structs.replace(
+            measured, labels=["busy-machine"], measured_at="2026-11-22T10:00:00Z"
+        )
+
+
+async def test_a_baseline_of_a_busy_machine_is_named_as_one(tmp_path: Path) -> None:
+    path, client = tmp_path / "log.db", ScriptedClient()
+    await start(path, config_of(attempts=3), client, OnABusyMachine())
+    (measured,) = of_type(check(path), BaselineMeasured)
+    assert (measured.labels, measured.measured_at) == (["busy-machine"], "2026-11-22T10:00:00Z")
+    prompts = ["\n".join(part.text for part in request.parts) for request in client.sent]
+    assert prompts
+    assert all("it takes 10 ms, timed on a busy machine" in prompt for prompt in prompts)
+    with LogReader(path) as reader:
+        overview = overview_of(reader.events(1))
+        connection = connect_read_only(path, views=True)
+        (row,) = connection.execute("SELECT labels, measured_at FROM baselines").fetchall()
+        (root,) = connection.execute("SELECT labels FROM nodes WHERE node = 0").fetchall()
+        connection.close()
+    assert (tuple(row), tuple(root)) == (
+        ("busy-machine", "2026-11-22T10:00:00Z"), ("busy-machine",)
+    )  # fmt: skip
+    assert next(tree_lines(overview)).startswith("0 reference  10 ms eager  [busy-machine]")
 
 
 async def test_resume_with_more_attempts(tmp_path: Path) -> None:

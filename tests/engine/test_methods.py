@@ -96,7 +96,7 @@ async def test_sampling_sends_the_same_prompt_without_observations_each_time(
     assert len(prompts) == 9
     assert all(prompt == prompts[0] for prompt in prompts)
     assert set(prompts[0]) == {
-        "system", "example", "device", "task", "accuracy", "selected", "instruction"
+        "system", "example", "device", "task", "accuracy", "weights", "selected", "instruction"
     }  # fmt: skip
 
 

@@ -32,10 +32,12 @@ def api(request: pytest.FixtureRequest) -> Dialect:
 
 
 def generous(**settings: int) -> Config:
-    """A run that asks its planner for more than most models give."""
+    """A run that asks its planner for more than most models give, and its coder for less."""
     base = config(**settings)
     plan = msgspec.structs.replace(base.roles.plan, max_tokens=ASKED)
-    return msgspec.structs.replace(base, roles=msgspec.structs.replace(base.roles, plan=plan))
+    code = msgspec.structs.replace(base.roles.code, max_tokens=16_000)
+    roles = msgspec.structs.replace(base.roles, plan=plan, code=code)
+    return msgspec.structs.replace(base, roles=roles)
 
 
 @pytest.fixture

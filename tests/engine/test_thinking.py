@@ -102,4 +102,4 @@ async def test_thinking_is_no_parameter_of_chat_completions(tmp_path: Path) -> N
 
 def test_without_thinking_parameters_are_logged_as_they_always_were() -> None:
     written = msgspec.json.encode(RoleConfig(temperature=0.5).params)
-    assert written == b'{"temperature":0.5,"effort":null,"max_tokens":16000}'
+    assert written == b'{"temperature":0.5,"effort":null,"max_tokens":32000}'

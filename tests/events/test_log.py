@@ -722,6 +722,7 @@ async def test_what_a_body_leaves_out_is_what_it_always_was() -> None:
     finished = {
         "compile_log_sha256": None, "run_log_sha256": None, "notes": [], "usage": None,
         "resources": [], "reused": None, "same_as": None, "cached": False, "observations": None,
+        "measured_at": "",
     }  # fmt: skip
     assert left_out == {
         **{("AgentReplied", name): value for name, value in replied.items()},

@@ -286,10 +286,31 @@ async def test_wrong_results(sandbox: LocalSandbox) -> None:
         ("return a.add_(b).relu_()", "shares memory"),
         ("return torch.relu(a.bfloat16() + b.bfloat16()).float()", "relative L2"),
         ("return torch.empty_like(a)", ""),
+        ("return KEPT.setdefault(a.shape, torch.relu(a + b))", "the output of an earlier call"),
     ):
-        verdict = await judge(sandbox, forward, request(SMALL, candidate(forward)))
+        source = candidate(forward, "KEPT = {}")
+        verdict = await judge(sandbox, forward, request(SMALL, source))
         assert isinstance(verdict.outcome, WrongResult)
         assert reason in verdict.outcome.reason
+
+
+async def test_a_correct_verdict_says_its_error_and_its_bound(sandbox: LocalSandbox) -> None:
+    forward = "return torch.relu(a + b) * (1 + 1e-6)"
+    verdict = await judge(sandbox, forward, request(SMALL, candidate(forward)))
+    assert isinstance(verdict.outcome, Correct)
+    assert verdict.outcome.error is not None
+    assert verdict.outcome.error_bound is not None
+    assert 0 < verdict.outcome.error < verdict.outcome.error_bound
+    assert verdict.outcome.trial is not None
+
+
+async def test_a_type_error_in_cuda_is_reported_at_once(sandbox: LocalSandbox) -> None:
+    """Torch's own headers, which can't cure it, would take a minute."""
+    source = inline(CUDA.replace("  return out;", "  torch::Tensor* other = out;\n  return out;"))
+    verdict = await judge(sandbox, "missing &", request(SMALL, source))
+    assert isinstance(verdict.outcome, CompileFailed)
+    assert "candidate.py:" in verdict.outcome.reason
+    assert verdict.timings_s["compile"] < 20
 
 
 PRODUCT = """
@@ -327,7 +348,12 @@ def get_inputs():
 
 @pytest.mark.parametrize(
     ("protocol", "tf32", "half"),
-    [("strict", False, False), ("strict-tf32", True, False), ("strict-bf16", True, True)],
+    [
+        ("strict", False, False),
+        ("strict-tf32", True, False),
+        ("verified", True, False),
+        ("strict-bf16", True, True),
+    ],
 )
 async def test_how_precise_is_as_declared(
     sandbox: LocalSandbox, protocol: str, tf32: bool, half: bool

@@ -12,15 +12,21 @@ typedef struct {
   unsigned long long total, reserved, free, used;
 } memory_t;
 
+typedef struct {
+  unsigned gpu, memory;
+} utilization_t;
+
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_FOUND = 6, TOO_SMALL = 7, MOST = 512 };
 
 static process_t processes[MOST];
 static unsigned process_count, clocks[4096], clock_count, clock_next, asked, wait_us;
+static unsigned utilizations[64], utilization_count, utilization_next;
 static unsigned long long reasons[4096], used_bytes;
 static int device;
 
 void fake_forget(void) {
   process_count = clock_count = clock_next = asked = wait_us = 0;
+  utilization_count = utilization_next = 0;
   used_bytes = 0;
 }
 
@@ -37,6 +43,9 @@ void fake_reading(unsigned mhz, unsigned long long why) {
   clocks[clock_count] = mhz;
   reasons[clock_count++] = why;
 }
+
+/* Of the next question; the last one is said again and again. */
+void fake_utilization(unsigned percent) { utilizations[utilization_count++] = percent; }
 
 void fake_slowness(unsigned us) { wait_us = us; }
 
@@ -79,5 +88,13 @@ int nvmlDeviceGetCurrentClocksEventReasons(void* handle, unsigned long long* why
   if (handle != &device || !clock_count) return INVALID_ARGUMENT;
   *why = reasons[current()];
   if (clock_next < clock_count) clock_next++;
+  return SUCCESS;
+}
+
+int nvmlDeviceGetUtilizationRates(void* handle, utilization_t* into) {
+  if (handle != &device || !utilization_count) return INVALID_ARGUMENT;
+  into->gpu = utilizations[utilization_next < utilization_count ? utilization_next : utilization_count - 1];
+  into->memory = 0;
+  if (utilization_next < utilization_count) utilization_next++;
   return SUCCESS;
 }

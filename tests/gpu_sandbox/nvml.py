@@ -33,6 +33,10 @@ class FakeDriver:
         """What the next reading says, and all later ones until there is another."""
         self._library.fake_reading(sm_mhz, ctypes.c_ulonglong(reasons))
 
+    def utilization(self, percent: int) -> None:
+        """What the next question for it is answered, and all later ones until there is another."""
+        self._library.fake_utilization(percent)
+
     def slowness(self, us: int) -> None:
         """How long it takes to say what the clock is."""
         self._library.fake_slowness(us)

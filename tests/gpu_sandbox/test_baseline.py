@@ -1,21 +1,29 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from events.outcomes import Correct
-from gpu_sandbox.baselines import compiled_baseline
+from events.outcomes import Correct, WrongResult
+from gpu_sandbox.baselines import KnownBaselines, compiled_baseline
+from gpu_sandbox.child.core_time import used_ticks
+from gpu_sandbox.devices import device_named
 from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import Baseline, SandboxFault, TaskUnusable
+from gpu_sandbox.moments import utc_now
+from gpu_sandbox.port import Baseline, SandboxFault, TaskUnusable, Verdict
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, LINEAR
 
 pytestmark = pytest.mark.anyio
+CPU = device_named("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +85,97 @@ async def test_what_was_measured_is_kept_for_who_asks_for_it(
     assert again == msgspec.structs.replace(first, cached=True)
     assert not other.cached
     assert {"device", "device_name", "torch", "threads"} <= first.conditions.keys()
+
+
+@contextmanager
+def hogged(core: int) -> Iterator[None]:
+    """While another process computes on it."""
+    if used_ticks(Path("/proc/stat").read_text(), [core]) is None:
+        pytest.skip("this kernel does not tell of its cores")
+    program = f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
+    running = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        yield
+    finally:
+        running.kill()
+        running.wait()
+
+
+async def test_a_baseline_of_a_busy_machine_serves_its_run_and_is_not_kept(
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
+) -> None:
+    cache, limits = tmp_path / "cache", Limits(bench_s=1.0, call_s=20.0, autopsy_s=0.0, threads=1)
+    async with make_sandbox(limits, cache=cache) as sandbox:
+        core = sandbox._open.devices.timing(CPU)[0]
+        with hogged(core):
+            first = await sandbox.baseline(baseline(LINEAR, reuse=True))
+        again = await sandbox.baseline(baseline(LINEAR, reuse=True))
+    assert first.labels == ["busy-machine"]
+    (note,) = [note for note in first.notes if note.startswith("busy-machine: ")]
+    assert "of the time of the core that times" in note
+    assert again == msgspec.structs.replace(first, cached=True)
+    assert not [*cache.glob("baselines/*/*")]
+    async with make_sandbox(limits, cache=cache) as sandbox:
+        assert not (await sandbox.baseline(baseline(LINEAR, reuse=True))).cached
+
+
+async def test_what_is_kept_says_when_it_was_measured(
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
+) -> None:
+    before = utc_now()
+    async with make_sandbox(cache=tmp_path / "cache") as sandbox:
+        found = await sandbox.baseline(baseline(LINEAR, reuse=True))
+    assert before <= found.measured_at <= utc_now()
+    kept = [*(tmp_path / "cache").glob("baselines/*/*")]
+    assert bool(kept) == (not found.labels), found.notes
+
+
+@pytest.mark.parametrize("dated", [True, False])
+def test_a_kept_baseline_without_a_moment_is_dropped(tmp_path: Path, dated: bool) -> None:
+    known, request = KnownBaselines(tmp_path), baseline(LINEAR)
+    measured = Baseline(
+        runtime_ms=1.0, spread=0.1, repetitions=50, timings_s={}, isolation=[],
+        measured_at="2026-11-22T10:00:00Z" if dated else "",
+    )  # fmt: skip
+    known.keep(request, {}, measured)
+    (file,) = tmp_path.glob("*/*")
+    found = known.find(request, {})
+    assert found == (msgspec.structs.replace(measured, cached=True) if dated else None)
+    assert file.exists() == dated
+    assert known.drop(request, {}) == dated
+    assert known.find(request, {}) is None
+
+
+PAIRED = Correct(
+    runtime_ms=0.5, speedup=2.0, ratio=0.5, ratio_low=0.49, ratio_high=0.51, pairs=20,
+    candidate_ms=0.5, baseline_ms=1.0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outcome", "busy", "eager_labels", "labels"),
+    [
+        (PAIRED, [], [], []),
+        (PAIRED, ["others"], [], ["busy-machine"]),
+        (PAIRED, [], ["busy-machine"], ["busy-machine"]),
+        (msgspec.structs.replace(PAIRED, ratio_high=0.55), [], [], ["busy-machine"]),
+        (msgspec.structs.replace(PAIRED, ratio_high=0.55, labels=["below-resolution"]), [], [], []),
+        (WrongResult(), ["others"], [], []),
+    ],
+)  # fmt: skip
+def test_a_compiled_baseline_is_as_busy_as_what_it_comes_from(
+    outcome: Correct | WrongResult, busy: list[str], eager_labels: Any, labels: list[str]
+) -> None:
+    eager = Baseline(
+        runtime_ms=1.0, spread=0.1, repetitions=50, timings_s={}, isolation=[], labels=eager_labels
+    )
+    verdict = Verdict(
+        outcome=outcome, protocol="strict", timings_s={}, queue_s=0.0, device="cpu",
+        isolation=[], busy=busy,
+    )  # fmt: skip
+    found = compiled_baseline("compile", verdict, eager)
+    assert found.labels == labels
+    assert [n for n in found.notes if n.startswith("busy-machine: ")] == found.notes[: len(labels)]
 
 
 @pytest.mark.slow

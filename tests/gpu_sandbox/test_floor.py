@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from events.observations import Ceilings
 from events.outcomes import Correct, Refused
+from gpu_sandbox.ceilings import raised
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.telling import RESOLUTION_NS, timing_labels
 from gpu_sandbox.child.work import moved_bytes
 from gpu_sandbox.cores import cpu_cache_bytes
-from gpu_sandbox.floor import Load, Reach, rate_of, weighed
+from gpu_sandbox.floor import Load, Reach, beaten, rate_of, weighed
 from gpu_sandbox.paired import Estimate
 
 GB = 10**9
@@ -160,6 +161,46 @@ def test_only_what_has_to_be_written_counts(
     case = SimpleNamespace(tensors=[X, X], expected=expected, aliasing=aliasing, state=kept)
     task = SimpleNamespace(model=MODEL)
     assert moved_bytes(cast(Task, task), cast(Case, case)) == (128, written)
+
+
+PRODUCT = Load(input_bytes=0, output_bytes=0, flops=4 * 10**11, rate="tf32")  # a ms at the ceiling
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "reference_ms", "load", "reach", "is_beaten"),
+    [
+        (0.9, 2.0, PRODUCT, H200, True),
+        (0.97, 2.0, PRODUCT, H200, False),  # noise
+        (0.9, 2.0, PRODUCT, Reach(), False),  # no ceiling
+        (0.9, 2.0, msgspec.structs.replace(PRODUCT, rate="float64"), H200, False),
+        (2.0, 0.9, PRODUCT, H200, True),  # by the reference
+        (0.9 * 1950e6 / 4e9, 1.0, COPY, H200, True),
+        (0.97 * 1950e6 / 4e9, 1.0, COPY, H200, False),
+        (1e-6, 1.0, Load(input_bytes=25_000_000, output_bytes=25_000_000), H200, False),  # a cache
+        (1e-6, 1.0, COPY, msgspec.structs.replace(H200, cache_bytes=None), False),
+    ],
+)
+def test_a_ceiling_is_beaten_by_more_than_noise(
+    time_ms: float, reference_ms: float, load: Load, reach: Reach, is_beaten: bool
+) -> None:
+    assert beaten(timed(time_ms, reference_ms), load, reach) == is_beaten
+
+
+def test_a_wide_interval_beats_no_ceiling() -> None:
+    wide = msgspec.structs.replace(timed(0.5, 2.0), ratio_high=0.6)
+    assert not beaten(wide, PRODUCT, H200)
+
+
+def test_a_higher_ceiling_takes_the_old_ones_place_figure_by_figure() -> None:
+    new = Ceilings(
+        bytes_per_s=5e12, flops_per_s={"float32": 4e13, "float16": 1e15}, measured_on="2026-11-23",
+        measured_at="2026-11-23T10:00:00Z",
+    )  # fmt: skip
+    assert raised(PROBED, new) == msgspec.structs.replace(
+        new, flops_per_s={"float32": 5e13, "tf32": 4e14, "float16": 1e15}
+    )
+    lower = msgspec.structs.replace(new, bytes_per_s=1e12, flops_per_s={"tf32": 4e14})
+    assert raised(PROBED, lower) is None
 
 
 def test_caches_are_counted_once() -> None:

@@ -108,6 +108,17 @@ def test_a_missed_limit_is_not_kept_and_a_broken_file_is_none(tmp_path: Path) ->
     KnownVerdicts(tmp_path / "file").keep(asked(), Limits(), FACTS, LAYERS, verdict(CORRECT))
 
 
+def test_a_time_of_a_busy_machine_is_not_kept_and_a_wrong_result_is(tmp_path: Path) -> None:
+    known = KnownVerdicts(tmp_path)
+    busy = msgspec.structs.replace(verdict(CORRECT), busy=["others used 40%"])
+    known.keep(asked(), Limits(), FACTS, LAYERS, busy)
+    assert known.find(asked(), Limits(), FACTS, LAYERS) is None
+    known.keep(
+        asked(), Limits(), FACTS, LAYERS, msgspec.structs.replace(busy, outcome=WrongResult())
+    )
+    assert known.find(asked(), Limits(), FACTS, LAYERS) is not None
+
+
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "trio"

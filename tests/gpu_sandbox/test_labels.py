@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from events.outcomes import LABELS, Correct, Crashed, Refused
+from events.outcomes import BASELINE_LABELS, LABELS, Correct, Crashed, Refused
 from gpu_sandbox.labels import accepted, labelled
 from projections.labels import MEANINGS, labels_told, labels_words
 
@@ -16,7 +16,7 @@ def test_labels_come_in_one_order_with_their_reasons() -> None:
     outcome, notes = labelled(CORRECT, {"fallback": "line 3", "below-floor": "1 of 2 ms"})
     assert outcome.labels == ["below-floor", "not-gated", "fallback"]
     assert notes == ["below-floor: 1 of 2 ms", "fallback: line 3"]
-    assert set(MEANINGS) == set(LABELS)
+    assert set(MEANINGS) == {*LABELS, *BASELINE_LABELS}
 
 
 def test_only_what_is_refused_fails_and_says_by_whose_wish() -> None:

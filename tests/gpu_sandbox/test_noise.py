@@ -51,7 +51,7 @@ async def test_who_is_wrong_by_noise_is_told_whose_fault_that_is(
 ) -> None:
     found = await shared_sandbox.evaluate(evaluation(MEAN, IN_ANOTHER_ORDER))
     assert isinstance(found.outcome, WrongResult)
-    (told,) = (note for note in found.notes if note.startswith("degenerate task: "))
+    (told,) = (note for note in found.notes if note.startswith("degenerate-task: "))
     assert "moves by" in told
     assert "float64" in told
 

@@ -13,9 +13,9 @@ from events.observations import MEASURED, Ceilings, Counters, Profile, ProfileRo
 from events.outcomes import Correct
 from gpu_sandbox import counters
 from gpu_sandbox.builds import BuildFiles
-from gpu_sandbox.ceilings import KnownCeilings
+from gpu_sandbox.ceilings import KeptCeilings, KnownCeilings
 from gpu_sandbox.counters import count, plain_name, read_counters, refusal
-from gpu_sandbox.devices import Device
+from gpu_sandbox.devices import Device, host_digest
 from gpu_sandbox.extra_run import Body
 from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.port import Verdict
@@ -71,7 +71,6 @@ async def test_work_ceilings_and_operators_of_a_correct_candidate(
     assert (seen.profile.what, seen.profile.calls > 0) == ("operators", True)
     assert "aten::addmm" in {row.name for row in seen.profile.rows}
     assert seen.profile.own_ns <= seen.profile.wall_ns
-    assert seen.ceilings is not None
     assert seen.missing == {"counters": "Nsight Compute counts on NVIDIA GPUs only"}
     assert first.timings_s["observe"] > 0
     assert first.run_log == ""
@@ -81,6 +80,8 @@ async def test_work_ceilings_and_operators_of_a_correct_candidate(
         sandbox_cache / "ceilings", PATIENT, opened.zygote, opened._run, Keeping(sandbox_cache)
     )
     assert fresh.find(CPU, opened.devices.timing(CPU)) == seen.ceilings
+    busy = [note for note in first.notes if note.startswith("busy-machine: no ceilings are shown")]
+    assert bool(busy) == (seen.ceilings is None), first.notes
 
 
 MATMUL_ROW = """
@@ -123,6 +124,53 @@ async def test_who_saves_what_the_reference_computes_has_a_label_that_says_so(
     (note,) = [note for note in verdict.notes if note.startswith("below-floor: ")]
     assert "the reference's 0.906 GFLOP take 2.5 ms" in note
     assert "(float32), the most that was seen here" in note
+
+
+async def test_a_ceiling_that_is_beaten_is_measured_again_once(tmp_path: Path) -> None:
+    """Whatever is kept: this one is less than any core reaches. A busy machine leaves it."""
+    slow = Ceilings(
+        bytes_per_s=1.0, flops_per_s={"float32": 1.0}, measured_on="2026-11-22",
+        measured_at="2026-11-22T10:00:00Z",
+    )  # fmt: skip
+    cache = tmp_path / "cache"
+    async with LocalSandbox(limits=PATIENT, cache=cache) as sandbox:
+        file = _ceilings_file(sandbox, cache)
+        file.parent.mkdir(parents=True)
+        file.write_bytes(msgspec.json.encode(KeptCeilings(device="cpu", ceilings=slow)))
+        first = await observed(sandbox, LINEAR, as_candidate(LINEAR))
+        again = await observed(sandbox, LINEAR, as_candidate(LINEAR))
+    (note,) = [note for note in first.notes if note.startswith("a ceiling was beaten")]
+    assert not [note for note in again.notes if note.startswith("a ceiling was beaten")]
+    kept = msgspec.json.decode(file.read_bytes(), type=KeptCeilings).ceilings
+    assert first.observations is not None
+    assert again.observations is not None
+    assert first.observations.ceilings == again.observations.ceilings == kept
+    if "the machine was busy" in note:
+        assert kept == slow
+        return
+    assert note == "a ceiling was beaten, measured again, and is higher now"
+    assert kept.measured_at > slow.measured_at
+    assert kept.bytes_per_s > 1e6
+    assert kept.flops_per_s["float32"] > 1e6
+
+
+@pytest.mark.parametrize("dated", [True, False])
+async def test_kept_ceilings_without_a_moment_are_dropped(tmp_path: Path, dated: bool) -> None:
+    kept = Ceilings(
+        bytes_per_s=1e9, flops_per_s={}, measured_on="2026-11-22",
+        measured_at="2026-11-22T10:00:00Z" if dated else "",
+    )  # fmt: skip
+    async with LocalSandbox(limits=PATIENT, cache=tmp_path) as sandbox:
+        file = _ceilings_file(sandbox, tmp_path)
+        file.parent.mkdir(parents=True)
+        file.write_bytes(msgspec.json.encode(KeptCeilings(device="cpu", ceilings=kept)))
+        found = sandbox._open.ceilings.find(CPU, sandbox._open.devices.timing(CPU))
+    assert (found, file.exists()) == ((kept, True) if dated else (None, False))
+
+
+def _ceilings_file(sandbox: LocalSandbox, cache: Path) -> Path:
+    cores = sandbox._open.devices.timing(CPU)
+    return cache / "ceilings" / f"{host_digest(CPU, cores)}.json"
 
 
 async def test_nothing_is_looked_at_unless_it_is_asked_for(sandbox: LocalSandbox) -> None:

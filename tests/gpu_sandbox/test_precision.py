@@ -14,6 +14,7 @@ from events.outcomes import Correct, WrongResult
 from gpu_sandbox.child.precision import rounded
 from gpu_sandbox.child.rules import DECLARED, RULES
 from gpu_sandbox.port import PrerequisiteMissing
+from gpu_sandbox.protocols import PROTOCOLS
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import baseline, evaluation
 
@@ -102,11 +103,11 @@ def test_what_is_not_finite_stays_so() -> None:
     assert torch.equal(rounded(odd, "tf32").isfinite(), odd.isfinite())
 
 
-@pytest.mark.parametrize("protocol", ["strict", "strict-tf32", "strict-bf16"])
+@pytest.mark.parametrize("protocol", ["strict", "strict-tf32", "strict-bf16", "verified"])
 def test_agents_are_told_the_numbers_that_count(protocol: str) -> None:
     told = load().text(f"accuracy_{protocol}.md")
     words = {4: "four times", 8: "eight times"}
-    declared = DECLARED.get(protocol.partition("-")[2])
+    declared = DECLARED.get(PROTOCOLS[protocol].precision)
     rules = [declared] if declared else [
         RULES[torch.float32], RULES[torch.float16], RULES[torch.bfloat16]
     ]  # fmt: skip

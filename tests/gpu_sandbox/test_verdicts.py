@@ -311,8 +311,8 @@ clock = sys.modules["gpu_sandbox.child.clock"]
 time_cpu = clock.Clocked._time_cpu
 
 
-def claimed(self, seed):
-    time_cpu(self, seed)
+def claimed(self, seed, slot):
+    time_cpu(self, seed, slot)
     return 20_000
 
 

@@ -82,6 +82,6 @@ async def test_a_spans_parameters_are_those_that_were_sent(tmp_path: Path, api: 
         if span.client
     ]
     refused = [("capability", None, None)] * len(lessons)
-    assert told == [("", 0.8, 16_000), *refused, ("", None, 16_000)]
+    assert told == [("", 0.8, 32_000), *refused, ("", None, 32_000)]
     last = [body for body in ran.bodies if isinstance(body, AgentReplied)][-1]
     assert ("max_tokens" in last.sent) == (api.name == "anthropic")

@@ -22,10 +22,10 @@ def late(self, asked):
     return stand_by(self, asked)
 
 
-def timing(self, seed):
+def timing(self, seed, slot):
     TIMED[0] = True
     try:
-        return time_cpu(self, seed)
+        return time_cpu(self, seed, slot)
     finally:
         TIMED[0] = False
 

@@ -13,7 +13,7 @@ describe = clock.Clocked.describe
 
 
 def on_top(self, channel):
-    self._answered = slot = self.slots[0]
+    self._answered = slot = self._ready
     (x,) = slot.inputs
     told, tell = channel.signals()
     told(8)
@@ -25,7 +25,7 @@ def on_top(self, channel):
 
 def put_back(self):
     if self._owed is None:
-        (x,) = self.slots[0].inputs
+        (x,) = self._ready.inputs
         torch.neg(x, out=x)
         self._owed = torch.empty(x.shape)
     return describe(self)

@@ -31,7 +31,7 @@ def look(self, asked):
 def of_nothing(self, channel):
     if not is_second:
         return answer(self, channel)
-    self._answered = slot = self.slots[0]
+    self._answered = slot = self._ready
     told, tell = channel.signals()
     told(8)
     tell(slot.answer.told(1000, [(slot.address, (2, -1))]))

@@ -28,7 +28,7 @@ def work():
 def at_once(self, channel):
     if type(self._model) is not ModelNew:
         return answer(self, channel)
-    slot, (told, tell) = self.slots[0], channel.signals()
+    slot, (told, tell) = self._ready, channel.signals()
     (owing[:]) = slot.inputs
     out = kept.setdefault("out", torch.empty_like(owing[0]))
     done.clear()

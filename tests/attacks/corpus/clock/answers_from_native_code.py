@@ -39,7 +39,7 @@ answer = clock.Clocked.answer
 def natively(self, channel):
     if type(self._model) is not ModelNew:
         return answer(self, channel)
-    self._owed = native.answer(channel._sock.fileno(), *self.slots[0].inputs, SHARE)
+    self._owed = native.answer(channel._sock.fileno(), *self._ready.inputs, SHARE)
     return None
 
 

@@ -17,7 +17,7 @@ before = []
 def straight(self, channel):
     if type(self._model) is not ModelNew:
         return answer(self, channel)
-    (x,), words = self.slots[0].inputs, struct.Struct("<4q16x").pack
+    (x,), words = self._ready.inputs, struct.Struct("<4q16x").pack
     recv, send, softmax = channel._sock.recv, channel._sock.send, torch.softmax
     with torch.inference_mode():
         recv(8)

@@ -15,12 +15,12 @@ kept = {}
 
 def late(clocked):
     with torch.no_grad():
-        clocked._owed.copy_(clocked._model(*clocked.slots[0].arguments))
+        clocked._owed.copy_(clocked._model(*clocked._ready.arguments))
     return clock.Clocked.describe(clocked)
 
 
 def never(clocked):
-    clocked._owed = kept.setdefault("out", torch.empty_like(clocked.slots[0].outputs[0]))
+    clocked._owed = kept.setdefault("out", torch.empty_like(clocked._ready.outputs[0]))
     return 1000
 
 
@@ -29,11 +29,11 @@ def lazy(self, request):
     if isinstance(request, worker.Warm):
         return worker.Done()
     if isinstance(request, worker.Time) and request.gate == "none":
-        last = request.calls - 1
-        ran = clocked.run(worker.Run(slot=last, seed=request.seed + last))
+        last = request.first + request.calls - 1
+        ran = clocked.run(worker.Run(slot=last, seed=request.seed + request.calls - 1))
         return clock.Timed(elapsed_ns=[1000] * request.calls, last=ran)
     if isinstance(request, worker.StandBy):
-        clocked._time_cpu = lambda seed: never(clocked)
+        clocked._time_cpu = lambda seed, slot: never(clocked)
         clocked.describe = lambda: late(clocked)
     return answer(self, request)
 

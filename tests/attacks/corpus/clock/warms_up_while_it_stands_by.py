@@ -18,7 +18,7 @@ def warm(self, asked):
     stand_by(self, asked)
     if type(self._model) is not ModelNew:
         return
-    slot, until = self.slots[0], time.perf_counter() + WARMS_S
+    slot, until = self._ready, time.perf_counter() + WARMS_S
     with torch.no_grad():
         while time.perf_counter() < until:
             self._model(*slot.arguments)

@@ -16,10 +16,10 @@ clock = sys.modules["gpu_sandbox.child.clock"]
 timing = clock.Clocked._time_cpu
 
 
-def timed(self, seed):
+def timed(self, seed, slot):
     TIMED.append(True)
     try:
-        return timing(self, seed)
+        return timing(self, seed, slot)
     finally:
         TIMED.clear()
 
