@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import torch
 
-from events.outcomes import Correct
+from events.outcomes import Correct, ScoredBy
 from gpu_sandbox.child.cases import Case, Seeds
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conversation import Ended
@@ -26,10 +26,12 @@ from gpu_sandbox.child.pairs import Pair, Pairing
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.releases import Batch, Released
-from gpu_sandbox.jobs import Agreed, Differs, Finding, Looped, WorkerFailed
-from gpu_sandbox.loops import in_loops, ratio_by
+from gpu_sandbox.jobs import Agreed, Differs, Finding, Looped, Report, WorkerFailed
+from gpu_sandbox.loops import ToBeat, in_loops, ratio_by
 from gpu_sandbox.messages import Ran, TensorAt
 from gpu_sandbox.protocols import protocol_named
+from gpu_sandbox.station import Concluded
+from gpu_sandbox.verdicts import beats
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST
 from tests.gpu_sandbox.test_peer import Processes
 
@@ -317,6 +319,24 @@ def test_on_the_cpu_the_two_are_one() -> None:
     assert ratio_by(AGREED, "eager") == ratio_by(AGREED, "device") == 0.5
     assert ratio_by(in_a_loop(0.8), "eager") == 0.8
     assert outcome.runtime_by("eager") == outcome.runtime_ms
+
+
+@pytest.mark.parametrize(
+    ("finding", "score", "beaten"),
+    [
+        (in_a_loop(0.8), "device", True),
+        (in_a_loop(0.8), "eager", False),
+        (in_a_loop(0.5), "eager", True),
+        (AGREED, "eager", True),
+        (Differs(reason="off"), "eager", False),
+    ],
+    ids=["on the device", "not in a loop", "in a loop", "no loops", "wrong"],
+)
+def test_a_second_look_is_decided_by_the_score(
+    finding: Finding, score: ScoredBy, beaten: bool
+) -> None:
+    look = Concluded(report=Report(finding=finding, timings_s={}))
+    assert beats(look, ToBeat(0.6, score)) == beaten
 
 
 @pytest.mark.parametrize(
