@@ -114,7 +114,10 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     in logs from before it was kept. ``labels`` are of ``LABELS``, in that order; a log of a newer
     engine may hold others. ``error`` is what the protocol bounds (the relative L2 error, by the
     strict rule), of the ``trial`` in which it came nearest to ``error_bound``; null where values
-    had to be equal, and in logs from before it was kept.
+    had to be equal, and in logs from before it was kept. ``peak_bytes`` is what the candidate's
+    processes need of the device's memory, or on the CPU of the host's, beyond inputs, outputs and
+    the reference's parameters, by the driver's or the kernel's account; ``reference_peak_bytes``
+    is the reference's. They are null where they were not measured.
 
     ``eager_speedup`` is the same ratio of calls in a plain Python loop, launches and host work
     included, with its 95 % interval ``eager_low``..``eager_high``; ``eager_ms`` and
@@ -138,6 +141,8 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     error: float | None = None
     error_bound: float | None = None
     trial: int | None = None
+    peak_bytes: int | None = None
+    reference_peak_bytes: int | None = None
     eager_speedup: float | None = None
     eager_low: float | None = None
     eager_high: float | None = None

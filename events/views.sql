@@ -30,6 +30,8 @@ FROM history WHERE type = 'BaselineMeasured';
 -- event that the verdict was taken from; ``same_as`` the earlier node with the same source;
 -- ``cached`` verdicts had been kept by an earlier run. ``labels``, with commas between, are what
 -- a reader must know beside a speedup; of verdicts from before ``degenerate-task`` was one, by notes.
+-- ``memory_ratio`` is of peak memory, candidate to reference, what is below 4 MB taken for that;
+-- null where both are below.
 CREATE VIEW evaluations AS
 SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.type') AS outcome,
@@ -49,6 +51,12 @@ SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.eager_ms') AS eager_ms,
   json_extract(body, '$.outcome.eager_baseline_ms') AS eager_baseline_ms,
   json_extract(body, '$.outcome.first_call_ms') AS first_call_ms,
+  json_extract(body, '$.outcome.peak_bytes') AS peak_bytes,
+  json_extract(body, '$.outcome.reference_peak_bytes') AS reference_peak_bytes,
+  CASE WHEN max(json_extract(body, '$.outcome.peak_bytes'),
+      json_extract(body, '$.outcome.reference_peak_bytes')) >= 4194304
+    THEN max(json_extract(body, '$.outcome.peak_bytes'), 4194304) * 1.0
+      / max(json_extract(body, '$.outcome.reference_peak_bytes'), 4194304) END AS memory_ratio,
   CASE WHEN json_extract(body, '$.outcome.type') = 'correct' AND EXISTS (
       SELECT 1 FROM json_each(body, '$.notes') WHERE value LIKE 'degenerate task: %')
     THEN rtrim('degenerate-task,' || coalesce(

@@ -168,6 +168,10 @@ class Agreed(_Cut, frozen=True):
     error: float | None = None
     error_bound: float | None = None
     trial: int | None = None
+    peak_bytes: int | None = None
+    reference_peak_bytes: int | None = None
+    """Of memory, beyond inputs, outputs and parameters (``child/peak_memory.py``); None where that
+    was not measured."""
 
 
 class Measured(_Cut, frozen=True):

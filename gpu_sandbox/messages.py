@@ -44,6 +44,8 @@ __all__ = [
     "PutInOrder",
     "Ran",
     "Recall",
+    "ReleaseMemory",
+    "Repeat",
     "Reply",
     "Request",
     "Restore",
@@ -311,6 +313,17 @@ class ProfileCalls(_Message, frozen=True):
     calls: int
 
 
+class ReleaseMemory(_Message, frozen=True):
+    """Give back what allocators keep of freed memory, earlier outputs and the harness's own
+    buffers. What the model holds stays."""
+
+
+class Repeat(_Message, frozen=True):
+    """So many forwards, on the slots in turn, one output at a time."""
+
+    calls: int
+
+
 Request: TypeAlias = (
     MakeContext
     | ArenaShared
@@ -331,6 +344,8 @@ Request: TypeAlias = (
     | Describe
     | Recall
     | ProfileCalls
+    | ReleaseMemory
+    | Repeat
 )
 
 

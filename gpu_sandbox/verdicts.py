@@ -257,6 +257,8 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
         trial=agreed.trial,
         labels=[label for label in LABELS if label in agreed.labels],
         first_call_ms=agreed.first_call_ms,
+        peak_bytes=agreed.peak_bytes,
+        reference_peak_bytes=agreed.reference_peak_bytes,
     )
 
 

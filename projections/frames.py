@@ -35,6 +35,7 @@ from events.envelope import Event
 from events.outcomes import Correct
 from projections.instructions import Edits, instructions_of
 from projections.labels import labels_of
+from projections.memory import memory_ratio
 from projections.overview import Overview
 from projections.records import (
     CallRecord,
@@ -270,6 +271,7 @@ _OF_CORRECT = (
     "runtime_ms", "speedup", "ratio", "ratio_low", "ratio_high", "pairs", "candidate_ms",
     "baseline_ms", "bounded_speedup", "eager_speedup", "eager_low", "eager_high", "eager_ms",
     "eager_baseline_ms", "first_call_ms",
+    "peak_bytes", "reference_peak_bytes",
 )  # fmt: skip
 
 
@@ -282,7 +284,9 @@ def _evaluation(run: str, event: Event, body: EvaluationFinished) -> EvaluationR
     return EvaluationRecord(
         run=run, node=body.attempt, run_seq=event.run_seq, ts_us=event.ts_us,
         outcome=str(outcome.__struct_config__.tag), reason=outcome.reason,
-        **of_correct, labels=",".join(labels_of(outcome, body.notes)),
+        **of_correct,
+        memory_ratio=memory_ratio(of_correct["peak_bytes"], of_correct["reference_peak_bytes"]),
+        labels=",".join(labels_of(outcome, body.notes)),
         max_abs_error=getattr(outcome, "max_abs_error", None),
         protocol=body.protocol, device=body.device, queue_s=body.queue_s,
         **stages_s,

@@ -28,6 +28,7 @@ from events.bodies import (
 from events.envelope import Event
 from events.outcomes import CompileFailed, Correct, NoCandidate, ScoredBy
 from projections.mail import Mail
+from projections.memory import memory_ratio
 from projections.planners import Planners
 from projections.pool import Pool
 from projections.spend import RoleSpend, Spend
@@ -205,6 +206,7 @@ class Overview:
             return None
         outcome = node.outcome
         assert isinstance(outcome, Correct)
+        peak, reference_peak = outcome.peak_bytes, outcome.reference_peak_bytes
         return Best(
             node=node.id,
             runtime_ms=node.runtime_ms,
@@ -222,6 +224,9 @@ class Overview:
             eager_speedup=outcome.eager_speedup,
             eager_ms=outcome.eager_ms,
             first_call_ms=outcome.first_call_ms,
+            peak_bytes=peak,
+            reference_peak_bytes=reference_peak,
+            memory_ratio=memory_ratio(peak, reference_peak),
         )
 
     @property

@@ -111,7 +111,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict. From ``runtime_ms`` to ``first_call_ms`` only correct ones have values."""
+    """A verdict. From ``runtime_ms`` to ``memory_ratio`` only correct ones have values."""
 
     run: str
     node: int
@@ -134,6 +134,9 @@ class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
     eager_ms: float | None
     eager_baseline_ms: float | None
     first_call_ms: float | None
+    peak_bytes: int | None
+    reference_peak_bytes: int | None
+    memory_ratio: float | None
     labels: str
     max_abs_error: float | None
     protocol: str

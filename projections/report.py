@@ -12,6 +12,7 @@ from events.outcomes import CompileFailed, Correct, NoCandidate
 from projections.failures import FailureClass, Failures
 from projections.instructions import Edits, Fidelity, fidelity_of, instructions_of
 from projections.labels import DEGENERATE
+from projections.memory import memory_ratio
 from projections.overview import Overview
 from projections.planners import PlannerSummary
 from projections.signatures import Signatures, signatures_of
@@ -54,6 +55,9 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     labels: list[str]
     eager_speedup: float | None = None
     eager_ms: float | None = None
+    peak_bytes: int | None = None
+    reference_peak_bytes: int | None = None
+    memory_ratio: float | None = None
 
 
 class StageTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +175,7 @@ class ReportFold:
         for rank, node in enumerate(nodes, 1):
             assert isinstance(node.outcome, Correct)
             runtime = node.outcome.runtime_ms
+            peak, reference_peak = node.outcome.peak_bytes, node.outcome.reference_peak_bytes
             yield Ranked(
                 rank=rank,
                 node=node.id,
@@ -185,6 +190,9 @@ class ReportFold:
                 labels=node.labels,
                 eager_speedup=node.outcome.eager_speedup,
                 eager_ms=node.outcome.eager_ms,
+                peak_bytes=peak,
+                reference_peak_bytes=reference_peak,
+                memory_ratio=memory_ratio(peak, reference_peak),
             )
 
     def _stages(self) -> list[StageTime]:

@@ -15,6 +15,7 @@ from events.observations import SECTIONS, Observations, SectionName
 from events.outcomes import Correct, KernelResources, Outcome, WrongResult
 from projections.labels import labels_told
 from projections.measures import counters_table, profile_text, roofline_text
+from projections.memory import memory_words
 from projections.resources import resources_table
 
 __all__ = ["CAPS", "SELECTED_CAPS", "Attempt", "Section", "cut", "sections_of", "visible"]
@@ -150,6 +151,8 @@ def _timing(outcome: Outcome | None) -> str:
         if outcome.eager_ms is not None and outcome.eager_baseline_ms is not None:
             each, theirs = outcome.eager_ms, outcome.eager_baseline_ms
             lines[-1] += f": {each:.4g} ms a call against {theirs:.4g} ms"
+    memory = memory_words(outcome.peak_bytes, outcome.reference_peak_bytes)
+    lines += [f"{memory}, beyond inputs, outputs and parameters"] if memory else []
     return "\n".join([*lines, *labels_told(outcome.labels)])
 
 

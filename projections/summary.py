@@ -28,6 +28,9 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     """It is the user's kernel, which no model wrote."""
     labels: list[str] = []
     """What to know beside its speedup."""
+    peak_bytes: int | None = None
+    reference_peak_bytes: int | None = None
+    memory_ratio: float | None = None
     score: ScoredBy = "device"
     """Which speedup it is the best by."""
     eager_speedup: float | None = None

@@ -17,6 +17,7 @@ from events.figures import whole_percent
 from events.observations import SECTIONS
 from events.outcomes import Correct, Outcome, WrongResult
 from projections.labels import labels_words, with_labels
+from projections.memory import memory_mark
 from projections.overview import Overview
 from projections.sections import SELECTED_CAPS, Attempt, sections_of
 from projections.signatures import dead_branches
@@ -163,7 +164,7 @@ def outcome_line(outcome: Outcome, runtime_ms: float | None, root_ms: float | No
     if isinstance(outcome, Correct) and runtime_ms is not None:
         speedup = f"  {root_ms / runtime_ms:.2f}×" if root_ms else ""
         speedup += loop_words(outcome.eager_speedup)
-        return f"{ms(runtime_ms)}{speedup}{labels_words(outcome.labels)}"
+        return f"{ms(runtime_ms)}{speedup}{labels_words(outcome.labels)}{memory_mark(outcome)}"
     tag = str(outcome.__struct_config__.tag).replace("_", " ")
     reason = outcome.reason.splitlines()[0] if outcome.reason else ""
     if isinstance(outcome, WrongResult) and not reason and outcome.max_abs_error is not None:

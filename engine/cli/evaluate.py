@@ -34,6 +34,7 @@ from gpu_sandbox.port import (
 )
 from gpu_sandbox.stages import told_to
 from projections.labels import labels_words
+from projections.memory import memory_mark, memory_ratio
 from projections.sections import Attempt
 
 __all__ = ["InOrder", "Row", "eval_"]
@@ -61,6 +62,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     error_bound: float | None = None
     trial: int | None = None
     labels: list[str] = []
+    peak_bytes: int | None = None
+    reference_peak_bytes: int | None = None
+    memory_ratio: float | None = None
     isolation: list[str] = []
     timings_s: dict[str, float] = {}
     protocol: str
@@ -261,6 +265,11 @@ def _row(path: Path, verdict: Verdict) -> Row:
         error_bound=correct.error_bound if correct else None,
         trial=getattr(outcome, "trial", None),
         labels=correct.labels if correct else [],
+        peak_bytes=correct.peak_bytes if correct else None,
+        reference_peak_bytes=correct.reference_peak_bytes if correct else None,
+        memory_ratio=memory_ratio(correct.peak_bytes, correct.reference_peak_bytes)
+        if correct
+        else None,
         isolation=verdict.isolation,
         timings_s=verdict.timings_s,
         protocol=verdict.protocol,
@@ -295,6 +304,7 @@ def _print(row: Row, verdict: Verdict, as_json: bool) -> None:
     if row.speedup is not None and row.runtime_ms is not None and row.baseline_ms is not None:
         line += f", {ms(row.runtime_ms)} against {ms(row.baseline_ms)} eager: {row.speedup:.2f}×"
         line += loop_words(row.eager_speedup) + labels_words(row.labels)
+        line += memory_mark(verdict.outcome)
     elif row.reason:
         line += f": {printable(row.reason)}"
     click.echo(line)

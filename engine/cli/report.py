@@ -19,6 +19,7 @@ from engine.cli.table import table_lines
 from projections.failures import FailureClass
 from projections.instructions import Fidelity
 from projections.labels import labels_listed
+from projections.memory import size_words
 from projections.report import Ranked, Report, ReportFold
 from projections.team import models_words
 
@@ -144,20 +145,31 @@ def _leaderboard(places: list[Ranked]) -> Iterator[str]:
     shown = places[:_PLACES]
     labels = ["labels"] if any(place.labels for place in shown) else []
     loops = ["× in a loop"] if any(place.eager_speedup is not None for place in shown) else []
+    memory = ["memory, reference"] if any(p.peak_bytes is not None for p in shown) else []
     yield from table_lines(
         ("rank", "node", "from", "made by", "runtime", "× eager", "95 % interval",
-         *loops, *(f"× {kind}" for kind in others), *labels),
+         *loops, *(f"× {kind}" for kind in others), *memory, *labels),
         [
             (place.rank, place.node, place.parent, place.made, ms(place.runtime_ms),
              round(place.speedup, 2), f"{1 / place.ratio_high:.2f}–{1 / place.ratio_low:.2f}",
              *(_rounded(place.eager_speedup) for _ in loops),
              *(round(place.speedups[kind], 2) for kind in others),
-             *(labels_listed(place.labels) for _ in labels))
+             *(_memory(place) for _ in memory), *(labels_listed(place.labels) for _ in labels))
             for place in shown
         ],
     )  # fmt: skip
     if len(places) > _PLACES:
         yield f"and {len(places) - _PLACES} more correct ones"
+
+
+def _memory(place: Ranked) -> str:
+    """Peaks, candidate's and reference's, and their ratio where there is one."""
+    sizes = [
+        "–" if size is None else size_words(size)
+        for size in (place.peak_bytes, place.reference_peak_bytes)
+    ]
+    ratio = "" if place.memory_ratio is None else f" ({place.memory_ratio:.2g}×)"
+    return f"{', '.join(sizes)}{ratio}"
 
 
 def _spend(made: Report) -> Iterator[str]:

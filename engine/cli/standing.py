@@ -18,6 +18,7 @@ from engine.cli.draw import (
 )
 from events.bodies import BaselineMeasured, GivenKernel
 from projections.labels import labels_words
+from projections.memory import memory_words
 from projections.overview import Overview
 from projections.pool import PoolSummary
 from projections.signatures import Signatures, signatures_of
@@ -59,10 +60,11 @@ def best_line(summary: Summary) -> str:
         f", {speedup:.2f}× {kind}" for kind, speedup in best.speedups.items() if kind != "eager"
     )
     given = ", the user's kernel" if best.given else ""
+    memory = memory_words(best.peak_bytes, best.reference_peak_bytes)
     return (
         f"attempt {best.node}{given}: {ms(best.runtime_ms)}, {best.speedup:.2f}× the speed of eager"
         f" ({ms(best.baseline_ms)}){others}{loop_words(best.eager_speedup)}{_by(best)}"
-        f"{labels_words(best.labels)}"
+        f"{labels_words(best.labels)}{memory and f'; {memory}'}"
     )
 
 

@@ -35,6 +35,7 @@ from gpu_sandbox.child.kept_memory import leave_half
 from gpu_sandbox.child.known import known
 from gpu_sandbox.child.nvml import nvml_of
 from gpu_sandbox.child.observe import observe
+from gpu_sandbox.child.peak_memory import PeakMemory
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.propagation import propagation_note
 from gpu_sandbox.child.reference import Task
@@ -79,6 +80,7 @@ class Assignment:
         self._device = torch.device(job.device)
         self._known = known(job)
         self._clocks = Clocks(nvml_of(self._device))
+        self._memory = PeakMemory(job, self._device)
         self._spent = Spent()
         self._notes: list[str] = []
         self._busy: list[str] = []
@@ -148,6 +150,8 @@ class Assignment:
     def _load_reference(self, task: Task) -> None:
         """Into its worker, which times it."""
         with self._spent.on("check"):
+            if self._job.reference_pid is not None:
+                self._memory.begin_reference(self._reference)
             self._reference.start_loading(task, self._job.task_source, "Model", [], [])
             self._reference.finish_loading(self._job.load_s)
 
@@ -188,6 +192,7 @@ class Assignment:
             )
             leave_half(self._device)
             self._stage("load")
+            self._memory.begin_candidate(peer)
             began = time.monotonic()
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
             loaded = peer.finish_loading(job.load_s)
@@ -212,6 +217,10 @@ class Assignment:
         def look(candidate_ms: float) -> None:
             nonlocal lives
             lives = False  # what comes last may end it
+            with self._spent.on("check"):
+                self._memory.measure_candidate(task, first, peer, candidate_ms)
+            if self._memory.lost:
+                self._notes.append("its peak memory is not known: it failed in the calls for that")
             self._observe(task, first, peer, candidate_ms)
             self._notes.extend(self._propagates(task, peer))
 
@@ -227,6 +236,9 @@ class Assignment:
         if lives:
             look(agreed.candidate_ms)
         agreed = with_first_call(agreed, trials.first_call, self._notes)
+        with self._spent.on("check"):
+            self._memory.measure_reference(task, first, self._reference, agreed.baseline_ms)
+        agreed = self._memory.added_to(agreed)
         return msgspec.structs.replace(agreed, labels=[*labels_by(faults), *agreed.labels, *labels])
 
     def _try(
@@ -247,7 +259,8 @@ class Assignment:
     def _propagates(self, task: Task, peer: Peer) -> list[str]:
         if not self._job.protocol.structured or task.forward_s > _SLOW_S:
             return []
-        if self._observations is not None and "profile" in self._observations.missing:
+        profile_failed = self._observations and "profile" in self._observations.missing
+        if self._memory.lost or profile_failed:
             return []  # it may have died of that, or be at it still
         with self._spent.on("check"):
             note = propagation_note(task, peer)

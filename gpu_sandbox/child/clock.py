@@ -27,6 +27,7 @@ from gpu_sandbox.child.delivery import (
     write_over,
 )
 from gpu_sandbox.child.earlier import Earlier
+from gpu_sandbox.child.freed_memory import release_freed_memory
 from gpu_sandbox.child.held import storages
 from gpu_sandbox.child.loading import seed_torch
 from gpu_sandbox.child.putting import Putting, blank
@@ -115,6 +116,20 @@ class Clocked:
         with torch.no_grad():
             for number in range(calls):
                 self._called(number)
+
+    def repeat_singly(self, calls: int) -> None:
+        """One output at a time, on each slot in turn, as memory is measured."""
+        slots = list(self.slots.values())
+        with torch.no_grad():
+            for number in range(calls):
+                self._model(*slots[number % len(slots)].arguments)
+                self._synchronize()
+
+    def release_memory(self) -> None:
+        """Of earlier calls and of the harness: its buffers are made again when they are needed."""
+        self.forget()
+        self._cold = Cold(self._device)
+        release_freed_memory(self._device)
 
     def _called(self, number: int) -> Any:
         """On each slot in turn. On the CPU as what is timed, if its outputs are held, too: else the

@@ -49,6 +49,8 @@ from gpu_sandbox.messages import (
     Profiled,
     PutInOrder,
     Recall,
+    ReleaseMemory,
+    Repeat,
     Reply,
     Request,
     Restore,
@@ -78,7 +80,7 @@ class Worker:
         self._loaded: tuple[Load, Any, list[torch.Tensor]] | None = None
         self._path = str(Path.cwd() / "candidate.py")
         self._stage = "import"
-        self._reference = False
+        self._reference = True  # or nothing yet, which looks at no earlier inputs, either
 
     def serve(self) -> None:
         while True:
@@ -124,6 +126,10 @@ class Worker:
                 self._clocked.warm(request.calls, request.seconds)
             case ProfileCalls(calls=calls):
                 return Profiled(profile=profile(self._clocked, calls, self._device))
+            case ReleaseMemory():
+                self._clocked.release_memory()
+            case Repeat(calls=calls):
+                self._clocked.repeat_singly(calls)
             case Time():
                 return self._clocked.time(request, self._host)
             case Loop():

@@ -302,6 +302,9 @@ def test_eval_judges_each_candidate() -> None:
     assert {"compile", "check", "bench"} & fused["timings_s"].keys()
     assert fused["observations"]["work"]["input_bytes"] > 0
     assert "torch-only" in fused["labels"]
+    assert 0 <= fused["peak_bytes"] < 64 << 20
+    assert 0 <= fused["reference_peak_bytes"] < 64 << 20
+    assert all(row["peak_bytes"] is None for row in rows if row is not fused)
     none = run_engine(
         "eval", SMALL / "task.py", SMALL / "wrong.py", SMALL / "fused.py", "--device", "cpu",
         "--refuse", "torch-only,fallback",

@@ -18,6 +18,7 @@ from engine.loop.start import run_started
 from engine.loop.texts import Texts
 from events.bodies import EvaluationFinished
 from events.observations import Observations, Profile, ProfileRow, Work
+from events.outcomes import Correct
 from events.writer import LogWriter
 from gpu_sandbox.port import EvaluationRequest, Verdict
 from tests.engine.outside import TASK, ScriptedClient, ScriptedEvaluator
@@ -36,6 +37,8 @@ SEEN = Observations(
     ),
     missing={"counters": "no ncu"},
 )  # fmt: skip
+PEAKS = {"peak_bytes": 150 << 20, "reference_peak_bytes": 64 << 20}
+MEMORY = "peak memory 150 MB, reference 64 MB"
 ROOFLINE, PROFILE = "**Achieved rates and the device's ceilings**", "**Where the time goes**"
 
 
@@ -49,7 +52,11 @@ class Observing(ScriptedEvaluator):
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
         self.asked.add(request.observe)
         verdict = await super().evaluate(request)
-        return msgspec.structs.replace(verdict, observations=SEEN if request.observe else None)
+        outcome = verdict.outcome
+        if isinstance(outcome, Correct):
+            outcome = msgspec.structs.replace(outcome, **PEAKS)
+        observations = SEEN if request.observe else None
+        return msgspec.structs.replace(verdict, outcome=outcome, observations=observations)
 
 
 def config(*assignments: str, preset: str | None = None) -> Config:
@@ -91,6 +98,7 @@ async def test_each_role_sees_its_own_sections(tmp_path: Path) -> None:
     assert any(ROOFLINE in text and PROFILE in text for text in told["plan"])
     assert not any(ROOFLINE in text or PROFILE in text for text in told["code"] + told["debug"])
     assert any("**Timing**" in text for text in told["code"])
+    assert all(any(MEMORY in text for text in told[role]) for role in ("plan", "code"))
     assert any("**Compiler observation**" in text for text in told["debug"])
     assert not any("no ncu" in text for texts in told.values() for text in texts)
     verdicts = [e.body for e in replay.events if isinstance(e.body, EvaluationFinished)]
@@ -105,6 +113,7 @@ async def test_the_paper_has_compiler_and_execution_only(tmp_path: Path) -> None
     told, evaluator, _ = await search(tmp_path / "log.db", paper)
     assert evaluator.asked == {()}
     everything = "\n".join(text for texts in told.values() for text in texts)
+    assert "memory" not in everything
     heads = {line for line in everything.splitlines() if line.startswith("**")}
     assert {head for head in heads if "Attempt" not in head} == {
         "**Instruction**",

@@ -305,7 +305,9 @@ class Compared:
         the baseline's and the candidate's, call by call."""
         expected = Expected.within(self.truths[0][0], Margin(1e-4, 1e-3))
         first: Any = SimpleNamespace(margins=[expected.margin], usual=())
-        task: Any = SimpleNamespace(mutates=False, allow=lambda outputs: None, forward_s=2.0)
+        task: Any = SimpleNamespace(
+            mutates=False, allow=lambda outputs: None, forward_s=2.0, grants_tf32=False
+        )
         task.precision = "float32"
         task.exactly = lambda case: (None if exact is None else [exact], None)
         task.exact = SimpleNamespace(failed=False, lowers=False)

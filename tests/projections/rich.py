@@ -112,12 +112,15 @@ class _Run:
         ), *blobs)  # fmt: skip
 
 
-def correct(runtime_ms: float, *labels: str) -> Correct:
+def correct(
+    runtime_ms: float, *labels: str, peak_mb: int | None = None, reference_mb: int | None = None
+) -> Correct:
     ratio = runtime_ms / 10.0
     return Correct(
         runtime_ms=runtime_ms, speedup=1 / ratio, ratio=ratio, ratio_low=ratio * 0.9,
         ratio_high=ratio * 1.1, pairs=10, candidate_ms=runtime_ms, baseline_ms=10.0,
-        labels=list(labels),
+        labels=list(labels), peak_bytes=None if peak_mb is None else peak_mb << 20,
+        reference_peak_bytes=None if reference_mb is None else reference_mb << 20,
     )  # fmt: skip
 
 
@@ -150,7 +153,7 @@ async def write_rich(path: Path) -> None:
                             usage=Usage(input_tokens=70, output_tokens=1)))  # fmt: skip
         run.ask(2, "debug", try_=2)
         run.source(2, "debug", "class ModelNew: two\n", try_=2)
-        run.verdict(2, correct(5.0))
+        run.verdict(2, correct(5.0, peak_mb=1, reference_mb=3))
         run.select(3, 2)
         run.plan(3, "Use float4.")
         run.ask(3, "code", model="free")
@@ -174,7 +177,7 @@ async def write_rich(path: Path) -> None:
                             advice_sha256=advice.sha256), advice)  # fmt: skip
         run.ask(5, "code")
         run.source(5, "code", "class ModelNew: two\n")
-        run.verdict(5, correct(4.0, "not-gated", "fallback"))
+        run.verdict(5, correct(4.0, "not-gated", "fallback", peak_mb=150, reference_mb=64))
         run.select(6, 5)
         run.plan(6, "Vectorise.")
         run.ask(6, "code")
