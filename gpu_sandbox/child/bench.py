@@ -145,6 +145,7 @@ class Bench:
             self._task,
             self._first,
             releases,
+            self._baseline.draw_s,
             host_ns,
             device_ns,
         )

@@ -136,19 +136,20 @@ def time_loops(
     task: Task,
     first: Case,
     releases: Batch,
+    draw_s: float,
     host_ns: float,
     device_ns: tuple[float, float],
 ) -> Looped | None:
     """Pairs of loops as long as tell, by ``releases`` of such calls; None where there is no memory
-    for one. ``host_ns``: queueing a call of the baseline; ``device_ns``: a call of the candidate,
-    and of the baseline. Raises ``Ended``.
+    for one. ``draw_s``: drawing the inputs of a call; ``host_ns``: queueing a call of the baseline;
+    ``device_ns``: a call of the candidate, and of the baseline. Raises ``Ended``.
 
     Of several calls the outputs are held at once, for which a candidate may have no memory. Then
     one has to do, which is no more than in any other release.
     """
     each_ns = max(host_ns, *device_ns)
     calls = releases.long_enough(round(each_ns), 0.0, _DRAWING_S, _MOST_CALLS)
-    distinct = max(1, int(_DRAWING_S / _draw_s(task)))
+    distinct = max(1, int(_DRAWING_S / max(draw_s, 1e-6)))
     least_ns = (_WARMEST * device_ns[0], _WARMEST * device_ns[1])
     for count in dict.fromkeys((calls, 1)):
         try:
@@ -181,12 +182,6 @@ def _taken(
             break
     loops.let_go()
     return pairs, empty_ns
-
-
-def _draw_s(task: Task) -> float:
-    began = time.perf_counter()
-    task.draw("loop", secrets.randbits(30))
-    return time.perf_counter() - began
 
 
 def _lacks_memory(ended: Ended | ReferenceEnded) -> bool:

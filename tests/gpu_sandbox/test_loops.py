@@ -188,6 +188,7 @@ def test_pairs_of_loops_come_to_a_ratio(bench: Bench, monkeypatch: pytest.Monkey
         bench.task,
         bench.first,
         releases,
+        1e-3,
         20e3,
         (1e3, 1e3),
     )
@@ -208,7 +209,7 @@ def test_slow_calls_are_looped_once(bench: Bench, monkeypatch: pytest.MonkeyPatc
     )
     found = time_loops(
         pairing, bench.reference, peer, bench.task, bench.first,
-        Batch(bench.task, bench.first, CPU, 1), 20e3, (60 * MS, 60 * MS),
+        Batch(bench.task, bench.first, CPU, 1), 1e-3, 20e3, (60 * MS, 60 * MS),
     )  # fmt: skip
     assert made == [1]
     assert found is not None
@@ -234,7 +235,7 @@ def test_without_memory_for_many_one_call_has_to_do(
     monkeypatch.setattr(pairing, "looped", lacking)
     timed = time_loops(
         pairing, bench.reference, peer, bench.task, bench.first,
-        Batch(bench.task, bench.first, CPU, 4), 20e3, (1e3, 1e3),
+        Batch(bench.task, bench.first, CPU, 4), 1e-3, 20e3, (1e3, 1e3),
     )  # fmt: skip
     assert timed is not None
     assert tried[0] > 1
