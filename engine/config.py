@@ -14,7 +14,7 @@ import msgspec
 from events.bodies import CallParams, Price, ReplyForm
 from events.errors import NewerFormat
 from events.observations import SECTIONS, SectionName
-from events.outcomes import BaselineKind, Label
+from events.outcomes import BaselineKind, Label, ScoredBy
 
 __all__ = [
     "Budget", "Clients", "Config", "Limits", "ModelPrice", "OpenAI", "PlannerConfig", "Prompts",
@@ -37,6 +37,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     anchors: bool = True
     """Off: the planner's anchors are stripped before any other role sees its plan."""
     workers: int = 1
+    score: ScoredBy = "device"
+    """What nodes are ranked by; a node without an eager figure (on the CPU) has its speedup."""
     seed: int = 0
     start: str | None = None
     """The file of a kernel of the user's, which becomes the first attempt."""

@@ -26,6 +26,7 @@ __all__ = [
     "Outcome",
     "PoolUsage",
     "Refused",
+    "ScoredBy",
     "TimedOut",
     "WrongResult",
     "is_failure",
@@ -39,6 +40,7 @@ BaselineKind: TypeAlias = Literal["eager", "compile", "max-autotune"]
 Label: TypeAlias = Literal[
     "degenerate-task", "below-floor", "below-resolution", "not-gated", "inherits-reference",
     "torch-only", "fallback", "one-place", "constant-parameters",
+    "host-bound",
 ]  # fmt: skip
 """What a reader must know beside a speedup (docs/sandbox.md, "Labels")."""
 LABELS: tuple[Label, ...] = get_args(Label)
@@ -46,6 +48,9 @@ BaselineLabel: TypeAlias = Literal["busy-machine"]
 """What a reader must know beside a baseline's time (docs/sandbox.md, "Busy machines")."""
 BUSY_MACHINE: BaselineLabel = "busy-machine"
 BASELINE_LABELS: tuple[BaselineLabel, ...] = get_args(BaselineLabel)
+
+ScoredBy: TypeAlias = Literal["device", "eager"]
+"""Which speedup a search goes by: device time, or calls in a plain Python loop."""
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,6 +118,12 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     processes need of the device's memory, or on the CPU of the host's, beyond inputs, outputs and
     the reference's parameters, by the driver's or the kernel's account; ``reference_peak_bytes``
     is the reference's. They are null where they were not measured.
+
+    ``eager_speedup`` is the same ratio of calls in a plain Python loop, launches and host work
+    included, with its 95 % interval ``eager_low``..``eager_high``; ``eager_ms`` and
+    ``eager_baseline_ms`` are what a call takes there. Null on the CPU, where ``speedup`` is of
+    such calls, and in logs from before it was measured. ``first_call_ms``: what the first call of
+    all took.
     """
 
     runtime_ms: float
@@ -132,6 +143,23 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     trial: int | None = None
     peak_bytes: int | None = None
     reference_peak_bytes: int | None = None
+    eager_speedup: float | None = None
+    eager_low: float | None = None
+    eager_high: float | None = None
+    eager_ms: float | None = None
+    eager_baseline_ms: float | None = None
+    first_call_ms: float | None = None
+
+    def speedup_by(self, score: ScoredBy) -> float:
+        """``speedup`` where no other was measured."""
+        eager = self.eager_speedup if score == "eager" else None
+        return self.speedup if eager is None else eager
+
+    def runtime_by(self, score: ScoredBy) -> float:
+        """What ranks nodes, in ms: the root's runtime over that speedup."""
+        if self.speedup_by(score) == self.speedup:
+            return self.runtime_ms
+        return self.runtime_ms * self.speedup / self.speedup_by(score)
 
 
 class PoolUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

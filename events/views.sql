@@ -45,6 +45,12 @@ SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
   json_extract(body, '$.outcome.candidate_ms') AS candidate_ms,
   json_extract(body, '$.outcome.baseline_ms') AS baseline_ms,
   json_extract(body, '$.outcome.bounded_speedup') AS bounded_speedup,
+  json_extract(body, '$.outcome.eager_speedup') AS eager_speedup,
+  json_extract(body, '$.outcome.eager_low') AS eager_low,
+  json_extract(body, '$.outcome.eager_high') AS eager_high,
+  json_extract(body, '$.outcome.eager_ms') AS eager_ms,
+  json_extract(body, '$.outcome.eager_baseline_ms') AS eager_baseline_ms,
+  json_extract(body, '$.outcome.first_call_ms') AS first_call_ms,
   json_extract(body, '$.outcome.peak_bytes') AS peak_bytes,
   json_extract(body, '$.outcome.reference_peak_bytes') AS reference_peak_bytes,
   CASE WHEN max(json_extract(body, '$.outcome.peak_bytes'),
@@ -155,7 +161,8 @@ ended AS MATERIALIZED (
 SELECT s.run_id, 0 AS node, NULL AS parent, NULL AS rule, 0 AS repair,
   CASE WHEN b.run_id IS NULL THEN 'expanding' ELSE 'evaluated' END AS status,
   NULL AS outcome, '' AS reason, b.runtime_ms,
-  CASE WHEN b.runtime_ms IS NOT NULL THEN 1.0 END AS speedup, coalesce(b.labels, '') AS labels,
+  CASE WHEN b.runtime_ms IS NOT NULL THEN 1.0 END AS speedup, NULL AS eager_speedup,
+  coalesce(b.labels, '') AS labels,
   json_extract(s.body, '$.task_sha256') AS source_sha256, NULL AS source_key,
   s.ts_us AS selected_us,
   NULL AS ended_us
@@ -169,6 +176,7 @@ SELECT s.run_id, json_extract(s.body, '$.attempt'), json_extract(s.body, '$.node
   coalesce(json_extract(e.body, '$.outcome.reason'), json_extract(e.body, '$.reason'), ''),
   json_extract(e.body, '$.outcome.runtime_ms'),
   b.runtime_ms / json_extract(e.body, '$.outcome.runtime_ms'),
+  json_extract(e.body, '$.outcome.eager_speedup'),
   CASE WHEN json_extract(e.body, '$.outcome.type') = 'correct' AND EXISTS (
       SELECT 1 FROM json_each(e.body, '$.notes') WHERE value LIKE 'degenerate task: %')
     THEN rtrim('degenerate-task,' || coalesce(
@@ -196,29 +204,38 @@ SELECT run_id, role, sum(state = 'replied') AS calls, count(reused) AS reused,
 FROM calls c WHERE state = 'replied' OR input_tokens IS NOT NULL GROUP BY run_id, role;
 
 -- A row for each new best kernel: how many attempts had ended, what had been spent on
--- calls, and how long the run had existed.
+-- calls, and how long the run had existed. New by what the run goes by, ``search.score``, as it
+-- is set by now.
 CREATE VIEW best_over_time AS
 WITH
+configured AS MATERIALIZED (
+  SELECT run_id, json_extract(body, '$.config.search.score') AS score, max(run_seq)
+  FROM history WHERE type IN ('RunStarted', 'RunForked') GROUP BY run_id),
 marks AS (
-  SELECT run_id, run_seq, ts_us, node, runtime_ms, 1 AS ended, 0 AS usd_micros FROM evaluations
+  SELECT e.run_id, run_seq, ts_us, node, runtime_ms,
+    CASE WHEN c.score = 'eager' AND eager_speedup IS NOT NULL
+      THEN runtime_ms * speedup / eager_speedup ELSE runtime_ms END AS score_ms,
+    1 AS ended, 0 AS usd_micros
+  FROM evaluations AS e LEFT JOIN configured AS c ON c.run_id = e.run_id
   UNION ALL
-  SELECT run_id, run_seq, ts_us, NULL, NULL, 1, 0 FROM history WHERE type = 'AttemptAbandoned'
+  SELECT run_id, run_seq, ts_us, NULL, NULL, NULL, 1, 0
+  FROM history WHERE type = 'AttemptAbandoned'
   UNION ALL
-  SELECT c.run_id, h.run_seq, h.ts_us, NULL, NULL, 0, c.usd_micros
+  SELECT c.run_id, h.run_seq, h.ts_us, NULL, NULL, NULL, 0, c.usd_micros
   FROM history AS h JOIN calls AS c ON c.run_id = h.run_id
     AND c.call = json_extract(h.body, '$.call') AND c.try = json_extract(h.body, '$.try')
   WHERE h.type IN ('AgentReplied', 'AgentFailed')),
 sums AS (
-  SELECT run_id, run_seq, ts_us, node, runtime_ms,
+  SELECT run_id, run_seq, ts_us, node, runtime_ms, score_ms,
     sum(ended) OVER earlier AS attempts, coalesce(sum(usd_micros) OVER earlier, 0) AS usd_micros,
-    min(runtime_ms) OVER (earlier ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    min(score_ms) OVER (earlier ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
       AS before_ms
   FROM marks WINDOW earlier AS (PARTITION BY run_id ORDER BY run_seq))
 SELECT s.run_id, s.run_seq, s.node, s.attempts, s.usd_micros,
   (s.ts_us - (SELECT min(ts_us) FROM history AS h WHERE h.run_id = s.run_id)) / 1e6 AS since_start_s,
-  s.runtime_ms, n.speedup
+  s.runtime_ms, n.speedup, n.eager_speedup
 FROM sums AS s JOIN nodes AS n ON n.run_id = s.run_id AND n.node = s.node
-WHERE s.runtime_ms < coalesce(s.before_ms, 9e999);
+WHERE s.score_ms < coalesce(s.before_ms, 9e999);
 
 -- Requests without an answer. A call whose prompt is not in the log was never sent, so nobody
 -- can have answered it (``RunResumed.unsent`` names it too). Where ``asker_gone``, a later process has taken the run over

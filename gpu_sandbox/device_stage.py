@@ -25,6 +25,7 @@ from gpu_sandbox.jobs import Agreed, Job, TaskBroken
 from gpu_sandbox.leases import Leases
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.looks import Looks, undoubted
+from gpu_sandbox.loops import ToBeat
 from gpu_sandbox.port import NoDeviceLeft, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.station import STUCK, Concluded, Station
 from gpu_sandbox.verdicts import beats
@@ -124,11 +125,10 @@ class DevicePool:
         facts: list[dict[str, Any]],
         job: Job,
         files: BuildFiles,
-        to_beat: float | None,
+        to_beat: ToBeat | None,
     ) -> Judged:
         """One job under the lease of one of ``devices``, and a second look by a fresh
-        process on new inputs at what would beat ``to_beat``, a ratio to the root's
-        runtime.
+        process on new inputs at what would beat ``to_beat``.
 
         Raises ``SandboxFault``, and for a baseline ``VerifierDied`` and ``VerifierSilent``.
         """
@@ -181,7 +181,7 @@ class DevicePool:
             await station.close()
 
     async def _looked(
-        self, station: Station, job: Job, files: BuildFiles, to_beat: float | None
+        self, station: Station, job: Job, files: BuildFiles, to_beat: ToBeat | None
     ) -> Looks:
         """Looks, once more if the verifier breaks down, and finds out whose fault that was."""
         job = msgspec.structs.replace(
@@ -218,7 +218,7 @@ class DevicePool:
         return True
 
     async def _look(
-        self, station: Station, job: Job, files: BuildFiles, to_beat: float | None
+        self, station: Station, job: Job, files: BuildFiles, to_beat: ToBeat | None
     ) -> list[Concluded]:
         limit_s = max(self._limits.device_s, 4 * job.call_s)
         if job.mode == "baseline":  # no worker: nothing but the reference can be slow

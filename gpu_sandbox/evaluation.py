@@ -18,6 +18,7 @@ from gpu_sandbox.floor import Load, Reach, weighed
 from gpu_sandbox.guard import inspect_candidate
 from gpu_sandbox.inquest import examined
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.loops import ToBeat
 from gpu_sandbox.moments import utc_now
 from gpu_sandbox.observed import completed, reach_after
 from gpu_sandbox.opened import Opened
@@ -170,12 +171,13 @@ class Evaluation:
             return opened.reach(judged.device, facts)
 
     @property
-    def _to_beat(self) -> float | None:
-        """The best ratio to the root's runtime so far, if there is a root."""
+    def _to_beat(self) -> ToBeat | None:
+        """None where there is no root."""
         request = self._request
         if request.root_ms is None:
             return None
-        return (request.incumbent_ms or request.root_ms) / request.root_ms
+        ratio = (request.incumbent_ms or request.root_ms) / request.root_ms
+        return ToBeat(ratio, request.score)
 
     def _ended(
         self, outcome: Outcome, device: Device, queue_s: float = 0.0, **found: Any

@@ -13,6 +13,7 @@ from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import Device
 from gpu_sandbox.extra_run import Body, StillThere
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.loops import ToBeat
 from gpu_sandbox.opened import Opened
 
 __all__ = ["examined", "tools_for"]
@@ -33,12 +34,14 @@ async def examined(
     files: BuildFiles,
     judged: Judged,
     outcome: Outcome,
-    to_beat: float | None,
+    to_beat: ToBeat | None,
 ) -> list[str] | None:
     """What sanitizers say of an outcome that they may explain: beside the compilers on the
     CPU, under the lease once more on a GPU. None where there was no autopsy."""
     device = judged.device
-    best = isinstance(outcome, Correct) and (to_beat is None or outcome.ratio < to_beat)
+    best = isinstance(outcome, Correct) and (
+        to_beat is None or 1 / outcome.speedup_by(to_beat.score) < to_beat.ratio
+    )
     tools = tools_for(
         outcome,
         device,

@@ -32,6 +32,7 @@ __all__ = [
     "FromVerifier",
     "Go",
     "Job",
+    "Looped",
     "Measured",
     "Probed",
     "Ready",
@@ -127,6 +128,17 @@ class _Cut(_Message, frozen=True):
                 msgspec.structs.force_setattr(self, name, _cut(value))
 
 
+class Looped(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Calls in a plain Python loop, by the verifier's clock: ``ratio`` candidate / baseline with
+    its interval, and what a call takes each side."""
+
+    ratio: float
+    low: float
+    high: float
+    candidate_ms: float
+    baseline_ms: float
+
+
 class Agreed(_Cut, frozen=True):
     """``ratio`` candidate / baseline of the worker's claims, where the verifier's own
     clock bears them out, else of that clock; ``bounded_ratio`` is the most that it can be,
@@ -149,6 +161,10 @@ class Agreed(_Cut, frozen=True):
     input_bytes: int = 0
     output_bytes: int = 0
     labels: list[Label] = []
+    looped: Looped | None = None
+    """None on the CPU, where ``ratio`` is of such calls."""
+    first_call_ms: float | None = None
+    """Of the candidate's first call, by the verifier's clock."""
     error: float | None = None
     error_bound: float | None = None
     trial: int | None = None

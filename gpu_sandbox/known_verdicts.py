@@ -95,7 +95,7 @@ def _served(kept: Verdict, request: EvaluationRequest) -> Verdict | None:
         if request.root_ms is None or request.incumbent_ms is None:
             return None
         outcome = msgspec.structs.replace(outcome, runtime_ms=request.root_ms * outcome.ratio)
-        if outcome.runtime_ms <= request.incumbent_ms:
+        if outcome.runtime_by(request.score) <= request.incumbent_ms:
             return None
     return msgspec.structs.replace(
         kept, outcome=outcome, timings_s={}, queue_s=0.0, usage=None, cached=True

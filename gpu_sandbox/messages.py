@@ -33,6 +33,7 @@ __all__ = [
     "Load",
     "LoadKernels",
     "Loaded",
+    "Loop",
     "MakeContext",
     "Mapping",
     "Pickled",
@@ -273,6 +274,17 @@ class Time(_Message, frozen=True):
     left: bool = False
 
 
+class Loop(_Message, frozen=True):
+    """One forward on each of ``calls`` slots from ``first`` on, in a plain loop that waits for
+    nothing; then one wait for the device; then each output to its place, and ``Timed`` without
+    claims. Seeds as in ``Time``. ``empty``: all but the model."""
+
+    calls: int
+    seed: int
+    first: int = 0
+    empty: bool = False
+
+
 class StandBy(_Message, frozen=True):
     """On the CPU: get ready for one forward on ``slot``, say ``Done``, and make it when its seed
     comes. From then on there are no frames but a few bytes each way (``child/signals.py``).
@@ -327,6 +339,7 @@ Request: TypeAlias = (
     | Run
     | Warm
     | Time
+    | Loop
     | StandBy
     | Describe
     | Recall

@@ -18,6 +18,7 @@ from events.outcomes import (
     Label,
     Outcome,
     PoolUsage,
+    ScoredBy,
 )
 
 __all__ = [
@@ -110,7 +111,8 @@ class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     repeatable, which would let candidates know their inputs.
     ``root_ms`` is the root's runtime from its baseline: a correct candidate's
     ``runtime_ms`` is ``root_ms`` times the paired ratio (without it, times this
-    evaluation's own baseline reading). ``incumbent_ms`` is the best runtime so far.
+    evaluation's own baseline reading). ``incumbent_ms`` is the best runtime so far, by ``score``
+    (``Correct.runtime_by``).
     ``observe`` names what is to be observed besides, if that costs something: ``roofline``,
     ``profile``, ``counters``; of correct candidates only.
     """
@@ -123,6 +125,7 @@ class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     root_ms: float | None = None
     incumbent_ms: float | None = None
+    score: ScoredBy = "device"
     reuse: bool = False
     """A verdict that was given before will do, unless it would be the best so far."""
     observe: tuple[SectionName, ...] = ()

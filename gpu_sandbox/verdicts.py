@@ -28,6 +28,7 @@ from gpu_sandbox.jobs import (
     WorkerFailed,
     WorkerSilent,
 )
+from gpu_sandbox.loops import ToBeat, in_loops, ratio_by
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.protocols import Precision
 from gpu_sandbox.station import Concluded
@@ -59,10 +60,10 @@ _WHERE = {
 }
 
 
-def beats(concluded: Concluded, to_beat: float) -> bool:
+def beats(concluded: Concluded, to_beat: ToBeat) -> bool:
     """Whether its ratio to the root would be better, by what this look saw."""
     finding = concluded.report.finding
-    return isinstance(finding, Agreed) and finding.ratio < to_beat
+    return isinstance(finding, Agreed) and ratio_by(finding, to_beat.score) < to_beat.ratio
 
 
 def doubts(concluded: Concluded) -> bool:
@@ -99,14 +100,16 @@ def ended_as(
         return _breaker_of(breakdowns), without_places(breakdowns[-1]), []
     concluded = _worst_of(looks)
     notes = [*concluded.report.notes, *_looks_of(looks, breakdowns)]
-    return _within_both(_outcome_of(concluded, root_ms), looks), _run_log_of(concluded), notes
+    outcome = _outcome_of(concluded, root_ms)
+    if isinstance(outcome, Correct):
+        found = [one for look in looks if isinstance(one := look.report.finding, Agreed)]
+        outcome, told = in_loops(_within_both(outcome, found), found)
+        notes += told
+    return outcome, _run_log_of(concluded), notes
 
 
-def _within_both(outcome: Outcome, looks: list[Concluded]) -> Outcome:
+def _within_both(outcome: Correct, found: list[Agreed]) -> Correct:
     """With an interval of all that two looks found: processes differ by more than their calls."""
-    if not isinstance(outcome, Correct):
-        return outcome
-    found = [one for look in looks if isinstance(one := look.report.finding, Agreed)]
     low, high = min(one.ratio_low for one in found), max(one.ratio_high for one in found)
     return msgspec.structs.replace(outcome, ratio_low=low, ratio_high=high)
 
@@ -253,6 +256,7 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
         error_bound=agreed.error_bound,
         trial=agreed.trial,
         labels=[label for label in LABELS if label in agreed.labels],
+        first_call_ms=agreed.first_call_ms,
         peak_bytes=agreed.peak_bytes,
         reference_peak_bytes=agreed.reference_peak_bytes,
     )

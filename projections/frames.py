@@ -189,6 +189,7 @@ class FramesFold:
             reason=node.outcome.reason if node.outcome else node.reason,
             runtime_ms=node.runtime_ms,
             speedup=root_ms / node.runtime_ms if root_ms and node.runtime_ms else None,
+            eager_speedup=getattr(node.outcome, "eager_speedup", None),
             labels=",".join(node.labels),
             # Until its own is written, an attempt has none; the root's is the task.
             source_sha256=node.source_sha256, source_key=node.source_key,
@@ -216,7 +217,10 @@ class FramesFold:
             eager_ms=root.runtime_ms if root else None,
             best_node=best.node if best else None, best_ms=best.runtime_ms if best else None,
             best_speedup=best.speedup if best else None,
-            best_labels=",".join(best.labels) if best else "", usd_micros=total.usd_micros,
+            best_labels=",".join(best.labels) if best else "",
+            score=self.overview.tree.score,
+            best_eager_speedup=best.eager_speedup if best else None,
+            usd_micros=total.usd_micros,
             unpriced_calls=total.unpriced_calls, input_tokens=total.input_tokens,
             output_tokens=total.output_tokens, wall_s=summary.wall_s,
         )  # fmt: skip
@@ -265,7 +269,9 @@ def _signatures(run: str, overview: Overview) -> Iterator[SignatureRecord]:
 
 _OF_CORRECT = (
     "runtime_ms", "speedup", "ratio", "ratio_low", "ratio_high", "pairs", "candidate_ms",
-    "baseline_ms", "bounded_speedup", "peak_bytes", "reference_peak_bytes",
+    "baseline_ms", "bounded_speedup", "eager_speedup", "eager_low", "eager_high", "eager_ms",
+    "eager_baseline_ms", "first_call_ms",
+    "peak_bytes", "reference_peak_bytes",
 )  # fmt: skip
 
 

@@ -37,6 +37,8 @@ MEANINGS: Mapping[str, str] = {
     "torch-only": "it has no kernel of its own, and arranges torch's operations",
     "busy-machine": "the reference was timed on a busy machine, and its time may be too long",
     "fallback": "beside its kernel it has a way that does without, by torch or the reference",
+    "host-bound": "faster on the device and slower where the host's work counts: launches, or what"
+    " it does in Python, cost more than its kernels save",
     "one-place": "memory holds one set of inputs only: every call finds its inputs at one address",
     "constant-parameters": "parameters that a new module holds as ones or zeros were so in every"
     " trial: nothing showed whether it uses them",

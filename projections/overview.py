@@ -26,7 +26,7 @@ from events.bodies import (
     TaskRejected,
 )
 from events.envelope import Event
-from events.outcomes import CompileFailed, Correct, NoCandidate
+from events.outcomes import CompileFailed, Correct, NoCandidate, ScoredBy
 from projections.mail import Mail
 from projections.memory import memory_ratio
 from projections.planners import Planners
@@ -34,7 +34,7 @@ from projections.pool import Pool
 from projections.spend import RoleSpend, Spend
 from projections.steering import Steering
 from projections.summary import Awaited, Best, Fork, Summary
-from projections.tree import ROOT, Tree
+from projections.tree import ROOT, Node, Tree
 
 __all__ = ["Overview", "overview_of"]
 
@@ -154,8 +154,10 @@ class Overview:
         self.ended += 1
         root = self.tree.nodes.get(ROOT)
         if self.first_faster is None and not self._is_given(body.attempt):
-            runtime_ms = body.outcome.runtime_ms if isinstance(body.outcome, Correct) else None
-            if runtime_ms and root and root.runtime_ms and runtime_ms < root.runtime_ms:
+            outcome, score_ms = body.outcome, None
+            if isinstance(outcome, Correct):
+                score_ms = outcome.runtime_by(self.tree.score)
+            if score_ms and root and root.score_ms and score_ms < root.score_ms:
                 self.first_faster = body.attempt
             else:
                 self.root_held_for += 1
@@ -185,11 +187,26 @@ class Overview:
     @property
     def best(self) -> Best | None:
         """The best kernel; None before there is a correct one."""
-        node, root_ms = self.tree.best, self.tree.root.runtime_ms if self.tree.nodes else None
+        return self._summed_up(self.tree.best, self.tree.score)
+
+    @property
+    def best_otherwise(self) -> Best | None:
+        """The kernel that is better than the best one by the other score, if one is."""
+        best, score = self.best, self.tree.score
+        other: ScoredBy = "device" if score == "eager" else "eager"
+        if best is None:
+            return None
+        found = self._summed_up(self.tree.best_by(other), other)
+        same = msgspec.structs.replace(best, score=other)
+        return found if found is not None and found.scored > same.scored else None
+
+    def _summed_up(self, node: Node | None, score: ScoredBy) -> Best | None:
+        root_ms = self.tree.root.runtime_ms if self.tree.nodes else None
         if node is None or node.runtime_ms is None or root_ms is None:
             return None
-        assert isinstance(node.outcome, Correct)
-        peak, reference_peak = node.outcome.peak_bytes, node.outcome.reference_peak_bytes
+        outcome = node.outcome
+        assert isinstance(outcome, Correct)
+        peak, reference_peak = outcome.peak_bytes, outcome.reference_peak_bytes
         return Best(
             node=node.id,
             runtime_ms=node.runtime_ms,
@@ -203,6 +220,10 @@ class Overview:
             },
             given=node.made == "user",
             labels=node.labels,
+            score=score,
+            eager_speedup=outcome.eager_speedup,
+            eager_ms=outcome.eager_ms,
+            first_call_ms=outcome.first_call_ms,
             peak_bytes=peak,
             reference_peak_bytes=reference_peak,
             memory_ratio=memory_ratio(peak, reference_peak),

@@ -120,4 +120,4 @@ class Planners:
 def _reward(tree: Tree, attempt: int) -> int:
     node = tree[attempt]
     base = tree.root if node.parent is None else tree[node.parent]
-    return reward(node.runtime_ms, base.runtime_ms or tree.root.runtime_ms)
+    return reward(node.score_ms, base.score_ms or tree.root.score_ms)

@@ -1,4 +1,4 @@
-"""The leaderboard's order: correct nodes by runtime; of equals, the oldest first.
+"""The leaderboard's order: correct nodes by score; of equals, the oldest first.
 
 Kept in blocks, because an insertion into one long list moves what is behind it: with
 100,000 nodes that costs as much as the rest of a decision.
@@ -21,8 +21,8 @@ class Ranking:
         self._slowest: list[tuple[float, int]] = []
         """The last entry of each block but the last, whose end is open."""
 
-    def add(self, runtime_ms: float, node: int) -> None:
-        entry = (runtime_ms, node)
+    def add(self, score_ms: float, node: int) -> None:
+        entry = (score_ms, node)
         at = bisect_left(self._slowest, entry)
         block = self._blocks[at]
         insort(block, entry)

@@ -45,6 +45,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     best_speedup: float | None
     best_labels: str
     """What to know beside it, with commas between; likewise ``labels`` below."""
+    score: str
+    """What the best is the best by: ``device`` or ``eager``."""
+    best_eager_speedup: float | None
     usd_micros: int
     unpriced_calls: int
     input_tokens: int
@@ -65,6 +68,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     runtime_ms: float | None
     speedup: float | None
+    eager_speedup: float | None
     labels: str
     source_sha256: str | None
     source_key: str | None
@@ -124,6 +128,12 @@ class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
     candidate_ms: float | None
     baseline_ms: float | None
     bounded_speedup: float | None
+    eager_speedup: float | None
+    eager_low: float | None
+    eager_high: float | None
+    eager_ms: float | None
+    eager_baseline_ms: float | None
+    first_call_ms: float | None
     peak_bytes: int | None
     reference_peak_bytes: int | None
     memory_ratio: float | None

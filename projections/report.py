@@ -53,6 +53,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     ratio_high: float
     source_sha256: str
     labels: list[str]
+    eager_speedup: float | None = None
+    eager_ms: float | None = None
     peak_bytes: int | None = None
     reference_peak_bytes: int | None = None
     memory_ratio: float | None = None
@@ -156,15 +158,15 @@ class ReportFold:
         return {"all": self._funnel(agents), **(split if len(split) > 1 else {})}
 
     def _funnel(self, nodes: list[Node]) -> Funnel:
-        root_ms = self.overview.tree.root.runtime_ms if self.overview.tree.nodes else None
+        root_ms = self.overview.tree.root.score_ms if self.overview.tree.nodes else None
         built = [n for n in nodes if n.outcome and not isinstance(n.outcome, _UNBUILT)]
-        correct = [n.runtime_ms for n in built if n.runtime_ms is not None]
+        correct = [n.score_ms for n in built if n.score_ms is not None]
         return Funnel(
             attempts=len(nodes),
             proposed=sum(node.id in self._proposed for node in nodes),
             compiled=len(built),
             correct=len(correct),
-            faster=sum(root_ms is not None and runtime < root_ms for runtime in correct),
+            faster=sum(root_ms is not None and score < root_ms for score in correct),
         )
 
     def _ranked(self, nodes: Iterable[Node]) -> Iterator[Ranked]:
@@ -186,6 +188,8 @@ class ReportFold:
                 ratio_high=node.outcome.ratio_high,
                 source_sha256=node.source_sha256 or "",
                 labels=node.labels,
+                eager_speedup=node.outcome.eager_speedup,
+                eager_ms=node.outcome.eager_ms,
                 peak_bytes=peak,
                 reference_peak_bytes=reference_peak,
                 memory_ratio=memory_ratio(peak, reference_peak),

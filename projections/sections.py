@@ -27,6 +27,7 @@ CAPS: Mapping[SectionName, int] = {
 """Bytes of a section at most."""
 SELECTED_CAPS = {**CAPS, "compiler": 8000, "execution": 8000, "error": 2000, "resources": 3000}
 """Of the attempt that is to be worked on."""
+_ALIKE = 1.1  # times as fast; two clocks that differ by less say the same
 _LEFT_OUT = "\n[… {} bytes left out …]\n"
 
 
@@ -142,9 +143,22 @@ def _timing(outcome: Outcome | None) -> str:
     )
     if outcome.bounded_speedup is not None:
         lines[-1] += f"; at least {outcome.bounded_speedup:.4g} by the clock outside its process"
+    if outcome.eager_speedup is not None and _differ(outcome.speedup, outcome.eager_speedup):
+        lines.append(
+            f"that is device time, {outcome.speedup:.4g}; in a plain Python loop of calls, with"
+            f" launches and the host's work, the speedup is {outcome.eager_speedup:.4g}"
+        )
+        if outcome.eager_ms is not None and outcome.eager_baseline_ms is not None:
+            each, theirs = outcome.eager_ms, outcome.eager_baseline_ms
+            lines[-1] += f": {each:.4g} ms a call against {theirs:.4g} ms"
     memory = memory_words(outcome.peak_bytes, outcome.reference_peak_bytes)
     lines += [f"{memory}, beyond inputs, outputs and parameters"] if memory else []
     return "\n".join([*lines, *labels_told(outcome.labels)])
+
+
+def _differ(speedup: float, eager_speedup: float) -> bool:
+    """By more than is worth a line."""
+    return not 1 / _ALIKE <= eager_speedup / speedup <= _ALIKE
 
 
 def visible(text: str) -> str:

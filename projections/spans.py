@@ -137,7 +137,7 @@ class Spans:
             yield from self._end(key, at_us, {}, error="sandbox_fault")
             return
         outcome: dict[str, Any] = {"stark.outcome": str(body.outcome.__struct_config__.tag)}
-        for field in ("runtime_ms", "speedup"):
+        for field in ("runtime_ms", "speedup", "eager_speedup"):
             value = getattr(body.outcome, field, None)
             if value is not None:
                 outcome[f"stark.{field}"] = value

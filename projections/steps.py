@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
-from events.bodies import EvaluationFinished
+from events.bodies import EvaluationFinished, RunForked
 from events.envelope import Event
 from projections.overview import Overview
 from projections.summary import Best
@@ -23,6 +25,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float
     runtime_ms: float
     speedup: float
+    eager_speedup: float | None = None
 
     @property
     def cost_usd(self) -> float:
@@ -35,6 +38,7 @@ class Steps:
     def __init__(self) -> None:
         self.overview = Overview()
         self.found: list[Step] = []
+        self._score_ms = math.inf
         self._began_us: int | None = None
 
     def apply(self, event: Event) -> None:
@@ -42,9 +46,14 @@ class Steps:
         if self._began_us is None:
             self._began_us = event.ts_us
         self.overview.apply(event)
+        if isinstance(event.body, RunForked):  # it may go by the other score
+            before = self.overview.tree.best
+            self._score_ms = math.inf if before is None else before.score_ms or math.inf
         best = self.overview.best if isinstance(event.body, EvaluationFinished) else None
         # An older attempt may end later and be as fast: it is the best then, but no step.
-        if best and (not self.found or best.runtime_ms < self.found[-1].runtime_ms):
+        score_ms = self.overview.tree[best.node].score_ms if best else None
+        if best and score_ms is not None and score_ms < self._score_ms:
+            self._score_ms = score_ms
             self.found.append(self._step(best, event.ts_us - self._began_us))
 
     def _step(self, best: Best, since_us: int) -> Step:
@@ -56,4 +65,5 @@ class Steps:
             wall_s=self.overview.wall_us / 1_000_000,
             runtime_ms=best.runtime_ms,
             speedup=best.speedup,
+            eager_speedup=best.eager_speedup,
         )

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from events.bodies import GivenKernel
+from events.outcomes import ScoredBy
 from projections.pool import PoolSummary
 from projections.steering import Steered
 
@@ -30,6 +31,18 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes: int | None = None
     reference_peak_bytes: int | None = None
     memory_ratio: float | None = None
+    score: ScoredBy = "device"
+    """Which speedup it is the best by."""
+    eager_speedup: float | None = None
+    """Of calls in a plain Python loop; null where it is ``speedup``, or was not measured."""
+    eager_ms: float | None = None
+    first_call_ms: float | None = None
+
+    @property
+    def scored(self) -> float:
+        """The speedup that the run goes by."""
+        eager = self.eager_speedup if self.score == "eager" else None
+        return self.speedup if eager is None else eager
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):

@@ -56,6 +56,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     speedup: float | None
     labels: list[str]
     """What to know beside its speedup."""
+    eager_speedup: float | None = None
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,4 +153,5 @@ def pairs_of(run: str, events: Iterable[Event]) -> Iterator[Pair]:
             outcome=str(outcome.__struct_config__.tag), runtime_ms=runtime_ms,
             speedup=root_ms / runtime_ms if root_ms and runtime_ms else None,
             labels=labels[answer.attempt],
+            eager_speedup=outcome.eager_speedup if isinstance(outcome, Correct) else None,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -28,7 +28,7 @@ from events.bodies import (
     RunStarted,
 )
 from events.observations import Observations
-from events.outcomes import Correct, KernelResources, Outcome
+from events.outcomes import Correct, KernelResources, Outcome, ScoredBy
 from projections.ancestry import Ancestry
 from projections.labels import labels_of
 from projections.ranking import Ranking
@@ -67,7 +67,10 @@ class Node(msgspec.Struct, kw_only=True):
     same_as: int | None = None
     """The earlier node with the same source, whose verdict this one has."""
     runtime_ms: float | None = None
-    """The score, lower is better; None while unknown and for every failure."""
+    """None while unknown and for every failure."""
+    score_ms: float | None = None
+    """What it is ranked by, lower is better: ``runtime_ms``, or the root's runtime over its eager
+    speedup, as ``search.score`` says."""
     reason: str = ""
     """Why the attempt was abandoned."""
     labels: list[str] = []
@@ -94,7 +97,7 @@ class Node(msgspec.Struct, kw_only=True):
 
 
 class Tree:
-    """All nodes by id, and the correct ones by runtime."""
+    """All nodes by id, and the correct ones by score."""
 
     FOLDS: ClassVar[tuple[type[Body], ...]] = (
         RunStarted, RunForked, BaselineMeasured, NodeSelected, ReplyParsed, EvaluationFinished,
@@ -108,6 +111,7 @@ class Tree:
         self._ancestry = Ancestry()
         self._improvers = ""
         self._given: GivenKernel | None = None
+        self.score: ScoredBy = "device"
 
     def __getitem__(self, node: int) -> Node:
         return self.nodes[node]
@@ -121,6 +125,15 @@ class Tree:
         """The fastest correct node other than the root; of equals, the oldest."""
         best = self._ranking.first
         return None if best is None else self.nodes[best]
+
+    def best_by(self, score: ScoredBy) -> Node | None:
+        """The same by another score than the run's; looks at all nodes."""
+        scored = [
+            (node.outcome.runtime_by(score), node.id)
+            for node in self.nodes.values()
+            if isinstance(node.outcome, Correct)
+        ]
+        return self.nodes[min(scored)[1]] if scored else None
 
     def leaderboard(self) -> Iterator[Node]:
         """Correct nodes without the root, fastest first; of equals, the oldest first."""
@@ -147,15 +160,18 @@ class Tree:
         match body:
             case RunStarted():
                 self._improvers = improvers(body.config)
+                self.score = _score_of(body.config)
                 self._given = body.given
                 self.nodes[ROOT] = Node(id=ROOT, parent=None, source_sha256=body.task_sha256)
                 self._ancestry.add(ROOT, None)
                 return self.root
             case RunForked():
                 self._improvers = improvers(body.config)
+                self._rank_by(_score_of(body.config))
                 return None
             case BaselineMeasured(baseline="eager"):
                 self.root.status, self.root.runtime_ms = "evaluated", body.runtime_ms
+                self.root.score_ms = body.runtime_ms
                 self.root.labels = [*body.labels]
                 return self.root
             case NodeSelected():
@@ -206,11 +222,21 @@ class Tree:
         node.labels = labels_of(body.outcome, body.notes)
         if isinstance(body.outcome, Correct):
             node.runtime_ms = body.outcome.runtime_ms
-            self._ranking.add(node.runtime_ms, node.id)
+            node.score_ms = body.outcome.runtime_by(self.score)
+            self._ranking.add(node.score_ms, node.id)
         parent = self.nodes[node.parent or ROOT]
         parent.evaluated_children += 1
         parent.failed_children += node.failed
         return node
+
+    def _rank_by(self, score: ScoredBy) -> None:
+        if score == self.score:
+            return
+        self.score, self._ranking = score, Ranking()
+        for node in self.nodes.values():
+            if isinstance(node.outcome, Correct):
+                node.score_ms = node.outcome.runtime_by(score)
+                self._ranking.add(node.score_ms, node.id)
 
     def _abandon(self, body: AttemptAbandoned) -> Node:
         node = self.nodes[body.attempt]
@@ -218,6 +244,11 @@ class Tree:
         siblings = self.nodes[node.parent or ROOT].children
         del siblings[bisect_left(siblings, body.attempt)]
         return node
+
+
+def _score_of(config: dict[str, Any]) -> ScoredBy:
+    """Logs from before there was a choice are by device time."""
+    return "eager" if config.get("search", {}).get("score") == "eager" else "device"
 
 
 def fold_tree(bodies: Iterable[Body]) -> Tree:

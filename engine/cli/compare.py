@@ -70,15 +70,18 @@ def comparison_lines(found: Comparison) -> Iterator[str]:
 def _results(found: Comparison) -> Iterator[str]:
     bests = [one.summary.best for one in found.runs]
     labels = ["labels"] if any(best and best.labels for best in bests) else []
+    loops = ["× in a loop"] if any(best and best.eager_speedup for best in bests) else []
     names = ("run", "status", "attempts", "compiled", "correct", "best", "runtime", "× eager",
-             "dollars", "seconds", *labels)  # fmt: skip
+             *loops, "dollars", "seconds", *labels)  # fmt: skip
     return table_lines(
         names,
         [
             (number, run.status, f"{run.attempts}{by_agents(run)}", run.compiled, run.correct,
              run.best.node if run.best else None, ms(run.best.runtime_ms) if run.best else None,
-             round(run.best.speedup, 2) if run.best else None, f"{run.cost_usd:.4f}",
-             round(run.wall_s, 1),
+             round(run.best.speedup, 2) if run.best else None,
+             *(round(run.best.eager_speedup, 2) if run.best and run.best.eager_speedup else None
+               for _ in loops),
+             f"{run.cost_usd:.4f}", round(run.wall_s, 1),
              *(labels_listed(run.best.labels if run.best else []) for _ in labels))
             for number, run in enumerate((one.summary for one in found.runs), 1)
         ],

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from engine.cli.address import Opened, open_run
-from engine.cli.draw import ms, printable, value_text
+from engine.cli.draw import loop_words, ms, printable, value_text
 from engine.cli.exits import Failure
 from engine.cli.inspect import emit, find_node, json_option
 from engine.cli.moment import load
@@ -127,7 +127,7 @@ def _led_to(side: Side) -> dict[str, str]:
 def _best(best: Any) -> str:
     if best is None:
         return "none"
-    speed = f"{best.speedup:.2f}×{labels_words(best.labels)}"
+    speed = f"{best.speedup:.2f}×{loop_words(best.eager_speedup)}{labels_words(best.labels)}"
     return f"node {best.node}: {ms(best.runtime_ms)}, {speed}"
 
 

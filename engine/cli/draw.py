@@ -31,6 +31,8 @@ __all__ = [
     "for_stdout",
     "json_line",
     "kept_words",
+    "loop_line",
+    "loop_words",
     "moment_words",
     "ms",
     "outcome_line",
@@ -111,6 +113,23 @@ def ms(value: float) -> str:
     return f"{value:.4g} ms"
 
 
+def loop_words(eager_speedup: float | None) -> str:
+    """``, 3.10× in a loop``, to stand behind a speedup; empty where the two are one."""
+    return "" if eager_speedup is None else f", {eager_speedup:.2f}× in a loop"
+
+
+def loop_line(outcome: Outcome | None) -> str:
+    """What calls in a loop took both sides; empty where none were timed."""
+    if not isinstance(outcome, Correct) or outcome.eager_speedup is None:
+        return ""
+    words = f"in a loop {outcome.eager_speedup:.2f}×"
+    if outcome.eager_low is not None and outcome.eager_high is not None:
+        words += f" ({outcome.eager_low:.2f}–{outcome.eager_high:.2f})"
+    if outcome.eager_ms is not None and outcome.eager_baseline_ms is not None:
+        words += f": {ms(outcome.eager_ms)} a call against {ms(outcome.eager_baseline_ms)}"
+    return words
+
+
 def audit_lines(overview: Overview) -> Iterator[str]:
     """What is wrong with the task, a line each; none where nothing is known to be."""
     for found in overview.audit or ():
@@ -144,6 +163,7 @@ def outcome_line(outcome: Outcome, runtime_ms: float | None, root_ms: float | No
     """An outcome in a few words."""
     if isinstance(outcome, Correct) and runtime_ms is not None:
         speedup = f"  {root_ms / runtime_ms:.2f}×" if root_ms else ""
+        speedup += loop_words(outcome.eager_speedup)
         return f"{ms(runtime_ms)}{speedup}{labels_words(outcome.labels)}{memory_mark(outcome)}"
     tag = str(outcome.__struct_config__.tag).replace("_", " ")
     reason = outcome.reason.splitlines()[0] if outcome.reason else ""

@@ -13,7 +13,7 @@ import anyio
 import click
 import msgspec
 
-from engine.cli.draw import ms, printable, section_lines
+from engine.cli.draw import loop_words, ms, printable, section_lines
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options, refuse_option
@@ -51,6 +51,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     baseline_ms: float | None = None
     speedup: float | None = None
     bounded_speedup: float | None = None
+    eager_speedup: float | None = None
+    eager_low: float | None = None
+    eager_high: float | None = None
+    eager_ms: float | None = None
+    eager_baseline_ms: float | None = None
+    first_call_ms: float | None = None
     max_abs_error: float | None = None
     error: float | None = None
     error_bound: float | None = None
@@ -248,6 +254,12 @@ def _row(path: Path, verdict: Verdict) -> Row:
         baseline_ms=correct.baseline_ms if correct else None,
         speedup=correct.speedup if correct else None,
         bounded_speedup=correct.bounded_speedup if correct else None,
+        eager_speedup=correct.eager_speedup if correct else None,
+        eager_low=correct.eager_low if correct else None,
+        eager_high=correct.eager_high if correct else None,
+        eager_ms=correct.eager_ms if correct else None,
+        eager_baseline_ms=correct.eager_baseline_ms if correct else None,
+        first_call_ms=correct.first_call_ms if correct else None,
         max_abs_error=getattr(outcome, "max_abs_error", None),
         error=correct.error if correct else None,
         error_bound=correct.error_bound if correct else None,
@@ -291,7 +303,8 @@ def _print(row: Row, verdict: Verdict, as_json: bool) -> None:
     line = f"{row.candidate}: {row.outcome.replace('_', ' ')}"
     if row.speedup is not None and row.runtime_ms is not None and row.baseline_ms is not None:
         line += f", {ms(row.runtime_ms)} against {ms(row.baseline_ms)} eager: {row.speedup:.2f}×"
-        line += labels_words(row.labels) + memory_mark(verdict.outcome)
+        line += loop_words(row.eager_speedup) + labels_words(row.labels)
+        line += memory_mark(verdict.outcome)
     elif row.reason:
         line += f": {printable(row.reason)}"
     click.echo(line)

@@ -66,6 +66,7 @@ def _line(opened: Opened, pair: Pair, seen: int) -> dict[str, Any]:
         "outcome": pair.outcome,
         "runtime_ms": pair.runtime_ms,
         "speedup": pair.speedup,
+        "eager_speedup": pair.eager_speedup,
         "labels": pair.labels,
         "provenance": {
             "log": opened.name, "run": pair.run, "run_seq": pair.run_seq, "node": pair.node,

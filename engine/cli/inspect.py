@@ -14,6 +14,8 @@ from engine.cli.draw import (
     audit_lines,
     for_stdout,
     json_line,
+    loop_line,
+    loop_words,
     moment_words,
     ms,
     outcome_line,
@@ -24,7 +26,7 @@ from engine.cli.draw import (
 )
 from engine.cli.exits import Exit, Failure
 from engine.cli.moment import at_option, events_until, load
-from engine.cli.standing import best_line, status_lines
+from engine.cli.standing import best_line, otherwise_line, status_lines
 from events.bodies import AgentCalled, PromptRendered
 from events.errors import BlobRedacted, LogError
 from events.lock import holder
@@ -91,6 +93,8 @@ def _ls_row(opened: Opened, overview: Overview, as_json: bool, *, alone: bool) -
     canned = "  (canned replies)" if summary.canned else ""
     if summary.fork is not None:
         canned += f"  (fork of {summary.fork.parent} at {summary.fork.at})"
+    if summary.best:
+        speedup += loop_words(summary.best.eager_speedup)
     click.echo(
         f"{name}  {task}  {summary.status:<11}  {summary.attempts:>3} attempts  {speedup}"
         f"  ${summary.cost_usd:.2f}{labels}{canned}"
@@ -190,6 +194,8 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
     outcome = found.outcome and with_labels(found.outcome, found.labels)
     if outcome is not None:
         click.echo(f"outcome {outcome_line(outcome, found.runtime_ms, root_ms)}")
+        if line := loop_line(outcome):
+            click.echo(line)
     if evaluation is not None:
         timings = ", ".join(f"{stage} {s:.2f} s" for stage, s in evaluation.timings_s.items())
         timings = f"; {timings}" if timings else ""
@@ -266,6 +272,9 @@ def prompt(log: str, node: int, role: str, ask: int | None, at: int | None, as_j
 def best(log: str, output: Path | None, at: int | None, as_json: bool) -> None:
     """Print the source of LOG's best kernel. Exit code 4 when there is none.
 
+    Which speedup it is the best by, search.score, and what is better by the other one is told on
+    stderr.
+
     If the task is degenerate, which its label says, stderr says first why that is no success.
     """
     with open_run(log) as opened, log_errors():
@@ -281,7 +290,8 @@ def best(log: str, output: Path | None, at: int | None, as_json: bool) -> None:
         except OSError as error:
             raise Failure(f"{output}: {error.strerror}") from error
     if as_json:
-        emit({"best": summary.best, "output": None if output is None else str(output)})
+        emit({"best": summary.best, "output": None if output is None else str(output),
+              "otherwise": overview.best_otherwise})  # fmt: skip
     elif output is None:
         click.echo(for_stdout(source), nl=False)
     judged = overview.evaluations.get(summary.best.node)
@@ -289,5 +299,7 @@ def best(log: str, output: Path | None, at: int | None, as_json: bool) -> None:
         click.echo(click.style(printable(line), bold=True), err=True)
     if not as_json:
         click.echo(best_line(summary), err=True)
+        if (other := overview.best_otherwise) is not None:
+            click.echo(otherwise_line(summary.best, other), err=True)
         if summary.canned:
             click.echo(CANNED, err=True)

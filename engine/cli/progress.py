@@ -18,6 +18,7 @@ import click
 from engine.cli.draw import (
     CANNED,
     json_line,
+    loop_words,
     ms,
     outcome_line,
     printable,
@@ -202,7 +203,7 @@ def event_line(overview: Overview, event: Event) -> str | None:
             shown = with_labels(body.outcome, node.labels)
             outcome = outcome_line(shown, node.runtime_ms, overview.tree.root.runtime_ms)
             best = overview.best
-            top = f", best {best.speedup:.2f}×" if best else ""
+            top = f", best {best.speedup:.2f}×{loop_words(best.eager_speedup)}" if best else ""
             return f"{progress(overview)} attempt {body.attempt}: {outcome}{top}"
         case AttemptAbandoned():
             return (
@@ -242,7 +243,8 @@ def counts(overview: Overview) -> str:
     top = "no correct kernel yet"
     if best:
         labels = labels_words(best.labels)
-        top = f"best {best.speedup:.2f}× ({ms(best.runtime_ms)}){labels}"
+        speed = f"{best.speedup:.2f}×{loop_words(best.eager_speedup)}"
+        top = f"best {speed} ({ms(best.runtime_ms)}){labels}"
     return (
         f"{progress(overview)} attempts, {overview.compiled} compiled, {overview.correct} correct,"
         f" {top}, ${total.usd_micros / 1e6:.2f}, {total.input_tokens + total.output_tokens} tokens"

@@ -116,15 +116,22 @@ def _funnel(made: Report) -> Iterator[str]:
     return table_lines(names, counts)
 
 
+def _rounded(speedup: float | None) -> float | None:
+    return None if speedup is None else round(speedup, 2)
+
+
 def _steps(made: Report) -> Iterator[str]:
+    measured = any(step.eager_speedup is not None for step in made.steps)
+    loops = ["× in a loop"] if measured else []
     if made.steps:
         known = {place.node: place.labels for place in (*made.leaderboard, *made.degenerate)}
         labels = ["labels"] if any(known.get(step.node) for step in made.steps) else []
         yield from table_lines(
-            ("attempts", "dollars", "seconds", "node", "runtime", "× eager", *labels),
+            ("attempts", "dollars", "seconds", "node", "runtime", "× eager", *loops, *labels),
             [
                 (step.attempts, f"{step.usd_micros / 1e6:.4f}", round(step.wall_s, 1),
                  step.node, ms(step.runtime_ms), round(step.speedup, 2),
+                 *(_rounded(step.eager_speedup) for _ in loops),
                  *(labels_listed(known.get(step.node, [])) for _ in labels))
                 for step in made.steps
             ],
@@ -137,13 +144,15 @@ def _leaderboard(places: list[Ranked]) -> Iterator[str]:
     others = [kind for kind in places[0].speedups if kind != "eager"]
     shown = places[:_PLACES]
     labels = ["labels"] if any(place.labels for place in shown) else []
+    loops = ["× in a loop"] if any(place.eager_speedup is not None for place in shown) else []
     memory = ["memory, reference"] if any(p.peak_bytes is not None for p in shown) else []
     yield from table_lines(
         ("rank", "node", "from", "made by", "runtime", "× eager", "95 % interval",
-         *(f"× {kind}" for kind in others), *memory, *labels),
+         *loops, *(f"× {kind}" for kind in others), *memory, *labels),
         [
             (place.rank, place.node, place.parent, place.made, ms(place.runtime_ms),
              round(place.speedup, 2), f"{1 / place.ratio_high:.2f}–{1 / place.ratio_low:.2f}",
+             *(_rounded(place.eager_speedup) for _ in loops),
              *(round(place.speedups[kind], 2) for kind in others),
              *(_memory(place) for _ in memory), *(labels_listed(place.labels) for _ in labels))
             for place in shown

@@ -244,5 +244,5 @@ def finish(done: Any, as_json: bool) -> int:
             return Exit.INTERRUPTED
         case "failed":
             raise Failure(f"the task was rejected: {state.stop_reason}")
-    faster = summary.best is not None and summary.best.speedup > 1
+    faster = summary.best is not None and summary.best.scored > 1
     return Exit.DONE if faster else Exit.NOT_FASTER

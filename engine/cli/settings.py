@@ -27,6 +27,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "model": "anthropic:claude-sonnet-4-20250514",
         "search": {
             "workers": 1, "reasks": 0, "window_sampling": "literal", "deduplicate": False,
+            "score": "device",
         },
         "prompts": {"system": "main", "device_facts": False, "accuracy": False, "language": "cuda"},
         "sandbox": {

@@ -8,6 +8,7 @@ from engine.cli.draw import (
     CANNED,
     baseline_words,
     kept_words,
+    loop_words,
     ms,
     percent,
     printable,
@@ -22,7 +23,7 @@ from projections.overview import Overview
 from projections.pool import PoolSummary
 from projections.signatures import Signatures, signatures_of
 from projections.spend import priced_by
-from projections.summary import Fork, Summary
+from projections.summary import Best, Fork, Summary
 from projections.team import models_of, models_words
 
 __all__ = [
@@ -31,11 +32,15 @@ __all__ = [
     "by_agents",
     "fork_line",
     "given_line",
+    "otherwise_line",
     "planner_lines",
     "pool_lines",
     "signature_lines",
     "status_lines",
 ]
+
+
+_SCORES = {"device": "by device time", "eager": "by calls in a loop"}
 
 
 def awaited_lines(summary: Summary) -> Iterator[str]:
@@ -58,8 +63,23 @@ def best_line(summary: Summary) -> str:
     memory = memory_words(best.peak_bytes, best.reference_peak_bytes)
     return (
         f"attempt {best.node}{given}: {ms(best.runtime_ms)}, {best.speedup:.2f}× the speed of eager"
-        f" ({ms(best.baseline_ms)}){others}{labels_words(best.labels)}{memory and f'; {memory}'}"
+        f" ({ms(best.baseline_ms)}){others}{loop_words(best.eager_speedup)}{_by(best)}"
+        f"{labels_words(best.labels)}{memory and f'; {memory}'}"
     )
+
+
+def _by(best: Best) -> str:
+    """Which of two speedups it is the best by; empty where the two are one."""
+    return "" if best.eager_speedup is None else f", best {_SCORES[best.score]}"
+
+
+def otherwise_line(best: Best, other: Best) -> str:
+    """The kernel that is better by the other score, with both figures of both."""
+    told = [
+        f"attempt {each.node} {each.speedup:.2f}×{loop_words(each.eager_speedup)}"
+        for each in (other, best)
+    ]
+    return f"another is better {_SCORES[other.score]}: {told[0]}; the best, {told[1]}"
 
 
 def by_agents(summary: Summary) -> str:

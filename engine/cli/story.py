@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.cli.draw import baseline_words, kept_words, set_words
+from engine.cli.draw import baseline_words, kept_words, loop_words, set_words
 from events.bodies import (
     AgentCalled,
     AgentReplied,
@@ -63,6 +63,7 @@ def story(body: Body) -> str:
             elif body.cached:
                 taken = " (judged before)"
             told = f"attempt {body.attempt}: {tag}" + (f", {runtime:.4g} ms" if runtime else "")
+            told += loop_words(getattr(body.outcome, "eager_speedup", None))
             return told + labels_words(labels_of(body.outcome, body.notes)) + taken
         case AttemptAbandoned():
             return f"attempt {body.attempt}: abandoned, {body.reason}"

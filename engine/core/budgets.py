@@ -84,9 +84,9 @@ def budget_reached(state: State) -> str | None:
     short = short_for_attempt(state)
     if short is not None and short != WAIT:
         return short
-    if budget.target_speedup is not None and best is not None and best.runtime_ms is not None:
-        root_ms = state.tree.root.runtime_ms or 0.0
-        if root_ms / best.runtime_ms >= budget.target_speedup:
+    if budget.target_speedup is not None and best is not None and best.score_ms is not None:
+        root_ms = state.tree.root.score_ms or 0.0
+        if root_ms / best.score_ms >= budget.target_speedup:
             return "target_speedup"
     if (
         budget.patience is not None

@@ -57,6 +57,9 @@ def evolve(state: State, body: Body) -> State:
         state.mix(body.TYPE, changed.id, changed.status, changed.runtime_ms, changed.source_key)
     else:
         state.mix(body.TYPE)
+    if isinstance(body, RunForked):  # the tree may be scored otherwise now
+        for node in state.tree.nodes.values():
+            _index(state, node)
     _steer(state, body)
     _fold_run(state, body)
     fold_attempt(state, body)

@@ -130,8 +130,8 @@ class Frontier:
             self._score_of[node] = score
 
     def score(self, node: Node) -> float | None:
-        """Runtime × (1 + expansions in flight), so that workers spread; None if it failed."""
-        return None if node.runtime_ms is None else node.runtime_ms * (1 + node.expansions)
+        """Score × (1 + expansions in flight), so that workers spread; None if it failed."""
+        return None if node.score_ms is None else node.score_ms * (1 + node.expansions)
 
     def best(self) -> Sequence[int]:
         """The eligible correct nodes that share the best score, ascending; often one."""

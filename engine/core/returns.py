@@ -33,7 +33,7 @@ class Returns:
 
     def update(self, tree: Tree, node: Node) -> None:
         """Call after every event that changed the node; costs its depth."""
-        visits, rewards = 1, reward(node.runtime_ms, tree.root.runtime_ms)
+        visits, rewards = 1, reward(node.score_ms, tree.root.score_ms)
         if node.status == "abandoned":
             visits = rewards = 0
         visits_before, rewards_before = self._own.get(node.id, (0, 0))

@@ -28,6 +28,7 @@ from gpu_sandbox.child.cases import Broken, Case, Seeds
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.conditions import conditions
 from gpu_sandbox.child.conversation import Ended, ReferenceEnded
+from gpu_sandbox.child.first_call import with_first_call
 from gpu_sandbox.child.input_places import has_room_for_two
 from gpu_sandbox.child.judge import Agreement
 from gpu_sandbox.child.kept_memory import leave_half
@@ -234,6 +235,7 @@ class Assignment:
             self._notes.append("no call that was timed had changed inputs")
         if lives:
             look(agreed.candidate_ms)
+        agreed = with_first_call(agreed, trials.first_call, self._notes)
         with self._spent.on("check"):
             self._memory.measure_reference(task, first, self._reference, agreed.baseline_ms)
         agreed = self._memory.added_to(agreed)

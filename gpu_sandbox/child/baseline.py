@@ -50,6 +50,8 @@ class Baseline:
             else Batch(task, first, device, calls=1)
         )
         self.gated_calls = 1
+        self.draw_s = 0.0
+        """To draw the inputs of a call; not measured where it is slow."""
         self._task = task
         self._first = first
         self._peer = reference
@@ -82,7 +84,7 @@ class Baseline:
         self._warm_up()
         began = time.perf_counter()
         self.releases.draw("alone", 1)
-        draw_s = time.perf_counter() - began
+        self.draw_s = draw_s = time.perf_counter() - began
         first = [self._release() for _ in range(3)]
         once_ns = min(one.claim_ns for one in first)
         few = MANY_CALLS if self._job.protocol.mean else FEW_CALLS

@@ -30,16 +30,18 @@ from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.clocks import Clocks
 from gpu_sandbox.child.enough import Enough
 from gpu_sandbox.child.judge import Agreement
+from gpu_sandbox.child.loops import time_loops
 from gpu_sandbox.child.pairs import Pair, Pairing, unbelieved
 from gpu_sandbox.child.passages import Passages
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.readings import beyond_kernel_ns
 from gpu_sandbox.child.reference import Task
+from gpu_sandbox.child.releases import Batch
 from gpu_sandbox.child.score import Score
 from gpu_sandbox.child.telling import labels_on_cpu, timing_labels
 from gpu_sandbox.child.walls import Judgement
 from gpu_sandbox.child.writing import least_ns
-from gpu_sandbox.jobs import Agreed, Job
+from gpu_sandbox.jobs import Agreed, Job, Looped
 from gpu_sandbox.messages import Done
 from gpu_sandbox.paired import Estimate, quantile, relative_spread
 
@@ -84,6 +86,7 @@ class Bench:
         )
         self._peer, self._forgiven_s = peer, 0.0
         self._warm = False
+        self._looped: Looped | None = None
         self._passages: Passages | None = None
         if device.type == "cuda" and not baseline.slow:
             each_ns, calls = self._alone.claim_ns / calls, baseline.gated_calls
@@ -110,6 +113,7 @@ class Bench:
                 break
         self._notes += sifting.notes(taken, pairs, self._clocks)
         self._note_pages(pairing, peer)
+        self._time_loops(pairing, peer, pairs)
         passages = self._passages
         if passages is None:  # the candidate's process is needed no more
             self._measure_again(pairs, end_candidate)
@@ -125,6 +129,28 @@ class Bench:
             self._measure_again(pairs, end_candidate)
         self._note_load()
         return self._agreed(pairs, judgement, agreement)
+
+    def _time_loops(self, pairing: Pairing, peer: Peer, pairs: list[Pair]) -> None:
+        """On the CPU pairs are of such calls."""
+        if self._device.type == "cpu":
+            return
+        releases, score = self._releases, self._score
+        assert isinstance(releases, Batch)
+        host_ns = quantile([float(p.baseline.launch_ns) for p in pairs], 0.5)
+        device_ns = 1e6 * score.candidate_ms(pairs), score.baseline_ns(pairs)
+        self._looped = time_loops(
+            pairing,
+            self._reference,
+            peer,
+            self._task,
+            self._first,
+            releases,
+            self._baseline.draw_s,
+            host_ns,
+            device_ns,
+        )
+        if self._looped is None:
+            self._notes.append("no time in a loop: there is no memory for its inputs and outputs")
 
     def _measure_again(self, pairs: list[Pair], end_candidate: Callable[[float], None]) -> None:
         """What the baseline does without the candidate, where it did worse beside it."""
@@ -226,6 +252,7 @@ class Bench:
             input_bytes=self._bytes[0],
             output_bytes=self._bytes[1],
             labels=list(labels),
+            looped=self._looped,
         )
 
     def _labels(self, pairs: list[Pair], found: Estimate, each_ns: float) -> dict[Label, str]:

@@ -36,7 +36,7 @@ from gpu_sandbox.child.signals import NOTHING_PLAIN, SEED_BYTES
 from gpu_sandbox.child.turns import Turns, stream_write
 from gpu_sandbox.child.values import plain_digest, plain_digests
 from gpu_sandbox.frames import Channel, PeerGone
-from gpu_sandbox.messages import Ran, Recall, Request, Run, StandBy, Time, Timed, Tree
+from gpu_sandbox.messages import Loop, Ran, Recall, Request, Run, StandBy, Time, Timed, Tree
 
 __all__ = ["Clocked"]
 
@@ -298,6 +298,40 @@ class Clocked:
             loop_ns=loop_ns // asked.calls,
             plain=plain_digests(self._trees),
         )
+
+    def loop(self, asked: Loop) -> Timed:
+        """Calls as a model in eager mode makes them. Outputs are delivered behind the wait: what
+        that takes is known from an empty loop, and no call's."""
+        self._trees.clear()
+        slots = [self.slots[asked.first + number] for number in range(asked.calls)]
+        with torch.no_grad():
+            outputs = self._looped(asked, slots)
+            self._synchronize()
+            outputs.reverse()
+            for slot in slots:
+                held = [outputs.pop()]
+                found = deliver(held[0], slot)
+                self._trees.append(found.tree)
+                if slot is slots[-1]:
+                    last = described(found, slot)
+                del found
+                self._give_up(held.pop())
+            self._synchronize()
+        return Timed(elapsed_ns=[], last=last, plain=plain_digests(self._trees))
+
+    def _looped(self, asked: Loop, slots: Sequence[Slot]) -> list[Any]:
+        model, device = self._model, self._device
+        if asked.empty:
+            nothing = [blank(place) for place in slots[0].outputs]
+
+            def model(*_: Any) -> Any:
+                return nothing
+
+        outputs: list[Any] = []
+        for seed, slot in enumerate(slots, asked.seed):
+            seed_torch(seed, device)
+            outputs.append(model(*slot.arguments))
+        return outputs
 
     def recall(self, asked: Recall) -> Ran:
         return Ran(tree=self._trees[asked.call], leaves=[])

@@ -160,6 +160,16 @@ class Pairing:
         self._check(gated, pair, chosen)
         return pair.candidate.wall_ns, pair.baseline.wall_ns
 
+    def looped(self, loops: Releases, index: int) -> Pair:
+        """A loop of each side (``loops.py``). Raises ``Ended`` for outputs that differ."""
+        loops.draw("loops", index)
+        chosen = loops.choose()
+        pair = self._released(loops, Settings(), chosen)
+        self._check(loops, pair, chosen)
+        return msgspec.structs.replace(
+            pair, candidate=pair.candidate.bare(), baseline=pair.baseline.bare()
+        )
+
     def _check(self, releases: Releases, pair: Pair, chosen: list[int]) -> None:
         """What the candidate made of some inputs against what the baseline did. Whether all is
         plainly right is asked at once: a GPU is waited for once, not for each output."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import time
 
 import torch
 
 from gpu_sandbox.child.arena import lay_out
 from gpu_sandbox.child.cases import Case
+from gpu_sandbox.child.first_call import FirstCall
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.ways import LARGE_BYTES
@@ -26,6 +28,7 @@ class TrialCalls:
     def __init__(self, task: Task, peer: Peer) -> None:
         self._task = task
         self._peer = peer
+        self.first: FirstCall | None = None
 
     def other(self, case: Case, purpose: str, number: int) -> Case | None:
         """Another input set like this one, for the places that it does not lie in; None if memory
@@ -58,7 +61,11 @@ class TrialCalls:
         (outputs,) = self._peer.turn.outputs
         self._peer.scramble(outputs)
         self._peer.called = [run.slot, *run.then][-1]
-        return self._peer.ask(run, Ran, "run"), outputs
+        began = time.perf_counter()
+        ran = self._peer.ask(run, Ran, "run")
+        if self.first is None:
+            self.first = FirstCall(1e3 * (time.perf_counter() - began), len(run.then))
+        return ran, outputs
 
     def _between(self) -> int:
         """More than one where the reference is fast: some use two buffers, or more, in turn."""

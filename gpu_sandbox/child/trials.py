@@ -20,6 +20,7 @@ from gpu_sandbox.child.cases import Altered, Broken, Case
 from gpu_sandbox.child.conversation import Ended
 from gpu_sandbox.child.delivery import is_written_over
 from gpu_sandbox.child.expected import Expected
+from gpu_sandbox.child.first_call import FirstCall
 from gpu_sandbox.child.judge import (
     Agreement,
     check_call,
@@ -91,6 +92,11 @@ class Trials:
         self.done = 0
         self.failed: Case | None = None
         self.got: list[torch.Tensor] = []
+
+    @property
+    def first_call(self) -> FirstCall | None:
+        """None before there was one."""
+        return self._calls.first
 
     def work_ahead(self) -> bool:
         """Draw and solve one more case, which needs no candidate; False when it's enough."""

@@ -42,6 +42,7 @@ from gpu_sandbox.messages import (
     Load,
     Loaded,
     LoadKernels,
+    Loop,
     MakeContext,
     Place,
     ProfileCalls,
@@ -131,6 +132,8 @@ class Worker:
                 self._clocked.repeat_singly(calls)
             case Time():
                 return self._clocked.time(request, self._host)
+            case Loop():
+                return self._clocked.loop(request)
             case StandBy():
                 self._clocked.stand_by(request)
                 self._channel.send(Done())

@@ -24,7 +24,7 @@ from events.bodies import (
     RunStarted,
     Usage,
 )
-from events.outcomes import BaselineKind, Correct
+from events.outcomes import BaselineKind, Correct, ScoredBy
 from replay.settings import COMPARABLE, differing_settings
 
 __all__ = ["FOLDS", "Child", "NotComparable", "Record", "check_comparable", "record_of"]
@@ -101,7 +101,9 @@ def record_of(bodies: Iterable[Body], name: str, lineage: Sequence[str]) -> Reco
         attempts_allowed=told.configs[-1].budget.attempts + told.extra_attempts,
         attempts=len(told.ended),
         children=children,
-        best=_best(told.ended, told.baselines["eager"].runtime_ms or 0.0),
+        best=_best(
+            told.ended, told.baselines["eager"].runtime_ms or 0.0, told.configs[-1].search.score
+        ),
     )
 
 
@@ -154,12 +156,12 @@ class _Told:
         self.configs.append(config_from_log(started.config))
 
 
-def _best(ended: Sequence[Child], root_ms: float) -> list[float | None]:
+def _best(ended: Sequence[Child], root_ms: float, score: ScoredBy) -> list[float | None]:
     curve: list[float | None] = []
     best: float | None = None
     for child in ended:
         if child.verdict is not None and isinstance(child.verdict.outcome, Correct):
-            best = max(best or 0.0, root_ms / child.verdict.outcome.runtime_ms)
+            best = max(best or 0.0, root_ms / child.verdict.outcome.runtime_by(score))
         curve.append(best)
     return curve
 

@@ -141,8 +141,8 @@ class _Search:
         if self._state.attempts_ended > len(self._best):
             best, root = self._state.tree.best, self._state.tree.root
             speedup = None
-            if best is not None and best.runtime_ms is not None and root.runtime_ms is not None:
-                speedup = root.runtime_ms / best.runtime_ms
+            if best is not None and best.score_ms is not None and root.score_ms is not None:
+                speedup = root.score_ms / best.score_ms
             self._best.append(speedup)
 
     # -- the outside: what was recorded -------------------------------------------------

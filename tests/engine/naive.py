@@ -16,6 +16,8 @@ from events.bodies import (
     EvaluationFinished,
     NodeSelected,
     ReplyParsed,
+    RunForked,
+    RunStarted,
 )
 from events.outcomes import Correct
 
@@ -26,14 +28,18 @@ class N:
     parent: int | None
     done: bool = False
     runtime: float | None = None
+    """As the run scores it."""
     key: str | None = None
     kids: list[int] = field(default_factory=list)
 
 
 def build(bodies: list[Body]) -> dict[int, N]:
     nodes = {0: N(0, None)}
+    score = "device"
     for body in bodies:
         match body:
+            case RunStarted() | RunForked():
+                score = body.config["search"]["score"]
             case BaselineMeasured():
                 nodes[0].done, nodes[0].runtime = True, body.runtime_ms
             case NodeSelected():
@@ -43,7 +49,11 @@ def build(bodies: list[Body]) -> dict[int, N]:
             case EvaluationFinished():
                 nodes[body.attempt].done = True
                 if isinstance(body.outcome, Correct):
-                    nodes[body.attempt].runtime = body.outcome.runtime_ms
+                    eager, root_ms = body.outcome.eager_speedup, nodes[0].runtime
+                    by_loop = score == "eager" and eager is not None
+                    nodes[body.attempt].runtime = (
+                        root_ms / eager if by_loop else body.outcome.runtime_ms
+                    )
             case AttemptAbandoned():
                 del nodes[body.attempt]
     for node in nodes.values():

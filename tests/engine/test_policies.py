@@ -38,6 +38,7 @@ def worlds(policy: str) -> st.SearchStrategy[World]:
         team=st.sampled_from(["plan_code_debug", "plan_code_debug", "single"]),
         repairs=st.sampled_from([True, True, False]),
         reasks=st.integers(0, 1),
+        score=st.sampled_from(["device", "eager"]),
     )
     return st.builds(
         lambda config, chance, trouble, failing: World(

@@ -234,9 +234,13 @@ class World:
                 [CompileFailed(reason="no"), WrongResult(reason="off"), Crashed(reason="segv")]
             )
         runtime = self.random.choice([2.0, 4.0, 5.0, 8.0, 12.0])
+        eager = None
+        if self.state.config.search.score == "eager":
+            eager = self.random.choice([None, 0.5, 1.0, 2.0, 2.5])
         return Correct(
             runtime_ms=runtime, speedup=10 / runtime, ratio=runtime / 10, ratio_low=0.1,
             ratio_high=2.0, pairs=20, candidate_ms=runtime, baseline_ms=10.0,
+            eager_speedup=eager,
         )  # fmt: skip
 
 

@@ -96,6 +96,14 @@ def test_what_would_be_the_best_is_judged_again(
     assert (found and found.outcome.runtime_ms) == runtime_ms  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("score", "taken"), [("device", True), ("eager", False)])
+def test_what_would_be_the_best_goes_by_the_score(tmp_path: Path, score: str, taken: bool) -> None:
+    """5 ms on the device, 2.5 ms by its speedup in a loop; 4 ms are to be beaten."""
+    known, fast = KnownVerdicts(tmp_path), msgspec.structs.replace(CORRECT, eager_speedup=4.0)
+    known.keep(asked(), Limits(), FACTS, LAYERS, verdict(fast))
+    assert (known.find(asked(score=score), Limits(), FACTS, LAYERS) is not None) == taken
+
+
 def test_a_missed_limit_is_not_kept_and_a_broken_file_is_none(tmp_path: Path) -> None:
     known = KnownVerdicts(tmp_path)
     known.keep(asked(), Limits(), FACTS, LAYERS, verdict(TimedOut(stage="run", limit_s=1.0)))

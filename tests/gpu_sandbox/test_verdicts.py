@@ -49,6 +49,24 @@ async def test_the_reference_itself_is_correct(shared_sandbox: LocalSandbox, tas
 
 
 @pytest.mark.alone
+async def test_on_the_cpu_there_is_one_time_and_the_first_call_has_its_own(
+    shared_sandbox: LocalSandbox,
+) -> None:
+    slow = "time.sleep(0.3)\n    self.warm = True"
+    source = candidate(
+        f"if not self.warm:\n    {slow}\nreturn torch.relu(a + b)",
+        before="import time",
+        init="self.warm = False",
+    )
+    verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, source))
+    assert isinstance(verdict.outcome, Correct), verdict
+    assert verdict.outcome.eager_speedup is None
+    assert verdict.outcome.first_call_ms is not None
+    assert 300 < verdict.outcome.first_call_ms < 2000
+    assert any(note.startswith("its first call took ") for note in verdict.notes)
+    assert "host-bound" not in verdict.outcome.labels
+
+
 async def test_a_slower_candidate_is_correct_and_slower(shared_sandbox: LocalSandbox) -> None:
     outcome = await judge(shared_sandbox, SLOWER)
     assert isinstance(outcome, Correct)

@@ -161,6 +161,26 @@ def told(attempt: Attempt) -> dict[str, tuple[str, str]]:
     return {section.name: (section.said, section.quoted) for section in sections_of(attempt)}
 
 
+@pytest.mark.parametrize(
+    ("eager", "line"),
+    [
+        (None, ""),
+        (1.9, ""),
+        (2.1, ""),
+        (0.5, "and the host's work, the speedup is 0.5: 2.04 ms a call against 1.02 ms"),
+    ],
+    ids=["not measured", "a little less", "a little more", "half"],
+)  # fmt: skip
+def test_both_times_are_told_where_they_differ(eager: float | None, line: str) -> None:
+    outcome = msgspec.structs.replace(
+        CORRECT, eager_speedup=eager, eager_ms=2.04, eager_baseline_ms=1.02
+    )
+    said = told(Attempt(outcome=outcome, runtime_ms=0.5))["timing"][0]
+    assert line in said
+    assert ("plain Python loop" in said) == bool(line)
+    assert len([each for each in said.splitlines() if "plain Python loop" in each]) == bool(line)
+
+
 def test_what_a_correct_kernel_shows() -> None:
     seen = Observations(
         work=Work(

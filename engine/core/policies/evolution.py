@@ -35,13 +35,13 @@ def evolution(state: State, attempt: int) -> Selection | None:
     members = [evaluated.nth(oldest + index) for index in drawn]
     return Selection(
         # min keeps the first drawn of equals, and of failures.
-        node=min(members, key=lambda member: _runtime_ms(state, member)),
+        node=min(members, key=lambda member: _score_ms(state, member)),
         rule="tournament",
         draws=Draws(tournament=drawn),
         eligible=size,
     )
 
 
-def _runtime_ms(state: State, node: int) -> float:
-    runtime_ms = state.tree[node].runtime_ms
-    return float("inf") if runtime_ms is None else runtime_ms
+def _score_ms(state: State, node: int) -> float:
+    score_ms = state.tree[node].score_ms
+    return float("inf") if score_ms is None else score_ms
