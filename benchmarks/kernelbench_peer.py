@@ -252,10 +252,11 @@ def alone(task: str, path: str, folder: str) -> None:
     import torch
     from kernelbench.eval import eval_kernel_against_ref
 
+    source = Path(path).read_text()
     result = eval_kernel_against_ref(
-        Path(task).read_text(), Path(path).read_text(), num_correct_trials=5,
+        Path(task).read_text(), source, num_correct_trials=5,
         num_perf_trials=TRIALS, measure_performance=True, build_dir=folder,
-        device=torch.device("cuda:0"),
+        device=torch.device("cuda:0"), backend="triton" if "import triton" in source else "cuda",
     )  # fmt: skip
     if result is None or not result.correctness or result.runtime <= 0:
         sys.exit(f"it finds no correct result: {result}")
