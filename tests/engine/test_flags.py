@@ -157,7 +157,8 @@ def test_digests_are_fixed_for_ever(flags: tuple[str, ...]) -> None:
 
 
 def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration is in the digest: without the keys that are younger than these."""
+    """The configuration is in the digest: without the keys that are younger than these, and with
+    the defaults of then."""
     younger = {
         "search": {
             "start",
@@ -169,6 +170,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
             "tournament",
             "outage_failures",
             "deduplicate",
+            "score",
         },
         "roles": {"single"},
         "budget": {"tokens", "device_s"},
@@ -188,7 +190,7 @@ def _as_it_was(config: dict[str, Any]) -> dict[str, Any]:
     }
     sections["roles"] = {
         role: {
-            key: value
+            key: 16_000 if key == "max_tokens" else value
             for key, value in settings.items()
             if key not in ("observations", "models", "reward_per", "reply", "thinking")
         }

@@ -20,6 +20,8 @@ from tests.gpu_sandbox.nvml import FakeDriver
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 
 MB = 1 << 20
+TWICE = 440 * MB
+"""What one call frees may not fit the next one's needs, which then takes as much again."""
 WORKSPACE = "torch.ones(50 << 20)"
 """200 MB."""
 KEPT = candidate(
@@ -100,7 +102,7 @@ async def test_a_workspace_counts_however_long_it_is_kept(
     assert outcome.peak_bytes is not None
     assert outcome.reference_peak_bytes is not None
     least = 100 * MB if source == MAPPED else 200 * MB  # readings seldom hit the very last page
-    assert least <= outcome.peak_bytes < 240 * MB
+    assert least <= outcome.peak_bytes < (TWICE if source == PASSING else 240 * MB)
     assert outcome.reference_peak_bytes < 16 * MB
 
 
@@ -110,7 +112,7 @@ async def test_what_the_reference_needs_is_its_own(shared_sandbox: LocalSandbox)
     assert outcome.peak_bytes is not None
     assert outcome.reference_peak_bytes is not None
     assert outcome.peak_bytes < 16 * MB
-    assert 200 * MB <= outcome.reference_peak_bytes < 240 * MB
+    assert 200 * MB <= outcome.reference_peak_bytes < TWICE
 
 
 @pytest.mark.anyio
