@@ -32,8 +32,8 @@ def next_slot(last: int | None, slots: int) -> int:
 def has_room_for_two(case: Case, peak_bytes: int, device: torch.device) -> bool:
     """Whether a worker's memory has room for two sets of inputs beside its outputs.
 
-    ``peak_bytes``: what the reference needs besides. On the CPU there always is: what is not
-    written takes no memory."""
+    ``peak_bytes``: device memory that the reference's forward needs besides. On the CPU memory is
+    not looked at, and the answer is yes."""
     if device.type != "cuda":
         return True
     inputs = sum(tensor.nbytes for tensor in case.tensors)

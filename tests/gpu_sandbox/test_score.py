@@ -7,12 +7,18 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
+from gpu_sandbox.child.pairs import Pair
+from gpu_sandbox.child.releases import Released
 from gpu_sandbox.child.score import Score
+from gpu_sandbox.messages import Plain, Ran
 from gpu_sandbox.protocols import protocol_named
 from tests.gpu_sandbox.test_enough import pair
+
+LAST = Ran(tree=Plain(value=None), leaves=[])
 
 
 def score(
@@ -70,3 +76,29 @@ def test_what_writing_takes_is_measured_again_before_it_decides(
     assert found.ratio == pytest.approx(ratio)
     assert not left
     assert len(notes) == told
+
+
+@pytest.mark.parametrize(
+    ("gates_decide", "call_ns", "stands"),
+    [(False, 10_000.0, False), (True, 10_000.0, True), (True, 2e6, False)],
+)
+def test_walls_of_pairs_bound_no_short_call_where_a_gate_decides(
+    gates_decide: bool, call_ns: float, stands: bool
+) -> None:
+    """A release of short calls is as long as the host takes; of long ones it is what they take."""
+    notes: list[str] = []
+    made = score("strict", notes)
+    made.gates_decide = gates_decide
+    pairs = [late(call_ns, n) for n in range(20)]
+    claim = made.claimed(pairs).ratio
+    assert claim == pytest.approx(1.0)
+    assert (made.believed(pairs).ratio == pytest.approx(claim)) == stands
+    assert made.borne_out(pairs) == stands
+    assert (notes == []) == stands
+
+
+def late(call_ns: float, number: int) -> Pair:
+    """Both sides claim the same; the candidate's release is four times as long."""
+    claimed = Released(int(call_ns), int(call_ns), 0, [], LAST, cpu_ns=int(call_ns))
+    longer = msgspec.structs.replace(claimed, wall_ns=int(4 * call_ns), cpu_ns=int(4 * call_ns))
+    return Pair(longer, claimed, bool(number % 2))
