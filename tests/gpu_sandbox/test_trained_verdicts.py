@@ -213,7 +213,8 @@ async def test_other_protocols_have_no_such_trial(
 async def test_where_the_reference_is_not_finite_with_others_a_label_says_so(
     shared_sandbox: LocalSandbox,
 ) -> None:
-    task = ("self.w = nn.Parameter(torch.zeros(7))", "return x + self.w.sqrt() * 0", "9, 7")
+    # A trained module's weights are of either sign; of 64 not all are positive.
+    task = ("self.w = nn.Parameter(torch.zeros(64))", "return x + self.w.sqrt() * 0", "9, 64")
     verdict = await shared_sandbox.evaluate(evaluation(task_of(*task), new(*task[:2])))
     assert isinstance(verdict.outcome, Correct), verdict
     assert "constant-parameters" in verdict.outcome.labels
