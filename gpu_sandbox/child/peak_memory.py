@@ -35,8 +35,7 @@ __all__ = ["PeakMemory", "beyond", "calls_for"]
 
 _NOT_MEASURED = ("cuda",)
 """On an H200 the account of a candidate's worker was 130 to 700 MB above that of the reference's.
-Probably arenas that were replaced: a candidate's worker maps them still (``worker._open``), the
-verifier has given them back, and so the driver counts them there. To be taken off, and seen."""
+Probably arenas that were replaced, which are taken off since; no device has shown it yet."""
 _CALLS_S = 0.015
 """Of calls: some readings fall into one, also where it is short."""
 _MAX_CALLS = 500
@@ -148,7 +147,7 @@ class PeakMemory:
         return beyond(
             max(highest, after),
             before,
-            arenas=peer.shared_bytes if _kept.counts_arenas else 0,
+            arenas=self._arenas(peer),
             parameters=parameters,
             outputs=moved_bytes(task, first)[1],
         )
@@ -161,6 +160,13 @@ class PeakMemory:
             if self._nvml is None:
                 time.sleep(_POLL_S)
         return highest
+
+    def _arenas(self, peer: Peer) -> int:
+        """What the account has of them. A device's memory that is shared is its maker's, and when
+        the maker has given it back that of whoever maps it still."""
+        if _kept.counts_arenas:
+            return peer.shared_bytes
+        return 0 if self._device.type == "cpu" else peer.replaced_bytes
 
     def _account(self, peer: Peer) -> Callable[[], int | None]:
         """Of the processes that there are now."""
