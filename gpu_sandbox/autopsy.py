@@ -10,19 +10,21 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import anyio.to_thread
+import msgspec
 
-from gpu_sandbox.extra_run import Body, ExtraRun, ToolCommand
+from gpu_sandbox.extra_run import Body, Cut, ExtraRun, ToolCommand
 from gpu_sandbox.findings import address_findings, memory_findings
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.prerequisites import cuda_home
 from gpu_sandbox.process import tool_environment
 
-__all__ = ["Tool", "address_runtime", "compute_sanitizer", "findings"]
+__all__ = ["Findings", "Tool", "address_runtime", "compute_sanitizer", "findings"]
 
 Tool = Literal["address", "memcheck", "racecheck"]
 
@@ -33,19 +35,32 @@ _ASAN_OPTIONS = (
 )
 
 
-async def findings(run: ExtraRun, body: Body, tool: Tool, limit_s: float) -> list[str]:
-    """A head and a line each, or nothing: also where the tool is missing, finds nothing
-    in time, or can't be run. Raises ``StillThere`` only."""
+class Findings(msgspec.Struct, frozen=True):
+    """A head and a line each, or nothing; ``cut`` says why there may be more."""
+
+    lines: list[str] = []
+    cut: Cut | None = None
+
+
+async def findings(
+    run: ExtraRun,
+    body: Body,
+    tool: Tool,
+    limit_s: float,
+    others_wait: Callable[[], bool] | None = None,
+) -> Findings:
+    """Nothing also where the tool is missing, or can't be run. Raises ``StillThere`` only."""
     command = await anyio.to_thread.run_sync(_command, tool)
     if command is None or limit_s <= 0:
-        return []
+        return Findings()
     try:
-        output = await run.output(body, command, limit_s)
+        printed = await run.output(body, command, limit_s, others_wait)
     except SandboxFault:
-        return []
+        return Findings()
     read = address_findings if tool == "address" else memory_findings
-    found = read(output, body.files.record.lines)
-    return [f"{_NAMES[tool]}, in an extra run of the candidate alone:", *found] if found else []
+    lines = read(printed.text, body.files.record.lines)
+    head = [f"{_NAMES[tool]}, in an extra run of the candidate alone:"] if lines else []
+    return Findings([*head, *lines], printed.cut)
 
 
 def _command(tool: Tool) -> ToolCommand | None:

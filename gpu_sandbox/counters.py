@@ -67,10 +67,10 @@ async def count(run: ExtraRun, body: Body, profile: Profile, limit_s: float) -> 
     if refused or not names or not names[0]:
         return refused or "no kernel of its own to count in"
     try:
-        output = await run.output(body, _command(names[0]), limit_s)
+        printed = await run.output(body, _command(names[0]), limit_s)
     except SandboxFault as fault:
         return str(fault).splitlines()[0]
-    return read_counters(output, names[0])
+    return read_counters(printed.text, names[0])
 
 
 def _command(kernel: str) -> ToolCommand:

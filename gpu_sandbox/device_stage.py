@@ -168,6 +168,16 @@ class DevicePool:
             fit = judged.device.name not in self.quarantined
             yield self.timing(judged.device) if fit else None
 
+    @asynccontextmanager
+    async def while_idle(self, judged: Judged) -> AsyncIterator[tuple[int, ...] | None]:
+        """The same, or None where anybody waits: before it is had, or when it is, who came after
+        us, here or in another engine."""
+        if self.leases.waiting:
+            yield None
+            return
+        async with self.once_more(judged) as cores:
+            yield None if self.leases.others_wait() else cores
+
     def stuck(self, device: Device) -> None:
         """Quarantine it: a process of somebody else's on it can't be ended."""
         self._quarantine(device, STUCK)

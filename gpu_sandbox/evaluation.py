@@ -130,7 +130,10 @@ class Evaluation:
         began = time.monotonic()
         opened, limits = self._opened, self._limits
         try:
-            found = await examined(opened, limits, candidate, files, judged, outcome, self._to_beat)
+            found = await examined(
+                opened, limits, candidate, files, judged, outcome, self._to_beat,
+                request=self._request, notes=notes,
+            )  # fmt: skip
         except _FAULTS as fault:
             notes.append(f"no autopsy: {fault}")
             return None

@@ -6,8 +6,11 @@ what the tool prints, and that is never what a verdict depends on.
 
 from __future__ import annotations
 
+import math
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import anyio.to_thread
@@ -25,9 +28,11 @@ from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.process import child_environment
 from gpu_sandbox.workdir import RunDirectory, remove
-from gpu_sandbox.zygote import Zygote
+from gpu_sandbox.zygote import Ward, Zygote
 
-__all__ = ["NO_MEETING", "Body", "ExtraRun", "StillThere", "ToolCommand"]
+__all__ = ["NO_MEETING", "Body", "Cut", "ExtraRun", "Printed", "StillThere", "ToolCommand"]
+
+Cut = Literal["late", "others"]
 
 NO_MEETING = (
     "NVIDIA's tools did not get to the program that they look into without a mount namespace,"
@@ -36,6 +41,8 @@ NO_MEETING = (
 
 _EVENTS = str(Path(outcomes.__file__).parent)
 """A fresh interpreter imports it anew, where other children were forked with it."""
+_GLANCE_S = 0.05
+"""Between two looks at whether others wait: evaluations take seconds, and so do extra runs."""
 
 
 class StillThere(Exception):
@@ -63,6 +70,13 @@ class ToolCommand(msgspec.Struct, frozen=True):
     anew: bool = False
 
 
+class Printed(msgspec.Struct, frozen=True):
+    """What tool and candidate printed; ``cut`` says why they were ended before their time."""
+
+    text: str
+    cut: Cut | None = None
+
+
 class ExtraRun:
     """One candidate at a time for each caller; keeps nothing between."""
 
@@ -79,9 +93,15 @@ class ExtraRun:
         except SandboxFault:
             return False
 
-    async def output(self, body: Body, command: ToolCommand, limit_s: float) -> str:
-        """What tool and candidate print within the limit. Raises ``StillThere``, and
-        ``SandboxFault`` where it can't be started."""
+    async def output(
+        self,
+        body: Body,
+        command: ToolCommand,
+        limit_s: float,
+        others_wait: Callable[[], bool] | None = None,
+    ) -> Printed:
+        """What tool and candidate print within the limit, and until ``others_wait``. Raises
+        ``StillThere``, and ``SandboxFault`` where it can't be started."""
         self._homes += 1
         home = self._run.home(f"autopsy-{self._homes}")
         policy = policy_for(
@@ -117,21 +137,32 @@ class ExtraRun:
                     directory=home,
                     policy=policy,
                 )
+            cut: Cut | None = "late"
             try:
                 with anyio.move_on_after(limit_s):
                     await line.send(order, *fds)
-                    await ward.ended.wait()
+                    cut = await _ended(ward, others_wait)
             except PeerGone:
-                pass
+                cut = None
             finally:
                 await ward.end()
             if ward.stuck and body.device.is_cuda:
                 raise StillThere
-            return ward.output()
+            return Printed(ward.output(), cut)
         finally:
             line.close()
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove, home)
+
+
+async def _ended(ward: Ward, others_wait: Callable[[], bool] | None) -> Cut | None:
+    """Nobody tells us when another engine begins to wait for a device."""
+    while not ward.ended.is_set():
+        if others_wait is not None and others_wait():
+            return "others"
+        with anyio.move_on_after(_GLANCE_S if others_wait is not None else math.inf):
+            await ward.ended.wait()
+    return None
 
 
 def _places(prebuilt: Path | None) -> tuple[str, ...]:

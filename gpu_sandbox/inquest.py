@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from events.outcomes import Correct, Crashed, Outcome, WrongResult
 from gpu_sandbox.autopsy import Tool, findings
@@ -15,6 +16,8 @@ from gpu_sandbox.extra_run import Body, StillThere
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.loops import ToBeat
 from gpu_sandbox.opened import Opened
+from gpu_sandbox.port import EvaluationRequest
+from gpu_sandbox.stages import say
 
 __all__ = ["examined", "tools_for"]
 
@@ -35,9 +38,13 @@ async def examined(
     judged: Judged,
     outcome: Outcome,
     to_beat: ToBeat | None,
+    *,
+    request: EvaluationRequest,
+    notes: list[str],
 ) -> list[str] | None:
     """What sanitizers say of an outcome that they may explain: beside the compilers on the
-    CPU, under the lease once more on a GPU. None where there was no autopsy."""
+    CPU, under the lease once more on a GPU. None where there was no autopsy; ``notes`` say of
+    one that was asked for why, and of one that was broken off that it was."""
     device = judged.device
     best = isinstance(outcome, Correct) and (
         to_beat is None or 1 / outcome.speedup_by(to_beat.score) < to_beat.ratio
@@ -48,15 +55,19 @@ async def examined(
         built=bool(files.names),
         looks=len(judged.looks.concluded),
         suspect=limits.sanitize and best,
+        wrong=request.autopsy_of_wrong,
     )
     if not tools or limits.autopsy_s <= 0:
         return None
     if device.is_cuda and not await opened.extra_run.can_meet():
         return None
-    pool, place = opened.compilers(device), _place(opened, judged)
-    async with place as cores:
+    pool, yields = opened.compilers(device), request.autopsy_yields
+    async with _place(opened, judged, yields=yields) as cores:
         if cores is None:
+            if yields and device.name not in opened.devices.quarantined:
+                notes.append(f"no autopsy: {_others(device)}")
             return None
+        say("run once more, in a sanitizer")
         body = Body(
             task_source=candidate.task_source,
             candidate_source=candidate.source,
@@ -66,19 +77,27 @@ async def examined(
             prebuilt=pool.prebuilt,
         )
         try:
-            limit_s = limits.autopsy_s
-            told = [await findings(opened.extra_run, body, tool, limit_s) for tool in tools]
-            return [line for lines in told for line in lines]
+            waited_for = _waited_for(opened, device) if yields else None
+            lines: list[str] = []
+            for tool in tools:
+                found = await findings(opened.extra_run, body, tool, limits.autopsy_s, waited_for)
+                lines += found.lines
+                if found.cut is not None:
+                    why = {"late": f"{limits.autopsy_s:g} s were over", "others": _others(device)}
+                    notes.append(f"the autopsy ({tool}) was broken off: {why[found.cut]}")
+                if found.cut == "others":
+                    break
+            return lines
         except StillThere:
             opened.devices.stuck(device)
             return []
 
 
 def tools_for(
-    outcome: Outcome, device: Device, *, built: bool, looks: int, suspect: bool
+    outcome: Outcome, device: Device, *, built: bool, looks: int, suspect: bool, wrong: bool = True
 ) -> tuple[Tool, ...]:
     """What may explain ``outcome``. ``built``: it has extensions; ``looks``: how many took
-    place; ``suspect``: a correct one is to be looked at as well."""
+    place; ``suspect``, ``wrong``: a correct or a wrong one is to be looked at as well."""
     address: tuple[Tool, ...] = ("address",) if built else ()
     match outcome:
         case Correct() if suspect:
@@ -88,8 +107,8 @@ def tools_for(
             return ("memcheck",) if broken else ()
         case Crashed() if outcome.signal in _DEADLY:
             return address
-        case WrongResult() if device.is_cuda and (looks > 1 or _came_later(outcome)):
-            return ("racecheck",)
+        case WrongResult() if wrong and device.is_cuda:
+            return ("racecheck",) if looks > 1 or _came_later(outcome) else ()
         case _:
             return ()
 
@@ -99,8 +118,36 @@ def _came_later(wrong: WrongResult) -> bool:
     return wrong.trial is None or (wrong.trial > 1 and "random inputs" in wrong.reason)
 
 
-def _place(opened: Opened, judged: Judged) -> AbstractAsyncContextManager[tuple[int, ...] | None]:
+@asynccontextmanager
+async def _place(
+    opened: Opened, judged: Judged, *, yields: bool
+) -> AsyncIterator[tuple[int, ...] | None]:
     """The cores to use, for as long as it is held; None where there is no time for it."""
-    if judged.device.is_cuda:
-        return opened.devices.once_more(judged)
-    return opened.compilers(judged.device).place()
+    device, pool = judged.device, opened.compilers(judged.device)
+    if not yields:
+        async with opened.devices.once_more(judged) if device.is_cuda else pool.place() as cores:
+            yield cores
+        return
+    async with opened.one_autopsy:
+        if device.is_cuda:
+            async with opened.devices.while_idle(judged) as cores:
+                yield cores
+        elif _waited_for(opened, device)():
+            yield None
+        else:
+            async with pool.place() as cores:
+                yield None if _waited_for(opened, device)() else cores
+
+
+def _waited_for(opened: Opened, device: Device) -> Callable[[], bool]:
+    """Whether others wait for the place of an autopsy. On the CPU that is one to compile in; and
+    where the same cores time, whether anything is timed."""
+    pool, leases = opened.compilers(device), opened.devices.leases
+    if device.is_cuda:
+        return leases.others_wait
+    shared = bool(opened.devices.sharing(device))
+    return lambda: pool.waiting > 0 or (shared and leases.waiting + leases.holding > 0)
+
+
+def _others(device: Device) -> str:
+    return f"others waited for {'the device' if device.is_cuda else 'the compilers'}"

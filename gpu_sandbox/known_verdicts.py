@@ -80,7 +80,7 @@ def _name(
         harness_version(), request.task_source, request.candidate_source, request.device,
         request.protocol, ",".join(request.observe), msgspec.json.encode(limits).decode(),
         ",".join(layers), torch_identity(), toolchain(request.device != "cpu"),
-        json.dumps(facts, sort_keys=True),
+        json.dumps(facts, sort_keys=True), str(request.autopsy_of_wrong),
     ]  # fmt: skip
     # With their lengths: a candidate chooses its text, and must not reach its neighbours'.
     text = "".join(f"{len(part)}\0{part}" for part in told)

@@ -19,7 +19,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     device_s: float = 600.0
     """Everything under the lease. Reached only when the trusted side is stuck."""
     autopsy_s: float = 20.0
-    """One extra run of a candidate that crashed, in a sanitizer; 0: none."""
+    """One extra run of a candidate that crashed, in a sanitizer; 0: none. What it finds is there
+    within some seconds as a rule, and a GPU is not timed on meanwhile."""
     sanitize: bool = False
     """Such a run also of what would be the best so far; what it finds is noted."""
     observe_share: float = 0.25

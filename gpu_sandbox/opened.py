@@ -69,6 +69,8 @@ class Opened:
             settings.cache / "ceilings", settings.limits, self.zygote, run, keeping
         )
         self.extra_run = ExtraRun(self.zygote, run, settings.limits)
+        self.one_autopsy = anyio.Lock()
+        """Of those that yield: none is to give way to another."""
 
     async def isolation(self) -> list[str]:
         """The layers that hold, and those that are missing, as a verdict names them.

@@ -133,6 +133,10 @@ class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether to find out what its timing depends on, as for a baseline."""
     refuse: tuple[Label, ...] = ()
     """A correct candidate with one of these labels is ``Refused``."""
+    autopsy_of_wrong: bool = True
+    """Whether what is wrong is run in a sanitizer as well, and not only what crashed."""
+    autopsy_yields: bool = False
+    """Whether an autopsy is left out, or broken off, as soon as others wait for its place."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -84,6 +84,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
               help="strict, strict-tf32, strict-bf16, verified, kernelbench or paper.")  # fmt: skip
 @click.option("--sanitize", is_flag=True, default=None,
               help="Run what is faster than the reference in a sanitizer as well.")  # fmt: skip
+@click.option("--autopsy", is_flag=True,
+              help="Run what is wrong in a sanitizer as well, not only what crashed.")  # fmt: skip
 @refuse_option
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
               help="Any configuration key, such as sandbox.run_timeout_s=30.")  # fmt: skip
@@ -93,8 +95,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a candidate.")
 def eval_(
     task: Path, candidates: tuple[Path, ...], device: str | None, protocol: str | None,
-    sanitize: bool | None, refuse: str | None, assignments: tuple[str, ...], backend: str,
-    as_json: bool,
+    sanitize: bool | None, autopsy: bool, refuse: str | None, assignments: tuple[str, ...],
+    backend: str, as_json: bool,
     require_isolation: str | None,
 ) -> int:  # fmt: skip
     """Judge each of CANDIDATES against the reference in TASK.
@@ -113,11 +115,13 @@ def eval_(
         )  # fmt: skip
     except SettingsError as error:
         raise Failure(str(error)) from error
+    if autopsy and not config.sandbox.autopsy_timeout_s:
+        raise Failure("--autopsy needs time: set sandbox.autopsy_timeout_s above 0")
     source = read_task(task)
     sources = {path: read_candidate(path) for path in candidates}
 
     async def work() -> list[Row]:
-        return await _evaluate(config, task, source, sources, as_json)
+        return await _evaluate(config, task, source, sources, autopsy, as_json)
 
     rows = anyio.run(work, backend=backend)
     return Exit.DONE if any(row.outcome == "correct" for row in rows) else Exit.NOT_FASTER
@@ -125,7 +129,7 @@ def eval_(
 
 async def _evaluate(
     config: Config, task: Path, task_source: str, sources: dict[Path, str],
-    as_json: bool,
+    autopsy: bool, as_json: bool,
 ) -> list[Row]:  # fmt: skip
     from engine.cli.machine import open_sandbox, resolve_device
     from engine.loop.methods import observed_for
@@ -143,6 +147,7 @@ async def _evaluate(
                 task_name=task.name, task_source=task_source, candidate_source=source,
                 device=config.sandbox.device, protocol=config.sandbox.protocol, seed=0,
                 observe=observed_for(config), refuse=tuple(config.sandbox.refuse),
+                autopsy_of_wrong=autopsy, autopsy_yields=True,
             )  # fmt: skip
             waiting.stage(number, "being judged")
             try:

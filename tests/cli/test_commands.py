@@ -287,6 +287,14 @@ def test_a_second_writer_is_refused_with_the_pid(tmp_path: Path) -> None:
         process.wait()
 
 
+def test_eval_has_autopsies_of_what_is_wrong_where_there_is_time_for_them() -> None:
+    judged = ("eval", SMALL / "task.py", SMALL / "wrong.py", "--device", "cpu", "--autopsy")
+    none = run_engine(*judged, "--set", "sandbox.autopsy_timeout_s=0")
+    assert (none.returncode, "set sandbox.autopsy_timeout_s above 0" in none.stderr) == (2, True)
+    done = run_engine(*judged)
+    assert (done.returncode, "wrong.py: wrong result" in done.stdout) == (4, True)
+
+
 def test_eval_judges_each_candidate() -> None:
     rows = engine_json(
         "eval", SMALL / "task.py", SMALL / "fused.py", SMALL / "wrong.py", SMALL / "broken.py",

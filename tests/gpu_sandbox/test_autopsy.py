@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
 from events.outcomes import Correct, Crashed, Outcome, TimedOut, WrongResult
@@ -18,7 +19,9 @@ from gpu_sandbox.extra_run import Body, StillThere
 from gpu_sandbox.findings import address_findings, memory_findings
 from gpu_sandbox.inquest import tools_for
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.port import EvaluationRequest, Verdict
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.stages import told_to
 from gpu_sandbox.traces import printed
 from gpu_sandbox.zygote import Ward
 from tests.gpu_sandbox.conftest import evaluation
@@ -132,18 +135,29 @@ def test_which_outcomes_are_examined(
     assert tools_for(outcome, device, built=True, looks=1, suspect=False) == tools
 
 
+def test_what_is_wrong_is_examined_only_where_that_is_wanted() -> None:
+    late = WrongResult(trial=3, reason="(trial 3: random inputs)")
+    assert tools_for(late, CUDA, built=True, looks=1, suspect=False, wrong=False) == ()
+    assert tools_for(ILLEGAL, CUDA, built=True, looks=1, suspect=False, wrong=False)
+
+
 def test_a_suspected_winner_is_examined_too() -> None:
     assert tools_for(CORRECT, CPU, built=True, looks=2, suspect=True) == ("address",)
     both = ("memcheck", "racecheck")
     assert tools_for(CORRECT, CUDA, built=True, looks=2, suspect=True) == both
 
 
+OUT_OF_BOUNDS = inline(CPP.replace("i < a.numel()", "i < a.numel() + (1 << 28)"))
+
+
 @pytest.mark.compiles
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_crash_in_cpp_is_explained(make_sandbox: Callable[..., LocalSandbox]) -> None:
-    source = inline(CPP.replace("i < a.numel()", "i < a.numel() + (1 << 28)"))
+    source = OUT_OF_BOUNDS
     async with make_sandbox(Limits(bench_s=0.15, autopsy_s=60.0)) as sandbox:
-        verdict = await sandbox.evaluate(evaluation(ADD_RELU, source))
+        verdict = await sandbox.evaluate(
+            evaluation(ADD_RELU, source, autopsy_of_wrong=False, autopsy_yields=True)
+        )
     assert isinstance(verdict.outcome, Crashed)
     assert verdict.outcome.signal in (signal.SIGSEGV, signal.SIGABRT)
     line = next(n for n, text in enumerate(source.splitlines(), 1) if "z[i] =" in text)
@@ -154,6 +168,48 @@ async def test_a_crash_in_cpp_is_explained(make_sandbox: Callable[..., LocalSand
         "add_relu(at::Tensor, at::Tensor), 0 bytes after a 32768-byte region"
     )
     assert verdict.timings_s["autopsy"] < 60
+    assert not any("autopsy" in note for note in verdict.notes)
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_an_autopsy_that_takes_too_long_costs_a_note(
+    make_sandbox: Callable[..., LocalSandbox],
+) -> None:
+    async with make_sandbox(Limits(bench_s=0.15, autopsy_s=0.05)) as sandbox:
+        verdict = await sandbox.evaluate(evaluation(ADD_RELU, OUT_OF_BOUNDS))
+    assert isinstance(verdict.outcome, Crashed)
+    assert "the autopsy (address) was broken off: 0.05 s were over" in verdict.notes
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_an_autopsy_gives_way_to_an_evaluation_that_comes_meanwhile(
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
+) -> None:
+    verdicts: dict[str, Verdict] = {}
+    honest = inline(CPP + f"// {tmp_path}: not built before\n")
+
+    async def judge(name: str, request: EvaluationRequest) -> None:
+        verdicts[name] = await sandbox.evaluate(request)
+
+    def reached(stage: str) -> None:
+        if "sanitizer" in stage:
+            group.start_soon(judge, "honest", evaluation(ADD_RELU, honest))
+
+    limits = Limits(bench_s=0.15, autopsy_s=600.0)
+    async with (
+        make_sandbox(limits, compile_jobs=1) as sandbox,
+        anyio.create_task_group() as group,
+    ):
+        with told_to(reached):
+            await judge("crashed", evaluation(ADD_RELU, OUT_OF_BOUNDS, autopsy_yields=True))
+    crashed = verdicts["crashed"]
+    assert isinstance(crashed.outcome, Crashed)
+    assert [note for note in crashed.notes if "autopsy" in note] == [
+        "the autopsy (address) was broken off: others waited for the compilers"
+    ]
+    assert isinstance(verdicts["honest"].outcome, Correct)
 
 
 FAKE = """#!/bin/sh
@@ -187,8 +243,11 @@ async def test_compute_sanitizer_is_started_confined_and_heard(
         await sandbox.survey()
         run = sandbox._open.extra_run
         found = await findings(run, body, "memcheck", 20.0)
-        assert found[:2] == ["memcheck, in an extra run of the candidate alone:", FOUND]
-        assert await findings(run, body, "racecheck", 20.0) == []
+        assert found.lines[:2] == ["memcheck, in an extra run of the candidate alone:", FOUND]
+        assert found.cut is None
+        assert (await findings(run, body, "racecheck", 20.0)).lines == []
+        broken_off = await findings(run, body, "memcheck", 20.0, lambda: True)
+        assert broken_off.cut == "others"
         gone = Ward.gone
         monkeypatch.setattr(Ward, "gone", lambda self, *how, **_: gone(self, *how, stuck=True))
         with pytest.raises(StillThere):

@@ -53,6 +53,7 @@ def test_a_kept_verdict_comes_back_without_its_times(tmp_path: Path, outcome: Ou
     [
         (asked(protocol="paper"), Limits(), FACTS, LAYERS),
         (asked(device="cuda:0"), Limits(), FACTS, LAYERS),
+        (asked(autopsy_of_wrong=False), Limits(), FACTS, LAYERS),
         (evaluation("task2", "candidate"), Limits(), FACTS, LAYERS),
         (evaluation("task", "candidate "), Limits(), FACTS, LAYERS),
         (evaluation("taskcandidate", ""), Limits(), FACTS, LAYERS),

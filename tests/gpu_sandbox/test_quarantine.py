@@ -125,11 +125,47 @@ async def test_a_device_is_had_once_more_unless_others_wait_or_it_is_quarantined
         pool.leases.waiting = 2
         async with pool.once_more(judged) as cores:
             assert cores is None
-        pool.leases.waiting = 0
-        pool.stuck(device)
+        pool.leases.waiting = 1
         async with pool.once_more(judged) as cores:
+            assert cores
+        async with pool.while_idle(judged) as cores:
             assert cores is None
+        pool.leases.waiting = 0
+        async with pool.while_idle(judged) as cores:
+            assert cores
+            assert not pool.leases.others_wait()
+        pool.stuck(device)
+        for once_more in (pool.once_more, pool.while_idle):
+            async with once_more(judged) as cores:
+                assert cores is None
         assert "the kernel does not let go of it" in sandbox.load().quarantined["cpu:0"]
+
+
+@pytest.mark.usefixtures("three_devices")
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_who_wants_an_idle_device_lets_those_first_who_come_while_it_waits(
+    make_sandbox: Callable[..., LocalSandbox],
+) -> None:
+    device = Device(name="cpu:0", inside="cpu", visible="")
+    judged = Judged(device, "cpu:0", Looks([], []), queue_s=0.0, lease_s=0.0)
+    given: list[tuple[int, ...] | None] = []
+
+    async def idle() -> None:
+        async with pool.while_idle(judged) as cores:
+            given.append(cores)
+
+    async def comes_later() -> None:
+        async with pool.leases.hold("cpu:0"):
+            pass
+
+    async with make_sandbox(devices=(THREE,)) as sandbox:
+        pool = sandbox._open.devices
+        async with anyio.create_task_group() as group, pool.leases.hold("cpu:0"):
+            for number, work in enumerate((idle, comes_later), 1):
+                group.start_soon(work)
+                while pool.leases.waiting < number:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+    assert given == [None]
 
 
 def deadly(deaths: int, left: Path, how: str = "os.kill(os.getpid(), 9)") -> str:
