@@ -14,11 +14,15 @@ import pytest
 from events.outcomes import Correct, Crashed, Outcome, TimedOut, WrongResult
 from gpu_sandbox.autopsy import findings
 from gpu_sandbox.builds import BuildFiles, BuildRecord
+from gpu_sandbox.compile_stage import Candidate
+from gpu_sandbox.device_stage import Judged
 from gpu_sandbox.devices import Device
 from gpu_sandbox.extra_run import Body, StillThere
 from gpu_sandbox.findings import address_findings, memory_findings
-from gpu_sandbox.inquest import tools_for
+from gpu_sandbox.guard import inspect_candidate
+from gpu_sandbox.inquest import examined, tools_for
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.looks import Looks
 from gpu_sandbox.port import EvaluationRequest, Verdict
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.stages import told_to
@@ -220,18 +224,23 @@ cat "$(dirname "$0")/told"
 """
 
 
-@pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_compute_sanitizer_is_started_confined_and_heard(
-    make_sandbox: Callable[..., LocalSandbox],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def fake_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In place of compute-sanitizer."""
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "compute-sanitizer").write_text(FAKE)
     (tools / "compute-sanitizer").chmod(0o755)
     (tools / "told").write_text(MEMCHECK)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    return tools / "compute-sanitizer"
+
+
+@pytest.mark.usefixtures("fake_tool")
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_compute_sanitizer_is_started_confined_and_heard(
+    make_sandbox: Callable[..., LocalSandbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
     body = Body(
         task_source=ADD_RELU,
         candidate_source=HONEST,
@@ -252,6 +261,53 @@ async def test_compute_sanitizer_is_started_confined_and_heard(
         monkeypatch.setattr(Ward, "gone", lambda self, *how, **_: gone(self, *how, stuck=True))
         with pytest.raises(StillThere):
             await findings(run, body, "memcheck", 20.0)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_on_a_gpu_an_autopsy_gives_way_to_who_waits_for_the_device(
+    make_sandbox: Callable[..., LocalSandbox], fake_tool: Path
+) -> None:
+    request = evaluation(ADD_RELU, HONEST, device="cuda:0", autopsy_yields=True)
+    inspected = inspect_candidate(HONEST)
+    candidate = Candidate(
+        source=HONEST, task_source=ADD_RELU, device=CUDA, facts={}, inspected=inspected
+    )
+    judged = Judged(CUDA, "cuda:0", Looks([], []), queue_s=0.0, lease_s=0.0)
+    files = BuildFiles([], [], BuildRecord(lines=LINES))
+
+    async def autopsy(notes: list[str]) -> list[str] | None:
+        return await examined(
+            sandbox._open, Limits(autopsy_s=600.0), candidate, files, judged, ILLEGAL, None,
+            request=request, notes=notes,
+        )  # fmt: skip
+
+    async def comes() -> None:
+        async with leases.hold("cuda:0"):
+            pass
+
+    async with (
+        make_sandbox(devices=("cuda:0",)) as sandbox,
+        anyio.create_task_group() as group,
+    ):
+        await sandbox.survey()
+        leases = sandbox._open.devices.leases
+        undisturbed: list[str] = []
+        found = await autopsy(undisturbed)
+        assert (found or [])[1:2] == [FOUND]
+        assert undisturbed == []
+
+        await anyio.Path(fake_tool).write_text(FAKE + "exec sleep 600\n")
+        disturbed: list[str] = []
+        with told_to(lambda _: group.start_soon(comes)):
+            await autopsy(disturbed)
+        assert disturbed == ["the autopsy (memcheck) was broken off: others waited for the device"]
+
+        await comes()  # after the one who waited
+        leases.waiting = 1
+        skipped: list[str] = []
+        assert await autopsy(skipped) is None
+        assert skipped == ["no autopsy: others waited for the device"]
+        leases.waiting = 0
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
