@@ -197,7 +197,7 @@ async def test_what_it_makes_of_nan_is_a_note(
 async def test_what_fails_besides_does_not_cost_the_verdict(
     shared_sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def out_of_descriptors(*_: object) -> None:
+    async def out_of_descriptors(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr("gpu_sandbox.evaluation.examined", out_of_descriptors)
