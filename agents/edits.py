@@ -23,7 +23,7 @@ __all__ = ["Edits", "Incomparable", "edits_inside", "edits_of"]
 
 _MODEL_NEW = re.compile(r"\bModelNew\b")
 _IMPORT = re.compile(r"\s*(import\s|from\s+\S+\s+import\b)")
-_HARNESS = ("get_inputs", "get_init_inputs")
+_HARNESS = ("get_inputs", "get_init_inputs", "get_input_sets", "get_hidden_input_sets")
 _MOST_LINES = 5_000
 _MOST_PAIRS = 200_000
 """Of equal lines, one of each source. Sources of 700 lines have about 5 000; what comparing

@@ -27,6 +27,7 @@ __all__ = [
     "PoolUsage",
     "Refused",
     "ScoredBy",
+    "SetScore",
     "TimedOut",
     "WrongResult",
     "is_failure",
@@ -99,6 +100,20 @@ class NoCandidate(_Outcome, frozen=True, kw_only=True, tag="no_candidate"):
     """The file holds no ``ModelNew``. Occurs in ``engine eval`` only."""
 
 
+class SetScore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How fast a correct candidate is on one of its task's input sets: ``speedup`` with its 95 %
+    interval, and what this evaluation's clock read. ``hidden``: no prompt shows the set."""
+
+    name: str
+    hidden: bool
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    candidate_ms: float
+    baseline_ms: float
+    eager_speedup: float | None = None
+
+
 class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     """It agrees with the reference, and was timed in pairs against it.
 
@@ -123,7 +138,9 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     included, with its 95 % interval ``eager_low``..``eager_high``; ``eager_ms`` and
     ``eager_baseline_ms`` are what a call takes there. Null on the CPU, where ``speedup`` is of
     such calls, and in logs from before it was measured. ``first_call_ms``: what the first call of
-    all took.
+    all took. ``sets``: of a task with several input sets, the score of each; ratios, speedups and
+    times beside them are geometric means then, and errors those of the set that came nearest to
+    its bound.
     """
 
     runtime_ms: float
@@ -149,6 +166,12 @@ class Correct(_Outcome, frozen=True, kw_only=True, tag="correct"):
     eager_ms: float | None = None
     eager_baseline_ms: float | None = None
     first_call_ms: float | None = None
+    sets: list[SetScore] = []
+
+    @property
+    def worst_set(self) -> SetScore | None:
+        """The input set on which it is slowest, where there are several."""
+        return min(self.sets, key=lambda each: each.speedup, default=None)
 
     def speedup_by(self, score: ScoredBy) -> float:
         """``speedup`` where no other was measured."""

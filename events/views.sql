@@ -63,6 +63,7 @@ SELECT run_id, json_extract(body, '$.attempt') AS node, run_seq, ts_us,
       (SELECT group_concat(value, ',') FROM json_each(body, '$.outcome.labels')), ''), ',')
     ELSE coalesce((SELECT group_concat(value, ',') FROM json_each(body, '$.outcome.labels')), '')
     END AS labels,
+  coalesce(json_extract(body, '$.outcome.sets'), '[]') AS sets,
   json_extract(body, '$.outcome.max_abs_error') AS max_abs_error,
   json_extract(body, '$.protocol') AS protocol, json_extract(body, '$.device') AS device,
   json_extract(body, '$.timings_s.guard') AS guard_s,

@@ -18,9 +18,10 @@ from typing import Any
 import anyio
 import anyio.abc
 import anyio.to_thread
-import msgspec
+from msgspec.structs import replace
 
 from events.outcomes import Correct
+from gpu_sandbox.all_sets import baseline_of_all, verdict_on_all
 from gpu_sandbox.baselines import (
     COMPILE_S,
     KINDS,
@@ -34,6 +35,7 @@ from gpu_sandbox.builds import CACHE_BYTES, BuildFiles
 from gpu_sandbox.confine import Survey, Tier
 from gpu_sandbox.evaluation import Evaluation
 from gpu_sandbox.hub import require_models
+from gpu_sandbox.input_sets import BadInputSets, InputSet, input_sets
 from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.known_verdicts import KnownVerdicts
 from gpu_sandbox.labels import accepted, read
@@ -46,6 +48,7 @@ from gpu_sandbox.port import (
     DeviceLoad,
     EvaluationRequest,
     PrerequisiteMissing,
+    SandboxFault,
     TaskUnusable,
     Verdict,
 )
@@ -169,6 +172,19 @@ class LocalSandbox:
 
     async def baseline(self, request: BaselineRequest) -> Baseline:
         require_models(request.task_source)
+        try:
+            sets = input_sets(request.task_source)
+        except BadInputSets as bad:
+            raise TaskUnusable(str(bad)) from None
+        if not sets:
+            return await self._baseline(request)
+        found = [
+            (each, await self._baseline(replace(request, task_source=each.task_source)))
+            for each in sets
+        ]
+        return baseline_of_all(found)
+
+    async def _baseline(self, request: BaselineRequest) -> Baseline:
         devices = self._open.devices.of(request.device)
         await self._open.isolation()
         facts = await self._open.devices.facts_of(devices)
@@ -180,14 +196,19 @@ class LocalSandbox:
         found = await work(request)
         if found.runtime_ms is not None:
             await anyio.to_thread.run_sync(self._baselines.keep, request, facts[0], found)
-        return msgspec.structs.replace(found, notes=[*found.notes, *self._keeping.notes()])
+        return replace(found, notes=[*found.notes, *self._keeping.notes()])
 
     async def forget_baselines(self, request: BaselineRequest) -> int:
         """Drop what is kept for the request's task, device and protocol, of every kind. Returns
         how many there were."""
         devices = self._open.devices.of(request.device)
         facts = await self._open.devices.facts_of(devices)
-        asked = [msgspec.structs.replace(request, kind=kind) for kind in KINDS]
+        sources = [each.task_source for each in input_sets(request.task_source)]
+        asked = [
+            replace(request, kind=kind, task_source=source)
+            for kind in KINDS
+            for source in sources or [request.task_source]
+        ]
         dropped = 0
         for each in asked:
             dropped += await anyio.to_thread.run_sync(self._baselines.drop, each, facts[0])
@@ -195,13 +216,29 @@ class LocalSandbox:
 
     async def evaluate(self, request: EvaluationRequest) -> Verdict:
         require_models(request.task_source)
-        judge = self._known if request.reuse else self._judged
-        verdict = await judge(request)
+        verdict = await self._on_all_sets(request)
         outcome = accepted(verdict.outcome, verdict.notes, request.refuse)
         notes = [*verdict.notes, *self._keeping.notes()]
-        return msgspec.structs.replace(verdict, outcome=cleaned(outcome), notes=notes)
+        return replace(verdict, outcome=cleaned(outcome), notes=notes)
 
     # --- steps
+
+    async def _on_all_sets(self, request: EvaluationRequest) -> Verdict:
+        """Until one fails."""
+        judge = self._known if request.reuse else self._judged
+        try:
+            sets = input_sets(request.task_source)
+        except BadInputSets as bad:
+            raise SandboxFault(f"the task can't be judged: {bad}") from None
+        if not sets:
+            return await judge(request)
+        judged: list[tuple[InputSet, Verdict]] = []
+        for each in sets:
+            verdict = await judge(replace(request, task_source=each.task_source))
+            judged.append((each, verdict))
+            if not isinstance(verdict.outcome, Correct):
+                break
+        return verdict_on_all(judged, request.root_ms)
 
     async def _known(self, request: EvaluationRequest) -> Verdict:
         limits, pool = self._settings.limits, self._open.devices
@@ -230,14 +267,12 @@ class LocalSandbox:
             raise TaskUnusable(f"the reference took too long: {silent}") from None
         found = eager_baseline(judged, facts[0], await self._open.isolation())
         notes = [*found.notes, *pool.sharing(judged.device)]
-        return msgspec.structs.replace(found, notes=notes)
+        return replace(found, notes=notes)
 
     async def _compiled(self, request: BaselineRequest) -> Baseline:
-        eager = await self.baseline(msgspec.structs.replace(request, kind="eager", reuse=True))
+        eager = await self._baseline(replace(request, kind="eager", reuse=True))
         limits = self._settings.limits
-        patient = msgspec.structs.replace(
-            limits, call_s=max(limits.call_s, COMPILE_S), autopsy_s=0.0
-        )
+        patient = replace(limits, call_s=max(limits.call_s, COMPILE_S), autopsy_s=0.0)
         verdict = await self._evaluate(as_candidate(request, eager), patient)
         if not wrong_by_tf32(request, verdict, eager):
             return compiled_baseline(request.kind, verdict, eager)

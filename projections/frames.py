@@ -287,6 +287,7 @@ def _evaluation(run: str, event: Event, body: EvaluationFinished) -> EvaluationR
         **of_correct,
         memory_ratio=memory_ratio(of_correct["peak_bytes"], of_correct["reference_peak_bytes"]),
         labels=",".join(labels_of(outcome, body.notes)),
+        sets=msgspec.json.encode(correct.sets if correct else []).decode(),
         max_abs_error=getattr(outcome, "max_abs_error", None),
         protocol=body.protocol, device=body.device, queue_s=body.queue_s,
         **stages_s,

@@ -224,6 +224,7 @@ class Overview:
             eager_speedup=outcome.eager_speedup,
             eager_ms=outcome.eager_ms,
             first_call_ms=outcome.first_call_ms,
+            worst_set=outcome.worst_set,
             peak_bytes=peak,
             reference_peak_bytes=reference_peak,
             memory_ratio=memory_ratio(peak, reference_peak),

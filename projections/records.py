@@ -138,6 +138,7 @@ class EvaluationRecord(msgspec.Struct, frozen=True, kw_only=True):
     reference_peak_bytes: int | None
     memory_ratio: float | None
     labels: str
+    sets: str
     max_abs_error: float | None
     protocol: str
     device: str

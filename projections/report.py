@@ -8,7 +8,7 @@ import msgspec
 
 from events.bodies import AgentReplied, EvaluationRequested
 from events.envelope import Event
-from events.outcomes import CompileFailed, Correct, NoCandidate
+from events.outcomes import CompileFailed, Correct, NoCandidate, SetScore
 from projections.failures import FailureClass, Failures
 from projections.instructions import Edits, Fidelity, fidelity_of, instructions_of
 from projections.labels import DEGENERATE
@@ -54,6 +54,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     source_sha256: str
     labels: list[str]
     eager_speedup: float | None = None
+    worst_set: SetScore | None = None
     eager_ms: float | None = None
     peak_bytes: int | None = None
     reference_peak_bytes: int | None = None
@@ -190,6 +191,7 @@ class ReportFold:
                 labels=node.labels,
                 eager_speedup=node.outcome.eager_speedup,
                 eager_ms=node.outcome.eager_ms,
+                worst_set=node.outcome.worst_set,
                 peak_bytes=peak,
                 reference_peak_bytes=reference_peak,
                 memory_ratio=memory_ratio(peak, reference_peak),

@@ -12,7 +12,7 @@ import msgspec
 
 from events.figures import beside
 from events.observations import SECTIONS, Observations, SectionName
-from events.outcomes import Correct, KernelResources, Outcome, WrongResult
+from events.outcomes import Correct, KernelResources, Outcome, SetScore, WrongResult
 from projections.labels import labels_told
 from projections.measures import counters_table, profile_text, roofline_text
 from projections.memory import memory_words
@@ -151,9 +151,14 @@ def _timing(outcome: Outcome | None) -> str:
         if outcome.eager_ms is not None and outcome.eager_baseline_ms is not None:
             each, theirs = outcome.eager_ms, outcome.eager_baseline_ms
             lines[-1] += f": {each:.4g} ms a call against {theirs:.4g} ms"
+    lines += [f"by input set: {', '.join(map(_of_set, outcome.sets))}"] if outcome.sets else []
     memory = memory_words(outcome.peak_bytes, outcome.reference_peak_bytes)
     lines += [f"{memory}, beyond inputs, outputs and parameters"] if memory else []
     return "\n".join([*lines, *labels_told(outcome.labels)])
+
+
+def _of_set(each: SetScore) -> str:
+    return f"{'a hidden one' if each.hidden else each.name} {each.speedup:.4g}"
 
 
 def _differ(speedup: float, eager_speedup: float) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from events.bodies import GivenKernel
-from events.outcomes import ScoredBy
+from events.outcomes import ScoredBy, SetScore
 from projections.pool import PoolSummary
 from projections.steering import Steered
 
@@ -37,6 +37,8 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     """Of calls in a plain Python loop; null where it is ``speedup``, or was not measured."""
     eager_ms: float | None = None
     first_call_ms: float | None = None
+    worst_set: SetScore | None = None
+    """The input set on which it is slowest; null where there is one set of inputs."""
 
     @property
     def scored(self) -> float:

@@ -15,7 +15,7 @@ import msgspec
 from events.bodies import BaselineMeasured
 from events.figures import whole_percent
 from events.observations import SECTIONS
-from events.outcomes import Correct, Outcome, WrongResult
+from events.outcomes import Correct, Outcome, SetScore, WrongResult
 from projections.labels import labels_words, with_labels
 from projections.memory import memory_mark
 from projections.overview import Overview
@@ -29,6 +29,7 @@ __all__ = [
     "audit_lines",
     "baseline_words",
     "for_stdout",
+    "input_set_lines",
     "json_line",
     "kept_words",
     "loop_line",
@@ -46,6 +47,7 @@ __all__ = [
     "tree_lines",
     "use_color",
     "value_text",
+    "worst_words",
 ]
 
 CANNED = "canned replies from a playbook: this shows the engine at work, not any model's skill"
@@ -118,6 +120,20 @@ def loop_words(eager_speedup: float | None) -> str:
     return "" if eager_speedup is None else f", {eager_speedup:.2f}× in a loop"
 
 
+def worst_words(worst: SetScore | None) -> str:
+    """``, worst 0.93× on long``, behind a speedup; empty where there is one set of inputs."""
+    return "" if worst is None else f", worst {worst.speedup:.2f}× on {printable(worst.name)}"
+
+
+def input_set_lines(outcome: Outcome | None) -> Iterator[str]:
+    """Each input set's speedup, a line each; none where there is one set of inputs."""
+    for each in outcome.sets if isinstance(outcome, Correct) else ():
+        words = f"on {printable(each.name)} {each.speedup:.2f}×"
+        words += f" ({each.speedup_low:.2f}–{each.speedup_high:.2f})"
+        words += f": {ms(each.candidate_ms)} a call against {ms(each.baseline_ms)}"
+        yield words + loop_words(each.eager_speedup) + (", hidden" if each.hidden else "")
+
+
 def loop_line(outcome: Outcome | None) -> str:
     """What calls in a loop took both sides; empty where none were timed."""
     if not isinstance(outcome, Correct) or outcome.eager_speedup is None:
@@ -163,7 +179,7 @@ def outcome_line(outcome: Outcome, runtime_ms: float | None, root_ms: float | No
     """An outcome in a few words."""
     if isinstance(outcome, Correct) and runtime_ms is not None:
         speedup = f"  {root_ms / runtime_ms:.2f}×" if root_ms else ""
-        speedup += loop_words(outcome.eager_speedup)
+        speedup += loop_words(outcome.eager_speedup) + worst_words(outcome.worst_set)
         return f"{ms(runtime_ms)}{speedup}{labels_words(outcome.labels)}{memory_mark(outcome)}"
     tag = str(outcome.__struct_config__.tag).replace("_", " ")
     reason = outcome.reason.splitlines()[0] if outcome.reason else ""

@@ -13,7 +13,14 @@ import anyio
 import click
 import msgspec
 
-from engine.cli.draw import loop_words, ms, printable, section_lines
+from engine.cli.draw import (
+    input_set_lines,
+    loop_words,
+    ms,
+    printable,
+    section_lines,
+    worst_words,
+)
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect import emit
 from engine.cli.isolation import isolation_options, refuse_option
@@ -23,7 +30,7 @@ from engine.cli.table import table_lines
 from engine.cli.waiting import Waiting, waiting_for
 from engine.config import Config
 from events.observations import Observations
-from events.outcomes import Correct, KernelResources
+from events.outcomes import Correct, KernelResources, SetScore
 from gpu_sandbox.port import (
     BaselineRequest,
     EvaluationRequest,
@@ -62,6 +69,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     error_bound: float | None = None
     trial: int | None = None
     labels: list[str] = []
+    sets: list[SetScore] = []
     peak_bytes: int | None = None
     reference_peak_bytes: int | None = None
     memory_ratio: float | None = None
@@ -270,6 +278,7 @@ def _row(path: Path, verdict: Verdict) -> Row:
         error_bound=correct.error_bound if correct else None,
         trial=getattr(outcome, "trial", None),
         labels=correct.labels if correct else [],
+        sets=correct.sets if correct else [],
         peak_bytes=correct.peak_bytes if correct else None,
         reference_peak_bytes=correct.reference_peak_bytes if correct else None,
         memory_ratio=memory_ratio(correct.peak_bytes, correct.reference_peak_bytes)
@@ -308,11 +317,14 @@ def _print(row: Row, verdict: Verdict, as_json: bool) -> None:
     line = f"{row.candidate}: {row.outcome.replace('_', ' ')}"
     if row.speedup is not None and row.runtime_ms is not None and row.baseline_ms is not None:
         line += f", {ms(row.runtime_ms)} against {ms(row.baseline_ms)} eager: {row.speedup:.2f}×"
-        line += loop_words(row.eager_speedup) + labels_words(row.labels)
+        worst = min(row.sets, key=lambda each: each.speedup, default=None)
+        line += loop_words(row.eager_speedup) + worst_words(worst) + labels_words(row.labels)
         line += memory_mark(verdict.outcome)
     elif row.reason:
         line += f": {printable(row.reason)}"
     click.echo(line)
+    for told in input_set_lines(verdict.outcome):
+        click.echo(f"  {told}")
     for text in (row.compile_log, row.run_log):
         if text and row.outcome != "correct":
             click.echo("  " + printable(text).rstrip().replace("\n", "\n  "), err=True)

@@ -13,6 +13,7 @@ from engine.cli.draw import (
     CANNED,
     audit_lines,
     for_stdout,
+    input_set_lines,
     json_line,
     loop_line,
     loop_words,
@@ -195,6 +196,8 @@ def show(log: str, node: int, at: int | None, as_json: bool) -> None:
     if outcome is not None:
         click.echo(f"outcome {outcome_line(outcome, found.runtime_ms, root_ms)}")
         if line := loop_line(outcome):
+            click.echo(line)
+        for line in input_set_lines(outcome):
             click.echo(line)
     if evaluation is not None:
         timings = ", ".join(f"{stage} {s:.2f} s" for stage, s in evaluation.timings_s.items())

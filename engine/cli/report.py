@@ -145,21 +145,28 @@ def _leaderboard(places: list[Ranked]) -> Iterator[str]:
     shown = places[:_PLACES]
     labels = ["labels"] if any(place.labels for place in shown) else []
     loops = ["× in a loop"] if any(place.eager_speedup is not None for place in shown) else []
+    worst = ["worst input set"] if any(place.worst_set is not None for place in shown) else []
     memory = ["memory, reference"] if any(p.peak_bytes is not None for p in shown) else []
     yield from table_lines(
         ("rank", "node", "from", "made by", "runtime", "× eager", "95 % interval",
-         *loops, *(f"× {kind}" for kind in others), *memory, *labels),
+         *loops, *(f"× {kind}" for kind in others), *worst, *memory, *labels),
         [
             (place.rank, place.node, place.parent, place.made, ms(place.runtime_ms),
              round(place.speedup, 2), f"{1 / place.ratio_high:.2f}–{1 / place.ratio_low:.2f}",
              *(_rounded(place.eager_speedup) for _ in loops),
              *(round(place.speedups[kind], 2) for kind in others),
-             *(_memory(place) for _ in memory), *(labels_listed(place.labels) for _ in labels))
+             *(_worst(place) for _ in worst), *(_memory(place) for _ in memory),
+             *(labels_listed(place.labels) for _ in labels))
             for place in shown
         ],
     )  # fmt: skip
     if len(places) > _PLACES:
         yield f"and {len(places) - _PLACES} more correct ones"
+
+
+def _worst(place: Ranked) -> str:
+    worst = place.worst_set
+    return "" if worst is None else f"{worst.speedup:.2f}× on {printable(worst.name)}"
 
 
 def _memory(place: Ranked) -> str:

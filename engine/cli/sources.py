@@ -8,16 +8,19 @@ import warnings
 from pathlib import Path
 
 from engine.cli.exits import Failure
+from gpu_sandbox.input_sets import BadInputSets, input_sets
 
 __all__ = ["read_candidate", "read_kernel", "read_task"]
 
 _INTERFACE = ("Model", "get_inputs", "get_init_inputs")
+_SETS = ("get_input_sets", "get_hidden_input_sets")
 
 
 def read_task(task: Path) -> str:
     """The task's source, checked as far as that goes without running it.
 
-    Raises ``Failure``: no such file, a syntax error, no ``Model``.
+    Raises ``Failure``: no such file, a syntax error, no ``Model``, input sets that aren't written
+    out.
     """
     source = read_candidate(task)
     try:
@@ -32,7 +35,15 @@ def read_task(task: Path) -> str:
         for name in (getattr(node, "name", None), getattr(node, "id", None))
         if name
     }
+    try:
+        sets = input_sets(source)
+    except BadInputSets as bad:
+        raise Failure(f"{task}: {bad}") from bad
+    if not sets and (misplaced := [name for name in _SETS if name in named]):
+        raise Failure(f"{task}: {misplaced[0]} has to be a function of the file itself")
     missing = [name for name in _INTERFACE if name not in named]
+    if sets and "get_inputs" in missing:
+        missing.remove("get_inputs")
     if missing:
         raise Failure(
             f"{task}: no {', no '.join(missing)}; a task in KernelBench form defines"

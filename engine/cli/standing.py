@@ -15,6 +15,7 @@ from engine.cli.draw import (
     saved_line,
     set_words,
     taken_line,
+    worst_words,
 )
 from events.bodies import BaselineMeasured, GivenKernel
 from projections.labels import labels_words
@@ -64,6 +65,7 @@ def best_line(summary: Summary) -> str:
     return (
         f"attempt {best.node}{given}: {ms(best.runtime_ms)}, {best.speedup:.2f}× the speed of eager"
         f" ({ms(best.baseline_ms)}){others}{loop_words(best.eager_speedup)}{_by(best)}"
+        f"{worst_words(best.worst_set)}"
         f"{labels_words(best.labels)}{memory and f'; {memory}'}"
     )
 

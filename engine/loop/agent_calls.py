@@ -18,7 +18,7 @@ from agents.parse import Rejected, parse
 from agents.templates import Templates
 from engine.loop.deferred import DeferredReplies
 from engine.loop.feed import Feed
-from engine.loop.prompts import prompt_chars, request_digest, request_for
+from engine.loop.prompts import prompt_chars, request_digest, request_for, source_of
 from engine.loop.texts import Texts, storable
 from events.bodies import (
     AgentCalled,
@@ -226,7 +226,7 @@ class AgentCalls:
     def _read(self, called: AgentCalled, reply: Reply) -> None:
         """Parse a reply that the log holds, and feed what came of it."""
         attempt = self._feed.state.attempts[called.attempt]
-        node_source = self._texts.get(self._feed.state.tree[attempt.node].source_sha256)
+        node_source = source_of(self._feed.state.tree[attempt.node], self._texts)
         plan = self._feed.state.tree[called.attempt].annotated_sha256
         marked = self._texts.get(plan) if called.reply == "spans" else None
         parsed = parse(called.role, reply, node_source, marked=marked)

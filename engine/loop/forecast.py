@@ -22,6 +22,7 @@ from engine.core.state import State
 from engine.loop.methods import roles_of, team_of
 from engine.loop.start import prices_today
 from events.bodies import Price, Usage
+from gpu_sandbox.input_sets import shown_source
 from projections.spend import Spend, cost_usd_micros, prices_words
 
 __all__ = ["Forecast", "RoleForecast", "forecast", "forecast_rest"]
@@ -187,8 +188,8 @@ def _guessed(
         templates,
         role=role,
         language=config.prompts.language,
-        task_source=task,
-        selected=NodeView(id=0, source=task, is_root=True),
+        task_source=shown_source(task),
+        selected=NodeView(id=0, source=shown_source(task), is_root=True),
         device=device if config.prompts.device_facts else None,
         protocol=config.sandbox.protocol if config.prompts.accuracy else "",
     )

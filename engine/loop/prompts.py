@@ -19,6 +19,7 @@ from events.bodies import AgentCalled
 from events.envelope import sha256_hex
 from events.observations import SectionName
 from events.outcomes import BUSY_MACHINE, Outcome
+from gpu_sandbox.input_sets import shown_source
 from projections.capabilities import Known
 from projections.resources import resources_table
 from projections.sections import CAPS, SELECTED_CAPS, Attempt, sections_of
@@ -26,7 +27,7 @@ from projections.tree import Node
 
 __all__ = [
     "describe", "model_name", "node_view", "prompt_chars", "request_digest",
-    "request_for",
+    "request_for", "source_of",
 ]  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def request_for(
         templates,
         role=called.role,
         language=config.prompts.language,
-        task_source=texts.get(state.started.task_sha256),
+        task_source=shown_source(texts.get(state.started.task_sha256)),
         selected=node_view(state, node, texts, called.role, SELECTED_CAPS),
         window=[node_view(state, tree[shown], texts, called.role) for shown in called.window],
         system=called.template,
@@ -69,7 +70,7 @@ def request_for(
         parts=prompt.parts,
         params=known.fitted(called.params, prompt_chars(prompt.parts)),
         tool=prompt.tool,
-        node_source=texts.get(node.source_sha256),
+        node_source=source_of(node, texts),
         visit=attempt.visit,
         ask=called.ask,
         timeout_s=config.role(called.role).timeout_s,
@@ -101,7 +102,7 @@ def node_view(
     return NodeView(
         id=node.id,
         is_root=node.parent is None,
-        source=texts.get(node.source_sha256),
+        source=source_of(node, texts),
         advice=texts.get(node.advice_sha256) or None,
         outcome="" if node.outcome is None else describe(node.outcome),
         compile_log=compile_log,
@@ -113,6 +114,12 @@ def node_view(
         same_as=node.same_as,
         is_busy=BUSY_MACHINE in node.labels,
     )
+
+
+def source_of(node: Node, texts: Texts) -> str:
+    """As prompts show it, and as what is said of its lines is read."""
+    source = texts.get(node.source_sha256)
+    return shown_source(source) if node.parent is None else source
 
 
 def describe(outcome: Outcome) -> str:
