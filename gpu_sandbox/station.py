@@ -113,7 +113,7 @@ class Station:
     async def _concluded(
         self, job: Job, libraries: Sequence[int], limit_s: float, *, afresh: bool
     ) -> Concluded:
-        verifier = await self._ready_verifier()
+        verifier = await self._ready_verifier(job)
         worker = None
         try:
             if afresh and not self._workers.renews_reference:
@@ -138,10 +138,11 @@ class Station:
     async def close(self) -> None:
         """Nothing is left of it."""
         with anyio.CancelScope(shield=True):
-            await self._workers.close()
+            async with anyio.create_task_group() as ending:
+                ending.start_soon(self._workers.close)
+                if self._verifier is not None:
+                    ending.start_soon(self._drop, self._verifier)
             await self.clear.wait()
-            if self._verifier is not None:
-                await self._drop(self._verifier)
 
     async def _reported(
         self,
@@ -176,8 +177,8 @@ class Station:
             worker.died = worker.ward.ended.is_set()
         return report
 
-    async def _ready_verifier(self) -> Verifier:
-        """The living one, or a new one: it says when its device works."""
+    async def _ready_verifier(self, job: Job) -> Verifier:
+        """The living one, or a new one for that job: it says when its device works."""
         if self._verifier is not None:
             if not self._verifier.ward.ended.is_set():
                 with suppress(DeviceNotReady):
@@ -190,6 +191,7 @@ class Station:
             self._count_failure(failure)
             raise
         self._verifier = verifier
+        self._workers.prepare_first(with_candidate=job.mode == "evaluate")
         return await self._probed(verifier)
 
     async def _probed(self, verifier: Verifier) -> Verifier:

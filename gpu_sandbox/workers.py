@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -147,6 +148,13 @@ class Workers:
         """What the next candidate needs, in the background."""
         self._making.start(self._make_spares)
 
+    def prepare_first(self, *, with_candidate: bool) -> None:
+        """On a GPU: the first ones, in the background, side by side: the driver makes contexts one
+        after the other, the verifier's too, but starts in each process meanwhile."""
+        sides: tuple[Side, ...] = ("reference", "worker") if with_candidate else ("reference",)
+        if self._device.is_cuda:
+            self._making.start(partial(self._make_together, sides))
+
     async def still(self) -> None:
         """No spare is being made or begun."""
         while not self.are_still:
@@ -221,8 +229,20 @@ class Workers:
     async def _make_spares(self) -> None:
         sides: tuple[Side, ...] = ("worker", "reference") if self.renews_reference else ("worker",)
         for side in sides:
-            if side not in self._spares:
-                self._spares[side] = await self._new(side)
+            await self._make_spare(side)
+
+    async def _make_together(self, sides: tuple[Side, ...]) -> None:
+        async def make(side: Side) -> None:
+            with suppress(SandboxFault, OSError):  # also if the other one can be made
+                await self._make_spare(side)
+
+        async with anyio.create_task_group() as making:
+            for side in sides:
+                making.start_soon(make, side)
+
+    async def _make_spare(self, side: Side) -> None:
+        if side not in self._spares:
+            self._spares[side] = await self._new(side)
 
     async def _answered(self, worker: Worker, request: MakeContext | None = None) -> None:
         """On a GPU: it has done what it was asked for, or what it begins with. Or it is ended."""

@@ -171,6 +171,7 @@ class Assignment:
 
     def _evaluate(self, task: Task, first: Case, peer: Peer, libraries: list[int]) -> Finding:
         job = self._job
+        self._memory.begin_candidate(peer)
         trials = Trials(task, peer, job, first, self._notes)
         baseline = Baseline(task, self._reference, job, self._device, first)
         ahead = _in_turn(
@@ -192,7 +193,6 @@ class Assignment:
             )
             leave_half(self._device)
             self._stage("load")
-            self._memory.begin_candidate(peer)
             began = time.monotonic()
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
             loaded = peer.finish_loading(job.load_s)

@@ -4,13 +4,14 @@ device by NVRTC, which torch brings along; a worker loads what it is given (CUDA
 from __future__ import annotations
 
 import ctypes
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-__all__ = ["NoKernels", "OwnKernels", "compiled"]
+__all__ = ["NoKernels", "OwnKernels", "begin_compiling", "compiled"]
 
 _NAMES = ("take", "seal", "put", "digest", "overwrite", "let_go")
 # One program: the first defines what both use.
@@ -70,12 +71,25 @@ def _cu_launch() -> Any:
     return launch
 
 
+def begin_compiling(device: torch.device) -> None:
+    """In a thread of its own: NVRTC takes half a second, and needs neither device nor lock."""
+    _compiling("sm_{}{}".format(*torch.cuda.get_device_capability(device)))
+
+
 def compiled(device: torch.device) -> bytes:
     """The kernels as machine code for that device. Raises ``NoKernels``."""
-    return _compiled("sm_{}{}".format(*torch.cuda.get_device_capability(device)))
+    return _compiling("sm_{}{}".format(*torch.cuda.get_device_capability(device))).result()
 
 
 @cache
+def _compiling(architecture: str) -> Future[bytes]:
+    threads = ThreadPoolExecutor(1)
+    try:
+        return threads.submit(_compiled, architecture)
+    finally:
+        threads.shutdown(wait=False)
+
+
 def _compiled(architecture: str) -> bytes:
     rtc = _nvrtc()
     program = ctypes.c_void_p()

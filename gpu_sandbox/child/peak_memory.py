@@ -2,10 +2,10 @@
 
 The verifier reads the driver's account of a worker's processes, or on the CPU the kernel's: before
 the worker loads anything, and once all is timed while it is called some times more. Before these
-calls the worker gives back what allocators keep, so that both sides begin alike; one that does not
-only seems to need more. Allocators keep what these calls free, so the reading after them is the
-peak of all that went through an allocator. What a call takes from the driver and gives back itself
-is seen by the readings in between alone.
+calls the worker gives back what allocators keep, and arenas that were replaced, so that both sides
+begin alike; one that does not only seems to need more. Allocators keep what these calls free, so
+the reading after them is the peak of all that went through an allocator. What a call takes from the
+driver and gives back itself is seen by the readings in between alone.
 
 From the difference are taken the arenas, where the account has them, the bytes of the reference's
 parameters and of the outputs of one call: the same on both sides. What is made when a model is
@@ -33,9 +33,6 @@ from gpu_sandbox.messages import Done, ReleaseMemory, Repeat
 
 __all__ = ["PeakMemory", "beyond", "calls_for"]
 
-_NOT_MEASURED = ("cuda",)
-"""On an H200 the account of a candidate's worker was 130 to 700 MB above that of the reference's.
-Probably arenas that were replaced, which are taken off since; no device has shown it yet."""
 _CALLS_S = 0.015
 """Of calls: some readings fall into one, also where it is short."""
 _MAX_CALLS = 500
@@ -70,8 +67,7 @@ class PeakMemory:
         self._job = job
         self._device = device
         self._nvml = nvml_of(device)
-        asked = job.protocol.structured and job.mode == "evaluate"
-        self._wanted = asked and device.type not in _NOT_MEASURED
+        self._wanted = job.protocol.structured and job.mode == "evaluate"
         self._before: int | None = None
         self._peak: int | None = None
         self._reference_peak: int | None = None
@@ -92,7 +88,7 @@ class PeakMemory:
             peer.give_up_arena()
 
     def begin_candidate(self, peer: Peer) -> None:
-        """Before it is loaded."""
+        """Before it is loaded, and before gates are tried in its worker."""
         if self._wanted:
             self._before = self._account(peer)()
 
@@ -147,7 +143,7 @@ class PeakMemory:
         return beyond(
             max(highest, after),
             before,
-            arenas=self._arenas(peer),
+            arenas=peer.shared_bytes if _kept.counts_arenas else 0,
             parameters=parameters,
             outputs=moved_bytes(task, first)[1],
         )
@@ -160,13 +156,6 @@ class PeakMemory:
             if self._nvml is None:
                 time.sleep(_POLL_S)
         return highest
-
-    def _arenas(self, peer: Peer) -> int:
-        """What the account has of them. A device's memory that is shared is its maker's, and when
-        the maker has given it back that of whoever maps it still."""
-        if _kept.counts_arenas:
-            return peer.shared_bytes
-        return 0 if self._device.type == "cpu" else peer.replaced_bytes
 
     def _account(self, peer: Peer) -> Callable[[], int | None]:
         """Of the processes that there are now."""

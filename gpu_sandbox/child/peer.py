@@ -68,9 +68,8 @@ class Peer(Conversation):
         self._arena: Arena | None = None
         self._host: Arena | None = None
         self._has_kernels = False
-        self.shared_bytes = self.replaced_bytes = 0
-        """Of arenas that the worker has mapped. A candidate keeps those that were replaced, which
-        it may still look at."""
+        self.shared_bytes = 0
+        """Of the arena that the worker has mapped."""
         self.queued = self.unqueued = 0
         self._layout: tuple[list[list[Spot]], list[list[Spot]]] | None = None
         self._placed: dict[int, Place] = {}
@@ -134,8 +133,7 @@ class Peer(Conversation):
             self._arena = arena = Arena.create(total_bytes, self._device)
             self.send(ArenaShared(total_bytes=arena.size), "share", arena.descriptor)
             self.take(Done, "share")
-            self.replaced_bytes = self.shared_bytes if self.ended is Ended else 0
-            self.shared_bytes = self.replaced_bytes + arena.size
+            self.shared_bytes = arena.size
         return self._arena
 
     def give_up_arena(self) -> None:

@@ -20,6 +20,7 @@ import torch
 
 from gpu_sandbox.child.assignment import Assignment
 from gpu_sandbox.child.kept_memory import keep_little
+from gpu_sandbox.child.kernels import begin_compiling
 from gpu_sandbox.child.loading import TASK_MODULE, settle
 from gpu_sandbox.child.peer import Peer
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone, TooLong
@@ -33,6 +34,8 @@ def _serve(engine: Channel[ToVerifier], device: torch.device) -> None:
     garbage = Garbage()
     while True:
         _prove(device)
+        if device.type == "cuda":
+            begin_compiling(device)
         engine.send(Ready())
         job = engine.receive()
         if not isinstance(job, Job):

@@ -72,6 +72,8 @@ class Worker:
         self._descriptors = descriptors
         self._device = device
         self._arena: Arena | None = None
+        self._replaced: list[Arena] = []
+        """On a GPU, of a candidate: it may still look at its inputs there."""
         self._host: Arena | None = None
         self._kernels: Kernels | None = None
         self._clocked = Clocked(_nothing, device)
@@ -128,6 +130,8 @@ class Worker:
                 return Profiled(profile=profile(self._clocked, calls, self._device))
             case ReleaseMemory():
                 self._clocked.release_memory()
+                while self._replaced:  # the driver counts them as ours
+                    self._replaced.pop().close()
             case Repeat(calls=calls):
                 self._clocked.repeat_singly(calls)
             case Time():
@@ -154,8 +158,10 @@ class Worker:
             return
         self._clocked.forget()
         self._clocked.forget_places()
-        if self._arena is not None and self._reference:  # a candidate may still look at its inputs
+        if self._arena is not None and self._reference:
             self._arena.close()
+        elif self._arena is not None and self._device.type == "cuda":
+            self._replaced.append(self._arena)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         self._arena = Arena.open(shared, fd, self._device)

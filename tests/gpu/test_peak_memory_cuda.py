@@ -26,6 +26,8 @@ pytestmark = [
 MB = 1 << 20
 SLACK = 64 * MB
 """Segments of torch's allocator, and code that is loaded with the first call."""
+GRAIN = 4 * MB
+"""What the driver gives is a multiple of 2 MB, and so is what is taken off for outputs."""
 HONEST = candidate("return torch.relu(a + b)")
 KEPT = candidate(
     "if not hasattr(self, 'work'):\n"
@@ -92,7 +94,7 @@ async def test_what_the_reference_allocates_within_a_call_is_seen(sandbox: Local
 @pytest.mark.parametrize("source", [KEPT, inline(HELD)], ids=["torch.empty", "cudaMalloc"])
 async def test_a_workspace_since_the_first_call_counts(sandbox: LocalSandbox, source: str) -> None:
     peak, reference = await peaks(sandbox, "kept", SMALL, source)
-    assert 256 * MB <= peak < 256 * MB + SLACK
+    assert 256 * MB - GRAIN <= peak < 256 * MB + SLACK
     assert reference < SLACK
 
 
@@ -101,4 +103,4 @@ async def test_what_is_given_back_within_the_call_is_caught_by_readings(
 ) -> None:
     """By those that fall between both: most, as the two calls take longest."""
     peak, _ = await peaks(sandbox, "given back", SMALL, inline(PASSING))
-    assert peak >= 256 * MB
+    assert peak >= 256 * MB - GRAIN
