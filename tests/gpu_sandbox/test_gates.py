@@ -233,6 +233,18 @@ def test_no_input_can_be_read_before_its_key(gate: Gate, calls: int) -> None:
 
 
 @GATES
+def test_no_output_lies_in_its_place_as_it_was_returned(gate: Gate, calls: int) -> None:
+    """Else whoever computes it there saves the delivery, which is taken off every wall."""
+    behind, worker = gated(gate, calls, torch.rand(17, 33)), Worker(doubled)
+    placed: list[torch.Tensor] = []
+    worker.afterwards = lambda slots: placed.extend(s.outputs[0].clone() for s in slots.values())
+    released = behind.passed(worker, 7, range(calls))
+    assert len(placed) == calls
+    for there, (output,) in zip(placed, released.outputs, strict=True):
+        assert (there == output).float().mean() < 0.05
+
+
+@GATES
 def test_an_output_that_changes_after_its_call_was_done_is_found_out(
     gate: Gate, calls: int
 ) -> None:
