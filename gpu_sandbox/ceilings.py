@@ -3,7 +3,8 @@
 Kept for as long as torch, the driver, the machine's start and the cores stay what they were, and
 measured again, once a sandbox, when a candidate beats them (``floor.beaten``). A probe that fails
 is a line that says why, and is tried again by the next sandbox. One that met a busy machine
-(``busy.py``) is nothing to judge by, and is tried again after a while.
+(``busy.py``) is nothing to judge by, and is tried again after a while, by the next sandbox too: a
+probe takes a second or two, as much as many a verdict.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from gpu_sandbox.zygote import Zygote
 
 __all__ = ["KeptCeilings", "KnownCeilings", "NoCeilings", "raised"]
 
-AGAIN_S = 600.0  # after a probe of a busy machine, until the next; a probe takes seconds
+AGAIN_S = 600.0  # after a probe of a busy machine, until the next
 
 
 class KeptCeilings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +71,7 @@ class KnownCeilings:
         if isinstance(known, NoCeilings) and known.busy:
             return known if time.monotonic() < self._again_at[device.name] else None
         if known is None:
-            known = self._kept(device, cores)
+            known = self._kept(device, cores) or self._lately_busy(device, cores)
             if known is not None:
                 self._known[device.name] = known
         return known
@@ -83,6 +84,9 @@ class KnownCeilings:
             self._again_at[device.name] = time.monotonic() + AGAIN_S
             if isinstance(found, Ceilings):
                 await self._keep(device, cores, found)
+            elif found.busy:
+                path, told = self._busy_path(device, cores), found.reason.encode()
+                await anyio.to_thread.run_sync(self._keeping.file, path, told)
         return found
 
     def may_doubt(self, device: Device) -> bool:
@@ -131,12 +135,29 @@ class KnownCeilings:
             path.unlink()
         return None
 
+    def _lately_busy(self, device: Device, cores: tuple[int, ...]) -> NoCeilings | None:
+        """What a probe of another process met, if that is not long ago."""
+        path = self._busy_path(device, cores)
+        try:
+            left_s = path.stat().st_mtime + AGAIN_S - time.time()
+            reason = path.read_text(errors="replace")
+        except OSError:
+            return None
+        if not 0 < left_s <= AGAIN_S:  # or the clock was set
+            return None
+        self._again_at[device.name] = time.monotonic() + left_s
+        return NoCeilings(reason, busy=True)
+
     async def _keep(self, device: Device, cores: tuple[int, ...], found: Ceilings) -> None:
         data = msgspec.json.encode(KeptCeilings(device=device.name, ceilings=found))
         await anyio.to_thread.run_sync(self._keeping.file, self._path(device, cores), data)
 
     def _path(self, device: Device, cores: tuple[int, ...]) -> Path:
         return self._cache / f"{host_digest(device, cores)}.json"
+
+    def _busy_path(self, device: Device, cores: tuple[int, ...]) -> Path:
+        """No figure: with a dot before its name, as what is swept up when it is old."""
+        return self._cache / f".{host_digest(device, cores)}.busy"
 
     async def _ask(self, device: Device, cores: tuple[int, ...]) -> Probed:
         ours, theirs = socket.socketpair()

@@ -315,7 +315,9 @@ class ProfileCalls(_Message, frozen=True):
 
 class ReleaseMemory(_Message, frozen=True):
     """Give back what allocators keep of freed memory, earlier outputs and the harness's own
-    buffers. What the model holds stays."""
+    buffers; and the ``arena``, until the next one comes. What the model holds stays."""
+
+    arena: bool = False
 
 
 class Repeat(_Message, frozen=True):

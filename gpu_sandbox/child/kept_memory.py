@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["keep_little", "leave_half"]
+__all__ = ["is_much", "keep_little", "leave_half"]
 
 _LITTLE = 1 / 64
 """Of the device's memory. To give back so little is not worth it: that waits for processes that
@@ -18,6 +18,11 @@ def keep_little(device: torch.device) -> None:
         return
     if torch.cuda.memory_reserved(device) > _little(device):
         torch.cuda.empty_cache()
+
+
+def is_much(size: int, device: torch.device) -> bool:
+    """Whether so many bytes of the device's memory are more than may be kept between jobs."""
+    return device.type == "cuda" and size > _little(device)
 
 
 def leave_half(device: torch.device) -> None:

@@ -15,6 +15,7 @@ from gpu_sandbox.child.bits import same_bits
 from gpu_sandbox.child.cases import Case
 from gpu_sandbox.child.conversation import Conversation, Ended
 from gpu_sandbox.child.input_places import Turn, next_slot
+from gpu_sandbox.child.kept_memory import is_much
 from gpu_sandbox.child.own_memory import Memory
 from gpu_sandbox.child.reference import Task
 from gpu_sandbox.child.sealing import rows_of
@@ -30,6 +31,7 @@ from gpu_sandbox.messages import (
     Loaded,
     LoadKernels,
     Place,
+    ReleaseMemory,
     ShowMemory,
     Spot,
 )
@@ -142,6 +144,12 @@ class Peer(Conversation):
             self._seen.clear()
             self._arena.close()
             self._arena = self._layout = None
+
+    def keep_little(self) -> None:
+        """Between jobs, of a GPU's memory: who maps what we give back has it still."""
+        if self._arena is not None and is_much(self._arena.size, self._device):
+            self.ask(ReleaseMemory(arena=True), Done, "share")
+            self.give_up_arena()
 
     def share_host(self, total_bytes: int) -> Arena:
         """Host memory of at least that size, which a CUDA worker has pinned."""

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from gpu_sandbox.child.assignment import Assignment
+from gpu_sandbox.child.conversation import Ended, ReferenceEnded
 from gpu_sandbox.child.kept_memory import keep_little
 from gpu_sandbox.child.kernels import begin_compiling
 from gpu_sandbox.child.loading import TASK_MODULE, settle
@@ -50,6 +51,8 @@ def _serve(engine: Channel[ToVerifier], device: torch.device) -> None:
         reference = Peer(sock, pid, device, job.call_s, reference=True)
         try:
             _do(job, engine, reference, fds, garbage)
+            with suppress(Ended, ReferenceEnded):  # the next job finds out
+                reference.keep_little()
         finally:
             reference.close()
 

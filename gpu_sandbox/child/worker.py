@@ -128,10 +128,12 @@ class Worker:
                 self._clocked.warm(request.calls, request.seconds)
             case ProfileCalls(calls=calls):
                 return Profiled(profile=profile(self._clocked, calls, self._device))
-            case ReleaseMemory():
+            case ReleaseMemory(arena=arena):
                 self._clocked.release_memory()
                 while self._replaced:  # the driver counts them as ours
                     self._replaced.pop().close()
+                if arena:
+                    self._give_up_arena()
             case Repeat(calls=calls):
                 self._clocked.repeat_singly(calls)
             case Time():
@@ -165,6 +167,12 @@ class Worker:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         self._arena = Arena.open(shared, fd, self._device)
+
+    def _give_up_arena(self) -> None:
+        self._clocked.forget_places()
+        if self._arena is not None:
+            self._arena.close()
+            self._arena = None
 
     def _show_memory(self) -> None:
         descriptors = open_own_memory()

@@ -98,7 +98,7 @@ async def test_ceilings_beside_a_stranger_at_work_are_not_shown(tmp_path: Path) 
     async with LocalSandbox(("cuda:0",), limits=limits, cache=tmp_path) as sandbox:
         with stranger("works"):
             busy = await sandbox.evaluate(honest)
-    async with LocalSandbox(("cuda:0",), limits=limits, cache=tmp_path) as sandbox:
+    async with LocalSandbox(("cuda:0",), limits=limits, cache=tmp_path / "another") as sandbox:
         quiet = await sandbox.evaluate(honest)
     assert busy.observations is not None
     assert quiet.observations is not None

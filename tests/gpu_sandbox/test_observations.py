@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from events.observations import MEASURED, Ceilings, Counters, Profile, ProfileRo
 from events.outcomes import Correct
 from gpu_sandbox import counters
 from gpu_sandbox.builds import BuildFiles
-from gpu_sandbox.ceilings import KeptCeilings, KnownCeilings
+from gpu_sandbox.ceilings import AGAIN_S, KeptCeilings, KnownCeilings, NoCeilings
 from gpu_sandbox.counters import count, plain_name, read_counters, refusal
 from gpu_sandbox.devices import Device, host_digest
 from gpu_sandbox.extra_run import Body
@@ -79,9 +80,15 @@ async def test_work_ceilings_and_operators_of_a_correct_candidate(
     fresh = KnownCeilings(
         sandbox_cache / "ceilings", PATIENT, opened.zygote, opened._run, Keeping(sandbox_cache)
     )
-    assert fresh.find(CPU, opened.devices.timing(CPU)) == seen.ceilings
+    found = fresh.find(CPU, opened.devices.timing(CPU))
     busy = [note for note in first.notes if note.startswith("busy-machine: no ceilings are shown")]
-    assert bool(busy) == (seen.ceilings is None), first.notes
+    if seen.ceilings is not None:
+        assert not busy
+        assert found == seen.ceilings
+    else:  # and no other process probes a machine again that is busy now
+        assert isinstance(found, NoCeilings)
+        assert found.busy
+        assert busy == [f"busy-machine: no ceilings are shown: {found.reason}"]
 
 
 MATMUL_ROW = """
@@ -166,6 +173,20 @@ async def test_kept_ceilings_without_a_moment_are_dropped(tmp_path: Path, dated:
         file.write_bytes(msgspec.json.encode(KeptCeilings(device="cpu", ceilings=kept)))
         found = sandbox._open.ceilings.find(CPU, sandbox._open.devices.timing(CPU))
     assert (found, file.exists()) == ((kept, True) if dated else (None, False))
+
+
+@pytest.mark.parametrize("ago_s", [60.0, AGAIN_S + 1.0, -60.0])
+async def test_a_machine_that_another_process_found_busy_is_not_probed_soon(
+    tmp_path: Path, ago_s: float
+) -> None:
+    async with LocalSandbox(limits=PATIENT, cache=tmp_path) as sandbox:
+        kept = _ceilings_file(sandbox, tmp_path)
+        told = kept.with_name(f".{kept.stem}.busy")
+        told.parent.mkdir(parents=True)
+        told.write_text("the machine was busy")
+        os.utime(told, (time.time() - ago_s,) * 2)
+        found = sandbox._open.ceilings.find(CPU, sandbox._open.devices.timing(CPU))
+    assert found == (NoCeilings("the machine was busy", busy=True) if ago_s == 60.0 else None)
 
 
 def _ceilings_file(sandbox: LocalSandbox, cache: Path) -> Path:
