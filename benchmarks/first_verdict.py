@@ -104,9 +104,9 @@ def main() -> None:
             for kind in arguments.kinds.split(","):
                 made = turn_of(checkout, arguments.device, folder, env, CASES[kind], str(turn))
                 found.setdefault(kind, []).append(made)
+                if arguments.json:
+                    arguments.json.write_text(json.dumps(found))
         print(f"\n{table(found)}")
-        if arguments.json:
-            arguments.json.write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

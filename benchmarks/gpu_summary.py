@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 from xml.etree import ElementTree
 
+from benchmarks.junit import cases_of
 from benchmarks.table import Table
 
 __all__ = ["attack_rows", "main", "rows_of"]
@@ -52,23 +53,14 @@ def rows_of(path: Path) -> list[Row]:
 
 def attack_rows(path: Path) -> list[Row]:
     """Of pytest's JUnit file: how many attacks were withstood, how many honest ones accepted."""
-    cases = list(ElementTree.parse(path).iter("testcase"))
     rows = []
     for test, (what, goal, passing) in _KINDS.items():
-        ours = [case for case in cases if case.get("name", "").startswith(f"{test}[")]
-        skipped = [case for case in ours if case.find("skipped") is not None]
-        failed = [
-            case
-            for case in ours
-            if case.find("failure") is not None or case.find("error") is not None
-        ]
-        tried = len(ours) - len(skipped)
-        if not tried:
+        cases = cases_of([path], test)
+        if not cases.tried:
             continue
-        told = f"{tried - len(failed)} of {tried} {passing}"
-        told += f", {len(skipped)} not tried" if skipped else ""
-        names = [case.get("name", "").partition("[")[2].rstrip("]") for case in failed]
-        told += f"; not: {', '.join(names)}" if names else ""
+        told = f"{len(cases.passed)} of {cases.tried} {passing}"
+        told += f", {len(cases.skipped)} not tried" if cases.skipped else ""
+        told += f"; not: {', '.join(cases.failed)}" if cases.failed else ""
         rows.append((what, goal, told, "-"))
     return rows
 

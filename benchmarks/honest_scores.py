@@ -2,7 +2,7 @@
 
     python -m benchmarks.honest_scores [--only GLOB] [--kind KIND] [--rounds N] [--jobs N]
         [--out FILE.json] [--skip-truth FILE.json] [--skip-scores] [--budget S] [--bench-s S]
-        [--list] [--company N]
+        [--list] [--shard K/N]
 
 Cases are ``benchmarks/honest/NAME``: ``task.py`` and ``kernel.py``, in KernelBench's form.
 
@@ -244,6 +244,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="*", help="names of cases, a glob")
     parser.add_argument("--kind", default="*", help="likewise")
+    parser.add_argument("--shard", default="1/1", help="K/N: every N-th of these, from the K-th")
     parser.add_argument("--rounds", type=int, default=30, help="of the truth, a case")
     parser.add_argument("--jobs", type=int, default=8, help="cases with the sandbox at once")
     parser.add_argument("--budget", type=float, default=460.0, help="s; no score begins after")
@@ -274,8 +275,10 @@ def main() -> None:
 
 def compare(arguments: argparse.Namespace) -> None:
     """Truths, then scores, then the table; whatever there is so far is in ``--out``."""
-    chosen = cases(arguments.only, arguments.kind)
-    found: dict[str, Any] = {"facts": {}, "truths": {}, "scores": {}}
+    number, shards = map(int, arguments.shard.split("/"))
+    chosen = cases(arguments.only, arguments.kind)[number - 1 :: shards]
+    kinds = {case.name: case.kind for case in chosen}
+    found: dict[str, Any] = {"facts": {}, "kinds": kinds, "truths": {}, "scores": {}}
     say(f"{len(chosen)} cases of {len({case.kind for case in chosen})} kinds")
     if arguments.skip_truth:
         found["truths"] = json.loads(arguments.skip_truth.read_text())["truths"]
@@ -286,7 +289,7 @@ def compare(arguments: argparse.Namespace) -> None:
         told = chosen, arguments.jobs, _BEGAN + arguments.budget, arguments.bench_s
         found["facts"], found["scores"] = anyio.run(scores_of, *told)
         _keep(arguments.out, found)
-    rows = rows_of({case.name: case.kind for case in chosen}, found["truths"], found["scores"])
+    rows = rows_of(kinds, found["truths"], found["scores"])
     print(f"\n{table(rows)}\n")
     print("\n".join(summary(rows)))
     say("done")

@@ -157,11 +157,22 @@ class Bench:
 
 
 def _steady(asked: list[float], ended: list[float], in_flight: int) -> str:
-    """Verdicts an hour while some are being built and the device has work."""
+    rate = steady_per_hour(asked, ended, in_flight)
+    if rate is None:
+        return f"more candidates are needed than {len(asked)}"
+    return f"{rate:.0f} an hour"
+
+
+def steady_per_hour(asked: list[float], ended: list[float], in_flight: int) -> float | None:
+    """Verdicts an hour while ``in_flight`` are under way: from the end that completes the first so
+    many until the last is asked for. None where fewer than eight end in between.
+
+    ``asked`` and ``ended`` are in seconds, each in ascending order.
+    """
     within = [end for end in ended[in_flight - 1 :] if end <= asked[-1]]
     if len(within) < _FEWEST:
-        return f"more candidates are needed than {len(asked)}"
-    return f"{3600 * (len(within) - 1) / (within[-1] - within[0]):.0f} an hour"
+        return None
+    return 3600 * (len(within) - 1) / (within[-1] - within[0])
 
 
 def beside(

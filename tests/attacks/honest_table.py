@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from tests.attacks.table import Device
+from tests.attacks.table import ATTACKS, Device
 
-__all__ = ["HONEST", "Honest"]
+__all__ = ["HONEST", "OF_PLACES", "Honest"]
 
 
 class Honest(msgspec.Struct, frozen=True):
@@ -172,3 +172,7 @@ _ALL = (
 )
 
 HONEST = {h.name: h for h in _ALL}
+OF_PLACES = {attack.honest for attack in ATTACKS.values() if attack.is_of_places} | {
+    "cuda_graph", "weights_prepared_in_first_call",
+}  # fmt: skip
+"""Those that keep something by an input's address, or copy to one, and are right to."""

@@ -104,6 +104,11 @@ class Attack(msgspec.Struct, frozen=True):
     timed: bool = False
     gains: float = 1.15
 
+    @property
+    def is_of_places(self) -> bool:
+        """It counts on a call's inputs lying where those of an earlier call lay."""
+        return self.says in (EARLIER, KEPT)
+
 
 def _of(family: Family, task: str) -> Callable[..., Attack]:
     """Attacks of one family, on ``task`` if no other is named."""

@@ -27,6 +27,7 @@ def _marks(attack: Attack) -> list[pytest.MarkDecorator]:
     marks = [pytest.mark.alone] if timed or attack.needs else []
     marks += [pytest.mark.elsewhere] if attack.elsewhere else []
     marks += [pytest.mark.slow] if attack.slow else []
+    marks += [pytest.mark.places] if attack.is_of_places else []
     return [*marks, pytest.mark.compiles] if attack.compiles else marks
 
 

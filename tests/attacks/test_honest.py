@@ -12,7 +12,7 @@ import pytest
 
 from events.outcomes import Correct
 from tests.attacks.files import honest_source
-from tests.attacks.honest_table import HONEST, Honest
+from tests.attacks.honest_table import HONEST, OF_PLACES, Honest
 from tests.attacks.judging import Sandboxes, evaluate, mostly
 from tests.attacks.table import BUILDS_IN_FORWARD
 
@@ -26,6 +26,7 @@ _NO_CUDA = pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="no CU
 def _cases(device: str) -> list[object]:
     def marks(honest: Honest) -> list[pytest.MarkDecorator]:
         found = [pytest.mark.compiles] if honest.compiles else []
+        found += [pytest.mark.places] if honest.name in OF_PLACES else []
         return [*found, pytest.mark.slow] if honest.slow else found
 
     return [
