@@ -42,6 +42,7 @@ MIN_FOREIGN_S = 0.05  # processor seconds; the kernel counts in ticks of 10 ms, 
 MAX_UTILIZATION = 5  # % of the time in which the device ran kernels while nothing of ours did
 _RESOLUTION_MS = 0.0005  # what readings of a GPU differ by without any noise
 _FEWEST = 6  # samples; of fewer, halves say nothing
+_MANY = 10  # samples of a half; a tenth of them is one at least
 
 
 class CoreTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,11 +77,16 @@ def medians_apart(samples: Sequence[float]) -> float:
 
 
 def bests_apart(samples: Sequence[float]) -> float:
-    """The same of the shortest of each half: of a measurement that takes the best."""
+    """The same of the shortest tenth of each half: of a measurement that takes the best. Of many
+    one alone may be short by chance, which says nothing of the machine."""
     if len(samples) < _FEWEST:
         return 0.0
-    low, high = sorted((min(samples[::2]), min(samples[1::2])))
+    low, high = sorted(_shortest(half) for half in (samples[::2], samples[1::2]))
     return _apart(low, high, 0.0)
+
+
+def _shortest(samples: Sequence[float]) -> float:
+    return quantile(samples, 0.1) if len(samples) >= _MANY else min(samples)
 
 
 def _apart(low: float, high: float, resolution: float) -> float:

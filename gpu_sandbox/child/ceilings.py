@@ -29,7 +29,7 @@ from gpu_sandbox.moments import utc_now
 
 __all__ = ["main"]
 
-_TIMES = 10  # at least: five in each half
+_CPU_TIMES, _GPU_TIMES = 10, 20  # at least; half of them in each half
 _GPU_S = 0.03
 """That a GPU is at each of them: its clocks rise first, and ten products take two milliseconds."""
 _CPU_BYTES, _CPU_SIZE, _CPU_DTYPES = 256 << 20, 1024, (torch.float32,)
@@ -96,13 +96,14 @@ class _Best:
 
     def __init__(self, device: torch.device) -> None:
         on_gpu = device.type == "cuda"
-        self._clock, self._least_s = (_gpu_s, _GPU_S) if on_gpu else (_cpu_s, 0.0)
+        self._clock = _gpu_s if on_gpu else _cpu_s
+        self._times, self._least_s = (_GPU_TIMES, _GPU_S) if on_gpu else (_CPU_TIMES, 0.0)
         self.apart = 0.0
 
     def seconds(self, work: Callable[[], Any]) -> float:
         work()
         samples: list[float] = []
-        while len(samples) < _TIMES or sum(samples) < self._least_s:
+        while len(samples) < self._times or sum(samples) < self._least_s:
             samples.append(self._clock(work))
         self.apart = max(self.apart, bests_apart(samples))
         return min(samples)

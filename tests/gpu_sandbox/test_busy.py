@@ -63,6 +63,11 @@ def test_the_best_of_each_half_is_what_a_probe_takes() -> None:
     assert bests_apart([3.0, 9.0, 2.0, 2.0, 9.0, 9.0]) == 0.0
 
 
+def test_one_lucky_sample_of_many_is_no_sign_of_a_busy_machine() -> None:
+    assert bests_apart([0.9, *[1.0] * 39]) == pytest.approx(0.0)
+    assert bests_apart([0.9, 1.0] * 20) == pytest.approx(1 / 9)
+
+
 @given(st.lists(st.floats(1e-6, 1e6), max_size=60))
 def test_whatever_the_samples_are_halves_are_apart_by_a_number(samples: list[float]) -> None:
     assert medians_apart(samples) >= 0
