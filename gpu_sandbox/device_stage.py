@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -118,6 +118,19 @@ class DevicePool:
             )
             raise PrerequisiteMissing(f"devices used together must be alike: {names}")
         return found
+
+    def get_ready(self, devices: list[Device], facts: list[dict[str, Any]]) -> None:
+        """In the background, what a first job on a GPU needs, which takes a second. For a candidate
+        that is being compiled; several devices will not be made ready for one."""
+        device, identity = devices[0], _identity(devices[0], facts[0])
+        if len(devices) == 1 and device.is_cuda and device.name not in self._stations:
+            station = self._station(device)
+            self._group.start_soon(self._get_ready, station, identity)
+
+    async def _get_ready(self, station: Station, identity: str) -> None:
+        with suppress(SandboxFault, PrerequisiteMissing, OSError):  # the job finds out
+            async with self.leases.hold(identity):
+                await station.get_ready()
 
     async def judge(
         self,

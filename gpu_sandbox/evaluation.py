@@ -73,6 +73,7 @@ class Evaluation:
         )
         if inspected.builds:
             say("compiling")
+            self._opened.devices.get_ready(self._devices, facts)
         built = await self._opened.compilers(device).build(candidate)
         try:
             self._timings_s["compile"] = built.seconds

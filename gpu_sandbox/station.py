@@ -91,6 +91,11 @@ class Station:
     def threads(self) -> int:
         return min(len(self._cores), self._limits.threads or len(self._cores))
 
+    async def get_ready(self) -> None:
+        """Make what a first job needs. Raises ``SandboxFault``; then the job tries again."""
+        await self._ready_verifier(with_candidate=True)
+        await self._workers.still()
+
     async def conclude(
         self, job: Job, libraries: Sequence[int], limit_s: float, *, afresh: bool = False
     ) -> Concluded:
@@ -113,7 +118,7 @@ class Station:
     async def _concluded(
         self, job: Job, libraries: Sequence[int], limit_s: float, *, afresh: bool
     ) -> Concluded:
-        verifier = await self._ready_verifier(job)
+        verifier = await self._ready_verifier(with_candidate=job.mode == "evaluate")
         worker = None
         try:
             if afresh and not self._workers.renews_reference:
@@ -177,8 +182,8 @@ class Station:
             worker.died = worker.ward.ended.is_set()
         return report
 
-    async def _ready_verifier(self, job: Job) -> Verifier:
-        """The living one, or a new one for that job: it says when its device works."""
+    async def _ready_verifier(self, *, with_candidate: bool) -> Verifier:
+        """The living one, or a new one: it says when its device works."""
         if self._verifier is not None:
             if not self._verifier.ward.ended.is_set():
                 with suppress(DeviceNotReady):
@@ -191,7 +196,7 @@ class Station:
             self._count_failure(failure)
             raise
         self._verifier = verifier
-        self._workers.prepare_first(with_candidate=job.mode == "evaluate")
+        self._workers.prepare_first(with_candidate=with_candidate)
         return await self._probed(verifier)
 
     async def _probed(self, verifier: Verifier) -> Verifier:

@@ -70,7 +70,7 @@ class Verifier:
     def __init__(self, device: Device, ward: Ward, line: Line[FromVerifier]) -> None:
         self._device = device
         self._line = line
-        self._introduced = False
+        self._introduced = self._is_ready = False
         self._call_s = 0.0
         self.ward = ward
         self.reference: Worker | None = None
@@ -90,7 +90,10 @@ class Verifier:
         return released
 
     async def ready(self, within_s: float) -> None:
-        """Returns when it has said that its device works. Raises ``DeviceNotReady``."""
+        """Returns when it has said that its device works, after the last job that it was given.
+        Raises ``DeviceNotReady``."""
+        if self._is_ready:
+            return
         try:
             with anyio.fail_after(within_s):
                 frame = await self._line.receive()
@@ -99,11 +102,12 @@ class Verifier:
             raise DeviceNotReady(f"{self._device.name} is not ready ({why})") from None
         if not isinstance(frame, Ready):
             raise DeviceNotReady("the verifier is out of step")
+        self._is_ready = True
 
     async def give(self, job: Job, *fds: int) -> None:
         """With ``hold`` before it, once. Raises ``VerifierDied``."""
         assert self.reference is not None
-        self._call_s = job.call_s
+        self._call_s, self._is_ready = job.call_s, False
         if not self._introduced:
             job = msgspec.structs.replace(job, reference_pid=self.reference.ward.pid)
             fds = (self.reference.peer.fileno(), *fds)

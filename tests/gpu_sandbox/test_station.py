@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from events.outcomes import Correct
+from gpu_sandbox.devices import device_named
 from gpu_sandbox.jobs import Report
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.sandbox import LocalSandbox
@@ -146,3 +147,15 @@ async def test_no_second_look_where_the_reference_before_is_stuck(
         with pytest.raises(SandboxFault, match=STUCK):
             await sandbox.evaluate(twice)
         assert told.count("reported") == 1
+
+
+async def test_what_was_made_ready_serves_the_first_job(
+    make_sandbox: Callable[..., LocalSandbox], told: list[str]
+) -> None:
+    async with make_sandbox() as sandbox:
+        pool = sandbox._open.devices
+        await pool._station(device_named("cpu")).get_ready()
+        ready = list(told)
+        await judge(sandbox)
+    assert ready == ["a reference"]
+    assert told[:3] == ["a reference", "a worker", "reference"]
