@@ -1,4 +1,7 @@
-"""Softmax over rows of several lengths: a candidate has to be right, and is timed, on each."""
+"""Softmax over rows of several lengths: a candidate has to be right, and is timed, on each.
+
+A kernel for the lengths in ``get_input_sets()`` alone is found out: there are others.
+"""
 
 import torch
 import torch.nn as nn
@@ -20,6 +23,5 @@ def get_input_sets():
     }
 
 
-# A kernel that was written for these two lengths alone is found out: prompts don't show it.
 def get_hidden_input_sets():
     return {"odd": lambda: [torch.randn(257, 1021)]}

@@ -1,8 +1,8 @@
 """One verdict, and one baseline, of those on each of a task's input sets. Pure.
 
 Ratios, times and speedups are geometric means: a set of large inputs counts no more than one of
-small ones. What is wrong with one set is wrong; what a hidden set's outcome says of its inputs is
-in the notes alone, which no prompt has.
+small ones. What is wrong with one set is wrong. What prompts may quote (reason, logs, resources,
+observations, peak memory) is never of a hidden set: that is in the notes, which no prompt has.
 """
 
 from __future__ import annotations
@@ -13,11 +13,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from events.outcomes import BASELINE_LABELS, LABELS, Correct, Outcome, SetScore
+from events.outcomes import (
+    BASELINE_LABELS,
+    LABELS,
+    CompileFailed,
+    Correct,
+    Outcome,
+    SetScore,
+    WrongResult,
+)
 from gpu_sandbox.input_sets import InputSet
 from gpu_sandbox.port import Baseline, Verdict
 
 __all__ = ["baseline_of_all", "verdict_on_all"]
+
+_HIDDEN_REASON = "on a hidden input set; it passed all that prompts show"
 
 
 def verdict_on_all(judged: Sequence[tuple[InputSet, Verdict]], root_ms: float | None) -> Verdict:
@@ -26,21 +36,23 @@ def verdict_on_all(judged: Sequence[tuple[InputSet, Verdict]], root_ms: float | 
     found = [(each, v.outcome) for each, v in judged if isinstance(v.outcome, Correct)]
     notes = _notes(judged)
     outcome: Outcome = verdict.outcome
-    run_log, observations = verdict.run_log, verdict.observations
+    source = verdict
     if len(found) == len(judged):
-        outcome, observations = _correct(found, root_ms), judged[0][1].observations
+        outcome, source = _correct(found, root_ms), _without_hidden(*judged[0])
     elif last.hidden:
         notes.append(f"{outcome.reason} (input set {last.name!r})")
-        reason = f"on input set {last.name!r}, which is hidden from prompts"
-        outcome, run_log, observations = replace(outcome, reason=reason), "", None
-    else:
+        outcome = _kind_alone(outcome)
+        source = replace(_without_hidden(*judged[0]), run_log="", observations=None)
+    elif not isinstance(outcome, CompileFailed):  # a build is the same on each set
         outcome = replace(outcome, reason=f"input set {last.name!r}: {outcome.reason}")
     return replace(
         verdict,
         outcome=outcome,
         notes=notes,
-        run_log=run_log,
-        observations=observations,
+        compile_log=source.compile_log,
+        run_log=source.run_log,
+        resources=source.resources,
+        observations=source.observations,
         timings_s=_summed(v.timings_s for _, v in judged),
         queue_s=sum(v.queue_s for _, v in judged),
         cached=all(v.cached for _, v in judged),
@@ -71,6 +83,20 @@ def baseline_of_all(found: Sequence[tuple[InputSet, Baseline]]) -> Baseline:
     )
 
 
+def _kind_alone(outcome: Outcome) -> Outcome:
+    if isinstance(outcome, WrongResult):
+        return WrongResult(reason=_HIDDEN_REASON)
+    return replace(outcome, reason=_HIDDEN_REASON)
+
+
+def _without_hidden(judged: InputSet, verdict: Verdict) -> Verdict:
+    """Without logs and observations where the set is hidden: a candidate may print its shapes, or
+    build for them."""
+    if not judged.hidden:
+        return verdict
+    return replace(verdict, compile_log="", run_log="", resources=[], observations=None)
+
+
 def _correct(found: Sequence[tuple[InputSet, Correct]], root_ms: float | None) -> Correct:
     every = [outcome for _, outcome in found]
     ratio = _mean(one.ratio for one in every)
@@ -79,7 +105,8 @@ def _correct(found: Sequence[tuple[InputSet, Correct]], root_ms: float | None) -
     baseline_ms = _mean(one.baseline_ms for one in every)
     bounded = [one.bounded_speedup for one in every if one.bounded_speedup is not None]
     spreads = [one.candidate_spread for one in every if one.candidate_spread is not None]
-    needy = max(every, key=lambda one: one.peak_bytes or 0)
+    shown = [outcome for each, outcome in found if not each.hidden] or every
+    needy = max(shown, key=lambda one: one.peak_bytes or 0)
     return Correct(
         runtime_ms=(baseline_ms if root_ms is None else root_ms) * ratio,
         speedup=1 / ratio,

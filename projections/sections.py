@@ -90,11 +90,14 @@ def _told(attempt: Attempt, name: SectionName) -> tuple[str, str]:
         case "resources":
             return "", resources_table(attempt.resources)
         case "roofline" if seen.work is not None and attempt.runtime_ms:
-            return roofline_text(seen.work, seen.ceilings, attempt.runtime_ms), ""
+            first = _first_set(attempt.outcome)
+            runtime_ms = first.baseline_ms / first.speedup if first else attempt.runtime_ms
+            return _on(first) + roofline_text(seen.work, seen.ceilings, runtime_ms), ""
         case "profile" if seen.profile is not None:
-            return profile_text(seen.profile)
+            said, quoted = profile_text(seen.profile)
+            return _on(_first_set(attempt.outcome)) + said, quoted
         case "counters" if seen.counters is not None:
-            return "", counters_table(seen.counters)
+            return _on(_first_set(attempt.outcome)).strip(), counters_table(seen.counters)
         case _:
             return "", ""
 
@@ -151,10 +154,21 @@ def _timing(outcome: Outcome | None) -> str:
         if outcome.eager_ms is not None and outcome.eager_baseline_ms is not None:
             each, theirs = outcome.eager_ms, outcome.eager_baseline_ms
             lines[-1] += f": {each:.4g} ms a call against {theirs:.4g} ms"
-    lines += [f"by input set: {', '.join(map(_of_set, outcome.sets))}"] if outcome.sets else []
+    if outcome.sets:
+        by_set = ", ".join(map(_of_set, outcome.sets))
+        lines.append(f"geometric means over the input sets; speedup by input set: {by_set}")
     memory = memory_words(outcome.peak_bytes, outcome.reference_peak_bytes)
     lines += [f"{memory}, beyond inputs, outputs and parameters"] if memory else []
     return "\n".join([*lines, *labels_told(outcome.labels)])
+
+
+def _first_set(outcome: Outcome | None) -> SetScore | None:
+    """The input set that work, profile and counters are of; none where there are no sets."""
+    return outcome.sets[0] if isinstance(outcome, Correct) and outcome.sets else None
+
+
+def _on(first: SetScore | None) -> str:
+    return f"on input set {first.name!r} alone:\n" if first else ""
 
 
 def _of_set(each: SetScore) -> str:

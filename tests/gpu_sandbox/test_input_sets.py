@@ -7,7 +7,8 @@ import math
 import msgspec
 import pytest
 
-from events.outcomes import Correct, WrongResult
+from events.observations import Observations
+from events.outcomes import CompileFailed, Correct, KernelResources, WrongResult
 from gpu_sandbox.all_sets import baseline_of_all, verdict_on_all
 from gpu_sandbox.input_sets import BadInputSets, InputSet, input_sets, shown_source
 from gpu_sandbox.port import Baseline, BaselineRequest, EvaluationRequest, TaskUnusable, Verdict
@@ -148,15 +149,46 @@ def test_an_eager_speedup_needs_one_of_each_set() -> None:
 
 def test_how_a_hidden_set_fails_is_in_no_prompt() -> None:
     wrong = _verdict(WrongResult(reason="shape (77, 333) (trial 2)", trial=2))
-    judged = [*zip(_sets("a", "b", hidden="b"), [_verdict(_correct(0.5)), wrong], strict=True)]
+    wrong = msgspec.structs.replace(wrong, compile_log="built for 77")
+    right = msgspec.structs.replace(_verdict(_correct(0.5)), compile_log="built for a")
+    judged = [*zip(_sets("a", "b", hidden="b"), [right, wrong], strict=True)]
     found = verdict_on_all(judged, None)
-    assert found.outcome.reason == "on input set 'b', which is hidden from prompts"
-    assert found.run_log == ""
+    reason = "on a hidden input set; it passed all that prompts show"
+    assert found.outcome == WrongResult(reason=reason)
+    assert (found.compile_log, found.run_log) == ("built for a", "")
     assert found.observations is None
     assert found.notes == ["shape (77, 333) (trial 2) (input set 'b')"]
     shown = verdict_on_all([(_sets("b")[0], wrong)], None)
     assert shown.outcome.reason == "input set 'b': shape (77, 333) (trial 2)"
     assert shown.run_log == "printed"
+
+
+def test_what_a_right_one_prints_of_a_hidden_set_is_in_no_prompt() -> None:
+    def judged(size: int, peak_bytes: int) -> Verdict:
+        outcome = _correct(0.5, peak_bytes=peak_bytes, reference_peak_bytes=peak_bytes)
+        return msgspec.structs.replace(
+            _verdict(outcome), compile_log=f"N={size}", run_log=f"length {size}",
+            observations=Observations(difference=f"{size}"),
+            resources=[KernelResources(kernel=f"rows_{size}", registers=8)],
+        )  # fmt: skip
+
+    each = [judged(64, 10), judged(1021, 99)]
+    found = verdict_on_all([*zip(_sets("a", "b", hidden="b"), each, strict=True)], None)
+    assert isinstance(found.outcome, Correct)
+    assert (found.compile_log, found.run_log) == ("N=64", "length 64")
+    assert (found.observations, found.resources) == (each[0].observations, each[0].resources)
+    assert (found.outcome.peak_bytes, found.outcome.reference_peak_bytes) == (10, 10)
+    alone = verdict_on_all([(_sets("b", hidden="b")[0], each[1])], None)
+    assert (alone.compile_log, alone.run_log, alone.observations) == ("", "", None)
+    assert alone.resources == []
+
+
+def test_a_failed_build_is_of_no_set() -> None:
+    failed = Verdict(
+        outcome=CompileFailed(reason="expected ';'"), protocol="strict", timings_s={}, queue_s=0,
+        device="cpu", isolation=[],
+    )  # fmt: skip
+    assert verdict_on_all([(_sets("a")[0], failed)], None).outcome.reason == "expected ';'"
 
 
 def test_a_baseline_is_the_geometric_mean_of_the_sets() -> None:
@@ -202,7 +234,7 @@ async def test_who_is_right_on_all_sets_has_a_score_on_each(shared_sandbox: Loca
 async def test_who_is_wrong_on_a_hidden_set_is_wrong(shared_sandbox: LocalSandbox) -> None:
     verdict = await shared_sandbox.evaluate(_request(ONLY_EVEN))
     assert isinstance(verdict.outcome, WrongResult), verdict
-    assert verdict.outcome.reason == "on input set 'secret', which is hidden from prompts"
+    assert verdict.outcome.reason == "on a hidden input set; it passed all that prompts show"
     assert any(note.endswith("(input set 'secret')") for note in verdict.notes)
 
 

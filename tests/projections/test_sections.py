@@ -19,7 +19,7 @@ from events.observations import (
     ProfileRow,
     Work,
 )
-from events.outcomes import LABELS, Correct, Crashed, KernelResources, WrongResult
+from events.outcomes import LABELS, Correct, Crashed, KernelResources, SetScore, WrongResult
 from projections.roofline import roofline
 from projections.sections import CAPS, SELECTED_CAPS, Attempt, cut, sections_of
 
@@ -216,6 +216,29 @@ def test_what_a_correct_kernel_shows() -> None:
     assert found["profile"][1].splitlines()[1].split() == ["75.0%", "375", "2", "void", "f(float*)"]
     assert found["counters"] == ("(not observed)", "no ncu")
     assert "resources" not in found
+
+
+def test_what_was_observed_on_the_first_input_set_stands_beside_its_time() -> None:
+    sets = [
+        SetScore(
+            name=name, hidden=hidden, speedup=speedup, speedup_low=speedup, speedup_high=speedup,
+            candidate_ms=9.0, baseline_ms=1.0,
+        )
+        for name, hidden, speedup in (("short", False, 4.0), ("secret", True, 0.5))
+    ]  # fmt: skip
+    seen = Observations(
+        work=Work(input_bytes=1 << 20, output_bytes=0, parameter_bytes=0, flops=0, dtype="float32"),
+        ceilings=Ceilings(bytes_per_s=8e9, flops_per_s={}, measured_on="2026-11-21"),
+        profile=Profile(what="kernels", calls=1, wall_ns=1000, own_ns=1000, rows=[]),
+    )  # fmt: skip
+    outcome = msgspec.structs.replace(CORRECT, sets=sets)
+    found = told(Attempt(outcome=outcome, runtime_ms=0.7, observations=seen))
+    roofline = found["roofline"][0].splitlines()
+    assert roofline[:2] == ["on input set 'short' alone:", "bandwidth: 4.19 GB/s, 52% of 8 GB/s"]
+    assert roofline[2].endswith("it takes 0.25 ms")
+    assert found["profile"][0].startswith("on input set 'short' alone:\n1 calls")
+    assert "geometric means over the input sets" in found["timing"][0]
+    assert not any("secret" in text for texts in found.values() for text in texts)
 
 
 def test_labels_stand_below_the_figures_that_they_are_about() -> None:
