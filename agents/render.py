@@ -2,8 +2,8 @@
 
 The order is the paper's (its Figure 4): system message, in-context example, the task's
 source, the selected node's source, the window's attempts, the role's instruction. The
-device facts, behind the example, and the demands on accuracy and on weights, behind the task,
-are ours.
+device facts, behind the example, and the demands on accuracy, on weights and on input sets, behind
+the task, are ours.
 Each part stands alone, so that parts which repeat between calls are stored once in the log,
 and the stable ones lead, so that a provider can cache them.
 """
@@ -80,6 +80,7 @@ def render(
     system: str = "main",
     device: Mapping[str, Any] | None = None,
     protocol: str = "",
+    input_sets: Mapping[str, bool] | None = None,
     advice: str | None = None,
     annotated: str | None = None,
     hints: Sequence[str] = (),
@@ -93,7 +94,8 @@ def render(
     as a line about the reference. ``advice`` and ``annotated`` are the plan that ``code``
     is to implement, or that ``debug`` inherits. Without ``annotated`` the coder gets
     advice only (the ablation). ``protocol`` is whose demands on accuracy are told, and how weights
-    come to be equal; with "" neither is.
+    come to be equal; with "" neither is. ``input_sets`` are those of a task that declares some, by
+    name, and whether a set is hidden: then its name is not told, but that there is one.
     ``hints`` are the user's. ``reask`` is why the previous reply
     was no use. ``answer`` is how the model can answer: the instruction asks for the tool, so
     others are told how. ``spans``: the coder is asked for replacements of the marked blocks,
@@ -107,6 +109,8 @@ def render(
     words = templates.words(language)
     marked = annotated if role == "code" and annotated and has_anchors(annotated) else None
     parts = _stable(templates, words, language, system, task_source, device, protocol)
+    if input_sets and templates.has("input_sets.md"):
+        parts.append(_input_sets(templates, input_sets))
     parts.append(_selected(templates, selected, marked))
     parts += _window(templates, selected, window)
     if role == "code" and advice:
@@ -178,6 +182,13 @@ def _stable(
     if protocol and templates.has("weights.md"):
         parts.append(_part(templates, "weights", {}, stable=True))
     return parts
+
+
+def _input_sets(templates: Templates, hidden: Mapping[str, bool]) -> Part:
+    names = ", ".join(f"`{name}`" for name in hidden if not hidden[name])
+    others = ", and on others that you are not shown" if names and any(hidden.values()) else ""
+    values = {"names": names or "all of them hidden from you", "others": others}
+    return _part(templates, "input_sets", values, stable=True)
 
 
 def _facts(device: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from events.bodies import AgentCalled
 from events.envelope import sha256_hex
 from events.observations import SectionName
 from events.outcomes import BUSY_MACHINE, Outcome
-from gpu_sandbox.input_sets import shown_source
+from gpu_sandbox.input_sets import input_sets, shown_source
 from projections.capabilities import Known
 from projections.resources import resources_table
 from projections.sections import CAPS, SELECTED_CAPS, Attempt, sections_of
@@ -47,11 +47,13 @@ def request_for(
     node, own = tree[attempt.node], tree[called.attempt]
     if known is None:
         known = state.known.get(called.model, Known())
+    task = texts.get(state.started.task_sha256)
     prompt = render(
         templates,
         role=called.role,
         language=config.prompts.language,
-        task_source=shown_source(texts.get(state.started.task_sha256)),
+        task_source=shown_source(task),
+        input_sets={each.name: each.hidden for each in input_sets(task)},
         selected=node_view(state, node, texts, called.role, SELECTED_CAPS),
         window=[node_view(state, tree[shown], texts, called.role) for shown in called.window],
         system=called.template,

@@ -104,6 +104,19 @@ def test_how_weights_come_to_be_equal_is_told_but_in_the_papers_prompts() -> Non
     assert "weights" not in names(older)
 
 
+def test_input_sets_are_told_by_name_but_for_hidden_ones() -> None:
+    for role in ("plan", "code", "debug", "single"):
+        result = prompt(role, input_sets={"short": False, "long": False, "odd": True})
+        told = part(result, "input_sets")
+        assert told.stable
+        assert "several input sets: `short`, `long`. A candidate" in told.text
+        assert "on each of them, and on others that you are not shown, and has" in told.text
+    told = part(prompt(input_sets={"short": False}), "input_sets")
+    assert "not shown" not in told.text
+    assert "all of them hidden" in part(prompt(input_sets={"odd": True}), "input_sets").text
+    assert "input_sets" not in names(prompt(input_sets={}))
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("system", SYSTEM_VARIANTS)
 @pytest.mark.parametrize("role", ["plan", "code", "debug", "single"])

@@ -45,6 +45,7 @@ async def test_no_prompt_has_a_hidden_input_set(tmp_path: Path) -> None:
         await loop.run(first, blobs)
     told = [part.text for request in client.sent for part in request.parts]
     assert any('"short"' in text for text in told)
+    assert any("several input sets: `short`" in text for text in told)
     assert not any("77777" in text or "get_hidden_input_sets" in text for text in told)
     assert not any("77777" in request.node_source for request in client.sent)
     replay = replayed(tmp_path / "log.db")
