@@ -234,12 +234,9 @@ class BuildFiles:
         files, left = cls([], [], record), _MAX_ENTRY_BYTES
         try:
             for name, fd in zip(names, fds, strict=True):
-                own = os.memfd_create("build", os.MFD_CLOEXEC)
-                try:
-                    left -= _copy(fd, own, left)
-                    files.fds.append(os.open(f"/proc/self/fd/{own}", os.O_RDONLY | os.O_CLOEXEC))
-                finally:
-                    os.close(own)
+                own, bytes_ = _copy_in_memory(fd, left)
+                left -= bytes_
+                files.fds.append(own)
                 files.names.append(name)
         except OSError:
             left = -1
@@ -247,6 +244,18 @@ class BuildFiles:
             files.close()
             return None
         return files
+
+    def add(self, name: str, fd: int) -> None:
+        """A copy of one more file, which is a candidate's word; not of what is no file, or too
+        large. Raises ``OSError``."""
+        if not _is_readable_file(fd):
+            return
+        own, bytes_ = _copy_in_memory(fd, _MAX_ENTRY_BYTES)
+        if bytes_ > _MAX_ENTRY_BYTES:
+            os.close(own)
+            return
+        self.names.append(name)
+        self.fds.append(own)
 
     def close(self) -> None:
         for fd in self.fds:
@@ -258,6 +267,16 @@ def _is_readable_file(fd: int) -> bool:
     how = fcntl.fcntl(fd, fcntl.F_GETFL)
     readable = how & os.O_ACCMODE != os.O_WRONLY and not how & os.O_PATH
     return readable and stat.S_ISREG(os.fstat(fd).st_mode)
+
+
+def _copy_in_memory(fd: int, most: int) -> tuple[int, int]:
+    """A descriptor to read a copy by, and what ``_copy`` says. Raises ``OSError``."""
+    written = os.memfd_create("build", os.MFD_CLOEXEC)
+    try:
+        copied = _copy(fd, written, most)
+        return os.open(f"/proc/self/fd/{written}", os.O_RDONLY | os.O_CLOEXEC), copied
+    finally:
+        os.close(written)
 
 
 def _copy(fd: int, target: Path | int, most: int) -> int:

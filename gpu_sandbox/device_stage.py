@@ -10,8 +10,8 @@ that a verifier does not survive, before there is a candidate, are left out from
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from gpu_sandbox.looks import Looks, undoubted
 from gpu_sandbox.loops import ToBeat
 from gpu_sandbox.port import NoDeviceLeft, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.station import STUCK, Concluded, Station
+from gpu_sandbox.timing_lock import TimingLock, timing_file
 from gpu_sandbox.verdicts import beats
 from gpu_sandbox.verifier import VerifierDied, VerifierSilent
 from gpu_sandbox.workdir import RunDirectory
@@ -71,8 +72,11 @@ class DevicePool:
         zygote: Zygote,
         run: RunDirectory,
         group: TaskGroup,
+        preparing: Callable[[str], int],
     ) -> None:
+        """``preparing``: how many candidates are prepared on the device of a lease's identity."""
         self._names = names
+        self._preparing = preparing
         self._facts = facts
         self._limits = limits
         self._zygote = zygote
@@ -121,10 +125,10 @@ class DevicePool:
 
     def get_ready(self, devices: list[Device], facts: list[dict[str, Any]]) -> None:
         """In the background, what a first job on a GPU needs, which takes a second. For a candidate
-        that is being compiled; several devices will not be made ready for one."""
+        that is compiled meanwhile; several devices will not be made ready for one."""
         device, identity = devices[0], _identity(devices[0], facts[0])
         if len(devices) == 1 and device.is_cuda and device.name not in self._stations:
-            station = self._station(device)
+            station = self._station(device, identity)
             self._group.start_soon(self._get_ready, station, identity)
 
     async def _get_ready(self, station: Station, identity: str) -> None:
@@ -147,17 +151,16 @@ class DevicePool:
         """
         waiting = time.monotonic()
         self._asked_for.update(device.name for device in devices)
-        by_identity = {_identity(d, f): d for d, f in zip(devices, facts, strict=True)}
         while True:
-            fit = [i for i, d in by_identity.items() if d.name not in self.quarantined]
-            if not fit:
+            by_identity = self.fit(devices, facts)
+            if not by_identity:
                 raise NoDeviceLeft(self._nothing_left(devices))
-            async with self.leases.hold(*fit) as lease:
+            async with self.leases.hold(*by_identity) as lease:
                 leased = time.monotonic()
                 device = by_identity[lease.identity]
                 if device.name in self.quarantined:
                     continue  # while this one waited
-                station = self._station(device)
+                station = self._station(device, lease.identity)
                 try:
                     looks = await self._looked(station, job, files, to_beat)
                 finally:
@@ -168,18 +171,21 @@ class DevicePool:
 
     @asynccontextmanager
     async def once_more(
-        self, judged: Judged, *, whoever_waits: bool = False
+        self, judged: Judged, *, whoever_waits: bool = False, times: bool = True
     ) -> AsyncIterator[tuple[int, ...] | None]:
         """The lease of the device that ``judged`` is from, for what can be left undone: the
         cores to do it on, or None where others wait (unless ``whoever_waits``) or the device
-        is quarantined. Nothing of an earlier candidate is left on it."""
+        is quarantined. Nothing of an earlier candidate is left on it. If it ``times`` something,
+        no preparation runs meanwhile."""
         if self.leases.waiting > _BUSY and not whoever_waits:
             yield None
             return
         async with self.leases.hold(judged.identity) as lease:
             await lease.clear.wait()
             fit = judged.device.name not in self.quarantined
-            yield self.timing(judged.device) if fit else None
+            timing = TimingLock(timing_file(judged.identity))
+            async with timing.held() if times else nullcontext():
+                yield self.timing(judged.device) if fit else None
 
     @asynccontextmanager
     async def while_idle(self, judged: Judged) -> AsyncIterator[tuple[int, ...] | None]:
@@ -188,8 +194,13 @@ class DevicePool:
         if self.leases.waiting:
             yield None
             return
-        async with self.once_more(judged) as cores:
+        async with self.once_more(judged, times=False) as cores:
             yield None if self.leases.others_wait() else cores
+
+    def fit(self, devices: list[Device], facts: list[dict[str, Any]]) -> dict[str, Device]:
+        """Those that are not quarantined, by the identities of their leases."""
+        by_identity = {_identity(d, f): d for d, f in zip(devices, facts, strict=True)}
+        return {i: d for i, d in by_identity.items() if d.name not in self.quarantined}
 
     def stuck(self, device: Device) -> None:
         """Quarantine it: a process of somebody else's on it can't be ended."""
@@ -304,11 +315,16 @@ class DevicePool:
         """The cores that time it."""
         return cores_of(device, self._names)[0]
 
+    def threads(self, device: Device) -> int:
+        """That a job on it has."""
+        cores = len(self.timing(device))
+        return min(cores, self._limits.threads or cores)
+
     def sharing(self, device: Device) -> list[str]:
         """A note on what is timed on it, if need be."""
         return sharing(device, self._names)
 
-    def _station(self, device: Device) -> Station:
+    def _station(self, device: Device, identity: str) -> Station:
         if device.name not in self._stations:
             self._stations[device.name] = Station(
                 device,
@@ -317,6 +333,8 @@ class DevicePool:
                 self._group,
                 self._limits,
                 self.timing(device),
+                TimingLock(timing_file(identity)),
+                partial(self._preparing, identity),
                 self.leases.others_wait,
                 partial(self._quarantine, device),
             )
@@ -324,4 +342,5 @@ class DevicePool:
 
 
 def _identity(device: Device, facts: dict[str, Any]) -> str:
+    """Of the device's lease."""
     return str(facts.get("uuid") or device.name)

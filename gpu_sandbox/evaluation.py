@@ -18,12 +18,15 @@ from gpu_sandbox.floor import Load, Reach, weighed
 from gpu_sandbox.guard import inspect_candidate
 from gpu_sandbox.inquest import examined
 from gpu_sandbox.limits import Limits
+from gpu_sandbox.looks import Looks
 from gpu_sandbox.loops import ToBeat
 from gpu_sandbox.moments import utc_now
 from gpu_sandbox.observed import completed, reach_after
 from gpu_sandbox.opened import Opened
 from gpu_sandbox.orders import job_for
 from gpu_sandbox.port import EvaluationRequest, SandboxFault, Verdict
+from gpu_sandbox.preparation import Place
+from gpu_sandbox.source_compilers import compiles_when_called
 from gpu_sandbox.stages import say
 from gpu_sandbox.verdicts import (
     busy_in,
@@ -80,17 +83,50 @@ class Evaluation:
             if built.outcome is not None:
                 log = built.log
                 return self._ended(built.outcome, device, queue_s=built.queue_s, compile_log=log)
-            say("on the device, or waiting for it")
-            judged = await self._opened.devices.judge(
-                self._devices, facts, self._job, built.files, self._to_beat
-            )
+            judged = await self._prepared(candidate, built, facts)
+            if judged is None:
+                say("on the device, or waiting for it")
+                judged = await self._opened.devices.judge(
+                    self._devices, facts, self._job, built.files, self._to_beat
+                )
+                self._timings_s["lease"] = judged.lease_s
             return await self._concluded(candidate, built, judged)
         finally:
             built.files.close()
 
+    async def _prepared(
+        self, candidate: Candidate, built: Compiled, facts: list[dict[str, Any]]
+    ) -> Judged | None:
+        """None: go on to the device, with what was compiled here, or without."""
+        opened = self._opened
+        fit = opened.devices.fit(self._devices, facts)
+        if not fit or not await _compiles_on_call(candidate, built.files):
+            return None
+        say("preparing")
+        opened.devices.get_ready(self._devices, facts)
+        began = time.monotonic()
+        places = [Place(device, name, opened.compiling(device)) for name, device in fit.items()]
+        place = opened.preparations.least_busy(places)
+        threads = opened.devices.threads(place.device)
+        job = msgspec.structs.replace(self._job, threads=threads)
+        try:
+            prepared = await opened.preparations.prepare(place, job, built.files)
+        except SandboxFault:
+            return None
+        finally:
+            self._timings_s["prepare"] = time.monotonic() - began
+        if prepared.stuck and place.device.is_cuda:
+            opened.devices.stuck(place.device)
+        if prepared.call_s is not None:
+            ms = 1000 * prepared.call_s
+            self._job = msgspec.structs.replace(self._job, prepared_call_ms=ms)
+        if prepared.concluded is None:
+            return None
+        return Judged(place.device, place.identity, Looks([prepared.concluded], []), 0.0, 0.0)
+
     async def _concluded(self, candidate: Candidate, built: Compiled, judged: Judged) -> Verdict:
         looks, broke = judged.looks.concluded, judged.looks.breakdowns
-        self._timings_s.update(seconds_of(looks), lease=judged.lease_s)
+        self._timings_s.update(seconds_of(looks))
         outcome, run_log, notes = ended_as(looks, broke, self._request.root_ms)
         files, device = built.files, judged.device
         found = await self._examined(candidate, files, judged, outcome, notes)
@@ -197,3 +233,10 @@ class Evaluation:
             measured_at=utc_now(),
         )
         return msgspec.structs.replace(verdict, **found)
+
+
+async def _compiles_on_call(candidate: Candidate, files: BuildFiles) -> bool:
+    """Or in its constructor, an extension that the compile stage did not come to."""
+    built = any(name.endswith(".so") for name in files.names)
+    late = candidate.inspected.builds_late and not built
+    return late or await anyio.to_thread.run_sync(compiles_when_called, candidate.source)

@@ -4,6 +4,7 @@ engine → verifier: ``Job``, ``Go``.        verifier → engine: ``Ready``, the
                                            ``Stage``…, ``Report``.
 engine → compile child: ``Compile``.       compile child → engine: ``Built``, once or twice.
 engine → autopsy child: ``Examine``.
+engine → preparation child: ``Prepare``.   preparation child → engine: ``Step``…
                                            facts child → engine: ``Facts``.
                                            ceilings child → engine: ``Probed``.
 """
@@ -16,10 +17,12 @@ import msgspec
 
 from events.observations import Ceilings, Observations, SectionName
 from events.outcomes import KernelResources, Label
-from gpu_sandbox.protocols import Protocol
+from gpu_sandbox.protocols import Precision, Protocol
 
 __all__ = [
+    "CACHES",
     "MOST_BUILT",
+    "MOST_PREPARED",
     "TRYING",
     "Agreed",
     "Built",
@@ -34,10 +37,12 @@ __all__ = [
     "Job",
     "Looped",
     "Measured",
+    "Prepare",
     "Probed",
     "Ready",
     "Report",
     "Stage",
+    "Step",
     "TaskBroken",
     "ToVerifier",
     "WorkerDied",
@@ -48,6 +53,10 @@ __all__ = [
 
 MOST_BUILT = 64
 """Files of one candidate's build: they travel, and stay open until it is judged."""
+MOST_PREPARED = 4
+"""Candidates at a time, of one engine on one device."""
+CACHES = "caches.zip"
+"""Among the files of a build: what compilers left when the candidate was prepared."""
 TRYING = "trying "
 """How a stage's name begins in which the reference is run on inputs that it may not survive, and
 there is no candidate yet. The rest says what they are, for ``Job.leave_out``."""
@@ -98,10 +107,15 @@ class Job(_Message, frozen=True):
     leave_out: list[str] = []
     conditions: bool = False
     """Whether to report what the timing depends on, which the driver takes a while to tell."""
+    prepared_call_ms: float = 0.0
+    """What the candidate's first call took where it was prepared, in a process of its own."""
 
 
 class Go(_Message, frozen=True):
-    """The answer to a ``Stage`` that waits: nothing of ours disturbs the device now."""
+    """The answer to a ``Stage`` that waits: nothing of ours disturbs the device now. ``preparing``:
+    processes of ours that lie still on it (``preparation.py``)."""
+
+    preparing: int = 0
 
 
 ToVerifier: TypeAlias = Job | Go
@@ -275,6 +289,25 @@ class Examine(_Message, frozen=True):
     tool: list[str]
     environment: dict[str, str]
     libraries: list[str]
+
+
+class Prepare(_Message, frozen=True):
+    """Import, construct and call ``candidate`` once on ``device``, as a worker does, on inputs of
+    ``task``'s that nobody else gets. The files of ``libraries`` come as descriptors with it."""
+
+    task: str
+    candidate: str
+    device: str
+    threads: int
+    precision: Precision
+    libraries: list[str]
+
+
+class Step(_Message, frozen=True):
+    """The task's inputs are ``drawn``; the candidate is ``loaded``, was ``called``; what compilers
+    left is ``kept``: an archive, which comes as a descriptor. Who raised is ``kept`` at once."""
+
+    done: Literal["drawn", "loaded", "called", "kept"]
 
 
 class Built(_Message, frozen=True):

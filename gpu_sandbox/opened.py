@@ -26,6 +26,7 @@ from gpu_sandbox.floor import Reach
 from gpu_sandbox.keeping import Keeping
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import DeviceLoad
+from gpu_sandbox.preparation import Preparations
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.zygote import Zygote
 
@@ -57,6 +58,7 @@ class Opened:
         self._builds = BuildCache(settings.cache / "builds", settings.cache_bytes, keeping)
         self._compilers: dict[bool, CompilePool] = {}
         self.zygote = Zygote(group, run, settings.limits, settings.without_layers)
+        self.preparations = Preparations(self.zygote, run, settings.limits)
         self.devices = DevicePool(
             settings.devices,
             DeviceFacts(settings.cache / "facts", settings.limits, keeping),
@@ -64,6 +66,7 @@ class Opened:
             self.zygote,
             run,
             group,
+            self.preparations.running,
         )
         self.ceilings = KnownCeilings(
             settings.cache / "ceilings", settings.limits, self.zygote, run, keeping
@@ -81,10 +84,14 @@ class Opened:
         require_tier(survey, self._settings.require_isolation)
         return [*survey.layers, *(f"missing:{name}" for name in survey.missing)]
 
+    def compiling(self, device: Device) -> tuple[int, ...]:
+        """The cores that compile for it."""
+        return cores_of(device, self._settings.devices)[1]
+
     def compilers(self, device: Device) -> CompilePool:
         """One for all CUDA devices, one for the CPU."""
         if device.is_cuda not in self._compilers:
-            _, cores = cores_of(device, self._settings.devices)
+            cores = self.compiling(device)
             self._compilers[device.is_cuda] = CompilePool(
                 self._builds,
                 self._settings.cache / "prebuilt",

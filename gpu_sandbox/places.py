@@ -2,30 +2,23 @@
 
 Bytes of the device's file are locked: the first by who has the device, and one each behind it by
 who waits, in order of arrival. Nothing is written, and the kernel drops the locks when their
-holder ends in whatever way: no place can be left behind.
-
-They are locks of open files, and not of processes: those would not keep a process's own places
-apart, and closing any of them would drop all.
+holder ends in whatever way: no place can be left behind (``byte_locks.py``).
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import struct
 import time
 from pathlib import Path
 
+from gpu_sandbox.byte_locks import NOWHERE, TO_THE_END, end_of_lock, lock, unlock
 from gpu_sandbox.lock_files import opened, refusal
 
 __all__ = ["Place"]
 
 _DEVICE, _QUEUE = 0, 1
 """The device's byte, and the first place's."""
-_TO_THE_END = 0
-_NOWHERE = 0
-_FLOCK = "hhqqi4x"
 _PATIENCE_S = 1.0
 """For who is next and does not take the free device: stopped, or too busy to notice."""
 
@@ -43,23 +36,23 @@ class Place:
     @property
     def is_first(self) -> bool:
         ahead = self._number - _QUEUE
-        return not ahead or _locked(self._descriptor, _QUEUE, ahead) is None
+        return not ahead or end_of_lock(self._descriptor, _QUEUE, ahead) is None
 
     @property
     def somebody_is_behind(self) -> bool:
         """In the queue, of one who has the device."""
-        return _locked(self._descriptor, _QUEUE, _TO_THE_END) is not None
+        return end_of_lock(self._descriptor, _QUEUE, TO_THE_END) is not None
 
     def take(self) -> bool:
         """The device, if it is free and our turn."""
-        if not (self.is_first or self._is_left_lying()) or not _lock(self._descriptor, _DEVICE):
+        if not (self.is_first or self._is_left_lying()) or not lock(self._descriptor, _DEVICE):
             return False
         if not self._is_the_file():
             removed = self._descriptor
             self._descriptor, self._number = _joined(self._path)
             os.close(removed)
             return False
-        _unlock(self._descriptor, self._number)
+        unlock(self._descriptor, self._number)
         return True
 
     def close(self) -> None:
@@ -68,7 +61,7 @@ class Place:
 
     def _is_left_lying(self) -> bool:
         """It was free for a while, and nobody ahead of us took it."""
-        if _locked(self._descriptor, _DEVICE, 1) is not None:
+        if end_of_lock(self._descriptor, _DEVICE, 1) is not None:
             self._lying_since = None
             return False
         now = time.monotonic()
@@ -96,34 +89,9 @@ def _joined(path: Path) -> tuple[int, int]:
 def _last(descriptor: int) -> int:
     number = _QUEUE
     while True:
-        end = _locked(descriptor, number, _TO_THE_END)
-        if end == _NOWHERE:
+        end = end_of_lock(descriptor, number, TO_THE_END)
+        if end == NOWHERE:
             raise OSError(errno.EBUSY, "all of it is locked, and not by an engine")
-        if end is None and _lock(descriptor, number):
+        if end is None and lock(descriptor, number):
             return number
         number = end or number  # or somebody came meanwhile
-
-
-def _lock(descriptor: int, byte: int) -> bool:
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, byte, 1))
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _unlock(descriptor: int, byte: int) -> None:
-    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_UNLCK, byte, 1))
-
-
-def _locked(descriptor: int, first: int, bytes_: int) -> int | None:
-    """Where a lock of somebody else's on these bytes ends, if there is one."""
-    asked = _flock(fcntl.F_WRLCK, first, bytes_)
-    kind, _, start, length, _ = struct.unpack(
-        _FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
-    )
-    return None if kind == fcntl.F_UNLCK else start + length if length else _NOWHERE
-
-
-def _flock(kind: int, first: int, bytes_: int) -> bytes:
-    return struct.pack(_FLOCK, kind, os.SEEK_SET, first, bytes_, 0)

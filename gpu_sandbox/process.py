@@ -244,6 +244,9 @@ def child_environment(home: Path, **extra: str) -> dict[str, str]:
         "PATH": os.pathsep.join(search),
         **{name: str(path) for name, path in caches.items()},
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        # Of a header that is precompiled outside of its cache, once for each process.
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+        "TRITON_CACHE_AUTOTUNING": "1",  # or each process of a candidate would tune it again
         "TORCH_NO_COMPILER_WRAPPER": "1",  # ccache, where it is: a miss costs another 0.7 s
         "NO_COLOR": "1",
         **extra,

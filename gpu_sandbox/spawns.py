@@ -25,7 +25,9 @@ __all__ = [
     "ToZygote",
 ]
 
-Role: TypeAlias = Literal["worker", "compiler", "verifier", "facts", "ceilings", "autopsy"]
+Role: TypeAlias = Literal[
+    "worker", "compiler", "preparation", "verifier", "facts", "ceilings", "autopsy"
+]
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):

@@ -25,6 +25,7 @@ from gpu_sandbox.devices import Device
 from gpu_sandbox.jobs import Agreed, Job, Report, WorkerDied
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import SandboxFault
+from gpu_sandbox.timing_lock import TimingLock
 from gpu_sandbox.verifier import Verifier, start_verifier
 from gpu_sandbox.workdir import RunDirectory
 from gpu_sandbox.workers import DeviceNotReady, Worker, Workers
@@ -34,6 +35,8 @@ __all__ = ["STUCK", "Concluded", "Station"]
 
 _PROBES = 2
 """Failed ones in a row, and the device is unfit."""
+_TIMED = ("baseline", "bench", "alone")
+"""Stages in which no preparation runs on the device."""
 _IDLE_S = 0.5
 """Who did nothing for longer before a job is taken to do so after it."""
 STUCK = "a process on it was killed, and the kernel does not let go of it"
@@ -50,8 +53,9 @@ class Concluded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Station:
-    """One device's. ``cores`` are the cores that time it; ``others_wait`` says whether jobs wait
-    for a device; ``condemn`` is told, once and at once, why it must not be used any more."""
+    """One device's. ``cores`` are the cores that time it; ``timing`` keeps preparations away, and
+    ``preparing`` says how many there are; ``others_wait`` says whether jobs wait for a device;
+    ``condemn`` is told, once and at once, why it must not be used any more."""
 
     def __init__(
         self,
@@ -61,11 +65,15 @@ class Station:
         group: TaskGroup,
         limits: Limits,
         cores: tuple[int, ...],
+        timing: TimingLock,
+        preparing: Callable[[], int],
         others_wait: Callable[[], bool],
         condemn: Callable[[str], None],
     ) -> None:
         self.device = device
         self._condemn = condemn
+        self._timing = timing
+        self._preparing = preparing
         self._others_wait = others_wait
         self._zygote = zygote
         self._run = run
@@ -131,6 +139,8 @@ class Station:
             if worker is not None:
                 await self._end(worker)
             raise
+        finally:
+            self._timing.release()
         agreed = isinstance(report.finding, Agreed)
         if worker is not None and not agreed:  # how it ended may say why
             await self._end(worker)
@@ -162,7 +172,10 @@ class Station:
                 await self.clear.wait()
             if stage in ("baseline", "bench", "alone"):
                 await self._workers.still()
+            if stage in _TIMED:
+                await self._timing.acquire()
             if stage == "load":
+                self._timing.release()
                 self._spares_due = self._was_idle and not self._others_wait()
                 if not self._spares_due:
                     self._workers.prepare_spares()
@@ -195,6 +208,7 @@ class Station:
         except DeviceNotReady as failure:
             self._count_failure(failure)
             raise
+        verifier.preparing = self._preparing
         self._verifier = verifier
         self._workers.prepare_first(with_candidate=with_candidate)
         return await self._probed(verifier)

@@ -72,6 +72,8 @@ class Verifier:
         self._line = line
         self._introduced = self._is_ready = False
         self._call_s = 0.0
+        self.preparing: Callable[[], int] = lambda: 0
+        """How many processes of ours lie still on the device while it is timed."""
         self.ward = ward
         self.reference: Worker | None = None
 
@@ -136,7 +138,7 @@ class Verifier:
                             stage = name
                             await reached(name)
                             if waits:
-                                await self._line.send(Go())
+                                await self._line.send(Go(preparing=self.preparing()))
                         case Report() as report:
                             return report
                         case Ready():

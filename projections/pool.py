@@ -12,7 +12,7 @@ from events.outcomes import PoolUsage
 
 __all__ = ["Pool", "PoolSummary", "Queue"]
 
-_PARTS = ("compile", "queue", "lease", "autopsy")
+_PARTS = ("compile", "prepare", "queue", "lease", "autopsy")
 """What an evaluation's time is made of; ``check`` and ``bench`` lie within ``lease``."""
 
 
@@ -29,8 +29,8 @@ class PoolSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     ``device_busy`` and ``compile_busy`` are of all devices and of all places to compile, for
     as long as the sandbox was open. ``seconds`` sums up each stage over all evaluations
-    and ``shares`` relates it to their whole time: ``compile`` + ``queue`` +
-    ``lease`` + ``autopsy``.
+    and ``shares`` relates it to their whole time: ``compile`` + ``prepare`` +
+    ``queue`` + ``lease`` + ``autopsy``.
     """
 
     evaluations: int

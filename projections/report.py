@@ -199,9 +199,11 @@ class ReportFold:
 
     def _stages(self) -> list[StageTime]:
         pool = self.overview.pool.summary(self.overview.wall_us / 1_000_000)
-        parts = ("compile", "queue", "check", "bench")
+        parts: tuple[str, ...] = ("compile", "queue", "check", "bench")
         seconds = dict(self._latency_s)
         if pool is not None:
+            if pool.seconds["prepare"]:
+                parts = ("compile", "prepare", "queue", "check", "bench")
             seconds |= {part: pool.seconds[part] for part in parts}
             within = pool.seconds["check"] + pool.seconds["bench"]
             seconds["lease, other"] = max(0.0, pool.seconds["lease"] - within)

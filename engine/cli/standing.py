@@ -233,8 +233,9 @@ def pool_lines(pool: PoolSummary) -> Iterator[str]:
         yield f"queues     {'; '.join(queues)}"
     if pool.shares:
         shares = {stage: percent(share) for stage, share in pool.shares.items()}
+        prepare = f" prepare {shares['prepare']}," if pool.seconds["prepare"] else ""
         yield (
-            f"time       compile {shares['compile']}, queue {shares['queue']},"
+            f"time       compile {shares['compile']},{prepare} queue {shares['queue']},"
             f" lease {shares['lease']} (check {shares['check']}, bench {shares['bench']}),"
             f" autopsy {shares['autopsy']}"
         )

@@ -84,6 +84,7 @@ class Assignment:
         self._spent = Spent()
         self._notes: list[str] = []
         self._busy: list[str] = []
+        self._preparing = 0
         self._observations: Observations | None = None
 
     def report(self, task_path: str) -> Report:
@@ -235,7 +236,8 @@ class Assignment:
             self._notes.append("no call that was timed had changed inputs")
         if lives:
             look(agreed.candidate_ms)
-        agreed = with_first_call(agreed, trials.first_call, self._notes)
+        prepared_ms = self._job.prepared_call_ms
+        agreed = with_first_call(agreed, trials.first_call, prepared_ms, self._notes)
         with self._spent.on("check"):
             self._memory.measure_reference(task, first, self._reference, agreed.baseline_ms)
         agreed = self._memory.added_to(agreed)
@@ -280,7 +282,8 @@ class Assignment:
         a moment in which the device rests: before it is warmed up (``rests``), or afterwards."""
         measuring = [os.getpid(), self._reference.pid, self._job.worker_pid]
         cores = os.sched_getaffinity(0)
-        watch = Watch(nvml_of(self._device), cores, lambda: [pid for pid in measuring if pid])
+        nvml, preparing = nvml_of(self._device), self._preparing
+        watch = Watch(nvml, cores, lambda: [pid for pid in measuring if pid], preparing)
         watch.begin(at_rest=rests)
         yield watch
         watch.end(at_rest=self._job.conditions)
@@ -309,6 +312,7 @@ class Assignment:
                 answer = self._engine.receive()
         if not isinstance(answer, Go):
             raise RuntimeError("the engine gave a job instead of leave to go on")
+        self._preparing = answer.preparing
 
 
 def _in_turn(*works: Callable[[], bool]) -> Callable[[], bool]:

@@ -20,12 +20,17 @@ class FirstCall(NamedTuple):
     others: int
 
 
-def with_first_call(agreed: Agreed, first: FirstCall | None, notes: list[str]) -> Agreed:
-    """With what the first call took; a note where that is far more than the rest."""
+def with_first_call(
+    agreed: Agreed, first: FirstCall | None, prepared_ms: float, notes: list[str]
+) -> Agreed:
+    """With what the first call took; a note where that is far more than the rest.
+
+    ``prepared_ms``: what it took in the preparation, where compilers did then what they do not do
+    again here; 0 without one."""
     if first is None:
         return agreed
     warm_ms = agreed.looped.candidate_ms if agreed.looped else agreed.candidate_ms
-    first_ms = max(first.wall_ms - first.others * warm_ms, 0.0)
+    first_ms = max(first.wall_ms - first.others * warm_ms, prepared_ms, 0.0)
     if first_ms > _MIN_MS and first_ms > _MIN_TIMES * warm_ms:
         notes.append(f"its first call took {first_ms:.4g} ms, a warm one {warm_ms:.4g} ms")
     return msgspec.structs.replace(agreed, first_call_ms=first_ms)

@@ -39,9 +39,13 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Foreign:
-    """What all looks saw. ``ours``: the pids of our own processes, as this one numbers them."""
+    """What all looks saw. ``ours``: the pids of our own processes, as this one numbers them;
+    ``preparing`` of them lie still on the device."""
 
-    def __init__(self, nvml: Nvml | None, ours: Callable[[], Collection[int]]) -> None:
+    def __init__(
+        self, nvml: Nvml | None, ours: Callable[[], Collection[int]], preparing: int = 0
+    ) -> None:
+        self._most_ours = _MOST_OURS + preparing
         self._nvml = nvml
         self._ours = ours
         self._named: dict[int, str] = {}
@@ -59,7 +63,7 @@ class Foreign:
             return
         listed = {process.pid for process in before}  # one of ours may have begun since
         there = [process for process in after if process.pid in listed]
-        found = seen(there, os.getpid(), ours, self._nvml.used_bytes() or 0)
+        found = seen(there, os.getpid(), ours, self._nvml.used_bytes() or 0, self._most_ours)
         for process in found.named:
             self._named.setdefault(process.pid, _told(process))
         self._unnamed = max(self._unnamed, found.unnamed)
@@ -90,11 +94,17 @@ class Foreign:
         return told
 
 
-def seen(listed: Sequence[OnDevice], own: int, ours: Collection[int], used_bytes: int) -> Seen:
+def seen(
+    listed: Sequence[OnDevice],
+    own: int,
+    ours: Collection[int],
+    used_bytes: int,
+    most_ours: int = _MOST_OURS,
+) -> Seen:
     """Who of ``listed`` is not ours. Pure. ``own``: the asking process, which is listed by
-    that number, or the list is in another numbering."""
+    that number, or the list is in another numbering, and ``most_ours`` may be ours."""
     if own not in {process.pid for process in listed}:
-        return Seen(unnamed=max(len(listed) - _MOST_OURS, 0))
+        return Seen(unnamed=max(len(listed) - most_ours, 0))
     named = [process for process in listed if process.pid != own and process.pid not in ours]
     sizes = [process.used_bytes for process in listed if process.used_bytes is not None]
     unseen = used_bytes - sum(sizes) if len(sizes) == len(listed) else 0

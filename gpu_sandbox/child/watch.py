@@ -19,13 +19,17 @@ _POLL_S = 0.1
 
 class Watch:
     """Begun before a measurement, and ended after it. ``measuring`` gives the processes that
-    measure, this one among them."""
+    measure, this one among them; ``preparing`` of ours lie still on the device."""
 
     def __init__(
-        self, nvml: Nvml | None, cores: Collection[int], measuring: Callable[[], Collection[int]]
+        self,
+        nvml: Nvml | None,
+        cores: Collection[int],
+        measuring: Callable[[], Collection[int]],
+        preparing: int = 0,
     ) -> None:
         self._nvml = nvml
-        self._foreign = Foreign(nvml, our_processes)
+        self._foreign = Foreign(nvml, our_processes, preparing)
         self._cores = CoreWatch(cores, measuring)
         self._utilization: int | None = None
 

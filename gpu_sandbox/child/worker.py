@@ -19,6 +19,7 @@ import torch
 from gpu_sandbox.child import extensions
 from gpu_sandbox.child.arena import Arena
 from gpu_sandbox.child.blame import failed
+from gpu_sandbox.child.cache_files import lay_out
 from gpu_sandbox.child.clock import Clocked
 from gpu_sandbox.child.context import make_context, start_driver
 from gpu_sandbox.child.delivery import Slot
@@ -31,6 +32,7 @@ from gpu_sandbox.child.trained import construct_trained
 from gpu_sandbox.child.values import unpack
 from gpu_sandbox.child.weights import compare_weights
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
+from gpu_sandbox.jobs import CACHES
 from gpu_sandbox.messages import (
     ArenaShared,
     CompareWeights,
@@ -257,6 +259,8 @@ class Worker:
             with open(fd, "rb") as built, open(path, "wb") as own:
                 built.seek(0)
                 shutil.copyfileobj(built, own, 1 << 20)
+        if CACHES in names:
+            lay_out(root / CACHES, Path.cwd())
 
     def _place(self, place: Place) -> None:
         arena = self._need_arena()

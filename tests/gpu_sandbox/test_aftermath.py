@@ -90,6 +90,9 @@ async def test_the_baseline_is_looked_at_alone_when_that_is_done(
 
     bench = object.__new__(Station)
     bench._workers = cast(station.Workers, SimpleNamespace(still=lambda: note("still")))
+    bench._timing = cast(
+        station.TimingLock, SimpleNamespace(acquire=lambda: note("nobody prepares"))
+    )
     monkeypatch.setattr(station, "settled", lambda: note("settled"))
     peer = SimpleNamespace(fileno=lambda: 0, close=lambda: None)
     worker = SimpleNamespace(
@@ -97,4 +100,5 @@ async def test_the_baseline_is_looked_at_alone_when_that_is_done(
     )
     verifier = SimpleNamespace(give=lambda *_: note("given"), report=report)
     await bench._reported(cast(Verifier, verifier), cast(Worker, worker), cast(Job, AJob()), [], 1)
-    assert told == ["given", "still", "ended, with its files", "settled", "timed"]
+    ended = ["ended, with its files", "settled"]
+    assert told == ["given", "still", "nobody prepares", *ended, "timed"]

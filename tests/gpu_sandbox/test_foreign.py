@@ -83,6 +83,9 @@ def test_numbers_of_another_namespace_name_nobody(driver: FakeDriver) -> None:
     (note,) = told(driver)
     assert note.startswith("another process is on the device, as its driver counts")
     assert "pid" not in note
+    foreign = Foreign(driver.nvml, lambda: {os.getpid()}, preparing=1)
+    foreign.look()
+    assert foreign.notes() == []
 
 
 def test_memory_of_processes_that_are_not_listed_is_noticed(driver: FakeDriver) -> None:

@@ -341,15 +341,20 @@ def test_a_second_look_is_decided_by_the_score(
 
 
 @pytest.mark.parametrize(
-    ("wall_ms", "others", "first_ms", "told"),
-    [(1500.0, 2, 1480.0, True), (90.0, 0, 90.0, False), (105.0, 8, 25.0, False)],
-    ids=["slow", "short", "others behind it"],
+    ("wall_ms", "others", "prepared_ms", "first_ms", "told"),
+    [
+        (1500.0, 2, 0.0, 1480.0, True),
+        (90.0, 0, 0.0, 90.0, False),
+        (105.0, 8, 0.0, 25.0, False),
+        (90.0, 0, 1480.0, 1480.0, True),
+    ],
+    ids=["slow", "short", "others behind it", "prepared"],
 )
 def test_a_first_call_that_is_far_slower_is_told(
-    wall_ms: float, others: int, first_ms: float, told: bool
+    wall_ms: float, others: int, prepared_ms: float, first_ms: float, told: bool
 ) -> None:
     notes: list[str] = []
     agreed = msgspec.structs.replace(AGREED, candidate_ms=10.0)
-    found = with_first_call(agreed, FirstCall(wall_ms, others), notes)
+    found = with_first_call(agreed, FirstCall(wall_ms, others), prepared_ms, notes)
     assert found.first_call_ms == pytest.approx(first_ms)
     assert notes == (["its first call took 1480 ms, a warm one 10 ms"] if told else [])

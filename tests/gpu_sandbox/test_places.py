@@ -13,7 +13,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from gpu_sandbox import lock_files, places
+from gpu_sandbox import byte_locks, lock_files, places
 from gpu_sandbox.leases import Leases
 from gpu_sandbox.lock_files import lock_file
 from gpu_sandbox.places import Place
@@ -187,7 +187,7 @@ async def test_a_removed_file_is_no_lock(place: Path) -> None:
 
 async def test_a_file_that_is_locked_as_a_whole_is_named(place: Path) -> None:
     with place.open("w") as file:
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, places._flock(fcntl.F_WRLCK, 0, 0))
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, byte_locks._flock(fcntl.F_WRLCK, 0, 0))
         async with anyio.create_task_group() as group:
             with pytest.raises(PrerequisiteMissing, match=f"{place}: .*not by an engine"):
                 await is_free(Leases(group), "gpu")

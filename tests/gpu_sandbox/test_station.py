@@ -154,7 +154,7 @@ async def test_what_was_made_ready_serves_the_first_job(
 ) -> None:
     async with make_sandbox() as sandbox:
         pool = sandbox._open.devices
-        await pool._station(device_named("cpu")).get_ready()
+        await pool._station(device_named("cpu"), "cpu").get_ready()
         ready = list(told)
         await judge(sandbox)
     assert ready == ["a reference"]

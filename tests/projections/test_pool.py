@@ -37,7 +37,9 @@ def test_sums_of_each_process_add_up() -> None:
     overview = overview_of([])
     overview.tree.apply = lambda body: None  # type: ignore[method-assign] (no tree is at stake)
     for event in (
-        finished(1, compile=4.0, lease=2.0, check=0.5, bench=1.0, usage=used(10, 2, 4, 1, 0)),
+        finished(
+            1, compile=3.0, prepare=1.0, lease=2.0, check=0.5, bench=1.0, usage=used(10, 2, 4, 1, 0)
+        ),
         finished(2, compile=2.0, queue_s=1.0, usage=used(50, 30, 20, 3, 1)),
         # another process: what it says of its sandbox begins anew
         finished(3, epoch=2, lease=1.0, check=0.25, bench=0.5, usage=used(50, 10, 100, 0, 0)),
@@ -52,15 +54,16 @@ def test_sums_of_each_process_add_up() -> None:
     assert pool.device_queue == Queue(now=0, mean=4 / 3, most=3)
     assert pool.compile_queue == Queue(now=0, mean=1 / 3, most=1)
     assert pool.seconds == {
-        "compile": 6.0, "queue": 1.0, "lease": 3.0, "autopsy": 0.0, "check": 0.75, "bench": 1.5,
+        "compile": 5.0, "prepare": 1.0, "queue": 1.0, "lease": 3.0, "autopsy": 0.0,
+        "check": 0.75, "bench": 1.5,
     }  # fmt: skip
-    assert pool.shares["compile"] == pytest.approx(0.6)
+    assert pool.shares["compile"] == pytest.approx(0.5)
     assert pool.shares["bench"] == pytest.approx(0.15)
     assert pool.median_lease_s == 1.5
     told = "\n".join(status_lines(overview, overview.summary(run="r", log="l")))
     assert "devices 20 %, compilers 30 %; 300 evaluations an hour, median lease 1.50 s" in told
     assert "device 0 now, 1.3 on average, 3 at most" in told
-    assert "compile 60 %, queue 10 %, lease 30 % (check 8 %, bench 15 %)" in told
+    assert "compile 50 %, prepare 10 %, queue 10 %, lease 30 % (check 8 %, bench 15 %)" in told
 
 
 def test_a_log_that_does_not_tell_gives_none() -> None:
