@@ -99,15 +99,19 @@ def engines(arguments: argparse.Namespace, shares: list[list[str]], workers: int
         )
         for share in shares
     ]  # fmt: skip
-    for engine in started:
-        assert engine.stdout is not None
-        if engine.stdout.readline() != "ready\n":
-            raise SystemExit("an engine did not start")
-    for engine in started:
-        assert engine.stdin is not None
-        engine.stdin.write("go\n")
-        engine.stdin.flush()
-    found = [json.loads(engine.communicate()[0]) for engine in started]
+    try:
+        for engine in started:
+            assert engine.stdout is not None
+            if engine.stdout.readline() != "ready\n":
+                raise SystemExit("an engine did not start")
+        for engine in started:
+            assert engine.stdin is not None
+            engine.stdin.write("go\n")
+            engine.stdin.flush()
+        found = [json.loads(engine.communicate()[0]) for engine in started]
+    finally:
+        for engine in started:
+            engine.kill()
     verdicts = [verdict for one in found for verdict in one["verdicts"]]
     return {"took_s": max(one["took_s"] for one in found), "verdicts": verdicts}
 
