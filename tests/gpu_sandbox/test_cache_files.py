@@ -1,0 +1,78 @@
+"""What compilers leave in a home, from one process of a candidate to the next."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gpu_sandbox.builds import BuildFiles
+from gpu_sandbox.child import cache_files
+from gpu_sandbox.child.cache_files import lay_out, packed
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "one"
+    kernel = home / "cache" / "triton" / "KEY"
+    for directory in (kernel, home / "tmp"):
+        directory.mkdir(parents=True)
+    (kernel / "k.cubin").write_bytes(b"\0code")
+    listed = {"child_paths": {"k.cubin": str(kernel / "k.cubin")}}
+    (kernel / "__grp__k.json").write_text(json.dumps(listed))
+    (home / "candidate.py").write_text("")
+    (home / "tmp" / "other").write_text("")
+    (home / "link").symlink_to("/etc/hostname")
+    return home
+
+
+def carried(home: Path, to: Path) -> list[str]:
+    """All files that arrive there."""
+    descriptor = packed(home)
+    assert descriptor is not None
+    archive = to.parent / "archive"
+    with open(descriptor, "rb") as packed_file:
+        packed_file.seek(0)
+        archive.write_bytes(packed_file.read())
+    to.mkdir()
+    lay_out(archive, to)
+    return sorted(str(path.relative_to(to)) for path in to.rglob("*") if path.is_file())
+
+
+def test_caches_arrive_and_name_the_files_where_they_are_now(home: Path, tmp_path: Path) -> None:
+    to = tmp_path / "two"
+    group = "cache/triton/KEY/__grp__k.json"
+    assert carried(home, to) == [group, "cache/triton/KEY/k.cubin"]
+    kernel = to / "cache" / "triton" / "KEY" / "k.cubin"
+    assert kernel.read_bytes() == b"\0code"
+    assert json.loads((to / group).read_text()) == {"child_paths": {"k.cubin": str(kernel)}}
+
+
+def test_more_than_is_kept_is_not_packed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_files, "_MOST_FILES", 1)
+    assert packed(home) is None
+
+
+def test_what_is_no_archive_is_forgotten(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.write_bytes(b"PK\3\4 but nothing else")
+    lay_out(archive, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["archive"]
+
+
+def test_what_is_no_file_is_not_taken(tmp_path: Path) -> None:
+    files = BuildFiles([], [])
+    read, write = os.pipe()
+    (tmp_path / "file").write_bytes(b"x")
+    fd = os.open(tmp_path / "file", os.O_RDONLY)
+    try:
+        files.add("a pipe", read)
+        files.add("a file", fd)
+        assert files.names == ["a file"]
+        assert os.pread(files.fds[0], 9, 0) == b"x"
+    finally:
+        files.close()
+        for each in (read, write, fd):
+            os.close(each)
