@@ -56,7 +56,8 @@ def evaluated(device: str, env: dict[str, str], task: Path, *candidates: Path) -
     if wrong or len(found) != len(candidates):
         raise SystemExit(f"engine eval: {wrong or done.stderr[-2000:]}")
     times = {key: round(value, 2) for key, value in found[0]["timings_s"].items()}
-    print(f"      {took_s:.2f} s, {times}", flush=True)
+    probed = [note for note in found[0]["notes"] if "ceiling" in note]
+    print(f"      {took_s:.2f} s, {times} {probed or ''}", flush=True)
     return took_s
 
 
