@@ -103,13 +103,15 @@ class Evaluation:
         if not fit or not await _compiles_on_call(candidate, built.files):
             return None
         say("preparing")
-        opened.devices.get_ready(self._devices, facts)
         began = time.monotonic()
         places = [Place(device, name, opened.compiling(device)) for name, device in fit.items()]
         place = opened.preparations.least_busy(places)
         threads = opened.devices.threads(place.device)
         job = msgspec.structs.replace(self._job, threads=threads)
         try:
+            if place.device.is_cuda:
+                await opened.zygote.key_triton()
+            opened.devices.get_ready(self._devices, facts)
             prepared = await opened.preparations.prepare(place, job, built.files)
         except SandboxFault:
             return None

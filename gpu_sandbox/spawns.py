@@ -1,6 +1,6 @@
 """What the engine and its zygote say to each other.
 
-engine → zygote: ``Spawn`` (its descriptors travel with it), ``Kill``.
+engine → zygote: ``Spawn`` (its descriptors travel with it), ``Kill``, ``KeyTriton``.
 zygote → engine: ``Alive`` once; ``Spawned`` or ``Refused`` to each ``Spawn``, in any
 order; one ``Ended`` for everything that was spawned, when nothing of it is left.
 """
@@ -17,6 +17,7 @@ __all__ = [
     "Alive",
     "Ended",
     "FromZygote",
+    "KeyTriton",
     "Kill",
     "Refused",
     "Role",
@@ -54,7 +55,11 @@ class Kill(_Message, frozen=True):
     id: int
 
 
-ToZygote: TypeAlias = Spawn | Kill
+class KeyTriton(_Message, frozen=True):
+    """Have triton find its own key, if it is there, for all that are forked from now on."""
+
+
+ToZygote: TypeAlias = Spawn | Kill | KeyTriton
 
 
 class Alive(_Message, frozen=True):

@@ -11,7 +11,7 @@ import itertools
 import os
 import socket
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,17 @@ from gpu_sandbox.frames import BadFrame, Line, PeerGone
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import SandboxFault
 from gpu_sandbox.process import Child, Output, Spec, child, child_environment
-from gpu_sandbox.spawns import Alive, Ended, FromZygote, Kill, Refused, Role, Spawn, Spawned
+from gpu_sandbox.spawns import (
+    Alive,
+    Ended,
+    FromZygote,
+    KeyTriton,
+    Kill,
+    Refused,
+    Role,
+    Spawn,
+    Spawned,
+)
 from gpu_sandbox.workdir import RunDirectory
 
 __all__ = ["DEATH_S", "Ward", "Zygote"]
@@ -114,6 +124,7 @@ class Zygote:
         self._sending = anyio.Lock()
         self._closing = anyio.Event()
         self._survey: Survey | None = None
+        self._has_key = False
 
     async def survey(self) -> Survey:
         """What can confine a child here, as the zygote found by trying."""
@@ -170,6 +181,17 @@ class Zygote:
             raise
         return ward
 
+    async def key_triton(self) -> None:
+        """Once: see ``KeyTriton``. Does not wait for it, but what is spawned next does. Raises
+        ``SandboxFault`` if there is no zygote."""
+        line = await self._alive()
+        if not self._has_key:
+            self._has_key = True
+            with suppress(PeerGone, OSError):  # whoever spawns next finds out
+                async with self._sending:
+                    with anyio.CancelScope(shield=True):  # half a frame would be its end
+                        await line.send(KeyTriton())
+
     async def kill(self, number: int) -> None:
         if self._line is None:
             return
@@ -211,7 +233,7 @@ class Zygote:
             async with child(spec, theirs.fileno()) as running:
                 theirs.close()
                 await self._greeted(line, running)
-                self._line = line
+                self._line, self._has_key = line, False
                 task_status.started()
                 try:
                     async with anyio.create_task_group() as listening:

@@ -30,7 +30,17 @@ from gpu_sandbox.confine import Status, Survey, Ward, processes, spawn, survey
 from gpu_sandbox.confine.leftovers import at_work, finished_within
 from gpu_sandbox.confine.warden import KILL_S, PATIENCE_S
 from gpu_sandbox.frames import MAX_FDS, Channel, PeerGone
-from gpu_sandbox.spawns import Alive, Ended, Kill, Refused, Role, Spawn, Spawned, ToZygote
+from gpu_sandbox.spawns import (
+    Alive,
+    Ended,
+    KeyTriton,
+    Kill,
+    Refused,
+    Role,
+    Spawn,
+    Spawned,
+    ToZygote,
+)
 
 __all__ = ["main"]
 
@@ -116,6 +126,8 @@ class Zygote:
                 if number in self._living and number not in self._endings:
                     self._endings.told(number)
                     self._living[number].stop()
+            case KeyTriton():
+                _key_triton()
 
     def _patience_ms(self) -> float | None:
         left_s = self._endings.next_s()
@@ -267,6 +279,15 @@ def _load() -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
+
+
+def _key_triton() -> None:
+    """Each process that compiles by it hashes all of triton, 400 MB, to name what it caches, which
+    takes 0.3 s. It keeps the key, and so do forks. Where it lies depends on triton's version."""
+    for name in ("triton.runtime.cache", "triton.compiler.compiler"):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name).triton_key()
+            return
 
 
 def _close_all_but(kept: set[int]) -> None:

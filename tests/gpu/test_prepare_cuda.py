@@ -97,6 +97,14 @@ async def test_nothing_is_compiled_or_tuned_under_the_lease(sandbox: LocalSandbo
     assert verdict.timings_s["lease"] < verdict.timings_s["prepare"]
 
 
+async def test_triton_hashes_itself_once_for_all(sandbox: LocalSandbox) -> None:
+    pytest.importorskip("triton")
+    hashed = "triton.runtime.cache.triton_key.cache_info().currsize"
+    before = f"import triton\nif not {hashed}:\n    raise RuntimeError('not hashed yet')"
+    verdict = await sandbox.evaluate(request(candidate("return torch.relu(a + b)", before=before)))
+    assert isinstance(verdict.outcome, Correct), verdict
+
+
 async def test_a_plain_candidate_has_the_device_meanwhile(sandbox: LocalSandbox) -> None:
     pytest.importorskip("triton")
     await sandbox.evaluate(request(HONEST))
