@@ -142,7 +142,7 @@ async def _evaluate(
     from engine.cli.machine import open_sandbox, resolve_device
     from engine.loop.methods import observed_for
 
-    rows: list[Row] = []
+    judged: dict[int, Row] = {}
     waiting = waiting_for([path.name for path in sources])
     shown = InOrder(waiting)
     missing: list[PrerequisiteMissing] = []
@@ -166,7 +166,7 @@ async def _evaluate(
                 shown.add(number, partial(_print_unjudged, path, config, str(error), as_json))
             else:
                 row = _row(path, verdict)
-                rows.append(row)
+                judged[number] = row
                 shown.add(number, partial(_print, row, verdict, as_json))
             waiting.done(number)
 
@@ -197,6 +197,7 @@ async def _evaluate(
             except (PrerequisiteMissing, TaskUnusable, SandboxFault) as error:
                 failure = error
         _raise(failure or next(iter(missing), None), task)
+    rows = [judged[number] for number in sorted(judged)]
     if len(rows) > 1 and not as_json:
         click.echo("")
         for line in _ranked(rows):
@@ -228,7 +229,7 @@ class InOrder:
 
 
 def _ranked(rows: list[Row]) -> Iterator[str]:
-    """A table of all, the fastest first and failures last."""
+    """A table of all, the fastest first and failures last, in the order given."""
     ranked = sorted(rows, key=lambda row: -(row.speedup or 0.0))
     yield from table_lines(
         ("candidate", "outcome", "speedup", "runtime", "labels"),
