@@ -62,11 +62,13 @@ class Evaluation:
         source, device = self._request.candidate_source, self._devices[0]
         began = time.monotonic()
         inspected = await anyio.to_thread.run_sync(inspect_candidate, source)
-        self._timings_s["guard"] = time.monotonic() - began
+        guarded = time.monotonic()
+        self._timings_s["guard"] = guarded - began
         self._isolation = await self._opened.isolation()
         if inspected.outcome is not None:
             return self._ended(inspected.outcome, device, compile_log=inspected.log)
         facts = await self._opened.devices.facts_of(self._devices)
+        self._timings_s["start"] = time.monotonic() - guarded
         candidate = Candidate(
             source=source,
             task_source=self._request.task_source,

@@ -142,12 +142,12 @@ class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the candidate, and how it was found.
 
-    ``timings_s`` has ``guard``, ``compile``, ``check``, ``bench`` (seconds; a stage that
-    was not reached is absent), ``observe``, ``handover`` (idle while candidates' processes end
-    and begin), ``lease`` (how long the device was held) and ``autopsy`` (with its own wait, if
-    there was one); ``queue_s`` is time spent waiting for a place
-    in the pool or for the device. The logs are cut
-    to the sandbox's output limit and name the candidate's own file and lines.
+    ``timings_s`` has, in seconds, ``guard``, ``start`` (of the sandbox's own processes, which the
+    first verdicts wait for), ``compile``, ``prepare``, ``check``, ``bench``, ``observe``,
+    ``handover`` (idle while candidates' processes end and begin), ``lease`` (how long the device was
+    held) and ``autopsy`` (with its own wait, if there was one); a stage that was not reached is
+    absent. ``queue_s`` is time spent waiting for a place in the pool or for the device. The logs are
+    cut to the sandbox's output limit and name the candidate's own file and lines.
     ``resources`` are of the CUDA kernels that were built for it, at most 16.
     ``isolation`` lists the layers that held, and ``missing:NAME`` for those that could not.
     """
