@@ -144,10 +144,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     ``timings_s`` has, in seconds, ``guard``, ``start`` (of the sandbox's own processes, which the
     first verdicts wait for), ``compile``, ``prepare``, ``check``, ``bench``, ``observe``,
-    ``handover`` (idle while candidates' processes end and begin), ``lease`` (how long the device was
-    held) and ``autopsy`` (with its own wait, if there was one); a stage that was not reached is
-    absent. ``queue_s`` is time spent waiting for a place in the pool or for the device. The logs are
-    cut to the sandbox's output limit and name the candidate's own file and lines.
+    ``handover`` (idle while candidates' processes end and begin), ``lease`` (how long the device
+    was held) and ``autopsy`` (with its own wait, if there was one); a stage that was not reached
+    is absent. ``queue_s`` is time spent waiting for a place in the pool or for the device. The
+    logs are cut to the sandbox's output limit and name the candidate's own file and lines.
     ``resources`` are of the CUDA kernels that were built for it, at most 16.
     ``isolation`` lists the layers that held, and ``missing:NAME`` for those that could not.
     """
