@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,26 @@ def test_what_is_no_archive_is_forgotten(tmp_path: Path) -> None:
     archive.write_bytes(b"PK\3\4 but nothing else")
     lay_out(archive, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["archive"]
+
+
+@pytest.mark.parametrize("told", ["[]", "{}", "[" * 100_000, '{"child_paths": 1}'])
+def test_a_list_of_another_form_stays_as_it_is(home: Path, tmp_path: Path, told: str) -> None:
+    group = "cache/triton/KEY/__grp__k.json"
+    (home / group).write_text(told)
+    carried(home, tmp_path / "two")
+    assert (tmp_path / "two" / group).read_text() == told
+
+
+def test_an_archive_that_wants_a_password_is_forgotten(tmp_path: Path) -> None:
+    archive, to = tmp_path / "archive", tmp_path / "to"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("a", "x")
+    data = bytearray(archive.read_bytes())
+    data[6] = data[data.index(b"PK\1\2") + 8] = 1  # the flag of what is encrypted
+    archive.write_bytes(data)
+    to.mkdir()
+    lay_out(archive, to)
+    assert list(to.iterdir()) == []
 
 
 def test_what_is_no_file_is_not_taken(tmp_path: Path) -> None:
