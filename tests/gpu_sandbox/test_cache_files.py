@@ -97,3 +97,11 @@ def test_what_is_no_file_is_not_taken(tmp_path: Path) -> None:
         files.close()
         for each in (read, write, fd):
             os.close(each)
+
+
+def test_more_than_is_kept_is_not_added(tmp_path: Path) -> None:
+    files = BuildFiles([], [])
+    with open(tmp_path / "holes", "w+b") as file:
+        file.truncate(300 << 20)
+        files.add("holes", file.fileno())
+    assert files.names == []
