@@ -33,6 +33,8 @@ __all__ = ["CACHE_BYTES", "BuildCache", "BuildFiles", "BuildRecord"]
 CACHE_BYTES = 10 << 30
 
 _MAX_ENTRY_BYTES = 512 << 20
+_MOST_ADDED_BYTES = 272 << 20
+"""256 MB of caches, and the names of 20,000 files. It lies in memory until there is a verdict."""
 _RECORD = "record.json"
 _FULL, _PRUNED = 0.05, 0.9
 """Of the bound: what may be stored before a look at the whole, and what a look leaves."""
@@ -250,8 +252,8 @@ class BuildFiles:
         large. Raises ``OSError``."""
         if not _is_readable_file(fd):
             return
-        own, bytes_ = _copy_in_memory(fd, _MAX_ENTRY_BYTES)
-        if bytes_ > _MAX_ENTRY_BYTES:
+        own, bytes_ = _copy_in_memory(fd, _MOST_ADDED_BYTES)
+        if bytes_ > _MOST_ADDED_BYTES:
             os.close(own)
             return
         self.names.append(name)

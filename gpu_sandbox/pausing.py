@@ -15,6 +15,9 @@ from gpu_sandbox.timing_lock import GLANCE_S, Permit
 
 __all__ = ["PausingWard"]
 
+_WITHIN_S = 1.0
+"""To stop them. Who forks faster than that is ended, before the timed side's patience is
+(``timing_lock.py``)."""
 _reading = threading.Lock()
 """What the kernel says of processes is read through files that all ``Stoppable`` keep open."""
 
@@ -86,7 +89,7 @@ class PausingWard:
 
 def _found(pid: int) -> Stoppable:
     with _reading:
-        return Stoppable(pid)
+        return Stoppable(pid, _WITHIN_S)
 
 
 def _entered(stopped: AbstractContextManager[Still]) -> None:

@@ -10,7 +10,6 @@ the lease, which nobody else had to wait for then.
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 from collections import Counter
@@ -198,25 +197,27 @@ class _Steps:
         """Then the archive's descriptor is among those that the line holds."""
 
     async def take(self, order: Prepare, fds: list[int]) -> None:
-        """Returns at the last one, and if the process has ended."""
+        """Returns at the last one, and if the process has ended or tells of one out of turn: each
+        sets a new limit."""
         load_s, call_s = self._job.load_s, self._job.call_s
         self._pausing.allow(load_s)
-        called_s = math.nan
         with suppress(PeerGone, BadFrame, OSError):
             await self._line.send(order, *fds)
-            while True:
-                match (await self._line.receive()).done:
-                    case "drawn":
-                        self._await("load", load_s)
-                    case "loaded":
-                        called_s = self._pausing.ran_s
-                        self._await("run", call_s)
-                    case "called":
+            if await self._is_next("drawn"):
+                self._await("load", load_s)
+                if await self._is_next("loaded"):
+                    called_s = self._pausing.ran_s
+                    self._await("run", call_s)
+                    if await self._is_next("called"):
                         self.call_s = self._pausing.ran_s - called_s
                         self._await(None, _KEEPS_S)
-                    case "kept":
-                        self.are_done = True
-                        return
+                        await self._is_next("kept")
+
+    async def _is_next(self, expected: str) -> bool:
+        """The last one may come early."""
+        done = (await self._line.receive()).done
+        self.are_done = done == "kept"
+        return done == expected
 
     def _await(self, stage: str | None, limit_s: float) -> None:
         self.silent_in = WorkerSilent(stage=stage, limit_s=limit_s) if stage else None

@@ -24,7 +24,7 @@ _TIMED, _PREPARING = 0, 1
 GLANCE_S = 0.01
 """Between two looks of a preparation at whether it has to stop."""
 _POLL_S = 0.002
-_PATIENCE_S = 2.0
+_PATIENCE_S = 4.0
 """With an engine that does not stop its preparations: it is stopped itself, as a rule."""
 
 

@@ -42,8 +42,9 @@ def _files(home: Path) -> Iterator[Path]:
 
 
 def lay_out(archive: Path, home: Path) -> None:
-    """Take it apart, and forget what can't be read: it is compiled again then."""
-    with suppress(zipfile.BadZipFile, OSError, ValueError):
+    """Take it apart, and forget what can't be read: it is compiled again then. An archive of
+    another making raises a dozen kinds of exceptions, and is no finding, either."""
+    with suppress(Exception):
         with zipfile.ZipFile(archive) as file:
             file.extractall(home)
         for group in home.rglob("__grp__*.json"):
@@ -52,7 +53,7 @@ def lay_out(archive: Path, home: Path) -> None:
 
 def _move(group: Path) -> None:
     """Triton's lists of a kernel's files hold absolute paths of the home that it was made in."""
-    with suppress(OSError, ValueError, AttributeError):
+    with suppress(Exception):
         told = json.loads(group.read_text())
         names = told["child_paths"]
         told["child_paths"] = {name: str(group.parent / name) for name in names}

@@ -68,10 +68,12 @@ class Stoppable:
     """A worker, and all that descends from its warden, which adopts whoever loses its own parent.
 
     Made before there is a candidate. Raises ``OSError`` if it has ended. ``close`` lets them be.
+    Who does not lie still ``within_s`` is ``Unstoppable``.
     """
 
-    def __init__(self, worker: int) -> None:
+    def __init__(self, worker: int, within_s: float = _WITHIN_S) -> None:
         self._worker = worker
+        self._within_s = within_s
         self._held: dict[int, int] = {}
         """Descriptors of those that were stopped, by their pids."""
         self._warden = _parent(worker)
@@ -103,7 +105,7 @@ class Stoppable:
     def _stop(self, sent: set[int]) -> tuple[dict[int, int], int]:
         """What each has used by then, and when that was. ``sent``: who was sent a stop, to which
         others are added."""
-        deadline = time.monotonic() + _WITHIN_S
+        deadline = time.monotonic() + self._within_s
         looks, before, working, since, still_ns = 0, dict[int, int](), set[int](), 0.0, 0
         while True:
             found, at_work = self._seen()

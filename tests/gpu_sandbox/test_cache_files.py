@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,26 @@ def test_what_is_no_archive_is_forgotten(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["archive"]
 
 
+@pytest.mark.parametrize("told", ["[]", "{}", "[" * 100_000, '{"child_paths": 1}'])
+def test_a_list_of_another_form_stays_as_it_is(home: Path, tmp_path: Path, told: str) -> None:
+    group = "cache/triton/KEY/__grp__k.json"
+    (home / group).write_text(told)
+    carried(home, tmp_path / "two")
+    assert (tmp_path / "two" / group).read_text() == told
+
+
+def test_an_archive_that_wants_a_password_is_forgotten(tmp_path: Path) -> None:
+    archive, to = tmp_path / "archive", tmp_path / "to"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("a", "x")
+    data = bytearray(archive.read_bytes())
+    data[6] = data[data.index(b"PK\1\2") + 8] = 1  # the flag of what is encrypted
+    archive.write_bytes(data)
+    to.mkdir()
+    lay_out(archive, to)
+    assert list(to.iterdir()) == []
+
+
 def test_what_is_no_file_is_not_taken(tmp_path: Path) -> None:
     files = BuildFiles([], [])
     read, write = os.pipe()
@@ -76,3 +97,11 @@ def test_what_is_no_file_is_not_taken(tmp_path: Path) -> None:
         files.close()
         for each in (read, write, fd):
             os.close(each)
+
+
+def test_more_than_is_kept_is_not_added(tmp_path: Path) -> None:
+    files = BuildFiles([], [])
+    with open(tmp_path / "holes", "w+b") as file:
+        file.truncate(300 << 20)
+        files.add("holes", file.fileno())
+    assert files.names == []

@@ -165,6 +165,26 @@ async def test_who_does_not_return_is_ended_without_a_lease(
         assert left_behind(tmp_path) == []
 
 
+async def test_who_tells_of_steps_again_and_again_gets_no_more_time(
+    sandbox: LocalSandbox,
+) -> None:
+    tells = """
+if Path("task.py").exists():  # here it is prepared
+    import sys
+    from gpu_sandbox.jobs import Step
+    frame = sys._getframe()
+    while frame.f_code.co_name != "main":
+        frame = frame.f_back
+    while True:
+        for done in ("drawn", "loaded", "called"):
+            frame.f_locals["channel"].send(Step(done=done))
+        time.sleep(0.1)
+return (a + b).clamp_(min=0)
+"""
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, compiling(tells)))
+    assert isinstance(verdict.outcome, Correct), verdict
+
+
 async def test_another_verdict_comes_while_one_prepares(
     sandbox: LocalSandbox, tmp_path: Path
 ) -> None:
@@ -190,6 +210,25 @@ async def test_who_prepares_lies_still_while_the_device_is_timed(
             async with TimingLock(timing_file("cpu")).held():
                 assert set(preparing(tmp_path).values()) == {"T"}
             await until(lambda: not {"T"} & {*preparing(tmp_path).values()})
+        group.cancel_scope.cancel()
+
+
+async def test_who_forks_too_fast_to_be_stopped_is_gone_when_the_device_is_timed(
+    sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    forks = """
+while Path("task.py").exists():  # here it is prepared
+    try:
+        os.fork()
+    except OSError:
+        pass
+return (a + b).clamp_(min=0)
+"""
+    async with anyio.create_task_group() as group:
+        group.start_soon(sandbox.evaluate, evaluation(ADD_RELU, compiling(forks)))
+        await until(lambda: len(preparing(tmp_path)) >= 32)
+        async with TimingLock(timing_file("cpu")).held():
+            assert set(preparing(tmp_path).values()) <= {"T", "Z", "X"}
         group.cancel_scope.cancel()
 
 
