@@ -215,6 +215,8 @@ class BuildFiles:
         self.names = names
         self.fds = fds
         self.record = record or BuildRecord()
+        self.added_bytes = 0
+        """Of what was added, in memory until all is closed."""
 
     @classmethod
     def of(cls, entry: Path) -> BuildFiles:
@@ -258,11 +260,12 @@ class BuildFiles:
             return
         self.names.append(name)
         self.fds.append(own)
+        self.added_bytes += bytes_
 
     def close(self) -> None:
         for fd in self.fds:
             os.close(fd)
-        self.names, self.fds = [], []
+        self.names, self.fds, self.added_bytes = [], [], 0
 
 
 def _is_readable_file(fd: int) -> bool:

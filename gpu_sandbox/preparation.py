@@ -15,6 +15,7 @@ import socket
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakSet
 
 import anyio
 import anyio.to_thread
@@ -47,6 +48,8 @@ __all__ = ["Place", "Preparations", "Prepared"]
 
 _DRAINS_S = 0.15
 """What an autotuner queues at a time runs for a tenth of a second."""
+_MOST_HELD_BYTES = 1 << 30
+"""Of archives, in memory. Whoever comes then is judged unprepared, which takes longer."""
 _KEEPS_S = 30.0
 """To write the archive."""
 
@@ -80,6 +83,8 @@ class Preparations:
         self._homes = 0
         self._limiters: dict[str, anyio.CapacityLimiter] = {}
         self._running = Counter[str]()
+        self._files: WeakSet[BuildFiles] = WeakSet()
+        """With archives that wait for their candidate's verdict."""
 
     def least_busy(self, places: list[Place]) -> Place:
         """The first of those at which the fewest prepare."""
@@ -173,8 +178,10 @@ class Preparations:
         finally:
             await pausing.close()
         if archives := line.take_fds() if steps.are_done else []:
+            is_full = sum(each.added_bytes for each in self._files) >= _MOST_HELD_BYTES
+            self._files.add(files)
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(_add, files, archives)
+                await anyio.to_thread.run_sync(_add, files, archives, is_full)
         return Prepared(
             concluded=_concluded(steps.silent_in, ward) if pausing.is_late else None,
             call_s=steps.call_s,
@@ -230,10 +237,11 @@ def _concluded(silent: WorkerSilent | None, ward: Ward) -> Concluded | None:
     return Concluded(report=Report(finding=silent, timings_s={}), worker_output=ward.output())
 
 
-def _add(files: BuildFiles, archives: list[int]) -> None:
-    """They are the candidate's word, and go to nobody but its own worker. Without one there is
-    more to compile."""
+def _add(files: BuildFiles, archives: list[int], is_full: bool) -> None:
+    """They are the candidate's word, and go to nobody but its own worker. Without one, as where no
+    more are held, there is more to compile."""
     for archive in archives:
         with suppress(OSError):
-            files.add(CACHES, archive)
+            if not is_full:
+                files.add(CACHES, archive)
         os.close(archive)

@@ -102,7 +102,7 @@ async def test_what_a_preparation_compiled_is_not_compiled_under_the_lease(
 
 
 async def test_the_worker_that_is_judged_has_the_files_and_nothing_else(
-    sandbox: LocalSandbox,
+    sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once = f"""
 {CACHE}
@@ -116,6 +116,9 @@ return (a + b).clamp_(min=0)
     verdict = await sandbox.evaluate(evaluation(ADD_RELU, compiling(once)))
     assert isinstance(verdict.outcome, Crashed)
     assert "fresh, and the cache is there" in verdict.outcome.reason
+    monkeypatch.setattr("gpu_sandbox.preparation._MOST_HELD_BYTES", 0)
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, compiling(once)))
+    assert isinstance(verdict.outcome, Correct), "no more archives are held"
 
 
 async def test_an_output_that_was_kept_in_a_preparation_is_wrong(sandbox: LocalSandbox) -> None:
