@@ -183,8 +183,8 @@ class DevicePool:
         async with self.leases.hold(judged.identity) as lease:
             await lease.clear.wait()
             fit = judged.device.name not in self.quarantined
-            timing = TimingLock(timing_file(judged.identity))
-            async with timing.held() if times else nullcontext():
+            timed = TimingLock(timing_file(judged.identity)).held() if times else nullcontext()
+            async with timed:
                 yield self.timing(judged.device) if fit else None
 
     @asynccontextmanager
@@ -218,8 +218,9 @@ class DevicePool:
         self, station: Station, job: Job, files: BuildFiles, to_beat: ToBeat | None
     ) -> Looks:
         """Looks, once more if the verifier breaks down, and finds out whose fault that was."""
+        device, threads = station.device, self.threads(station.device)
         job = msgspec.structs.replace(
-            job, device=station.device.inside, libraries=files.names, threads=station.threads
+            job, device=device.inside, libraries=files.names, threads=threads
         )
         breakdowns: list[str] = []
         try:
@@ -316,7 +317,7 @@ class DevicePool:
         return cores_of(device, self._names)[0]
 
     def threads(self, device: Device) -> int:
-        """That a job on it has."""
+        """How many a job on it has."""
         cores = len(self.timing(device))
         return min(cores, self._limits.threads or cores)
 

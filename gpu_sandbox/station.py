@@ -95,10 +95,6 @@ class Station:
         self.unfit = ""
         """Why the device must not be used any more, in one line; empty while it may be."""
 
-    @property
-    def threads(self) -> int:
-        return min(len(self._cores), self._limits.threads or len(self._cores))
-
     async def get_ready(self) -> None:
         """Make what a first job needs. Raises ``SandboxFault``; then the job tries again."""
         await self._ready_verifier(with_candidate=True)

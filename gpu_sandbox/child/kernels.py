@@ -72,7 +72,7 @@ def _cu_launch() -> Any:
 
 
 def begin_compiling(device: torch.device) -> None:
-    """In a thread of its own: NVRTC takes half a second, and needs neither device nor lock."""
+    """In a thread of its own: NVRTC takes half a second, without the device and Python's lock."""
     _compiling("sm_{}{}".format(*torch.cuda.get_device_capability(device)))
 
 
