@@ -135,14 +135,15 @@ class Preparations:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove, home)
 
-    async def _spawned(self, place: Place, home: Path, control: socket.socket) -> Ward:
+    async def _spawned(self, place: Place, own: Path, control: socket.socket) -> Ward:
         nodes = place.device.nodes()
+        home = await self._zygote.candidates_home(own)
         return await self._zygote.spawn(
             "preparation",
             {},
             {"control": control},
             environment=child_environment(home, **child_variables(place.device)),
-            directory=home,
+            directory=own,
             policy=policy_for(self._limits, home, place.cores, nodes, readable=hub_readable()),
         )
 

@@ -198,20 +198,21 @@ class Workers:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                home = self._run.home(name)
+                own = self._run.home(name)
+                home = await self._zygote.candidates_home(own)
                 ward = await self._zygote.spawn(
                     "worker",
                     {"device": self._device.inside, "descriptors": self._limits.descriptors},
                     {"peer": theirs},
                     environment=child_environment(home, **child_variables(self._device)),
-                    directory=home,
+                    directory=own,
                     policy=self._policy(home),
                 )
         except BaseException:
             ours.close()
             await _removed(self._run.path / name)
             raise
-        return Worker(ward, ours, home)
+        return Worker(ward, ours, own)
 
     async def close(self) -> None:
         """Nothing is left of the spares, and none is made any more."""

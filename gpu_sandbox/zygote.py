@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from gpu_sandbox.confine import Policy, Survey
+from gpu_sandbox.confine import MOUNT, Policy, Survey
 from gpu_sandbox.frames import BadFrame, Line, PeerGone
 from gpu_sandbox.limits import Limits
 from gpu_sandbox.port import SandboxFault
@@ -131,6 +131,13 @@ class Zygote:
         await self._alive()
         assert self._survey is not None
         return self._survey
+
+    async def candidates_home(self, own: Path) -> Path:
+        """Where a candidate's process that is given ``own`` finds it. That is one path for all of
+        them where each has a home of its own mounted there: compilers write it into what they keep.
+        """
+        has_mounts = MOUNT in (await self.survey()).layers
+        return self._run.path / "candidate" if has_mounts else own
 
     async def spawn(
         self,

@@ -14,6 +14,9 @@ __all__ = ["lay_out", "packed"]
 
 _MOST_BYTES, _MOST_FILES = 256 << 20, 20_000
 _NOT_KEPT = frozenset({"tmp", "candidate.py", "task.py"})
+_KEEP_PATHS = ("cache/inductor/fxgraph/", "cache/inductor/aotautograd/")
+"""Pickles with absolute paths. In another home inductor would tune their kernels again, and fail
+to write down what it found. What it compiled is beside them, and is found by its source."""
 
 
 def packed(home: Path) -> int | None:
@@ -27,6 +30,7 @@ def packed(home: Path) -> int | None:
         open(descriptor, "wb", closefd=False) as archive,
         zipfile.ZipFile(archive, "w", strict_timestamps=False) as file,
     ):
+        file.comment = os.fsencode(home)
         for path in paths:
             file.write(path, path.relative_to(home))
     return descriptor
@@ -46,7 +50,10 @@ def lay_out(archive: Path, home: Path) -> None:
     another making raises a dozen kinds of exceptions, and is no finding, either."""
     with suppress(Exception):
         with zipfile.ZipFile(archive) as file:
-            file.extractall(home)
+            if file.comment == os.fsencode(home):
+                file.extractall(home)
+                return
+            file.extractall(home, [n for n in file.namelist() if not n.startswith(_KEEP_PATHS)])
         for group in home.rglob("__grp__*.json"):
             _move(group)
 

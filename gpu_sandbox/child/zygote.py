@@ -50,7 +50,7 @@ _ENDED_S = KILL_S + 2.0
 """And more where the kernel is at it: then a ward says by itself when it has had enough."""
 _FREED_S = 5.0
 """Two gigabytes, or more: whoever works on for us when we are gone is killed."""
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -219,6 +219,7 @@ class Zygote:
 
 def _entry(order: Spawn, sockets: dict[str, int]) -> Callable[[], None]:
     def enter() -> None:
+        _libc.prctl(_PR_SET_NAME, order.role.encode())  # what ps and nvidia-smi show
         tempfile.tempdir = None  # ours, if somebody asked for it
         for name in ("TMPDIR", "XDG_CACHE_HOME"):  # a private home is empty at first
             os.makedirs(os.environ[name], exist_ok=True)

@@ -14,6 +14,7 @@ from gpu_sandbox.confine.facts import Finding, Survey
 from gpu_sandbox.confine.machine import Machine
 from gpu_sandbox.confine.policy import (
     LAYERS,
+    MOUNT,
     LayerFailed,
     Policy,
     SpawnFailed,
@@ -26,6 +27,7 @@ from gpu_sandbox.confine.ward import Ward
 
 __all__ = [
     "LAYERS",
+    "MOUNT",
     "Finding",
     "LayerFailed",
     "Machine",

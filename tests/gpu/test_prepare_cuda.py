@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from events.outcomes import Correct
@@ -95,6 +96,20 @@ async def test_nothing_is_compiled_or_tuned_under_the_lease(sandbox: LocalSandbo
     shown("tuned", verdict)
     assert isinstance(verdict.outcome, Correct), verdict
     assert verdict.timings_s["lease"] < verdict.timings_s["prepare"]
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+async def test_torch_compile_finds_what_it_tuned(sandbox: LocalSandbox, mode: str) -> None:
+    """Inductor keeps the path of a kernel, beside which it looks for what was tuned."""
+    source = candidate(
+        "return self.compiled(a, b).clone()",
+        before="def compute(a, b):\n    return torch.softmax(a + b, -1).cumsum(-1)",
+        init=f"self.compiled = torch.compile(compute, mode='{mode}')",
+    )
+    task = TASK.replace("return torch.relu(a + b)", "return torch.softmax(a + b, -1).cumsum(-1)")
+    verdict = await sandbox.evaluate(msgspec.structs.replace(request(source), task_source=task))
+    shown(f"compile, {mode}", verdict)
+    assert isinstance(verdict.outcome, Correct), verdict
 
 
 async def test_triton_hashes_itself_once_for_all(sandbox: LocalSandbox) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -29,14 +30,20 @@ def home(tmp_path: Path) -> Path:
     return home
 
 
-def carried(home: Path, to: Path) -> list[str]:
-    """All files that arrive there."""
+def archived(home: Path, at: Path) -> Path:
     descriptor = packed(home)
     assert descriptor is not None
-    archive = to.parent / "archive"
-    with open(descriptor, "rb") as packed_file:
-        packed_file.seek(0)
-        archive.write_bytes(packed_file.read())
+    with open(descriptor, "rb") as archive:
+        archive.seek(0)
+        at.write_bytes(archive.read())
+    return at
+
+
+def carried(home: Path, to: Path) -> list[str]:
+    """All files that arrive there."""
+    archive = archived(home, to.parent / "archive")
+    if to == home:
+        shutil.rmtree(home)
     to.mkdir()
     lay_out(archive, to)
     return sorted(str(path.relative_to(to)) for path in to.rglob("*") if path.is_file())
@@ -49,6 +56,14 @@ def test_caches_arrive_and_name_the_files_where_they_are_now(home: Path, tmp_pat
     kernel = to / "cache" / "triton" / "KEY" / "k.cubin"
     assert kernel.read_bytes() == b"\0code"
     assert json.loads((to / group).read_text()) == {"child_paths": {"k.cubin": str(kernel)}}
+
+
+def test_what_names_its_home_for_good_stays_there(home: Path, tmp_path: Path) -> None:
+    pickle = "cache/inductor/fxgraph/ab/key/pickle"
+    (home / pickle).parent.mkdir(parents=True)
+    (home / pickle).write_bytes(b"a path")
+    assert pickle not in carried(home, tmp_path / "two")
+    assert pickle in carried(home, home)
 
 
 def test_more_than_is_kept_is_not_packed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

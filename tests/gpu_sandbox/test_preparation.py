@@ -56,9 +56,10 @@ def preparing(tmp_path: Path) -> dict[int, str]:
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):
-            if os.readlink(f"/proc/{name}/cwd").startswith(str(tmp_path)) and (
-                "/preparation-" in os.readlink(f"/proc/{name}/cwd")
-            ):
+            cwd = Path(os.readlink(f"/proc/{name}/cwd"))
+            is_candidate = cwd.name == "candidate" or cwd.name.startswith("preparation-")
+            is_worker = Path(f"/proc/{name}/comm").read_text() == "worker\n"
+            if tmp_path in cwd.parents and is_candidate and not is_worker:
                 stat = Path(f"/proc/{name}/stat").read_text()
                 found[int(name)] = stat.rpartition(")")[2].split()[0]
     return found
@@ -119,6 +120,23 @@ return (a + b).clamp_(min=0)
     monkeypatch.setattr("gpu_sandbox.preparation._MOST_HELD_BYTES", 0)
     verdict = await sandbox.evaluate(evaluation(ADD_RELU, compiling(once)))
     assert isinstance(verdict.outcome, Correct), "no more archives are held"
+
+
+async def test_paths_that_a_compiler_wrote_down_hold_in_the_worker_that_is_judged(
+    sandbox: LocalSandbox,
+) -> None:
+    noting = f"""
+{CACHE}
+if not cache.exists():
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    cache.write_text(str(cache))
+Path(cache.read_text()).with_name("tuned").write_text("")
+if not (cache.parent / "tuned").exists():
+    raise RuntimeError("it was written elsewhere")
+return (a + b).clamp_(min=0)
+"""
+    verdict = await sandbox.evaluate(evaluation(ADD_RELU, compiling(noting)))
+    assert isinstance(verdict.outcome, Correct), verdict
 
 
 async def test_an_output_that_was_kept_in_a_preparation_is_wrong(sandbox: LocalSandbox) -> None:

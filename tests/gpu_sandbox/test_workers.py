@@ -105,6 +105,9 @@ class GpuZygote:
     async def __aexit__(self, *exc: object) -> None:
         await self._group.__aexit__(None, None, None)
 
+    async def candidates_home(self, own: Path) -> Path:
+        return own
+
     async def spawn(
         self, role: str, _: object, sockets: Mapping[str, socket.socket], **__: object
     ) -> object:
