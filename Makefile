@@ -70,6 +70,7 @@ check: lint types test
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy

@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from agents.anchors import has_anchors
 from agents.clients.port import AnswerForm, Part, Tool
-from agents.reply_text import closed
+from agents.replies.anchors import has_anchors
+from agents.replies.reply_text import closed
 from agents.templates import SYSTEM_VARIANTS, Templates, fill
 from agents.tools import answer_tool
-from projections.sections import Section, visible
+from projections.candidate.sections import Section, visible
 
 __all__ = ["LOG_CHARS", "ROLES", "SELECTED_LOG_CHARS", "NodeView", "Prompt", "clip", "render"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from agents.windows import RULES, Rule, minimal_window
-from projections.tree import Tree
+from projections.search.tree import Tree
 
 __all__ = ["WindowedTeam", "plan_code_debug_team", "single_team"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from projections.tree import ROOT, Tree
+from projections.search.tree import ROOT, Tree
 
 __all__ = [
     "RULES",

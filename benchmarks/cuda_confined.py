@@ -15,9 +15,9 @@ import os
 import shutil
 import tempfile
 
+from gpu_sandbox.api.device import device_named
 from gpu_sandbox.confine import LAYERS, Policy, Survey, spawn, survey
 from gpu_sandbox.confine.policy import LANDLOCK, NO_NEW_PRIVS, RLIMITS, SECCOMP, UID
-from gpu_sandbox.devices import device_named
 
 _NAMESPACES = tuple(layer for layer in LAYERS if layer.startswith("namespaces:"))
 _LESS: tuple[tuple[str, ...], ...] = (

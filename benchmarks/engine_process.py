@@ -21,8 +21,13 @@ import msgspec
 
 from benchmarks.first_verdict import CASES
 from benchmarks.sandbox_throughput import TASK
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault, TaskUnusable
+from gpu_sandbox.api.evaluator import (
+    EvaluationRequest,
+    PrerequisiteMissing,
+    SandboxFault,
+    TaskUnusable,
+)
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 
 __all__ = ["MOST_CANDIDATES", "READY", "Assignment", "Judgement", "Pair", "kinds_on", "pairs_of"]

@@ -21,7 +21,7 @@ import torch
 from torch.autograd.profiler import profile
 
 from benchmarks.honest_figures import Activity, call_ns
-from gpu_sandbox.paired import quantile
+from gpu_sandbox.api.statistics import quantile
 
 _ROUNDS, _COVER_CYCLES, _MARK_CYCLES = 30, 600_000, 2_000
 _MB = 1 << 20

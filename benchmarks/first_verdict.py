@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from benchmarks.kernelbench_peer import evaluate_alone
-from gpu_sandbox.paired import quantile
+from gpu_sandbox.api.statistics import quantile
 
 ROOT = Path(__file__).parents[1]
 CASES = {"torch": "torch_sdpa", "triton": "triton_log_softmax", "inline CUDA": "cuda_layer_norm"}

@@ -38,13 +38,13 @@ import msgspec
 
 from benchmarks.honest_figures import claimed_speedup, rows_of, summary, table
 from events.outcomes import Correct
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import (
+from gpu_sandbox.api.evaluator import (
     EvaluationRequest,
     PrerequisiteMissing,
     SandboxFault,
     TaskUnusable,
 )
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 
 __all__ = ["CASES", "Case", "cases", "interleaved"]

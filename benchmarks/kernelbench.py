@@ -48,7 +48,7 @@ import anyio.to_thread
 
 from benchmarks.kernelbench_peer import CORRECTNESS_TRIALS, Peer
 from events.outcomes import Correct
-from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, SandboxFault
+from gpu_sandbox.api.evaluator import EvaluationRequest, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.sandbox import LocalSandbox
 
 KERNELS = Path(__file__).parent / "kernels"

@@ -22,7 +22,7 @@ from events.bodies import Body, PromptRendered
 from events.envelope import Event
 from events.reader import LogReader
 from events.writer import LogWriter
-from projections.tree import Tree, fold_tree
+from projections.search.tree import Tree, fold_tree
 
 __all__ = ["measure"]
 

@@ -16,8 +16,8 @@ from typing import Any
 import anyio
 import msgspec
 
-from agents.anchors import BEGIN, END
 from agents.clients.port import Reply, Request
+from agents.replies.anchors import BEGIN, END
 from agents.templates import Templates, load
 from benchmarks.table import Table
 from engine.config import Budget, Config, Prompts, Search
@@ -30,7 +30,7 @@ from events.bodies import RunStarted, Usage
 from events.outcomes import CompileFailed, Correct, Outcome
 from events.reader import LogReader
 from events.writer import LogWriter
-from gpu_sandbox.port import (
+from gpu_sandbox.api.evaluator import (
     Baseline,
     BaselineRequest,
     DeviceLoad,

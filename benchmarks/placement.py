@@ -21,15 +21,15 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.child.arena import Arena, lay_out
-from gpu_sandbox.child.clock import Clocked
-from gpu_sandbox.child.cover import HostTime, cover_us, host_time
-from gpu_sandbox.child.delivery import Slot
-from gpu_sandbox.child.kernels import compiled
-from gpu_sandbox.child.sealing import Kernels
-from gpu_sandbox.child.values import pack
-from gpu_sandbox.messages import Place, Time, Timed
-from gpu_sandbox.paired import quantile
+from gpu_sandbox.api.statistics import quantile
+from gpu_sandbox.cuda.gate_kernels import Kernels
+from gpu_sandbox.cuda.nvrtc import compiled
+from gpu_sandbox.ipc.worker_messages import Place, Time, Timed
+from gpu_sandbox.tensors.pytree import pack
+from gpu_sandbox.tensors.shared_arena import Arena, lay_out
+from gpu_sandbox.verifier.timing.launch_cover import HostTime, cover_us, host_time
+from gpu_sandbox.worker.outputs import Slot
+from gpu_sandbox.worker.timed_calls import Clocked
 
 _CALLS, _RELEASES, _PLACES = 16, 8, 8
 _PROTOCOL_COVER_US = 60

@@ -40,7 +40,7 @@ import msgspec
 import torch
 import torch.multiprocessing as processes
 
-from gpu_sandbox.paired import quantile
+from gpu_sandbox.api.statistics import quantile
 
 Gate: TypeAlias = Literal["once", "each"]
 Kind: TypeAlias = Literal["nothing", "copies", "in place", "early"]

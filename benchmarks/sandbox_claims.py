@@ -31,11 +31,11 @@ import torch
 from benchmarks.sandbox_verdicts import itself, request_for, task
 from benchmarks.table import Table
 from events.outcomes import Correct
-from gpu_sandbox.child.readings import reading_ns
-from gpu_sandbox.child.writing import least_ns
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import Verdict
+from gpu_sandbox.api.evaluator import Verdict
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.verifier.timing.event_overhead import reading_ns
+from gpu_sandbox.verifier.timing.write_floor import least_ns
 
 _BEYOND = 1.15
 _FILLED = {"4 bytes": 4, "64 KB": 1 << 16, "2 MB": 1 << 21}
@@ -43,7 +43,7 @@ _DOUBTS = ("doubted at first", "scored by")
 _FORGED = """
 
 import sys
-clock = sys.modules["gpu_sandbox.child.clock"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 
 def _shave(name):
     real = getattr(clock, name)
@@ -60,7 +60,7 @@ def _shave(name):
 
 
 _shave("Timed")
-_answer = sys.modules["gpu_sandbox.child.signals"].Answer
+_answer = sys.modules["gpu_sandbox.ipc.cpu_call_messages"].Answer
 _told = _answer.told
 _answer.told = lambda self, elapsed_ns, *rest: _told(self, int(elapsed_ns * {claim}), *rest)
 """

@@ -28,16 +28,16 @@ from typing import Any
 import anyio
 
 from benchmarks.table import Table
-from gpu_sandbox.builds import BuildCache
-from gpu_sandbox.compile_stage import Candidate, Compiled, CompilePool
-from gpu_sandbox.cores import split_cores
-from gpu_sandbox.devices import device_named
-from gpu_sandbox.guard import inspect_candidate
-from gpu_sandbox.keeping import Keeping
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.prerequisites import cuda_home
-from gpu_sandbox.workdir import run_directory
-from gpu_sandbox.zygote import Zygote
+from gpu_sandbox.api.device import device_named
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.builds.build_cache import BuildCache
+from gpu_sandbox.builds.compile_pool import Candidate, Compiled, CompilePool
+from gpu_sandbox.devices.cpu_affinity import split_cores
+from gpu_sandbox.static_checks.precheck import inspect_candidate
+from gpu_sandbox.store.best_effort import Keeping
+from gpu_sandbox.supervise.run_directory import run_directory
+from gpu_sandbox.supervise.zygote_client import Zygote
+from gpu_sandbox.toolchain.prerequisites import cuda_home
 
 CPP = r"""
 #include <torch/extension.h>

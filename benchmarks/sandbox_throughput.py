@@ -36,7 +36,7 @@ from benchmarks.kernelbench_peer import evaluate_alone, precompile
 from benchmarks.sandbox_compile import Numbers
 from benchmarks.table import Table
 from events.outcomes import Correct
-from gpu_sandbox.port import EvaluationRequest, PrerequisiteMissing, Verdict
+from gpu_sandbox.api.evaluator import EvaluationRequest, PrerequisiteMissing, Verdict
 from gpu_sandbox.sandbox import LocalSandbox
 
 ELEMENTS = {"cuda": (2048, 2048), "cpu": (256, 512)}

@@ -41,8 +41,8 @@ import anyio
 from benchmarks.table import Table
 from events.observations import SectionName
 from events.outcomes import Correct
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 
 _TASK = """

@@ -21,7 +21,7 @@ import anyio
 import msgspec
 
 from events.outcomes import Correct
-from gpu_sandbox.port import SandboxFault
+from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.attacks.files import attack_source, honest_source
 from tests.attacks.honest_table import HONEST

@@ -1,7 +1,7 @@
 """The resolved configuration: what a run was told, all of it, as it goes into the log.
 
 Plain frozen structs; unknown fields are refused. Reading files, environment and flags
-is ``engine.cli.settings``'s job; the search reads these structs and nothing else.
+is ``engine.cli.settings.layers``'s job; the search reads these structs and nothing else.
 """
 
 from __future__ import annotations

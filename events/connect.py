@@ -161,7 +161,7 @@ def connect_read_only(path: Path, *, views: bool = False) -> sqlite3.Connection:
 
 def schema_sql(format_: int) -> str:
     """The statements that make a log's tables and guards."""
-    parts = ("schema.sql", f"blobs_{format_}.sql")
+    parts = ("schema.sql", f"blobs/blobs_{format_}.sql")
     return "".join(resources.files("events").joinpath(part).read_text() for part in parts)
 
 

@@ -65,8 +65,8 @@ class Work(_Observed, frozen=True, kw_only=True):
 
 
 class Ceilings(_Observed, frozen=True, kw_only=True):
-    """What a probe reached on the device (``gpu_sandbox/child/ceilings.py``): bytes read and
-    written a second, and operations a second of a matrix product by dtype."""
+    """What a probe reached on the device (``gpu_sandbox/probes/peak_rates_main.py``): bytes read
+    and written a second, and operations a second of a matrix product by dtype."""
 
     bytes_per_s: float
     flops_per_s: dict[str, float]

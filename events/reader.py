@@ -11,7 +11,7 @@ from types import TracebackType
 
 import msgspec
 
-from events.blobs import Blobs, blobs_of
+from events.blobs.store import Blobs, blobs_of
 from events.bodies import Body, Kind
 from events.codec import decode_body
 from events.connect import connect_read_only

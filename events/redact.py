@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from events.blobs import blobs_of
+from events.blobs.store import blobs_of
 from events.connect import connect_read_write
 from events.envelope import Blob
 from events.errors import LogDamaged, LogUnreadable

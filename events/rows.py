@@ -8,7 +8,7 @@ from functools import cache
 
 import msgspec
 
-from events.blobs import Blobs
+from events.blobs.store import Blobs
 from events.envelope import Blob, genesis_hash
 from events.errors import LogDamaged
 

@@ -14,16 +14,16 @@ from pathlib import Path
 import msgspec
 from sqlite_utils import Database
 
-from events.blobs import REDACTED, blobs_of
+from events.blobs.store import REDACTED, blobs_of
 from events.codec import decode_body
 from events.connect import schema_sql
 from events.envelope import chain_hash, chained, genesis_hash
 from events.errors import LogDamaged, LogError, NewerFormat
 from events.lock import holder
 from events.reader import LogReader, RunRow
+from events.recovery.salvage import Salvage
+from events.recovery.wal import damage
 from events.rows import hash_at
-from events.salvage import Salvage
-from events.wal import damage
 
 __all__ = ["LogCheck", "Problem", "verify_file", "verify_log", "verify_run"]
 

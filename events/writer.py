@@ -23,7 +23,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from events.blobs import blobs_of
+from events.blobs.store import blobs_of
 from events.bodies import Body
 from events.codec import as_stored
 from events.connect import Opener, connect_read_write, open_sqlite, unreadable
@@ -31,8 +31,8 @@ from events.envelope import Blob, Event, chain_hash, chained, genesis_hash
 from events.errors import LogError, LogInUse, RunUnknown, WriterFailed
 from events.fence import Fence
 from events.lock import WriterLock
+from events.recovery.wal import Watch
 from events.rows import EventRow, NewEvent, Tail, insert_events, insert_run, positions
-from events.wal import Watch
 
 __all__ = ["LogWriter"]
 

@@ -1,9 +1,9 @@
 """``LocalSandbox``: the evaluator that runs candidates on this machine.
 
-Stages of an evaluation (``evaluation.py``): static guard → compile pool (parallel, no device)
-→ device stage (one exclusive lease per device) → verdict. This process never imports torch;
-whatever runs foreign code is a confined fork of the zygote (``zygote.py``, ``confine/``).
-"""
+Stages of an evaluation (``evaluate/evaluation.py``): static guard → compile pool (parallel, no
+device) → device stage (one exclusive lease per device) → verdict. This process never imports torch;
+whatever runs foreign code is a confined fork of the zygote (``supervise/zygote_client.py``,
+``confine/``)."""
 
 from __future__ import annotations
 
@@ -21,28 +21,7 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from events.outcomes import Correct
-from gpu_sandbox.all_sets import baseline_of_all, verdict_on_all
-from gpu_sandbox.baselines import (
-    COMPILE_S,
-    KINDS,
-    KnownBaselines,
-    as_candidate,
-    compiled_baseline,
-    eager_baseline,
-    wrong_by_tf32,
-)
-from gpu_sandbox.builds import CACHE_BYTES, BuildFiles
-from gpu_sandbox.confine import Survey, Tier
-from gpu_sandbox.evaluation import Evaluation
-from gpu_sandbox.hub import require_models
-from gpu_sandbox.input_sets import BadInputSets, InputSet, input_sets
-from gpu_sandbox.keeping import Keeping
-from gpu_sandbox.known_verdicts import KnownVerdicts
-from gpu_sandbox.labels import accepted, read
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.opened import Opened, Settings
-from gpu_sandbox.orders import job_for
-from gpu_sandbox.port import (
+from gpu_sandbox.api.evaluator import (
     Baseline,
     BaselineRequest,
     DeviceLoad,
@@ -52,9 +31,30 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from gpu_sandbox.verdicts import cleaned
-from gpu_sandbox.verifier import VerifierDied, VerifierSilent
-from gpu_sandbox.workdir import own_directory, remove_stale, run_directory
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.builds.build_cache import CACHE_BYTES, BuildFiles
+from gpu_sandbox.confine import Survey, Tier
+from gpu_sandbox.devices.verifier_client import VerifierDied, VerifierSilent
+from gpu_sandbox.evaluate.baselines import (
+    COMPILE_S,
+    KINDS,
+    KnownBaselines,
+    as_candidate,
+    compiled_baseline,
+    eager_baseline,
+    wrong_by_tf32,
+)
+from gpu_sandbox.evaluate.combined_sets import baseline_of_all, verdict_on_all
+from gpu_sandbox.evaluate.evaluation import Evaluation
+from gpu_sandbox.evaluate.input_sets import BadInputSets, InputSet, input_sets
+from gpu_sandbox.evaluate.job_spec import job_for
+from gpu_sandbox.evaluate.labels import accepted, read
+from gpu_sandbox.evaluate.outcomes import cleaned
+from gpu_sandbox.evaluate.resources import Opened, Settings
+from gpu_sandbox.evaluate.verdict_cache import KnownVerdicts
+from gpu_sandbox.store.best_effort import Keeping
+from gpu_sandbox.supervise.run_directory import own_directory, remove_stale, run_directory
+from gpu_sandbox.toolchain.hf_cache import require_models
 
 __all__ = ["LocalSandbox", "default_cache"]
 
@@ -84,7 +84,7 @@ def _raise_descriptor_limit() -> None:
 
 
 class LocalSandbox:
-    """Implements ``gpu_sandbox.port.Evaluator``; safe for concurrent calls of one loop.
+    """Implements ``gpu_sandbox.api.evaluator.Evaluator``; safe for concurrent calls of one loop.
 
     An asynchronous context manager: its processes live between entering and leaving, and
     are started when they are first needed. ``devices`` are the names that may be used.

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from projections.steps import Step, Steps
-from projections.summary import Summary
+from projections.run.summary import Summary
+from projections.search.steps import Step, Steps
 from replay.settings import COMPARABLE, differing_settings
 
 __all__ = ["AXES", "Compared", "Comparison", "best_at", "compare"]

@@ -22,8 +22,8 @@ from events.bodies import (
     RunStopped,
 )
 from events.envelope import Event
-from projections.overview import Overview
-from projections.summary import Best
+from projections.run.overview import Overview
+from projections.run.summary import Best
 from replay.differing import differing
 from replay.settings import differing_settings
 

@@ -35,7 +35,7 @@ from events.bodies import (
 )
 from events.envelope import Event
 from events.reader import LogReader
-from projections.capabilities import Known
+from projections.run.capabilities import Known
 
 __all__ = [
     "RecordedClient", "RecordedLog", "RecordedReplies", "RecordedVerdicts", "out_of_log",

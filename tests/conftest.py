@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sandbox import lock_files
+from gpu_sandbox.devices import lock_files
 
 
 def _take_own_cores() -> None:

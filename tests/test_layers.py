@@ -18,8 +18,8 @@ def test_layers() -> None:
 
 def test_starting_imports_no_framework() -> None:
     program = (
-        "import engine.cli.main, engine.cli.run, engine.cli.inspect, engine.cli.session,"
-        "engine.cli.trace, sys;"
+        "import sys, engine.cli.main, engine.cli.run.run, engine.cli.run.session;"
+        "import engine.cli.inspect.inspect, engine.cli.analyse.trace;"
         "print(sorted({'torch', 'anthropic', 'rich', 'numpy', 'opentelemetry'} & set(sys.modules)))"
     )
     done = subprocess.run(

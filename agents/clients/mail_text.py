@@ -11,9 +11,9 @@ import msgspec
 
 from agents.clients.port import Reply, Request
 from agents.clients.structured import json_object, storable_json
-from agents.reply_text import fences
+from agents.replies.reply_text import fences
 from events.bodies import ReplyFile, Usage
-from projections.sections import visible
+from projections.candidate.sections import visible
 
 __all__ = ["Malformed", "read_reply", "request_json", "request_markdown"]
 

@@ -27,12 +27,12 @@ from typing import Any, Literal, TypeAlias
 import anyio.lowlevel
 import msgspec
 
-from agents.anchors import BEGIN, END, source_lines
 from agents.clients.port import CallFailed, Reply, Request
-from agents.grounding import Rejected, ground
-from agents.normal_form import source_key
 from agents.python_source import tree_of
-from agents.splicing import Definition, Spans
+from agents.replies.anchors import BEGIN, END, source_lines
+from agents.replies.grounding import Rejected, ground
+from agents.replies.normal_form import source_key
+from agents.replies.splicing import Definition, Spans
 from events.bodies import Usage
 
 __all__ = ["PlaybookClient", "PlaybookInvalid"]

@@ -31,7 +31,7 @@ from events.bodies import (
     RunStarted,
 )
 from events.outcomes import CompileFailed, Correct, Outcome, WrongResult
-from projections.tree import ROOT
+from projections.search.tree import ROOT
 
 __all__ = ["Course", "search"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.cli.settings import resolve
+from engine.cli.settings.layers import resolve
 from engine.config import Config
 
 __all__ = [

@@ -17,33 +17,33 @@ from engine.cli.exits import Exit, Failure
 
 __all__ = ["cli", "main"]
 
-_COMMANDS = {
-    "run": ("engine.cli.run", "Search for a faster version of a task's module."),
-    "resume": ("engine.cli.run", "Go on with a run that was interrupted, paused or finished."),
-    "fork": ("engine.cli.fork", "Go on from an earlier event of a run, configured otherwise."),
-    "steer": ("engine.cli.steer", "Tell a run a hint, ban or pin a node, end it softly."),
-    "eval": ("engine.cli.evaluate", "Judge candidates without a search."),
-    "baseline": ("engine.cli.baseline", "Time a task's reference, eager and compiled."),
-    "cache": ("engine.cli.cache", "What is kept between runs; --prune empties it."),
-    "ls": ("engine.cli.inspect", "List the runs in a directory's logs."),
-    "status": ("engine.cli.inspect", "How a run stands: attempts, best, spend."),
-    "tree": ("engine.cli.inspect", "Draw the search tree."),
-    "show": ("engine.cli.inspect", "Show one attempt: plan, source, observations, outcome."),
-    "prompt": ("engine.cli.inspect", "Show the prompt that a role got in an attempt."),
-    "best": ("engine.cli.inspect", "Print or save the best kernel."),
-    "tail": ("engine.cli.tail", "A log's newest events, also while it is written."),
-    "trace": ("engine.cli.trace", "Send a run as OpenTelemetry spans to a collector."),
-    "sql": ("engine.cli.sql", "Ask a log in SQL; read-only."),
-    "search": ("engine.cli.search", "Find words in prompts, replies, sources and logs."),
-    "report": ("engine.cli.report", "What became of runs: funnel, leaderboard, spend, failures."),
-    "export": ("engine.cli.export", "Tables for other programs, training pairs, a redacted copy."),
-    "diff": ("engine.cli.diff", "Where two runs part; or two nodes' sources."),
-    "compare": ("engine.cli.compare", "Runs side by side: results and curves."),
-    "replay": ("engine.cli.replay", "Recompute a run's decisions from its log."),
-    "simulate": ("engine.cli.simulate", "What another policy would have done on recorded trees."),
-    "verify": ("engine.cli.check", "Check a log's chains, sequence and blobs."),
-    "recover": ("engine.cli.check", "Save what is intact of a damaged log into a new one."),
-    "doctor": ("engine.cli.check", "Check this machine: compilers, devices, isolation."),
+_COMMANDS = {  # by name: the module that has it, and what help says
+    "run": ("run.run", "Search for a faster version of a task's module."),
+    "resume": ("run.run", "Go on with a run that was interrupted, paused or finished."),
+    "fork": ("run.fork", "Go on from an earlier event of a run, configured otherwise."),
+    "steer": ("run.steer", "Tell a run a hint, ban or pin a node, end it softly."),
+    "eval": ("evaluate.evaluate", "Judge candidates without a search."),
+    "baseline": ("evaluate.baseline", "Time a task's reference, eager and compiled."),
+    "cache": ("maintain.cache", "What is kept between runs; --prune empties it."),
+    "ls": ("inspect.inspect", "List the runs in a directory's logs."),
+    "status": ("inspect.inspect", "How a run stands: attempts, best, spend."),
+    "tree": ("inspect.inspect", "Draw the search tree."),
+    "show": ("inspect.inspect", "Show one attempt: plan, source, observations, outcome."),
+    "prompt": ("inspect.inspect", "Show the prompt that a role got in an attempt."),
+    "best": ("inspect.inspect", "Print or save the best kernel."),
+    "tail": ("inspect.tail", "A log's newest events, also while it is written."),
+    "trace": ("analyse.trace", "Send a run as OpenTelemetry spans to a collector."),
+    "sql": ("inspect.sql", "Ask a log in SQL; read-only."),
+    "search": ("inspect.search", "Find words in prompts, replies, sources and logs."),
+    "report": ("analyse.report", "What became of runs: funnel, leaderboard, spend, failures."),
+    "export": ("analyse.export", "Tables for other programs, training pairs, a redacted copy."),
+    "diff": ("inspect.diff", "Where two runs part; or two nodes' sources."),
+    "compare": ("analyse.compare", "Runs side by side: results and curves."),
+    "replay": ("analyse.replay", "Recompute a run's decisions from its log."),
+    "simulate": ("analyse.simulate", "What another policy would have done on recorded trees."),
+    "verify": ("maintain.check", "Check a log's chains, sequence and blobs."),
+    "recover": ("maintain.check", "Save what is intact of a damaged log into a new one."),
+    "doctor": ("maintain.check", "Check this machine: compilers, devices, isolation."),
 }
 
 
@@ -58,7 +58,7 @@ class _Commands(click.Group):
             return None
         module, _ = _COMMANDS[cmd_name]
         name = "eval_" if cmd_name == "eval" else cmd_name
-        command: click.Command = getattr(import_module(module), name)
+        command: click.Command = getattr(import_module(f"engine.cli.{module}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -92,7 +92,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except Failure as failure:
-        from engine.cli.draw import printable
+        from engine.cli.views.draw import printable
 
         click.echo(printable(f"engine: {failure}"), err=True)
         sys.exit(failure.code)

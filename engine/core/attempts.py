@@ -18,8 +18,8 @@ from events.bodies import (
     ReplyParsed,
     ReplyRejected,
 )
-from projections.capabilities import Known
-from projections.tree import ROOT
+from projections.run.capabilities import Known
+from projections.search.tree import ROOT
 
 __all__ = ["fold_attempt", "visit_key"]
 

@@ -21,7 +21,7 @@ from engine.core.flags import (
 from engine.core.standstill import is_under_way
 from engine.core.state import Attempt, State
 from events.bodies import AgentCalled, EvaluationRequested
-from projections.spend import cost_usd_micros
+from projections.run.spend import cost_usd_micros
 
 __all__ = ["RESOURCES", "WAIT", "Use", "budget_reached", "short_for", "short_for_attempt"]
 

@@ -9,7 +9,7 @@ from engine.core.outages import has_stand_in, models_to_ask
 from engine.core.planners import pick_planner
 from engine.core.state import Attempt, Call, State
 from events.bodies import AgentCalled, AttemptAbandoned, Body, Pick
-from projections.tree import ROOT
+from projections.search.tree import ROOT
 
 __all__ = ["ask_again", "first_call", "retry"]
 

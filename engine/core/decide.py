@@ -32,7 +32,7 @@ from events.bodies import (
     RunPaused,
     RunStopped,
 )
-from projections.tree import ROOT
+from projections.search.tree import ROOT
 
 __all__ = ["decide"]
 

@@ -32,8 +32,8 @@ from events.bodies import (
     TaskRejected,
     WaitEnded,
 )
-from projections.capabilities import Known
-from projections.tree import Node
+from projections.run.capabilities import Known
+from projections.search.tree import Node
 
 __all__ = ["evolve"]
 

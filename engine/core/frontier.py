@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 
 from engine.config import Search
-from projections.tree import ROOT, Node
+from projections.search.tree import ROOT, Node
 
 __all__ = ["Frontier", "OrderedIds"]
 

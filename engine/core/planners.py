@@ -7,7 +7,7 @@ the one with the greatest
     (mean reward + sqrt(2 ln N / n)) / cost of a pull
 
 Costs are not known beforehand, as they are there: the mean of a model's pulls so far stands for
-them. What a pull, its reward and its cost are, ``projections.planners`` says.
+them. What a pull, its reward and its cost are, ``projections.search.planners`` says.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from engine.config import Config
 from engine.core.bounds import ln, upper_bound
 from engine.core.draws import draw
 from events.bodies import Pick
-from projections.planners import Arm, Planners
-from projections.reward import UNIT
+from projections.search.planners import Arm, Planners
+from projections.search.reward import UNIT
 
 __all__ = ["pick_planner"]
 

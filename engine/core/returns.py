@@ -6,8 +6,8 @@ machine's arithmetic can change a sum.
 
 from __future__ import annotations
 
-from projections.reward import reward
-from projections.tree import Node, Tree
+from projections.search.reward import reward
+from projections.search.tree import Node, Tree
 
 __all__ = ["Returns"]
 
@@ -28,7 +28,7 @@ class Returns:
         return self._visits.get(node, 0)
 
     def rewards(self, node: int) -> int:
-        """In ``projections.reward.UNIT``."""
+        """In ``projections.search.reward.UNIT``."""
         return self._rewards.get(node, 0)
 
     def update(self, tree: Tree, node: Node) -> None:

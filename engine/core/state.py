@@ -28,11 +28,11 @@ from events.bodies import (
     WaitEnded,
 )
 from events.outcomes import BaselineKind
-from projections.capabilities import Known
-from projections.planners import Planners
-from projections.spend import Spend
-from projections.steering import Steering
-from projections.tree import Tree
+from projections.run.capabilities import Known
+from projections.run.spend import Spend
+from projections.run.steering import Steering
+from projections.search.planners import Planners
+from projections.search.tree import Tree
 
 __all__ = ["Attempt", "Call", "Outage", "State", "Team", "TeamOf"]
 

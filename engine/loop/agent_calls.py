@@ -14,7 +14,7 @@ import msgspec
 
 from agents.clients.port import CallFailed, CapabilityMissing, Client, Deferred, Reply, Request
 from agents.clients.turns import Provider, Turn, Turns
-from agents.parse import Rejected, parse
+from agents.replies.parse import Rejected, parse
 from agents.templates import Templates
 from engine.loop.deferred import DeferredReplies
 from engine.loop.feed import Feed
@@ -30,8 +30,8 @@ from events.bodies import (
     ReplyRejected,
 )
 from events.envelope import Blob
-from projections.capabilities import Known
-from projections.mail import Mail
+from projections.run.capabilities import Known
+from projections.run.mail import Mail
 
 __all__ = ["AgentCalls"]
 

@@ -25,7 +25,7 @@ from engine.core.standstill import only_replies_awaited
 from engine.loop.feed import Feed
 from engine.loop.texts import storable
 from events.bodies import AgentCalled, ReplyDeferred, ReplyNotTaken, WaitEnded
-from projections.mail import Mail
+from projections.run.mail import Mail
 
 __all__ = ["DeferredReplies"]
 

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import msgspec
 
+from engine.loop.error_line import line_about
 from engine.loop.feed import Feed
 from engine.loop.methods import observed_for
 from engine.loop.texts import Texts, storable
-from engine.loop.unexpected import line_about
 from events.bodies import (
     BaselineMeasured,
     BaselineRequested,
@@ -22,8 +22,7 @@ from events.bodies import (
 from events.envelope import Blob
 from events.errors import BodyInvalid
 from events.outcomes import BaselineKind, Correct, Refused
-from gpu_sandbox.labels import TIMED_LABELS, accepted, shown
-from gpu_sandbox.port import (
+from gpu_sandbox.api.evaluator import (
     Baseline,
     BaselineRequest,
     EvaluationRequest,
@@ -34,7 +33,8 @@ from gpu_sandbox.port import (
     TaskUnusable,
     Verdict,
 )
-from projections.labels import DEGENERATE, labels_of, with_labels
+from gpu_sandbox.evaluate.labels import TIMED_LABELS, accepted, shown
+from projections.candidate.labels import DEGENERATE, labels_of, with_labels
 
 __all__ = ["Evaluations", "Recorded"]
 

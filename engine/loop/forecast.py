@@ -22,8 +22,8 @@ from engine.core.state import State
 from engine.loop.methods import roles_of, team_of
 from engine.loop.start import prices_today
 from events.bodies import Price, Usage
-from gpu_sandbox.input_sets import shown_source
-from projections.spend import Spend, cost_usd_micros, prices_words
+from gpu_sandbox.evaluate.input_sets import shown_source
+from projections.run.spend import Spend, cost_usd_micros, prices_words
 
 __all__ = ["Forecast", "RoleForecast", "forecast", "forecast_rest"]
 
@@ -68,7 +68,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     roles: list[RoleForecast]
     priced_by: str = ""
-    """Where the prices are from, as ``projections.spend.prices_words`` says it."""
+    """Where the prices are from, as ``projections.run.spend.prices_words`` says it."""
 
     @property
     def calls(self) -> tuple[int, int]:

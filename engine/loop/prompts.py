@@ -19,11 +19,11 @@ from events.bodies import AgentCalled
 from events.envelope import sha256_hex
 from events.observations import SectionName
 from events.outcomes import BUSY_MACHINE, Outcome
-from gpu_sandbox.input_sets import input_sets, shown_source
-from projections.capabilities import Known
-from projections.resources import resources_table
-from projections.sections import CAPS, SELECTED_CAPS, Attempt, sections_of
-from projections.tree import Node
+from gpu_sandbox.evaluate.input_sets import input_sets, shown_source
+from projections.candidate.resources import resources_table
+from projections.candidate.sections import CAPS, SELECTED_CAPS, Attempt, sections_of
+from projections.run.capabilities import Known
+from projections.search.tree import Node
 
 __all__ = [
     "describe", "model_name", "node_view", "prompt_chars", "request_digest",

@@ -20,8 +20,8 @@ from engine.core.state import State
 from engine.loop.agent_calls import AgentCalls
 from engine.loop.evaluations import Evaluations, Recorded
 from engine.loop.feed import Feed, Observer
+from engine.loop.steering_commands import Wish, facts
 from engine.loop.texts import Texts
-from engine.loop.wishes import Wish, facts
 from events.bodies import (
     AgentCalled,
     BaselineRequested,
@@ -37,8 +37,8 @@ from events.bodies import (
 from events.envelope import Blob
 from events.errors import LogError
 from events.writer import LogWriter
-from gpu_sandbox.port import Evaluator
-from projections.mail import Mail
+from gpu_sandbox.api.evaluator import Evaluator
+from projections.run.mail import Mail
 
 __all__ = ["RunLoop"]
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from agents.normal_form import source_key
 from agents.prices import dated, price_of
+from agents.replies.normal_form import source_key
 from agents.templates import pinned
 from engine.config import Config
 from engine.core.evolve import evolve
@@ -31,7 +31,7 @@ from events.bodies import (
 )
 from events.envelope import Blob
 from events.reader import LogReader
-from projections.mail import Mail
+from projections.run.mail import Mail
 
 __all__ = [
     "Recovered", "forked", "prices_today", "recover", "resumed", "run_started", "versions",

@@ -21,8 +21,8 @@ import msgspec
 from engine.loop.feed import Feed
 from engine.loop.run import RunLoop
 from engine.loop.start import recover
+from engine.loop.steering_commands import Refused, Wish, facts
 from engine.loop.texts import Texts
-from engine.loop.wishes import Refused, Wish, facts
 from events.errors import LogError
 from events.reader import LogReader
 from events.writer import LogWriter

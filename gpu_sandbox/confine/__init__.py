@@ -10,8 +10,7 @@ Standard library, ctypes and msgspec only. Use from a process with one thread::
 
 from __future__ import annotations
 
-from gpu_sandbox.confine.facts import Finding, Survey
-from gpu_sandbox.confine.machine import Machine
+from gpu_sandbox.confine.kernel_support import Machine
 from gpu_sandbox.confine.policy import (
     LAYERS,
     MOUNT,
@@ -23,6 +22,7 @@ from gpu_sandbox.confine.policy import (
 )
 from gpu_sandbox.confine.spawn import spawn
 from gpu_sandbox.confine.survey import survey
+from gpu_sandbox.confine.survey_result import Finding, Survey
 from gpu_sandbox.confine.ward import Ward
 
 __all__ = [

@@ -14,8 +14,8 @@ import stat
 from contextlib import suppress
 
 from gpu_sandbox.confine.policy import MOUNT, PID, LayerFailed, Policy
+from gpu_sandbox.confine.readable_paths import View, extended
 from gpu_sandbox.confine.syscalls import lock_tree, mount, pivot_root, unmount
-from gpu_sandbox.confine.view import View, extended
 
 __all__ = ["build"]
 

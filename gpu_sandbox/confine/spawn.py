@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from gpu_sandbox.confine import cgroups, channel
-from gpu_sandbox.confine.facts import Survey
 from gpu_sandbox.confine.identity import next_uid
 from gpu_sandbox.confine.policy import (
     CGROUP,
@@ -27,6 +26,7 @@ from gpu_sandbox.confine.policy import (
     Policy,
     SpawnFailed,
 )
+from gpu_sandbox.confine.survey_result import Survey
 from gpu_sandbox.confine.syscalls import CLONE_NEWPID, CLONE_NEWUSER, clone, prctl
 from gpu_sandbox.confine.ward import Ward
 from gpu_sandbox.confine.warden import Order

@@ -14,9 +14,9 @@ from functools import partial
 
 from gpu_sandbox.confine import cgroups
 from gpu_sandbox.confine.attacks import ATTACKS, Attack, Targets, targets
-from gpu_sandbox.confine.facts import Finding, Survey
 from gpu_sandbox.confine.identity import SYS_ADMIN
-from gpu_sandbox.confine.machine import Machine, look
+from gpu_sandbox.confine.kernel_support import Machine, look
+from gpu_sandbox.confine.layer_trial import Trial, trial
 from gpu_sandbox.confine.policy import (
     CGROUP,
     CGROUP_NAMESPACE,
@@ -36,8 +36,8 @@ from gpu_sandbox.confine.policy import (
     SpawnFailed,
     tier_of,
 )
+from gpu_sandbox.confine.survey_result import Finding, Survey
 from gpu_sandbox.confine.syscalls import lacks
-from gpu_sandbox.confine.trial import Trial, trial
 
 __all__ = ["survey"]
 

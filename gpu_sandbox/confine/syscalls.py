@@ -1,4 +1,4 @@
-"""The Linux calls that Python has no name for, by number (``numbers.py``).
+"""The Linux calls that Python has no name for, by number (``syscall_numbers.py``).
 
 Invariant: a wrapper either did what its name says or raised ``OSError`` that names the call.
 The C library is entered with the GIL held (``PyDLL``), because ``clone`` returns twice: the
@@ -11,7 +11,7 @@ import ctypes
 import os
 import struct
 
-from gpu_sandbox.confine.numbers import MACHINE, NUMBERS
+from gpu_sandbox.confine.syscall_numbers import MACHINE, NUMBERS
 
 __all__ = [
     "CLONE_NEWCGROUP",

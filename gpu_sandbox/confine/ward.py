@@ -3,7 +3,7 @@
 Invariants: ``Ward.end`` returns within ``grace_s`` and some thirty seconds, and says so if
 something could not be killed; it leaves no process and no control group otherwise, even if
 the warden was killed from outside. (Where the kernel still has much to free, one group stays
-until that is done: ``leftovers.py``.)
+until that is done: ``cgroup_reclaim.py``.)
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import time
 from contextlib import suppress
 from types import TracebackType
 
-from gpu_sandbox.confine import cgroups, leftovers, processes
+from gpu_sandbox.confine import cgroup_reclaim as leftovers
+from gpu_sandbox.confine import cgroups, processes
 from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, Stop, hear, tell
-from gpu_sandbox.confine.facts import Survey
 from gpu_sandbox.confine.identity import map_user
 from gpu_sandbox.confine.policy import CGROUP, PID, LayerFailed, SpawnFailed, Status
+from gpu_sandbox.confine.survey_result import Survey
 from gpu_sandbox.confine.warden import KILL_S
 
 __all__ = ["Ward"]

@@ -24,14 +24,15 @@ from typing import NoReturn
 
 import msgspec
 
-from gpu_sandbox.confine import candidate, processes
+from gpu_sandbox.confine import apply_layers as candidate
+from gpu_sandbox.confine import processes
+from gpu_sandbox.confine.cgroup_reclaim import laden
 from gpu_sandbox.confine.cgroups import Group
 from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, hear_stop, tell
 from gpu_sandbox.confine.filesystem import build
 from gpu_sandbox.confine.identity import enter_namespaces, weaken_warden
-from gpu_sandbox.confine.leftovers import laden
-from gpu_sandbox.confine.machine import Machine
-from gpu_sandbox.confine.memory import LOOK_S, HeldMemory
+from gpu_sandbox.confine.kernel_support import Machine
+from gpu_sandbox.confine.memory_watch import LOOK_S, HeldMemory
 from gpu_sandbox.confine.policy import (
     MOUNT,
     NET,

@@ -29,7 +29,7 @@ from events.bodies import (
     RunStopped,
 )
 from events.outcomes import Correct
-from projections.tree import ROOT
+from projections.search.tree import ROOT
 from replay.simulate.record import Child, Record
 
 __all__ = ["Simulation", "simulate"]

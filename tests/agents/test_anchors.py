@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.anchors import (
+from agents.replies.anchors import (
     Span,
     anchored_spans,
     balance,

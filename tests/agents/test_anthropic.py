@@ -15,7 +15,7 @@ import pytest
 from agents.clients.anthropic import AnthropicClient
 from agents.clients.open import KeyMissing, open_client
 from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
-from agents.parse import Parsed, parse
+from agents.replies.parse import Parsed, parse
 from events.bodies import CallParams, Usage
 
 from .dialects import CLOUDS, DIALECTS, KEY, Dialect

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from agents.clients.port import CallFailed, CapabilityMissing, Client, Part, Reply, Request, Tool
-from agents.parse import Parsed, Rejected, parse
+from agents.replies.parse import Parsed, Rejected, parse
 from events.bodies import CallParams
 
 from .dialects import CLOUDS, DIALECTS, KEY, Dialect, tool

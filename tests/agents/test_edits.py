@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.edits import Incomparable
-from agents.grounding import Edits, edits_inside
+from agents.replies.edits import Incomparable
+from agents.replies.grounding import Edits, edits_inside
 
 from .sources import KERNEL, TASK, mark
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.grounding import Grounded, Rejected, anchored_spans, ground, strip_anchors
+from agents.replies.grounding import Grounded, Rejected, anchored_spans, ground, strip_anchors
 
 from .sources import KERNEL, TASK, mark
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.anchors import BEGIN, END, strip_anchors
 from agents.clients.port import Reply
 from agents.clients.structured import json_object
-from agents.grounding import Grounded, Rejected, ground
-from agents.parse import parse
-from agents.reply_text import fences
-from agents.splicing import Definition, Spans, spliced
+from agents.replies.anchors import BEGIN, END, strip_anchors
+from agents.replies.grounding import Grounded, Rejected, ground
+from agents.replies.parse import parse
+from agents.replies.reply_text import fences
+from agents.replies.splicing import Definition, Spans, spliced
 from events.bodies import Usage
 
 MARKED = f"# {BEGIN}\na = 1\n# {END}\nclass ModelNew: pass\n"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.normal_form import normal_form, source_key
+from agents.replies.normal_form import normal_form, source_key
 
 SOURCE = '''"""A candidate."""
 

@@ -13,8 +13,8 @@ import pytest
 from agents.clients.open import KeyMissing, open_client
 from agents.clients.openai import OpenAIClient, checked_url
 from agents.clients.port import CallFailed, CapabilityMissing, Client, Reply, Request
-from agents.parse import Parsed, parse
 from agents.prices import price_of
+from agents.replies.parse import Parsed, parse
 from events.bodies import CallParams, Usage
 
 from .completions_api import chunks, completion

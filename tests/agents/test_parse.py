@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.clients.port import Reply
-from agents.grounding import strip_anchors
-from agents.normal_form import source_key
-from agents.parse import Parsed, Rejected, parse
-from agents.reply_text import Fence, fences
+from agents.replies.grounding import strip_anchors
+from agents.replies.normal_form import source_key
+from agents.replies.parse import Parsed, Rejected, parse
+from agents.replies.reply_text import Fence, fences
 from events.bodies import Usage
 
 from .sources import KERNEL, TASK, mark

@@ -9,8 +9,8 @@ import pytest
 
 from agents.clients.playbook import PlaybookClient, PlaybookInvalid
 from agents.clients.port import CallFailed, Client, Request
-from agents.parse import Parsed, parse
 from agents.render import NodeView, render
+from agents.replies.parse import Parsed, parse
 from agents.templates import load
 from events.bodies import CallParams, Usage
 

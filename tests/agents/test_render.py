@@ -9,10 +9,10 @@ import pytest
 
 from agents.clients.port import Part
 from agents.render import SELECTED_LOG_CHARS, NodeView, Prompt, clip, fenced, render
-from agents.reply_text import fences, outside
+from agents.replies.reply_text import fences, outside
 from agents.templates import LANGUAGES, SYSTEM_VARIANTS, Templates, pinned
 from events.observations import SECTIONS, SectionName
-from projections.sections import Section
+from projections.candidate.sections import Section
 
 from .sources import KERNEL, TASK, mark
 

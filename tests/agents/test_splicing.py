@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.clients.port import Reply
-from agents.grounding import Grounded, Rejected, ground
-from agents.normal_form import source_key
-from agents.parse import Parsed, parse
-from agents.spans_reply import SpansAnswer, as_fences, read_spans
-from agents.splicing import Definition, Spans, block_count, spliced
+from agents.replies.grounding import Grounded, Rejected, ground
+from agents.replies.normal_form import source_key
+from agents.replies.parse import Parsed, parse
+from agents.replies.spans_reply import SpansAnswer, as_fences, read_spans
+from agents.replies.splicing import Definition, Spans, block_count, spliced
 from agents.templates import load
 from events.bodies import Usage
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.workdir import remove_stale, run_directory
+from gpu_sandbox.supervise.run_directory import remove_stale, run_directory
 from tests.attacks.judging import Rests, Sandboxes, Twins
 from tests.attacks.table import ALL_LIMITS
 from tests.attacks.world import World

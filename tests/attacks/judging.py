@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import EvaluationRequest, SandboxFault, Verdict
+from gpu_sandbox.api.evaluator import EvaluationRequest, SandboxFault, Verdict
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.attacks.device import Held, at_rest, left_since, look_at, strangers
 from tests.attacks.files import attack_source, docstring, task_source, twin_source

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from gpu_sandbox.limits import Limits
+from gpu_sandbox.api.limits import Limits
 
 __all__ = [
     "ALL_LIMITS",

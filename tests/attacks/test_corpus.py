@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpu_sandbox.confine import LAYERS
-from gpu_sandbox.guard import inspect_candidate
+from gpu_sandbox.static_checks.precheck import inspect_candidate
 from tests.attacks.files import HERE, attack_source, docstring, honest_source, task_source
 from tests.attacks.honest_table import HONEST
 from tests.attacks.table import ATTACKS

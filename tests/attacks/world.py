@@ -25,7 +25,7 @@ from typing import Any
 import anyio
 
 import gpu_sandbox
-from gpu_sandbox.port import Verdict
+from gpu_sandbox.api.evaluator import Verdict
 from tests.homes import of_candidates
 from tests.processes import processes_with
 
@@ -64,7 +64,8 @@ class World:
         temp, home = Path(tempfile.gettempdir()), Path.home()
         runs = temp / f"gpu-sandbox-runs-{os.getuid()}"
         self._places = [directory / "drop", cache, cache / "builds", cache / "facts", temp, runs]
-        system = [_PACKAGE, _PACKAGE / "headers" / "torch", _PACKAGE / "child", home]
+        headers = _PACKAGE / "extension_build" / "headers" / "torch"
+        system = [_PACKAGE, headers, _PACKAGE / "verifier", home]
         system += map(Path, [*site.getsitepackages(), *_SYSTEM])
         caches = [Path(f"/tmp/torchinductor_{name}") for name in (os.getuid(), "root")]
         caches += [home / name for name in (".triton/cache", ".cache/torch_extensions", ".nv")]

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from engine.cli.exits import Exit, Failure
 from engine.cli.main import cli
-from engine.cli.resumable import check_goes_on
+from engine.cli.run.resumable import check_goes_on
 from engine.loop.start import recover
 from events.reader import LogReader
 from tests.engine.outside import ScriptedClient, ScriptedEvaluator

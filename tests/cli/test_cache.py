@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from events.observations import Ceilings
-from gpu_sandbox.baselines import KnownBaselines
-from gpu_sandbox.ceilings import KeptCeilings
-from gpu_sandbox.holdings import HOLDING_KINDS
-from gpu_sandbox.port import Baseline, BaselineRequest
+from gpu_sandbox.api.evaluator import Baseline, BaselineRequest
+from gpu_sandbox.devices.peak_rates import KeptCeilings
+from gpu_sandbox.doctor.cache_contents import HOLDING_KINDS
+from gpu_sandbox.evaluate.baselines import KnownBaselines
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.cli.conftest import SMALL, engine_command, environment, run_engine
 

@@ -14,9 +14,9 @@ import pytest
 from agents.clients.anthropic import AnthropicClient, request_body
 from agents.models import known_refusals, retirement_date
 from agents.prices import price_of
-from engine.cli import retired
 from engine.cli.exits import Failure
-from engine.cli.settings import resolve
+from engine.cli.run import retired_models as retired
+from engine.cli.settings.layers import resolve
 from engine.config import Config
 from events.bodies import CapabilityLearned
 from events.reader import LogReader

@@ -18,9 +18,9 @@ from events.connect import connect_read_only
 from events.envelope import Blob, sha256_hex
 from events.reader import LogReader
 from events.writer import LogWriter
-from projections.frames import frames_of
-from projections.report import report_of
-from projections.training import pairs_of
+from projections.export.frames import frames_of
+from projections.export.training import pairs_of
+from projections.run.report import report_of
 from tests.projections.rich import PRICE, TASK, _Run, correct
 
 LABEL = "degenerate-task"

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from agents.clients.known import PREFIXES
 from engine.cli.exits import Failure
 from engine.cli.main import cli
-from engine.cli.sources import read_task
+from engine.cli.source_files import read_task
 from tests.cli.conftest import SEARCH, SMALL, engine_command, environment, run_engine
 
 TASK = (SMALL / "task.py").read_text()

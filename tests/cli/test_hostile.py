@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from engine.cli.main import cli
-from engine.cli.progress import event_line
+from engine.cli.views.progress import event_line
 from engine.config import Config
 from events.bodies import (
     AgentFailed,
@@ -29,7 +29,7 @@ from events.envelope import Blob, sha256_hex
 from events.outcomes import CompileFailed
 from events.reader import LogReader
 from events.writer import LogWriter
-from projections.overview import Overview
+from projections.run.overview import Overview
 from tests.cli.conftest import engine_command, environment
 from tests.projections import rich
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from engine.cli.exits import Failure
 from engine.cli.main import cli
-from engine.cli.sources import read_task
+from engine.cli.source_files import read_task
 from events.outcomes import SetScore
 from events.reader import LogReader
 from events.writer import LogWriter

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.confirm import confirm
 from engine.cli.exits import Exit, Failure
+from engine.cli.run.confirm import confirm
 from engine.config import Budget, Config
 from engine.loop.forecast import Forecast
 from tests.cli.conftest import SMALL, run_engine

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from agents.prices import price_of
-from engine.cli.settings import SettingsError, amend, environment_name, key_paths, resolve
+from engine.cli.settings.layers import SettingsError, amend, environment_name, key_paths, resolve
 from engine.config import (
     Config,
     PlannerConfig,

@@ -17,7 +17,7 @@ from events.connect import connect_read_only
 from events.outcomes import Correct
 from events.reader import LogReader
 from events.writer import LogWriter
-from projections.frames import frames_of
+from projections.export.frames import frames_of
 from tests.engine.world import World, config_of
 
 DEVICE_MS = {1: 2.5, 2: 5.0, 3: 4.0}

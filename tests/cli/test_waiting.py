@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from engine.cli.baseline import kinds_of
-from engine.cli.evaluate import InOrder
-from engine.cli.waiting import Waiting
+from engine.cli.evaluate.baseline import kinds_of
+from engine.cli.evaluate.evaluate import InOrder
+from engine.cli.views.waiting import Waiting
 from tests.cli.conftest import SMALL, engine_command, environment, run_engine
 
 JUDGED = ("eval", SMALL / "task.py", SMALL / "broken.py", SMALL / "wrong.py", SMALL / "fused.py")

@@ -17,16 +17,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu_sandbox.confine import (
-    leftovers,
-    memory,
-    processes,
-    survey,
-    syscalls,
-)
+from gpu_sandbox.confine import cgroup_reclaim as leftovers
+from gpu_sandbox.confine import memory_watch as memory
+from gpu_sandbox.confine import processes, survey, syscalls
 from gpu_sandbox.confine.attacks import excess
 from gpu_sandbox.confine.cgroups import Group
-from gpu_sandbox.confine.memory import HeldMemory
+from gpu_sandbox.confine.memory_watch import HeldMemory
 from gpu_sandbox.confine.policy import WATCH
 from tests.confine.wards import (
     MIB,

@@ -19,12 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sandbox.confine import (
-    seccomp,
-    survey,
-    syscalls,
-)
-from gpu_sandbox.confine.numbers import NUMBERS
+from gpu_sandbox.confine import seccomp_filter as seccomp
+from gpu_sandbox.confine import survey, syscalls
+from gpu_sandbox.confine.syscall_numbers import NUMBERS
 from tests.confine.wards import NAMESPACES, a_policy, found, in_zygote, need, run, skip
 
 

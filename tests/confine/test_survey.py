@@ -12,17 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu_sandbox.confine import (
-    LAYERS,
-    Survey,
-    filesystem,
-    landlock,
-    numbers,
-    processes,
-    seccomp,
-    survey,
-    syscalls,
-)
+from gpu_sandbox.confine import LAYERS, Survey, filesystem, landlock, processes, survey, syscalls
+from gpu_sandbox.confine import seccomp_filter as seccomp
+from gpu_sandbox.confine import syscall_numbers as numbers
 from gpu_sandbox.confine.attacks import ATTACKS, Attack, Targets, targets
 from gpu_sandbox.confine.policy import NO_NEW_PRIVS, WATCH, Policy, tier_of
 from tests.confine.wards import (

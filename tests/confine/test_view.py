@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sandbox.confine import (
-    view,
-)
+from gpu_sandbox.confine import readable_paths as view
 from tests.confine.wards import ROOT, a_policy, in_zygote, need, run, skip
 
 

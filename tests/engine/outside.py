@@ -13,7 +13,7 @@ import msgspec
 from agents.clients.port import CallFailed, Reply, Request
 from events.bodies import Usage
 from events.outcomes import CompileFailed, Correct, Outcome, WrongResult
-from gpu_sandbox.port import (
+from gpu_sandbox.api.evaluator import (
     Baseline,
     BaselineRequest,
     DeviceLoad,

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.clients.port import Request
-from agents.normal_form import source_key
+from agents.replies.normal_form import source_key
 from engine.core.flags import DUPLICATES_SHARE_VERDICTS
 from events.bodies import EvaluationFinished, PromptRendered, RunForked
 from events.bodies import EvaluationRequested as Requested
 from events.reader import LogReader
-from gpu_sandbox.port import EvaluationRequest, Verdict
-from projections.overview import overview_of
+from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
+from projections.run.overview import overview_of
 from replay.verify import replay
 from tests.engine.outside import ScriptedClient, ScriptedEvaluator
 from tests.engine.test_loop import check, dies, go_on, of_type, start

@@ -7,13 +7,13 @@ import pytest
 
 from agents.prices import dated, price_of
 from agents.templates import load
-from engine.cli.confirm import confirm
+from engine.cli.run.confirm import confirm
 from engine.config import Config, ModelPrice, PlannerConfig, Prompts, RoleConfig, Roles
 from engine.core.state import State
 from engine.loop.forecast import Forecast, forecast, forecast_rest
 from engine.loop.start import prices_today
 from events.bodies import GivenKernel
-from projections.spend import cost_usd_micros
+from projections.run.spend import cost_usd_micros
 from tests.engine.outside import TASK
 from tests.engine.world import World, config_of
 

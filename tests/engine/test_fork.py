@@ -33,9 +33,9 @@ from events.bodies import (
 from events.envelope import Blob, Event
 from events.outcomes import Correct, Label, Refused
 from events.reader import LogReader
-from gpu_sandbox.labels import accepted
-from gpu_sandbox.port import EvaluationRequest, Verdict
-from projections.overview import overview_of
+from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
+from gpu_sandbox.evaluate.labels import accepted
+from projections.run.overview import overview_of
 from replay.recorded import out_of_log
 from replay.verify import replay
 from tests.engine import test_loop

@@ -13,7 +13,7 @@ import pytest
 
 from agents.clients.port import CallFailed, CapabilityMissing, Reply, Request
 from agents.templates import Templates, load
-from engine.cli.draw import tree_lines
+from engine.cli.views.draw import tree_lines
 from engine.config import Budget, Config
 from engine.core.state import State
 from engine.loop.methods import team_of
@@ -42,8 +42,8 @@ from events.envelope import Blob, Event
 from events.outcomes import WrongResult
 from events.reader import LogReader
 from events.writer import LogWriter
-from gpu_sandbox.port import Baseline, BaselineRequest, EvaluationRequest, Verdict
-from projections.overview import overview_of
+from gpu_sandbox.api.evaluator import Baseline, BaselineRequest, EvaluationRequest, Verdict
+from projections.run.overview import overview_of
 from tests.engine.outside import TASK, ScriptedClient, ScriptedEvaluator
 from tests.engine.world import config_of
 from tests.replayed import replayed

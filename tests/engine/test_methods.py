@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.templates import load
-from engine.cli.settings import resolve
+from engine.cli.settings.layers import resolve
 from engine.core.state import State
 from engine.loop.methods import models_of, roles_of, team_of
 from engine.loop.run import RunLoop

@@ -9,7 +9,7 @@ import pytest
 
 from agents.clients.port import Request
 from agents.templates import load
-from engine.cli.settings import resolve
+from engine.cli.settings.layers import resolve
 from engine.config import Config
 from engine.core.state import State
 from engine.loop.methods import observed_for, team_of
@@ -20,7 +20,7 @@ from events.bodies import EvaluationFinished
 from events.observations import Observations, Profile, ProfileRow, Work
 from events.outcomes import Correct
 from events.writer import LogWriter
-from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
 from tests.engine.outside import TASK, ScriptedClient, ScriptedEvaluator
 from tests.replayed import Replayed, replayed
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.cli.progress import event_line
-from engine.cli.resumable import shorter_lines
+from engine.cli.run.resumable import shorter_lines
+from engine.cli.views.progress import event_line
 from engine.config import Config
 from events.bodies import AgentCalled, AgentReplied, CapabilityLearned
 from events.codec import encode_body
 from events.reader import LogReader
-from projections.overview import Overview
+from projections.run.overview import Overview
 from tests.agents.dialects import DIALECTS, Dialect
 from tests.agents.model_server import running
 from tests.engine.model_runs import MODEL, Ran, Team, config, go_on, search, story

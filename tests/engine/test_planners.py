@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cli.confirm import confirm
 from engine.cli.exits import Failure
-from engine.cli.settings import SettingsError, resolve
+from engine.cli.run.confirm import confirm
+from engine.cli.settings.layers import SettingsError, resolve
 from engine.config import Config, PlannerConfig, Roles
 from engine.core.draws import draw
 from engine.loop.forecast import Forecast
@@ -27,9 +27,9 @@ from events.bodies import (
     RunStarted,
 )
 from events.outcomes import CompileFailed, Correct, Outcome
-from projections.planners import Planners
-from projections.reward import UNIT
-from projections.spend import cost_usd_micros
+from projections.run.spend import cost_usd_micros
+from projections.search.planners import Planners
+from projections.search.reward import UNIT
 from replay.verify import replay
 from tests.engine.world import World, as_events, config_of, team_of
 

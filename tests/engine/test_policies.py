@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.core.policies import POLICIES
 from engine.core.returns import Returns
 from events.bodies import EvaluationFinished, NodeSelected
-from projections.reward import UNIT, reward
+from projections.search.reward import UNIT, reward
 from replay.verify import replay
 from tests.engine import naive
 from tests.engine.naive_policies import NAIVE

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from engine.core.state import State
 from events.bodies import BaselineMeasured, Body, EvaluationFinished, EvaluationRequested
 from events.outcomes import Correct
-from gpu_sandbox.port import EvaluationRequest, Verdict
-from projections.overview import overview_of
-from projections.tree import fold_tree
+from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
+from projections.run.overview import overview_of
+from projections.search.tree import fold_tree
 from replay.verify import replay
 from tests.engine.outside import ScriptedClient, ScriptedEvaluator
 from tests.engine.test_loop import check, of_type, start

@@ -13,7 +13,7 @@ from agents.clients.port import Reply, Request
 from engine.config import Config
 from events.bodies import AgentCalled, AttemptAbandoned, ReplyParsed, ReplyRejected
 from events.reader import LogReader
-from projections.overview import overview_of
+from projections.run.overview import overview_of
 from tests.agents.dialects import DIALECTS, Dialect
 from tests.agents.model_server import Script, running
 from tests.engine.model_runs import Team, search

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cli.compare import comparison_lines
-from engine.cli.settings import resolve
-from engine.cli.standing import status_lines
+from engine.cli.analyse.compare import comparison_lines
+from engine.cli.settings.layers import resolve
+from engine.cli.views.run_status import status_lines
 from engine.config import Budget, Config
 from engine.core.policies import POLICIES
 from engine.core.state import State
@@ -26,10 +26,10 @@ from events.bodies import (
 )
 from events.outcomes import Correct
 from events.reader import LogReader
-from projections.overview import overview_of
-from projections.report import report_of
-from projections.steps import Steps
-from projections.training import pairs_of
+from projections.export.training import pairs_of
+from projections.run.overview import overview_of
+from projections.run.report import report_of
+from projections.search.steps import Steps
 from replay.compare import compare
 from replay.simulate.record import record_of
 from replay.simulate.search import simulate

@@ -18,8 +18,8 @@ from engine.core.state import State
 from engine.loop.run import RunLoop
 from engine.loop.start import recover, resumed, run_started
 from engine.loop.steering import Answer, ask, listen, write
+from engine.loop.steering_commands import Wish
 from engine.loop.texts import Texts
-from engine.loop.wishes import Wish
 from events.bodies import (
     AgentCalled,
     Body,
@@ -36,7 +36,7 @@ from events.bodies import (
 from events.envelope import Event
 from events.reader import LogReader
 from events.writer import LogWriter
-from projections.overview import overview_of
+from projections.run.overview import overview_of
 from replay.verify import replay
 from tests.engine.outside import TASK, ScriptedClient, ScriptedEvaluator
 from tests.engine.world import World, as_events, config_of, team_of

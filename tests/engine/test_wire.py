@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from agents.templates import load
-from engine.cli.settings import resolve
+from engine.cli.settings.layers import resolve
 from engine.config import Config, Prompts
 from events.bodies import AgentCalled
 from events.reader import LogReader

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from events.blobs.packing import Packer, unpacked
 from events.bodies import StopRequested
 from events.envelope import Blob
-from events.packing import Packer, unpacked
 from events.reader import LogReader
-from events.recover import recover_log
+from events.recovery.recover import recover_log
 from events.redact import redact
 from events.text_index import TextIndex
 from events.verify import verify_file

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
 from gpu_sandbox.sandbox import LocalSandbox
 
 REPOSITORY = Path(__file__).parents[2]

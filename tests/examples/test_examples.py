@@ -8,8 +8,8 @@ import pytest
 
 from agents.clients.playbook import PlaybookClient
 from agents.templates import LANGUAGES
-from engine.cli.sources import read_task
-from gpu_sandbox.limits import Limits
+from engine.cli.source_files import read_task
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.examples.kernels import PLAYBOOKS, REPOSITORY, Expected, expectations, outcomes
 

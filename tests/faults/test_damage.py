@@ -17,7 +17,7 @@ from events.connect import PAGE_BYTES, open_sqlite
 from events.envelope import Blob, Event
 from events.errors import LogError
 from events.reader import LogReader
-from events.recover import Recovery, recover_log
+from events.recovery.recover import Recovery, recover_log
 from events.redact import redact
 from events.verify import verify_file
 from events.writer import LogWriter

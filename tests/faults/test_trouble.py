@@ -19,7 +19,7 @@ from events.connect import open_sqlite
 from events.envelope import Blob
 from events.errors import LogError, LogUnreadable, WriterFailed
 from events.reader import LogReader
-from events.recover import recover_log
+from events.recovery.recover import recover_log
 from events.verify import verify_log
 from events.writer import LogWriter
 from tests.faults.conftest import LONG

@@ -12,11 +12,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from events import wal
 from events.bodies import StopRequested
 from events.envelope import Blob
 from events.errors import LogInUse, WriterFailed
 from events.reader import LogReader
+from events.recovery import wal
 from events.verify import verify_log
 from events.writer import LogWriter
 
@@ -121,7 +121,7 @@ async def test_a_reader_never_blocks_the_writer_but_is_named_when_the_wal_grows(
         reader = processes.Process(target=hold_a_snapshot, args=(path, theirs))
         reader.start()
         assert await anyio.to_thread.run_sync(orders.recv) == 1
-        with caplog.at_level(logging.WARNING, logger="events.wal"), anyio.fail_after(20):
+        with caplog.at_level(logging.WARNING, logger="events.recovery.wal"), anyio.fail_after(20):
             for number in range(1, 61):
                 blob = Blob("text", os.urandom(100_000))
                 event = log.append(run, StopRequested(source=str(number)), [blob])

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from events.outcomes import Correct, Crashed
-from gpu_sandbox.extra_run import NO_MEETING
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import EvaluationRequest, Verdict
-from gpu_sandbox.prerequisites import cuda_home
+from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.diagnose.tool_run import NO_MEETING
 from gpu_sandbox.sandbox import LocalSandbox
-from projections.resources import resources_table
+from gpu_sandbox.toolchain.prerequisites import cuda_home
+from projections.candidate.resources import resources_table
 from tests.gpu_sandbox.sources import ADD_RELU, candidate
 
 pytestmark = [

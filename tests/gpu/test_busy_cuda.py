@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from events.observations import MEASURED
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import BaselineRequest
+from gpu_sandbox.api.evaluator import BaselineRequest
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu.test_sandbox_cuda import SMALL, candidate, request
 

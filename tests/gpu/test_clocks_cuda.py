@@ -17,8 +17,8 @@ import anyio
 import pytest
 
 from events.outcomes import Correct, Crashed
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import BaselineRequest
+from gpu_sandbox.api.evaluator import BaselineRequest
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu.test_sandbox_cuda import SMALL, candidate, judge, request
 
@@ -32,9 +32,9 @@ HONEST = candidate("return torch.relu(a + b)")
 
 PROBE = """
 import os, statistics, time, torch
-from gpu_sandbox.child.clocks import Clocks
-from gpu_sandbox.child.foreign import Foreign
-from gpu_sandbox.child.nvml import nvml_of, told_reasons
+from gpu_sandbox.verifier.timing.sm_clocks import Clocks
+from gpu_sandbox.contention.foreign_processes import Foreign
+from gpu_sandbox.cuda.nvml import nvml_of, told_reasons
 device = torch.device("cuda:0")
 block = torch.zeros(1 << 28, device=device)
 began = time.perf_counter()

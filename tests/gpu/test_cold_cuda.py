@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.child.cold import Cold
-from gpu_sandbox.child.kernels import OwnKernels, compiled
+from gpu_sandbox.cuda.nvrtc import OwnKernels, compiled
+from gpu_sandbox.worker.cold_cache import Cold
 
 pytestmark = [
     pytest.mark.gpu,

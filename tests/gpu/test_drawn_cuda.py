@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.child.wider import Wider
+from gpu_sandbox.verifier.reference.float64_casts import Wider
 from tests.gpu_sandbox.test_drawn import DRAWS
 
 pytestmark = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sandbox.limits import Limits
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.examples.kernels import expectations, outcomes
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from events.outcomes import Correct
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.sources import ADD_RELU, as_candidate, candidate
 

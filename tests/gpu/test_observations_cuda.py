@@ -13,13 +13,13 @@ import pytest
 
 from events.observations import MEASURED
 from events.outcomes import Correct
-from gpu_sandbox.counters import refusal
-from gpu_sandbox.extra_run import NO_MEETING
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.diagnose.ncu_counters import refusal
+from gpu_sandbox.diagnose.tool_run import NO_MEETING
 from gpu_sandbox.sandbox import LocalSandbox
-from projections.roofline import roofline
-from projections.sections import Attempt, sections_of
+from projections.candidate.roofline import roofline
+from projections.candidate.sections import Attempt, sections_of
 from tests.gpu_sandbox.sources import ADD_RELU, LINEAR, as_candidate, candidate
 
 pytestmark = [

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from events.outcomes import Correct
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import EvaluationRequest
+from gpu_sandbox.api.evaluator import EvaluationRequest
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu.test_sandbox_cuda import CUDA, LARGE, SMALL, candidate, inline
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import EvaluationRequest
+from gpu_sandbox.api.evaluator import EvaluationRequest
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 
 pytestmark = [

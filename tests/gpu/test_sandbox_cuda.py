@@ -13,15 +13,15 @@ import msgspec
 import pytest
 
 from events.outcomes import CompileFailed, Correct, Crashed, TimedOut, WrongResult
-from gpu_sandbox.doctor import examine
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import (
+from gpu_sandbox.api.evaluator import (
     BaselineRequest,
     EvaluationRequest,
     SandboxFault,
     TaskUnusable,
     Verdict,
 )
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.doctor.checks import examine
 from gpu_sandbox.sandbox import LocalSandbox
 
 pytestmark = [

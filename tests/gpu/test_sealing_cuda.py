@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.child.kernels import compiled
-from gpu_sandbox.child.sealing import KEY_BYTES, Kernels, Stretches, digest_bytes
+from gpu_sandbox.cuda.gate_kernels import KEY_BYTES, Kernels, Stretches, digest_bytes
+from gpu_sandbox.cuda.nvrtc import compiled
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import BaselineRequest, EvaluationRequest
+from gpu_sandbox.api.evaluator import BaselineRequest, EvaluationRequest
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.conftest import own_temp
 from tests.gpu_sandbox.nvml import FakeDriver, built_into

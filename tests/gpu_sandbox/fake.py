@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from events.outcomes import NoCandidate, Outcome
-from gpu_sandbox.port import (
+from gpu_sandbox.api.evaluator import (
     Baseline,
     BaselineRequest,
     DeviceLoad,

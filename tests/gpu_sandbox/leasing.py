@@ -27,8 +27,8 @@ from typing import Any
 import anyio
 import pytest
 
-from gpu_sandbox.leases import Leases
-from gpu_sandbox.port import PrerequisiteMissing
+from gpu_sandbox.api.evaluator import PrerequisiteMissing
+from gpu_sandbox.devices.lease import Leases
 from tests.gpu_sandbox.users import UNABLE
 
 __all__ = ["Another", "another", "is_free", "protecting"]

@@ -6,7 +6,7 @@ import ctypes
 import subprocess
 from pathlib import Path
 
-from gpu_sandbox.child.nvml import Nvml
+from gpu_sandbox.cuda.nvml import Nvml
 
 __all__ = ["FakeDriver", "built_into"]
 

@@ -15,12 +15,12 @@ import anyio
 import msgspec
 import pytest
 
-from gpu_sandbox import station
-from gpu_sandbox.aftermath import settled
-from gpu_sandbox.jobs import Job, Report, WorkerSilent
-from gpu_sandbox.station import Station
-from gpu_sandbox.verifier import Verifier
-from gpu_sandbox.workers import Worker
+from gpu_sandbox.devices import device_session as station
+from gpu_sandbox.devices.device_session import Station
+from gpu_sandbox.devices.kernel_cleanup import settled
+from gpu_sandbox.devices.verifier_client import Verifier
+from gpu_sandbox.devices.worker_pool import Worker
+from gpu_sandbox.ipc.verifier_messages import Job, Report, WorkerSilent
 
 MIB = 1 << 20
 

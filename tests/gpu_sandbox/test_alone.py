@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
-from gpu_sandbox.child.alone import DISTURBED, Alone
-from gpu_sandbox.child.baseline import Baseline
-from gpu_sandbox.child.pairs import Pair, claimed
-from gpu_sandbox.child.releases import Released
-from gpu_sandbox.messages import Ran
+from gpu_sandbox.ipc.worker_messages import Ran
+from gpu_sandbox.verifier.timing.baseline import Baseline
+from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, Alone
+from gpu_sandbox.verifier.timing.batches import Released
+from gpu_sandbox.verifier.timing.pairs import Pair, claimed
 
 CALM_US, BUSY_US = 400.0, 500.0
 

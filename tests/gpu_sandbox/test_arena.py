@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from gpu_sandbox.child.arena import Arena, place
-from gpu_sandbox.child.bits import same_bits
-from gpu_sandbox.child.conversation import Ended, ReferenceEnded
-from gpu_sandbox.child.peer import Peer
+from gpu_sandbox.tensors.bitwise import same_bits
+from gpu_sandbox.tensors.shared_arena import Arena, place
+from gpu_sandbox.verifier.worker_link.client import Peer
+from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
 
 CPU = torch.device("cpu")
 MANY = torch.arange(-3.0, 60.0).reshape(7, 9)

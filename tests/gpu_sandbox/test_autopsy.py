@@ -12,22 +12,22 @@ import anyio
 import pytest
 
 from events.outcomes import Correct, Crashed, Outcome, TimedOut, WrongResult
-from gpu_sandbox.autopsy import findings
-from gpu_sandbox.builds import BuildFiles, BuildRecord
-from gpu_sandbox.compile_stage import Candidate
-from gpu_sandbox.device_stage import Judged
-from gpu_sandbox.devices import Device
-from gpu_sandbox.extra_run import Body, StillThere
-from gpu_sandbox.findings import address_findings, memory_findings
-from gpu_sandbox.guard import inspect_candidate
-from gpu_sandbox.inquest import examined, tools_for
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.looks import Looks
-from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.api.device import Device
+from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.api.progress import told_to
+from gpu_sandbox.builds.build_cache import BuildFiles, BuildRecord
+from gpu_sandbox.builds.compile_pool import Candidate
+from gpu_sandbox.devices.device_pool import Judged
+from gpu_sandbox.devices.second_look import Looks
+from gpu_sandbox.diagnose.sanitizer_reports import address_findings, memory_findings
+from gpu_sandbox.diagnose.sanitizers import findings
+from gpu_sandbox.diagnose.tool_run import Body, StillThere
+from gpu_sandbox.evaluate.post_mortem import examined, tools_for
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.stages import told_to
-from gpu_sandbox.traces import printed
-from gpu_sandbox.zygote import Ward
+from gpu_sandbox.static_checks.precheck import inspect_candidate
+from gpu_sandbox.supervise.zygote_client import Ward
+from gpu_sandbox.toolchain.stack_traces import printed
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, HONEST, inline
 

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.baselines import KnownBaselines, compiled_baseline
-from gpu_sandbox.child.core_time import used_ticks
-from gpu_sandbox.devices import device_named
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.moments import utc_now
-from gpu_sandbox.port import Baseline, SandboxFault, TaskUnusable, Verdict
+from gpu_sandbox.api.device import device_named
+from gpu_sandbox.api.evaluator import Baseline, SandboxFault, TaskUnusable, Verdict
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.api.timestamps import utc_now
+from gpu_sandbox.contention.core_time import used_ticks
+from gpu_sandbox.evaluate.baselines import KnownBaselines, compiled_baseline
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, LINEAR

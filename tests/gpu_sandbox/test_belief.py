@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.belief import WRITING, agree, believed, borne_out
-from gpu_sandbox.paired import Estimate
+from gpu_sandbox.api.statistics import Estimate
+from gpu_sandbox.verifier.timing.claim_rules import WRITING, agree, believed, borne_out
 
 CLOCK = "the outer clock"
 BLUR = 0.02

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gpu_sandbox.child.blame import one_line
+from gpu_sandbox.runtime.candidate_traceback import one_line
 
 
 def test_a_tensor_is_named_and_not_printed() -> None:

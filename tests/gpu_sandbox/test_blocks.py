@@ -9,9 +9,9 @@ import sys
 import pytest
 import torch
 
-from gpu_sandbox.child.blocks import change_in_place
-from gpu_sandbox.child.cases import Part
-from gpu_sandbox.child.forms import Form
+from gpu_sandbox.verifier.inputs.altered import Part
+from gpu_sandbox.verifier.inputs.apply_in_place import change_in_place
+from gpu_sandbox.verifier.inputs.invariants import Form
 
 
 def more(tensor: torch.Tensor) -> torch.Tensor:
@@ -97,10 +97,10 @@ def test_they_keep_the_form_that_is_known(part: Part) -> None:
 _IMPORTS_NOTHING = """
 import sys
 import torch
-import gpu_sandbox.child.verifier
-from gpu_sandbox.child.blocks import change_in_place
-from gpu_sandbox.child.forms import Form
-from gpu_sandbox.child.pattern import Differences
+import gpu_sandbox.verifier.main
+from gpu_sandbox.verifier.inputs.apply_in_place import change_in_place
+from gpu_sandbox.verifier.inputs.invariants import Form
+from gpu_sandbox.verifier.numerics.error_report import Differences
 
 before = set(sys.modules)
 for part in ("half", "sparse", "few", "all", "run"):

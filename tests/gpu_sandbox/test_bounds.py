@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_sandbox.child.pairs import Pair
-from gpu_sandbox.child.releases import Released
-from gpu_sandbox.child.telling import labels_on_cpu
-from gpu_sandbox.messages import Ran
+from gpu_sandbox.ipc.worker_messages import Ran
+from gpu_sandbox.verifier.timing.batches import Released
+from gpu_sandbox.verifier.timing.labels import labels_on_cpu
+from gpu_sandbox.verifier.timing.pairs import Pair
 
 
 def released(claim_ns: int, wall_ns: int, cpu_ns: int, beside_ns: int = 0) -> Released:

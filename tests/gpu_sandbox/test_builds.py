@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from events.outcomes import KernelResources
-from gpu_sandbox.builds import BuildCache, BuildRecord
+from gpu_sandbox.builds.build_cache import BuildCache, BuildRecord
 
 RECORD = BuildRecord(
     resources=[KernelResources(kernel="add", registers=12)], lines={"0/main.cpp": [0, 3]}

@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.bulk import apart
-from gpu_sandbox.child.compare import Difference, compare
-from gpu_sandbox.child.expected import Expected, expect
-from gpu_sandbox.child.nudges import Nudged
-from gpu_sandbox.child.plain import plainly_close
-from gpu_sandbox.child.rules import RULES
-from gpu_sandbox.protocols import protocol_named
+from gpu_sandbox.api.protocols import protocol_named
+from gpu_sandbox.verifier.numerics.compare import Difference, compare
+from gpu_sandbox.verifier.numerics.error_quantiles import apart
+from gpu_sandbox.verifier.numerics.expected import Expected, expect
+from gpu_sandbox.verifier.numerics.fast_path import plainly_close
+from gpu_sandbox.verifier.numerics.tolerances import RULES
+from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
 
 STRICT = protocol_named("strict")
 LARGE = 1e6

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.busy import (
+from gpu_sandbox.contention.core_time import CoreWatch, used_ticks
+from gpu_sandbox.contention.thresholds import (
     MAX_FOREIGN_CORES,
     MAX_FOREIGN_SHARE,
     MAX_HALVES_APART,
@@ -28,8 +29,7 @@ from gpu_sandbox.busy import (
     busy_pairs,
     medians_apart,
 )
-from gpu_sandbox.child.core_time import CoreWatch, used_ticks
-from gpu_sandbox.child.watch import Watch, utilization_at_rest
+from gpu_sandbox.contention.watch import Watch, utilization_at_rest
 from tests.gpu_sandbox.nvml import FakeDriver
 
 

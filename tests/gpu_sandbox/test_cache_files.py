@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sandbox.builds import BuildFiles
-from gpu_sandbox.child import cache_files
-from gpu_sandbox.child.cache_files import lay_out, packed
+from gpu_sandbox.builds.build_cache import BuildFiles
+from gpu_sandbox.runtime import compiler_caches as cache_files
+from gpu_sandbox.runtime.compiler_caches import lay_out, packed
 
 
 @pytest.fixture

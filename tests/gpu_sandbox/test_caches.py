@@ -12,15 +12,15 @@ from typing import Any, cast
 import pytest
 import torch
 
-from gpu_sandbox.child.baseline import Baseline
-from gpu_sandbox.child.caches import Company, private_cache_bytes
-from gpu_sandbox.child.cases import Seeds
-from gpu_sandbox.child.one_call import OneCall
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.releases import Released
-from gpu_sandbox.child.stopping import Still
-from gpu_sandbox.messages import Done, Ran
-from gpu_sandbox.protocols import PROTOCOLS
+from gpu_sandbox.api.protocols import PROTOCOLS
+from gpu_sandbox.confine.freeze import Still
+from gpu_sandbox.ipc.worker_messages import Done, Ran
+from gpu_sandbox.verifier.reference.cases import Seeds
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.timing.baseline import Baseline
+from gpu_sandbox.verifier.timing.batches import Released
+from gpu_sandbox.verifier.timing.cpu_caches import Company, private_cache_bytes
+from gpu_sandbox.verifier.timing.cpu_call import OneCall
 from tests.gpu_sandbox.sources import ADD_RELU
 
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.child import sifting
-from gpu_sandbox.child.bench import Bench
-from gpu_sandbox.child.clocks import HARD, Clocks, Reading, Side, slower_side
-from gpu_sandbox.child.enough import Enough
-from gpu_sandbox.child.pairs import Pair
-from gpu_sandbox.child.releases import Released
-from gpu_sandbox.messages import Ran
-from gpu_sandbox.protocols import PROTOCOLS, protocol_named
+from gpu_sandbox.api.protocols import PROTOCOLS, protocol_named
+from gpu_sandbox.ipc.worker_messages import Ran
+from gpu_sandbox.verifier.timing import clock_filter as sifting
+from gpu_sandbox.verifier.timing.batches import Released
+from gpu_sandbox.verifier.timing.benchmark import Bench
+from gpu_sandbox.verifier.timing.pairs import Pair
+from gpu_sandbox.verifier.timing.sm_clocks import HARD, Clocks, Reading, Side, slower_side
+from gpu_sandbox.verifier.timing.stopping_rule import Enough
 from tests.gpu_sandbox.nvml import FakeDriver
 
 THERMAL, BRAKE, POWER_CAP, IDLE = 0x40, 0x80, 0x4, 0x1

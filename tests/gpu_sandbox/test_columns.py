@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.columns import flipped, lost, lost_in_some, sound
-from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.expected import Expected, expect
-from gpu_sandbox.child.nudges import Nudged
-from gpu_sandbox.protocols import protocol_named
+from gpu_sandbox.api.protocols import protocol_named
+from gpu_sandbox.verifier.numerics.compare import compare
+from gpu_sandbox.verifier.numerics.expected import Expected, expect
+from gpu_sandbox.verifier.numerics.slices import flipped, lost, lost_in_some, sound
+from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
 
 STRICT = protocol_named("strict")
 DTYPES = [torch.float16, torch.bfloat16, torch.float32]

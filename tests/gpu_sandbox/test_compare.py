@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.expected import Expected, expect
-from gpu_sandbox.child.typical import Typical
-from gpu_sandbox.protocols import protocol_named
+from gpu_sandbox.api.protocols import protocol_named
+from gpu_sandbox.verifier.numerics.compare import compare
+from gpu_sandbox.verifier.numerics.expected import Expected, expect
+from gpu_sandbox.verifier.reference.output_scale import Typical
 
 STRICT = protocol_named("strict")
 

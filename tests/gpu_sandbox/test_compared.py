@@ -13,23 +13,25 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.child import compare as comparing
-from gpu_sandbox.child import judge, pairs, pieces
-from gpu_sandbox.child import plain as looking
-from gpu_sandbox.child.bulk import Bulk
-from gpu_sandbox.child.cases import Altered
-from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.expected import Expected
-from gpu_sandbox.child.left import expect_left
-from gpu_sandbox.child.pairs import Pair, Pairing, unbelieved
-from gpu_sandbox.child.plain import close_by, plainly_close
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.releases import Batch, Released
-from gpu_sandbox.child.rules import RULES, Margin
-from gpu_sandbox.jobs import Differs
-from gpu_sandbox.messages import Plain, Ran, Sequence, TensorAt, Tree
-from gpu_sandbox.protocols import protocol_named
+from gpu_sandbox.api.protocols import protocol_named
+from gpu_sandbox.ipc.verifier_messages import Differs
+from gpu_sandbox.ipc.worker_messages import Plain, Ran, Sequence, TensorAt, Tree
+from gpu_sandbox.tensors import chunked as pieces
+from gpu_sandbox.verifier.inputs.altered import Altered
+from gpu_sandbox.verifier.numerics import compare as comparing
+from gpu_sandbox.verifier.numerics import fast_path as looking
+from gpu_sandbox.verifier.numerics.compare import compare
+from gpu_sandbox.verifier.numerics.error_quantiles import Bulk
+from gpu_sandbox.verifier.numerics.expected import Expected
+from gpu_sandbox.verifier.numerics.fast_path import close_by, plainly_close
+from gpu_sandbox.verifier.numerics.mutated_inputs import expect_left
+from gpu_sandbox.verifier.numerics.tolerances import RULES, Margin
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.timing import pairs
+from gpu_sandbox.verifier.timing.batches import Batch, Released
+from gpu_sandbox.verifier.timing.pairs import Pair, Pairing, unbelieved
+from gpu_sandbox.verifier.trials import checks as judge
+from gpu_sandbox.verifier.worker_link.requests import Ended
 
 CPU = torch.device("cpu")
 STRICT = protocol_named("strict")

@@ -14,8 +14,8 @@ import anyio
 import pytest
 
 from events.outcomes import CompileFailed, Correct, Crashed, KernelResources, TimedOut
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import PrerequisiteMissing
+from gpu_sandbox.api.evaluator import PrerequisiteMissing
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, candidate, inline
@@ -84,7 +84,7 @@ KERNELS = [{"kernel": "huge", "registers": 2**64 - 1}]
 KERNELS += [{"kernel": "owed", "registers": 8, "spill_load_bytes": -1}]
 KERNELS += [{"kernel": "likely", "registers": 255, "stack_bytes": 1 << 20}]
 frame = sys._getframe()
-while frame is not None and not frame.f_code.co_filename.endswith("/child/compiler.py"):
+while frame is not None and not frame.f_code.co_filename.endswith("/compiler/main.py"):
     frame = frame.f_back
 if frame is not None:
     lines = {f"{number}/main.cpp": [] for number in range(100_000)}

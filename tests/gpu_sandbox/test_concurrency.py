@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from events.outcomes import Correct
-from gpu_sandbox.leases import Leases
+from gpu_sandbox.devices.lease import Leases
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.zygote import Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import Ward, Zygote
 from tests.gpu_sandbox.conftest import evaluation, left_behind
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 from tests.processes import processes_with
@@ -63,7 +63,7 @@ async def test_cancelling_while_a_worker_is_started_leaves_no_home(
 async def test_a_lease_is_exclusive_across_processes(tmp_path: Path) -> None:
     script = f"""
 import anyio, pathlib, sys
-from gpu_sandbox.leases import Leases
+from gpu_sandbox.devices.lease import Leases
 async def main():
     async with anyio.create_task_group() as group:
         async with Leases(group, pathlib.Path({str(tmp_path)!r})).hold("gpu"):

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from events.outcomes import CompileFailed, Correct, NoCandidate, WrongResult
-from gpu_sandbox.port import DeviceLoad, Evaluator, PrerequisiteMissing, TaskUnusable
+from gpu_sandbox.api.evaluator import DeviceLoad, Evaluator, PrerequisiteMissing, TaskUnusable
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.conftest import own_temp
 from tests.gpu_sandbox.conftest import QUICK, baseline, evaluation

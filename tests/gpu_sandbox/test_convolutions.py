@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.child.cases import Case, Seeds
-from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.convolutions import RoundedConvolutions
-from gpu_sandbox.child.expected import Expected
-from gpu_sandbox.child.judge import check_call, check_values
-from gpu_sandbox.child.precision import grants_tf32, in_tf32
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.rounding import Rounding
-from gpu_sandbox.child.trials import trial_cases
-from gpu_sandbox.protocols import PROTOCOLS
+from gpu_sandbox.api.protocols import PROTOCOLS
+from gpu_sandbox.runtime.precision import grants_tf32, in_tf32
+from gpu_sandbox.verifier.numerics.expected import Expected
+from gpu_sandbox.verifier.reference.cases import Case, Seeds
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.trials.checks import check_call, check_values
+from gpu_sandbox.verifier.trials.convolution_recheck import RoundedConvolutions
+from gpu_sandbox.verifier.trials.rounding_recheck import Rounding
+from gpu_sandbox.verifier.trials.trials import trial_cases
+from gpu_sandbox.verifier.worker_link.requests import Ended
 
 CPU = torch.device("cpu")
 STRICT = PROTOCOLS["strict"]

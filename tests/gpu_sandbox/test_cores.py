@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.cores import split_cores
+from gpu_sandbox.devices.cpu_affinity import split_cores
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu_sandbox.child.cover import HostTime, cover_us, host_time
+from gpu_sandbox.verifier.timing.launch_cover import HostTime, cover_us, host_time
 
 FLUSHED = 6000 * 20_000
 """Bytes that take 20 us."""

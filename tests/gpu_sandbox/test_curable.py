@@ -15,13 +15,13 @@ import pytest
 from torch.utils import cpp_extension
 
 from events.outcomes import CompileFailed, Correct
-from gpu_sandbox.child import extensions
-from gpu_sandbox.child.attempt import Refused, real_headers_may_help
-from gpu_sandbox.child.driver import Driver
-from gpu_sandbox.child.extensions import BuildFailed, Builds
-from gpu_sandbox.logs import unexplained
+from gpu_sandbox.extension_build import load_inline as extensions
+from gpu_sandbox.extension_build.build_once import Refused, real_headers_may_help
+from gpu_sandbox.extension_build.load_inline import BuildFailed, Builds
+from gpu_sandbox.extension_build.run_commands import Driver
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.toolchain import HEADERS
+from gpu_sandbox.toolchain.compiler_log import unexplained
+from gpu_sandbox.toolchain.identity import HEADERS
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, inline
 

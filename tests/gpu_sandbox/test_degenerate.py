@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from events.outcomes import Correct, Refused
-from gpu_sandbox.protocols import PROTOCOLS
+from gpu_sandbox.api.protocols import PROTOCOLS
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, as_candidate

@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 import torch
 
-from gpu_sandbox.child import delivery
-from gpu_sandbox.child.arena import Arena, lay_out
-from gpu_sandbox.child.clock import Clocked
-from gpu_sandbox.child.delivery import Slot
-from gpu_sandbox.child.own_memory import Memory, Unreadable, open_own_memory
-from gpu_sandbox.child.signals import NOWHERE, SEED_BYTES, Answer, Where
-from gpu_sandbox.child.values import pack, same_shape, unpack
-from gpu_sandbox.frames import Channel
-from gpu_sandbox.messages import Place, Request, Run, StandBy
+from gpu_sandbox.ipc.cpu_call_messages import NOWHERE, SEED_BYTES, Answer, Where
+from gpu_sandbox.ipc.framing import Channel
+from gpu_sandbox.ipc.worker_messages import Place, Request, Run, StandBy
+from gpu_sandbox.tensors.pytree import pack, same_shape, unpack
+from gpu_sandbox.tensors.shared_arena import Arena, lay_out
+from gpu_sandbox.verifier.worker_link.worker_memory import Memory, Unreadable
+from gpu_sandbox.worker import outputs as delivery
+from gpu_sandbox.worker.expose_memory import open_own_memory
+from gpu_sandbox.worker.outputs import Slot
+from gpu_sandbox.worker.timed_calls import Clocked
 
 CPU = torch.device("cpu")
 SEED = -1

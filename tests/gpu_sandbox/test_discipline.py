@@ -15,10 +15,10 @@ import anyio
 import pytest
 
 from events.outcomes import Correct, Crashed, TimedOut
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.process import Output
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.workdir import remove_stale
+from gpu_sandbox.supervise.child_process import Output
+from gpu_sandbox.supervise.run_directory import remove_stale
 from tests.gpu_sandbox.conftest import evaluation, left_behind
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 from tests.processes import processes_with

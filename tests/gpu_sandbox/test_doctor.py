@@ -6,10 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpu_sandbox import optional, prerequisites
 from gpu_sandbox.confine import Survey, cgroups
-from gpu_sandbox.confine.machine import look
-from gpu_sandbox.doctor import examine, isolation_checks
+from gpu_sandbox.confine.kernel_support import look
+from gpu_sandbox.doctor import optional_tools as optional
+from gpu_sandbox.doctor.checks import examine, isolation_checks
+from gpu_sandbox.toolchain import prerequisites
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from events.outcomes import Correct
-from gpu_sandbox.jobs import Agreed, Differs, Finding, Report
-from gpu_sandbox.station import Concluded
-from gpu_sandbox.verdicts import doubts, ended_as, the_deciding
+from gpu_sandbox.devices.device_session import Concluded
+from gpu_sandbox.devices.second_look import doubts, the_deciding
+from gpu_sandbox.evaluate.outcomes import ended_as
+from gpu_sandbox.ipc.verifier_messages import Agreed, Differs, Finding, Report
 
 
 def look(finding: Finding, *notes: str) -> Concluded:

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gpu_sandbox.child.wider import Wider
+from gpu_sandbox.verifier.reference.float64_casts import Wider
 
 CPU = torch.device("cpu")
 SHAPE = (8, 16, 10, 12)

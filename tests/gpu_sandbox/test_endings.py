@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpu_sandbox.child.endings import Endings
+from gpu_sandbox.zygote.reaping import Endings
 
 DUE, MOST = 12.0, 100.0
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.enough import Enough
-from gpu_sandbox.child.pairs import Pair
-from gpu_sandbox.child.releases import Released
-from gpu_sandbox.jobs import WorkerSilent
-from gpu_sandbox.messages import Ran
-from gpu_sandbox.protocols import protocol_named
+from gpu_sandbox.api.protocols import protocol_named
+from gpu_sandbox.ipc.verifier_messages import WorkerSilent
+from gpu_sandbox.ipc.worker_messages import Ran
+from gpu_sandbox.verifier.timing.batches import Released
+from gpu_sandbox.verifier.timing.pairs import Pair
+from gpu_sandbox.verifier.timing.stopping_rule import Enough
+from gpu_sandbox.verifier.worker_link.requests import Ended
 
 BENCH_S = 1.0
 PATIENCE_S = 3.0

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.child.cases import Altered, Case, Seeds
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.rounding import Rounding
+from gpu_sandbox.verifier.inputs.altered import Altered
+from gpu_sandbox.verifier.reference.cases import Case, Seeds
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.trials.rounding_recheck import Rounding
 
 TASK = """
 import torch

@@ -9,8 +9,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.child import extents
-from gpu_sandbox.child.extents import dense, extent_at, extent_of, in_order, overlapping, sharing
+from gpu_sandbox.tensors import memory_layout as extents
+from gpu_sandbox.tensors.memory_layout import (
+    dense,
+    extent_at,
+    extent_of,
+    in_order,
+    overlapping,
+    sharing,
+)
 
 X = torch.empty(6, 5)
 PRODUCT = torch.empty(2, 7, 12)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gpu_sandbox.flags import flag_sets
+from gpu_sandbox.toolchain.compiler_flags import flag_sets
 
 
 def build(flags: str, before: str = "") -> str:

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from events.observations import Ceilings
 from events.outcomes import Correct, Refused
-from gpu_sandbox.ceilings import raised
-from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.telling import RESOLUTION_NS, timing_labels
-from gpu_sandbox.child.work import moved_bytes
-from gpu_sandbox.cores import cpu_cache_bytes
-from gpu_sandbox.floor import Load, Reach, beaten, rate_of, weighed
-from gpu_sandbox.paired import Estimate
+from gpu_sandbox.api.statistics import Estimate
+from gpu_sandbox.devices.cpu_affinity import cpu_cache_bytes
+from gpu_sandbox.devices.peak_rates import raised
+from gpu_sandbox.evaluate.speed_of_light import Load, Reach, beaten, rate_of, weighed
+from gpu_sandbox.verifier.reference.cases import Case
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.timing.labels import RESOLUTION_NS, timing_labels
+from gpu_sandbox.verifier.timing.work_estimate import moved_bytes
 
 GB = 10**9
 PROBED = Ceilings(

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.foreign import Foreign, our_processes, seen
-from gpu_sandbox.child.nvml import Nvml, OnDevice
 from gpu_sandbox.confine import processes
+from gpu_sandbox.contention.foreign_processes import Foreign, our_processes, seen
+from gpu_sandbox.cuda.nvml import Nvml, OnDevice
 from tests.gpu_sandbox.nvml import FakeDriver
 
 GB = 1 << 30

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from gpu_sandbox.child.cases import Part
-from gpu_sandbox.child.changed import Changed
-from gpu_sandbox.child.forms import Form, Forms, form_of
-from gpu_sandbox.child.nudges import moved
-from gpu_sandbox.child.values import mapped
+from gpu_sandbox.tensors.pytree import mapped
+from gpu_sandbox.verifier.inputs.altered import Part
+from gpu_sandbox.verifier.inputs.apply import Changed
+from gpu_sandbox.verifier.inputs.invariants import Form, Forms, form_of
+from gpu_sandbox.verifier.reference.ulp_perturbation import moved
 
 RANDOM = torch.Generator().manual_seed(5)
 
@@ -322,7 +322,7 @@ def test_it_is_found_out_once() -> None:
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_of_what_is_large_one_draw_tells(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu_sandbox.child.forms._LARGEST_BYTES", -1)
+    monkeypatch.setattr("gpu_sandbox.verifier.inputs.invariants._LARGEST_BYTES", -1)
     draw, form = DRAWS[name]
 
     def no_more(number: int) -> list[torch.Tensor]:

@@ -14,8 +14,15 @@ import anyio
 import msgspec
 import pytest
 
-from gpu_sandbox.frames import BadFrame, Channel, Line, PeerGone, PeerSilent, TooLong
-from gpu_sandbox.jobs import Differs, Finding, Measured, Report, Stage, WorkerFailed
+from gpu_sandbox.ipc.framing import BadFrame, Channel, Line, PeerGone, PeerSilent, TooLong
+from gpu_sandbox.ipc.verifier_messages import (
+    Differs,
+    Finding,
+    Measured,
+    Report,
+    Stage,
+    WorkerFailed,
+)
 
 LONG = "\0" * (17 << 20)
 ENDS = tuple[socket.socket, socket.socket]

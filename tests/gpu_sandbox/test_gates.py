@@ -16,19 +16,11 @@ import msgspec
 import pytest
 import torch
 
-from gpu_sandbox.child import clock, gates, sealing
-from gpu_sandbox.child.arena import Arena, Layout
-from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.clock import Clocked
-from gpu_sandbox.child.delivery import Slot
-from gpu_sandbox.child.gates import Gated, Room
-from gpu_sandbox.child.input_places import Turn
-from gpu_sandbox.child.putting import stride_told
-from gpu_sandbox.child.sealing import KEY_BYTES, Kernels, rows_of
-from gpu_sandbox.child.turns import Turns
-from gpu_sandbox.child.values import numbers
-from gpu_sandbox.jobs import Differs, Finding, Forged
-from gpu_sandbox.messages import (
+from gpu_sandbox.cuda import gate_kernels as sealing
+from gpu_sandbox.cuda.gate_channel import Turns
+from gpu_sandbox.cuda.gate_kernels import KEY_BYTES, Kernels, rows_of
+from gpu_sandbox.ipc.verifier_messages import Differs, Finding, Forged
+from gpu_sandbox.ipc.worker_messages import (
     Gate,
     Leaf,
     Place,
@@ -40,6 +32,16 @@ from gpu_sandbox.messages import (
     Time,
     Timed,
 )
+from gpu_sandbox.tensors.memory_layout import stride_told
+from gpu_sandbox.tensors.pytree import numbers
+from gpu_sandbox.tensors.shared_arena import Arena, Layout
+from gpu_sandbox.verifier.reference.cases import Case
+from gpu_sandbox.verifier.timing import gates
+from gpu_sandbox.verifier.timing.gates import Gated, Room
+from gpu_sandbox.verifier.worker_link.input_placement import Turn
+from gpu_sandbox.worker import timed_calls as clock
+from gpu_sandbox.worker.outputs import Slot
+from gpu_sandbox.worker.timed_calls import Clocked
 
 CPU = torch.device("cpu")
 OUT = 2

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from events.outcomes import CompileFailed, NoCandidate
-from gpu_sandbox.guard import inspect_candidate
+from gpu_sandbox.static_checks.precheck import inspect_candidate
 from tests.gpu_sandbox.sources import CPP, HONEST, inline
 
 

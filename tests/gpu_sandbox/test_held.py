@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from events.outcomes import Correct
-from gpu_sandbox.child import held
-from gpu_sandbox.child.cases import Seeds
-from gpu_sandbox.child.reference import Task
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.verifier.reference import module_state as held
+from gpu_sandbox.verifier.reference.cases import Seeds
+from gpu_sandbox.verifier.reference.task import Task
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import LINEAR, as_candidate
 

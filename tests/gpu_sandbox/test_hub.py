@@ -16,10 +16,10 @@ import anyio
 import pytest
 
 from events.outcomes import Correct
-from gpu_sandbox import lock_files
-from gpu_sandbox.hub import hub_cache, hub_variables
-from gpu_sandbox.port import PrerequisiteMissing
+from gpu_sandbox.api.evaluator import PrerequisiteMissing
+from gpu_sandbox.devices import lock_files
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.toolchain.hf_cache import hub_cache, hub_variables
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.pretrained import ATTACKER, NAME, SAME, SECRET, TASK, fill, lay_out
 from tests.gpu_sandbox.sources import ADD_RELU, LINEAR, as_candidate

@@ -9,9 +9,15 @@ import pytest
 
 from events.observations import Observations
 from events.outcomes import CompileFailed, Correct, KernelResources, WrongResult
-from gpu_sandbox.all_sets import baseline_of_all, verdict_on_all
-from gpu_sandbox.input_sets import BadInputSets, InputSet, input_sets, shown_source
-from gpu_sandbox.port import Baseline, BaselineRequest, EvaluationRequest, TaskUnusable, Verdict
+from gpu_sandbox.api.evaluator import (
+    Baseline,
+    BaselineRequest,
+    EvaluationRequest,
+    TaskUnusable,
+    Verdict,
+)
+from gpu_sandbox.evaluate.combined_sets import baseline_of_all, verdict_on_all
+from gpu_sandbox.evaluate.input_sets import BadInputSets, InputSet, input_sets, shown_source
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.sources import as_candidate
 

@@ -10,11 +10,11 @@ import anyio
 import pytest
 
 from events.outcomes import Correct, Crashed
+from gpu_sandbox.api.evaluator import PrerequisiteMissing
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.confine import Survey, Tier
-from gpu_sandbox.confinement import require_tier
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import PrerequisiteMissing
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.supervise.isolation_policy import require_tier
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 
@@ -99,7 +99,7 @@ def surveyed(tier: Tier) -> Survey:
 
 WEAK_MACHINE = """
 from functools import partial
-import engine.cli.machine as machine
+import engine.cli.run.machine as machine
 machine.LocalSandbox = partial(machine.LocalSandbox, without_layers=("seccomp",))
 from engine.cli.main import main
 main()

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from events.outcomes import Correct
-from gpu_sandbox.builds import BuildCache, BuildRecord
-from gpu_sandbox.doctor import examine
-from gpu_sandbox.port import PrerequisiteMissing, SandboxFault
+from gpu_sandbox.api.evaluator import PrerequisiteMissing, SandboxFault
+from gpu_sandbox.builds.build_cache import BuildCache, BuildRecord
+from gpu_sandbox.doctor.checks import examine
 from gpu_sandbox.sandbox import LocalSandbox, default_cache
-from gpu_sandbox.workdir import run_directory
+from gpu_sandbox.supervise.run_directory import run_directory
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, HONEST, inline
 

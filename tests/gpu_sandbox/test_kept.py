@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpu_sandbox.kept import KeptFiles
+from gpu_sandbox.store.file_cache import KeptFiles
 
 MOST = 8 * 256
 
@@ -62,7 +62,7 @@ def test_what_cannot_be_written_is_not_kept(tmp_path: Path) -> None:
 WORK = """
 import sys
 from pathlib import Path
-from gpu_sandbox.kept import KeptFiles
+from gpu_sandbox.store.file_cache import KeptFiles
 files = KeptFiles(Path(sys.argv[1]), 8 * 256)
 for turn in range(400):
     name = f"ab{(turn * int(sys.argv[2])) % 50:06}.json"

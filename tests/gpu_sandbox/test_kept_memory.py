@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gpu_sandbox.child.kept_memory import keep_little, leave_half
+from gpu_sandbox.cuda.unused_memory import keep_little, leave_half
 
 CUDA, CPU = torch.device("cuda:0"), torch.device("cpu")
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from events.outcomes import CompileFailed, Correct, Crashed, Outcome, TimedOut, WrongResult
-from gpu_sandbox.known_verdicts import KnownVerdicts, harness_version
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import EvaluationRequest, Verdict
+from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.evaluate.verdict_cache import KnownVerdicts, harness_version
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, as_candidate
@@ -78,7 +78,7 @@ def test_another_harness_judges_for_itself(tmp_path: Path, monkeypatch: pytest.M
     known = KnownVerdicts(tmp_path)
     known.keep(asked(), Limits(), FACTS, LAYERS, verdict(WrongResult()))
     assert len(harness_version()) == 64
-    monkeypatch.setattr("gpu_sandbox.known_verdicts.harness_version", lambda: "another")
+    monkeypatch.setattr("gpu_sandbox.evaluate.verdict_cache.harness_version", lambda: "another")
     assert known.find(asked(), Limits(), FACTS, LAYERS) is None
 
 

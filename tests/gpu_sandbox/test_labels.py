@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from events.outcomes import BASELINE_LABELS, LABELS, Correct, Crashed, Refused
-from gpu_sandbox.labels import accepted, labelled
-from projections.labels import MEANINGS, labels_told, labels_words
+from gpu_sandbox.evaluate.labels import accepted, labelled
+from projections.candidate.labels import MEANINGS, labels_told, labels_words
 
 CORRECT = Correct(
     runtime_ms=5.0, speedup=2.0, ratio=0.5, ratio_low=0.4, ratio_high=0.6, pairs=20,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.judge import check_left
-from gpu_sandbox.child.left import expect_left
-from gpu_sandbox.protocols import protocol_named
+from gpu_sandbox.api.protocols import protocol_named
+from gpu_sandbox.verifier.numerics.mutated_inputs import expect_left
+from gpu_sandbox.verifier.trials.checks import check_left
+from gpu_sandbox.verifier.worker_link.requests import Ended
 
 STRICT = protocol_named("strict")
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.complex64]

@@ -12,10 +12,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from gpu_sandbox import lock_files
-from gpu_sandbox.leases import Leases
-from gpu_sandbox.lock_files import lock_directory, lock_file, opened
-from gpu_sandbox.port import PrerequisiteMissing
+from gpu_sandbox.api.evaluator import PrerequisiteMissing
+from gpu_sandbox.devices import lock_files
+from gpu_sandbox.devices.lease import Leases
+from gpu_sandbox.devices.lock_files import lock_directory, lock_file, opened
 from tests.conftest import MACHINE_TEMP
 from tests.gpu_sandbox.leasing import another, is_free, protecting
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_sandbox.logs import cut_compiler_output, first_error, unexplained
+from gpu_sandbox.toolchain.compiler_log import cut_compiler_output, first_error, unexplained
 
 GPP = """Error building extension 'x': [1/2] c++ -MMD -MF main.o.d -c /r/x/main.cpp
 FAILED: [code=1] main.o

@@ -17,21 +17,21 @@ import pytest
 import torch
 
 from events.outcomes import Correct, ScoredBy
-from gpu_sandbox.child.cases import Case, Seeds
-from gpu_sandbox.child.clocks import Clocks
-from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.first_call import FirstCall, with_first_call
-from gpu_sandbox.child.loops import Loops, looped, time_loops
-from gpu_sandbox.child.pairs import Pair, Pairing
-from gpu_sandbox.child.peer import Peer
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.releases import Batch, Released
-from gpu_sandbox.jobs import Agreed, Differs, Finding, Looped, Report, WorkerFailed
-from gpu_sandbox.loops import ToBeat, in_loops, ratio_by
-from gpu_sandbox.messages import Ran, TensorAt
-from gpu_sandbox.protocols import protocol_named
-from gpu_sandbox.station import Concluded
-from gpu_sandbox.verdicts import beats
+from gpu_sandbox.api.protocols import protocol_named
+from gpu_sandbox.devices.device_session import Concluded
+from gpu_sandbox.devices.second_look import ToBeat, beats, ratio_by
+from gpu_sandbox.evaluate.eager_times import in_loops
+from gpu_sandbox.ipc.verifier_messages import Agreed, Differs, Finding, Looped, Report, WorkerFailed
+from gpu_sandbox.ipc.worker_messages import Ran, TensorAt
+from gpu_sandbox.verifier.reference.cases import Case, Seeds
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.timing.batches import Batch, Released
+from gpu_sandbox.verifier.timing.eager_loop import Loops, looped, time_loops
+from gpu_sandbox.verifier.timing.pairs import Pair, Pairing
+from gpu_sandbox.verifier.timing.sm_clocks import Clocks
+from gpu_sandbox.verifier.trials.first_call import FirstCall, with_first_call
+from gpu_sandbox.verifier.worker_link.client import Peer
+from gpu_sandbox.verifier.worker_link.requests import Ended
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST
 from tests.gpu_sandbox.test_peer import Processes
 
@@ -39,7 +39,7 @@ CPU, MS = torch.device("cpu"), 1_000_000
 SLEEP_S = 0.002
 _WORKER = """
 import torch
-from gpu_sandbox.child.worker import main
+from gpu_sandbox.worker.main import main
 main(peer={fd}, device="cpu", descriptors=256)
 """
 
@@ -116,7 +116,7 @@ class Bench:
 @pytest.fixture(autouse=True)
 def unstopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody stops the other side, as on a GPU: that takes wardens, which these have not."""
-    monkeypatch.setattr("gpu_sandbox.child.peer.Stoppable", Processes)
+    monkeypatch.setattr("gpu_sandbox.verifier.worker_link.client.Stoppable", Processes)
 
 
 @pytest.fixture

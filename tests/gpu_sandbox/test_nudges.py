@@ -10,16 +10,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gpu_sandbox.child.cases import Seeds
-from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.expected import Expected
-from gpu_sandbox.child.marks import marks
-from gpu_sandbox.child.mending import mended, undecided
-from gpu_sandbox.child.nudges import Nudged, measured, moved, nudge
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.rounding import Rounding, by_float64, without_nan
-from gpu_sandbox.child.rules import RULES, Margin
-from gpu_sandbox.protocols import PROTOCOLS
+from gpu_sandbox.api.protocols import PROTOCOLS
+from gpu_sandbox.verifier.numerics.compare import compare
+from gpu_sandbox.verifier.numerics.expected import Expected
+from gpu_sandbox.verifier.numerics.sentinel_values import marks
+from gpu_sandbox.verifier.numerics.tolerances import RULES, Margin
+from gpu_sandbox.verifier.reference.cases import Seeds
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged, measured, moved, nudge
+from gpu_sandbox.verifier.trials.rounding_flips import mended, undecided
+from gpu_sandbox.verifier.trials.rounding_recheck import Rounding, by_float64, without_nan
 
 STRICT = PROTOCOLS["strict"]
 

@@ -12,16 +12,17 @@ import pytest
 
 from events.observations import MEASURED, Ceilings, Counters, Profile, ProfileRow
 from events.outcomes import Correct
-from gpu_sandbox import counters
-from gpu_sandbox.builds import BuildFiles
-from gpu_sandbox.ceilings import AGAIN_S, KeptCeilings, KnownCeilings, NoCeilings
-from gpu_sandbox.counters import count, plain_name, read_counters, refusal
-from gpu_sandbox.devices import Device, host_digest
-from gpu_sandbox.extra_run import Body
-from gpu_sandbox.keeping import Keeping
-from gpu_sandbox.port import Verdict
+from gpu_sandbox.api.device import Device
+from gpu_sandbox.api.evaluator import Verdict
+from gpu_sandbox.builds.build_cache import BuildFiles
+from gpu_sandbox.devices.device_facts import host_digest
+from gpu_sandbox.devices.peak_rates import AGAIN_S, KeptCeilings, KnownCeilings, NoCeilings
+from gpu_sandbox.diagnose import ncu_counters as counters
+from gpu_sandbox.diagnose.ncu_counters import count, plain_name, read_counters, refusal
+from gpu_sandbox.diagnose.tool_run import Body
 from gpu_sandbox.sandbox import LocalSandbox
-from projections.sections import Attempt, sections_of
+from gpu_sandbox.store.best_effort import Keeping
+from projections.candidate.sections import Attempt, sections_of
 from tests.conftest import own_temp
 from tests.gpu_sandbox.conftest import QUICK, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, LINEAR, as_candidate, candidate
@@ -219,7 +220,7 @@ def when_profiled(does: str) -> str:
 
 
 LIE = """
-import gpu_sandbox.child.worker as worker
+import gpu_sandbox.worker.main as worker
 from events.observations import Profile, ProfileRow
 
 def lie(clocked, calls, device):

@@ -12,20 +12,20 @@ from typing import Any, cast
 import pytest
 import torch
 
-from gpu_sandbox.child.arena import Layout
-from gpu_sandbox.child.cases import Case, Seeds
-from gpu_sandbox.child.conversation import Ended
-from gpu_sandbox.child.input_places import Turn
-from gpu_sandbox.child.one_call import OneCall
-from gpu_sandbox.child.own_memory import Unreadable
-from gpu_sandbox.child.peer import Peer
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.releases import Released, Settings
-from gpu_sandbox.child.signals import Answer, Where
-from gpu_sandbox.child.stopping import Still
-from gpu_sandbox.child.values import pack, plain_digest
-from gpu_sandbox.jobs import Forged
-from gpu_sandbox.messages import Describe, Done, Failed, Leaf, Plain, Ran, Sequence
+from gpu_sandbox.confine.freeze import Still
+from gpu_sandbox.ipc.cpu_call_messages import Answer, Where
+from gpu_sandbox.ipc.verifier_messages import Forged
+from gpu_sandbox.ipc.worker_messages import Describe, Done, Failed, Leaf, Plain, Ran, Sequence
+from gpu_sandbox.tensors.pytree import pack, plain_digest
+from gpu_sandbox.tensors.shared_arena import Layout
+from gpu_sandbox.verifier.reference.cases import Case, Seeds
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.timing.batches import Released, Settings
+from gpu_sandbox.verifier.timing.cpu_call import OneCall
+from gpu_sandbox.verifier.worker_link.client import Peer
+from gpu_sandbox.verifier.worker_link.input_placement import Turn
+from gpu_sandbox.verifier.worker_link.requests import Ended
+from gpu_sandbox.verifier.worker_link.worker_memory import Unreadable
 from tests.gpu_sandbox.sources import ADD_RELU
 
 SLOW_S, CLAIM_NS = 0.05, 2_000

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.child import repeating
-from gpu_sandbox.child.cases import Seeds
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.repeating import repeated
+from gpu_sandbox.verifier.reference import determinism_runs as repeating
+from gpu_sandbox.verifier.reference.cases import Seeds
+from gpu_sandbox.verifier.reference.determinism_runs import repeated
+from gpu_sandbox.verifier.reference.task import Task
 
 TASK = """
 from functools import cache

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from gpu_sandbox.child.own_memory import Memory, open_own_memory
-from gpu_sandbox.child.pages import PAGEMAP, Pages, Stretch, blocks_of, filling_ns
-from gpu_sandbox.child.signals import Where
-from gpu_sandbox.messages import Spot
+from gpu_sandbox.ipc.cpu_call_messages import PAGEMAP, Where
+from gpu_sandbox.ipc.worker_messages import Spot
+from gpu_sandbox.verifier.worker_link.page_map import Pages, Stretch, blocks_of, filling_ns
+from gpu_sandbox.verifier.worker_link.worker_memory import Memory
+from gpu_sandbox.worker.expose_memory import open_own_memory
 
 PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 SIZE = 64 * mmap.PAGESIZE

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.paired import (
+from gpu_sandbox.api.statistics import (
     Estimate,
     estimate_bound,
     estimate_mean,

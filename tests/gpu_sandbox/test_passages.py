@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from gpu_sandbox.child import passages
-from gpu_sandbox.child.passages import Passages
-from gpu_sandbox.child.walls import Judgement, Passage
-from gpu_sandbox.paired import Estimate
+from gpu_sandbox.api.statistics import Estimate
+from gpu_sandbox.verifier.timing import gate_benchmark as passages
+from gpu_sandbox.verifier.timing.gate_benchmark import Passages
+from gpu_sandbox.verifier.timing.wall_clock_bound import Judgement, Passage
 
 EMPTY_NS, CALLS_NS = 950_000.0, 75_000.0
 SLOWER_NS = 95_000.0

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.outcomes import Correct
-from gpu_sandbox.child.peak_memory import beyond, calls_for
-from gpu_sandbox.child.used_memory import device_bytes, host_bytes, ward_of
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.verifier.peak_memory import beyond, calls_for
+from gpu_sandbox.verifier.process_memory import device_bytes, host_bytes, ward_of
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.nvml import FakeDriver
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
@@ -64,7 +64,7 @@ DIES_WHEN_ASKED = """
 import os
 import sys
 
-clock = sys.modules["gpu_sandbox.child.clock"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 clock.Clocked.release_memory = lambda self: os._exit(0)
 """
 

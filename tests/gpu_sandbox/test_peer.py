@@ -12,15 +12,15 @@ from typing import Any, cast
 import pytest
 import torch
 
-from gpu_sandbox.child.clocks import Clocks
-from gpu_sandbox.child.conversation import Ended, ReferenceEnded
-from gpu_sandbox.child.pairs import Pairing
-from gpu_sandbox.child.peer import Peer
-from gpu_sandbox.child.releases import Released, Settings
-from gpu_sandbox.child.stopping import Still, Unstoppable
-from gpu_sandbox.frames import Channel, PeerGone
-from gpu_sandbox.jobs import Finding, Forged, WorkerDied, WorkerSilent
-from gpu_sandbox.messages import Describe, Done, Ran, Request
+from gpu_sandbox.confine.freeze import Still, Unstoppable
+from gpu_sandbox.ipc.framing import Channel, PeerGone
+from gpu_sandbox.ipc.verifier_messages import Finding, Forged, WorkerDied, WorkerSilent
+from gpu_sandbox.ipc.worker_messages import Describe, Done, Ran, Request
+from gpu_sandbox.verifier.timing.batches import Released, Settings
+from gpu_sandbox.verifier.timing.pairs import Pairing
+from gpu_sandbox.verifier.timing.sm_clocks import Clocks
+from gpu_sandbox.verifier.worker_link.client import Peer
+from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
 
 MUCH_NS, LITTLE_NS = 2_000_000, 900_000
 
@@ -53,7 +53,7 @@ class Processes:
 @pytest.fixture
 def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Peer]]:
     """Makes sides whose processes are as said."""
-    monkeypatch.setattr("gpu_sandbox.child.peer.Stoppable", Processes)
+    monkeypatch.setattr("gpu_sandbox.verifier.worker_link.client.Stoppable", Processes)
     with ExitStack() as stack:
 
         def make(found: int | Exception, *, reference: bool = False) -> Peer:
@@ -148,7 +148,7 @@ def test_answers_that_are_each_in_time_may_be_too_slow_together(
     monkeypatch: pytest.MonkeyPatch, *, reference: bool
 ) -> None:
     """Or a device is held for as long as there are calls. The reference takes what it takes."""
-    monkeypatch.setattr("gpu_sandbox.child.peer.Stoppable", Processes)
+    monkeypatch.setattr("gpu_sandbox.verifier.worker_link.client.Stoppable", Processes)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         side = Peer(ours, 1, torch.device("cpu"), 0.2, reference=reference)

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.child import pieces
-from gpu_sandbox.child.pieces import finite, indices_of, largest_of
+from gpu_sandbox.tensors import chunked as pieces
+from gpu_sandbox.tensors.chunked import finite, indices_of, largest_of
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64)
 

@@ -13,11 +13,12 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from gpu_sandbox import byte_locks, lock_files, places
-from gpu_sandbox.leases import Leases
-from gpu_sandbox.lock_files import lock_file
-from gpu_sandbox.places import Place
-from gpu_sandbox.port import PrerequisiteMissing
+from gpu_sandbox.api.evaluator import PrerequisiteMissing
+from gpu_sandbox.devices import byte_locks, lock_files
+from gpu_sandbox.devices import lease_queue as places
+from gpu_sandbox.devices.lease import Leases
+from gpu_sandbox.devices.lease_queue import Place
+from gpu_sandbox.devices.lock_files import lock_file
 from tests.gpu_sandbox.leasing import Another, another, is_free
 
 pytestmark = pytest.mark.anyio

@@ -10,14 +10,14 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.child import compare as comparing
-from gpu_sandbox.child import pieces
-from gpu_sandbox.child.columns import lost, none_lost
-from gpu_sandbox.child.compare import Difference, compare
-from gpu_sandbox.child.expected import Expected, expect
-from gpu_sandbox.child.plain import plainly_right
-from gpu_sandbox.child.rules import RULES
-from gpu_sandbox.protocols import protocol_named
+from gpu_sandbox.api.protocols import protocol_named
+from gpu_sandbox.tensors import chunked as pieces
+from gpu_sandbox.verifier.numerics import compare as comparing
+from gpu_sandbox.verifier.numerics.compare import Difference, compare
+from gpu_sandbox.verifier.numerics.expected import Expected, expect
+from gpu_sandbox.verifier.numerics.fast_path import plainly_right
+from gpu_sandbox.verifier.numerics.slices import lost, none_lost
+from gpu_sandbox.verifier.numerics.tolerances import RULES
 
 STRICT = protocol_named("strict")
 SHAPES = [(), (3,), (20, 31), (2, 400, 3), (700, 2)]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from agents.templates import load
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.child.precision import rounded
-from gpu_sandbox.child.rules import DECLARED, RULES
-from gpu_sandbox.port import PrerequisiteMissing
-from gpu_sandbox.protocols import PROTOCOLS
+from gpu_sandbox.api.evaluator import PrerequisiteMissing
+from gpu_sandbox.api.protocols import PROTOCOLS
+from gpu_sandbox.runtime.precision import rounded
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.verifier.numerics.tolerances import DECLARED, RULES
 from tests.gpu_sandbox.conftest import baseline, evaluation
 
 pytestmark = pytest.mark.anyio

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from events.outcomes import Correct, Crashed, TimedOut, WrongResult
-from gpu_sandbox.lock_files import VARIABLE
+from gpu_sandbox.devices.lock_files import VARIABLE
+from gpu_sandbox.devices.timing_lock import TimingLock, timing_file
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.source_compilers import compiles_when_called
-from gpu_sandbox.timing_lock import TimingLock, timing_file
+from gpu_sandbox.static_checks.compiles_on_call import compiles_when_called
 from tests.gpu_sandbox.conftest import QUICK, evaluation, left_behind
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, HONEST, candidate, inline
 from tests.processes import processes_with
@@ -117,7 +117,7 @@ return (a + b).clamp_(min=0)
     verdict = await sandbox.evaluate(evaluation(ADD_RELU, compiling(once)))
     assert isinstance(verdict.outcome, Crashed)
     assert "fresh, and the cache is there" in verdict.outcome.reason
-    monkeypatch.setattr("gpu_sandbox.preparation._MOST_HELD_BYTES", 0)
+    monkeypatch.setattr("gpu_sandbox.evaluate.preparation._MOST_HELD_BYTES", 0)
     verdict = await sandbox.evaluate(evaluation(ADD_RELU, compiling(once)))
     assert isinstance(verdict.outcome, Correct), "no more archives are held"
 
@@ -192,7 +192,7 @@ async def test_who_tells_of_steps_again_and_again_gets_no_more_time(
     tells = """
 if Path("task.py").exists():  # here it is prepared
     import sys
-    from gpu_sandbox.jobs import Step
+    from gpu_sandbox.ipc.verifier_messages import Step
     frame = sys._getframe()
     while frame.f_code.co_name != "main":
         frame = frame.f_back

@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from events.outcomes import KernelResources
-from gpu_sandbox.builds import BuildCache, BuildRecord
-from gpu_sandbox.child.ptxas import notices, resources
-from projections.resources import resources_table
+from gpu_sandbox.builds.build_cache import BuildCache, BuildRecord
+from gpu_sandbox.toolchain.ptxas_output import notices, resources
+from projections.candidate.resources import resources_table
 
 OUTPUT = """ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function '_ZN4ours4reluEPK6float4PS0_i' for 'sm_90a'

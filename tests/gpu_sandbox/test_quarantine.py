@@ -14,15 +14,16 @@ import anyio
 import pytest
 
 from events.outcomes import Correct, Crashed, WrongResult
-from gpu_sandbox import device_stage, devices
-from gpu_sandbox.device_stage import Judged
-from gpu_sandbox.devices import Device, device_named
-from gpu_sandbox.looks import Looks
-from gpu_sandbox.port import NoDeviceLeft, SandboxFault
+from gpu_sandbox.api.device import Device, device_named
+from gpu_sandbox.api.evaluator import NoDeviceLeft, SandboxFault
+from gpu_sandbox.devices import device_facts as devices
+from gpu_sandbox.devices import device_pool as device_stage
+from gpu_sandbox.devices.device_pool import Judged
+from gpu_sandbox.devices.second_look import Looks
+from gpu_sandbox.devices.verifier_client import Verifier
+from gpu_sandbox.devices.worker_pool import DeviceNotReady
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.verifier import Verifier
-from gpu_sandbox.workers import DeviceNotReady
-from gpu_sandbox.zygote import Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import Ward, Zygote
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 

@@ -7,10 +7,10 @@ import torch
 
 from events.figures import beside, percent, whole_percent
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.child.judge import Agreement
-from gpu_sandbox.child.nan_causes import of_infinities
 from gpu_sandbox.sandbox import LocalSandbox
-from projections.sections import Attempt, sections_of
+from gpu_sandbox.verifier.numerics.nan_causes import of_infinities
+from gpu_sandbox.verifier.trials.checks import Agreement
+from projections.candidate.sections import Attempt, sections_of
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 

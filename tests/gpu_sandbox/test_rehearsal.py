@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from events.outcomes import Correct
-from gpu_sandbox.child.cases import Seeds
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.rehearsal import Rehearsal
-from gpu_sandbox.child.rounding import NUDGED_INPUTS
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.zygote import Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.verifier.reference.cases import Seeds
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.trials.dry_run import Rehearsal
+from gpu_sandbox.verifier.trials.rounding_recheck import NUDGED_INPUTS
 from tests.gpu_sandbox.conftest import QUICK, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST
 

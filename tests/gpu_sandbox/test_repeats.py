@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.expected import expect
-from gpu_sandbox.child.repeats import Repeats, apart
-from gpu_sandbox.child.rules import RULES
-from gpu_sandbox.port import SandboxFault, TaskUnusable
-from gpu_sandbox.protocols import PROTOCOLS, Precision
+from gpu_sandbox.api.evaluator import SandboxFault, TaskUnusable
+from gpu_sandbox.api.protocols import PROTOCOLS, Precision
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.verifier.numerics.compare import compare
+from gpu_sandbox.verifier.numerics.expected import expect
+from gpu_sandbox.verifier.numerics.tolerances import RULES
+from gpu_sandbox.verifier.reference.determinism import Repeats, apart
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, as_candidate
 

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.arena import Arena, lay_out
-from gpu_sandbox.child.sealing import Rows, Stretches, digest_bytes, rounds, rows_of
+from gpu_sandbox.cuda.gate_kernels import Rows, Stretches, digest_bytes, rounds, rows_of
+from gpu_sandbox.tensors.shared_arena import Arena, lay_out
 
 CPU = torch.device("cpu")
 SHAPES = st.lists(st.integers(0, 5), max_size=3)

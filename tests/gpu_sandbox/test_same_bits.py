@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from gpu_sandbox.child.bits import same_bits
+from gpu_sandbox.tensors.bitwise import same_bits
 
 DTYPES = (
     torch.uint8,

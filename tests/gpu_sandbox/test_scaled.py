@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.child.cases import Case, Seeds
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.rehearsal import Rehearsal
-from gpu_sandbox.child.trials import trial_cases
-from gpu_sandbox.protocols import PROTOCOLS
+from gpu_sandbox.api.protocols import PROTOCOLS
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.verifier.reference.cases import Case, Seeds
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.trials.dry_run import Rehearsal
+from gpu_sandbox.verifier.trials.trials import trial_cases
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import as_candidate
 

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 import torch
 
-from gpu_sandbox.child.pairs import Pair
-from gpu_sandbox.child.releases import Released
-from gpu_sandbox.child.score import Score
-from gpu_sandbox.messages import Plain, Ran
-from gpu_sandbox.protocols import protocol_named
+from gpu_sandbox.api.protocols import protocol_named
+from gpu_sandbox.ipc.worker_messages import Plain, Ran
+from gpu_sandbox.verifier.timing.batches import Released
+from gpu_sandbox.verifier.timing.pairs import Pair
+from gpu_sandbox.verifier.timing.score import Score
 from tests.gpu_sandbox.test_enough import pair
 
 LAST = Ran(tree=Plain(value=None), leaves=[])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from gpu_sandbox.child.compare import compare
-from gpu_sandbox.child.expected import Expected
-from gpu_sandbox.child.nudges import Nudged
-from gpu_sandbox.child.seldom import Seldom
-from gpu_sandbox.protocols import protocol_named
+from gpu_sandbox.api.protocols import protocol_named
+from gpu_sandbox.verifier.numerics.compare import compare
+from gpu_sandbox.verifier.numerics.expected import Expected
+from gpu_sandbox.verifier.numerics.flip_budget import Seldom
+from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
 
 STRICT = protocol_named("strict")
 NATIVE = torch.arange(400_000)

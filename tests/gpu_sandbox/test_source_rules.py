@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.source_rules import SOURCE_LABELS, source_labels
-from gpu_sandbox.source_visits import Visits
+from gpu_sandbox.static_checks.source_labels import SOURCE_LABELS, source_labels
+from gpu_sandbox.static_checks.visit_budget import Visits
 from tests.attacks.files import attack_source, honest_source, task_source, twin_source
 from tests.attacks.honest_table import HONEST
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, candidate, inline

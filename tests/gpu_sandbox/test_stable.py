@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.stable import Stably
+from gpu_sandbox.verifier.reference.stable_sort import Stably
 
 WAYS: list[Callable[[torch.Tensor], Any]] = [
     lambda x: torch.kthvalue(x, 2),

@@ -9,13 +9,13 @@ import anyio
 import pytest
 
 from events.outcomes import Correct
-from gpu_sandbox.devices import device_named
-from gpu_sandbox.jobs import Report
-from gpu_sandbox.port import SandboxFault
+from gpu_sandbox.api.device import device_named
+from gpu_sandbox.api.evaluator import SandboxFault
+from gpu_sandbox.devices.device_session import STUCK, Concluded, Station
+from gpu_sandbox.devices.verifier_client import Verifier
+from gpu_sandbox.devices.worker_pool import Side, Worker, Workers
+from gpu_sandbox.ipc.verifier_messages import Report
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.station import STUCK, Concluded, Station
-from gpu_sandbox.verifier import Verifier
-from gpu_sandbox.workers import Side, Worker, Workers
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST
 
@@ -26,7 +26,8 @@ pytestmark = pytest.mark.anyio
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Stages that a verifier reaches, its report, and workers that are begun."""
     told: list[str] = []
-    monkeypatch.setattr("gpu_sandbox.looks.doubts", lambda _: False)  # nor a second look
+    # nor a second look
+    monkeypatch.setattr("gpu_sandbox.devices.second_look.doubts", lambda _: False)
     new, report = Workers._new, Verifier.report
 
     async def noted_new(self: Workers, side: Side) -> Worker:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sandbox.child import stopping
-from gpu_sandbox.child.stopping import Stoppable, Unstoppable
+from gpu_sandbox.confine import freeze as stopping
+from gpu_sandbox.confine.freeze import Stoppable, Unstoppable
 
 WARDEN = """
 import ctypes, os, signal, subprocess, sys, threading, time
@@ -169,7 +169,7 @@ def test_who_forks_or_wakes_another_is_stopped_too(
     start: Callable[..., tuple[int, int]], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or is unstoppable, who ends sooner than it is found."""
-    monkeypatch.setattr("gpu_sandbox.child.stopping._WITHIN_S", 1.0)
+    monkeypatch.setattr("gpu_sandbox.confine.freeze._WITHIN_S", 1.0)
     warden, worker = start(kind)
     wait_until(lambda: len(below(warden)) >= 3)
     stoppable, seen = Stoppable(worker), set()
@@ -215,7 +215,7 @@ def test_a_thread_that_is_gone_when_it_is_looked_at_was_at_work(
     start: Callable[..., tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have started the next one."""
-    monkeypatch.setattr("gpu_sandbox.child.stopping._WITHIN_S", 0.2)
+    monkeypatch.setattr("gpu_sandbox.confine.freeze._WITHIN_S", 0.2)
     warden, worker = start("rest")
     wait_until(lambda: len(below(warden)) == 3)
     seen = stopping._threads
@@ -229,9 +229,9 @@ def test_who_seems_to_lie_still_but_uses_a_processor_is_unstoppable(
     start: Callable[..., tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looks at many processes take time, in which one may wake the next and stop itself."""
-    monkeypatch.setattr("gpu_sandbox.child.stopping._WITHIN_S", 0.2)
+    monkeypatch.setattr("gpu_sandbox.confine.freeze._WITHIN_S", 0.2)
     used = itertools.count()
-    monkeypatch.setattr("gpu_sandbox.child.stopping._used_ns", lambda _: next(used))
+    monkeypatch.setattr("gpu_sandbox.confine.freeze._used_ns", lambda _: next(used))
     warden, worker = start("rest")
     wait_until(lambda: len(below(warden)) == 3)
     with pytest.raises(Unstoppable), Stoppable(worker).stopped():
@@ -270,8 +270,8 @@ def test_who_stays_in_the_kernel_is_unstoppable(
     start: Callable[..., tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its other processes are let go on."""
-    monkeypatch.setattr("gpu_sandbox.child.stopping._WITHIN_S", 0.2)
-    monkeypatch.setattr("gpu_sandbox.child.stopping._lies_still", lambda pid: pid != worker)
+    monkeypatch.setattr("gpu_sandbox.confine.freeze._WITHIN_S", 0.2)
+    monkeypatch.setattr("gpu_sandbox.confine.freeze._lies_still", lambda pid: pid != worker)
     warden, worker = start("rest")
     wait_until(lambda: len(below(warden)) == 3)
     with pytest.raises(Unstoppable), Stoppable(worker).stopped():

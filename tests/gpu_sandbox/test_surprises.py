@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.child import surprises
-from gpu_sandbox.child.cases import Altered, Case, Seeds
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.surprises import Surprises
+from gpu_sandbox.verifier.inputs.altered import Altered
+from gpu_sandbox.verifier.reference.cases import Case, Seeds
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.trials import hidden_cases as surprises
+from gpu_sandbox.verifier.trials.hidden_cases import Surprises
 
 TASK = """
 import torch

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from gpu_sandbox.child.trained import (
+from gpu_sandbox.ipc.worker_messages import Constant
+from gpu_sandbox.tensors.trained_state import (
     any_frozen,
     constant_of,
     constant_state,
     construct_trained,
     trained_values,
 )
-from gpu_sandbox.messages import Constant
 
 ONES, ZEROS = (Constant(elements=8, value=value, seed=int(value)) for value in (1.0, 0.0))
 

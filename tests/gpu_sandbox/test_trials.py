@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.child.cases import Case, Seeds
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.rounding import Rounding
-from gpu_sandbox.child.trials import trial_cases
-from gpu_sandbox.protocols import PROTOCOLS
+from gpu_sandbox.api.protocols import PROTOCOLS
+from gpu_sandbox.verifier.reference.cases import Case, Seeds
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.trials.rounding_recheck import Rounding
+from gpu_sandbox.verifier.trials.trials import trial_cases
 
 CPU = torch.device("cpu")
 TASK = """

@@ -9,9 +9,9 @@ import time
 import pytest
 import torch
 
-from gpu_sandbox.child.arena import Arena
-from gpu_sandbox.child.turns import Turns
-from gpu_sandbox.messages import ArenaShared
+from gpu_sandbox.cuda.gate_channel import Turns
+from gpu_sandbox.ipc.worker_messages import ArenaShared
+from gpu_sandbox.tensors.shared_arena import Arena
 
 
 def test_a_hundred_turns_between_two_processes() -> None:

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from events.outcomes import Correct
-from gpu_sandbox.child.cases import Broken, Case, Seeds
-from gpu_sandbox.child.reference import Task
-from gpu_sandbox.child.unusable import check_reference
-from gpu_sandbox.port import SandboxFault, TaskUnusable
+from gpu_sandbox.api.evaluator import SandboxFault, TaskUnusable
+from gpu_sandbox.runtime.task_errors import Broken
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.verifier.reference.cases import Case, Seeds
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.trials.task_checks import check_reference
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, as_candidate
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpu_sandbox.child.values import pack, same_values, whole_numbers
+from gpu_sandbox.tensors.pytree import pack, same_values, whole_numbers
 
 
 def unlike(expected: Any, got: Any, *usual: float) -> str | None:

@@ -16,8 +16,8 @@ from events.outcomes import (
     TimedOut,
     WrongResult,
 )
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.port import SandboxFault
+from gpu_sandbox.api.evaluator import SandboxFault
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import (
@@ -200,7 +200,7 @@ async def test_what_fails_besides_does_not_cost_the_verdict(
     async def out_of_descriptors(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("gpu_sandbox.evaluation.examined", out_of_descriptors)
+    monkeypatch.setattr("gpu_sandbox.evaluate.evaluation.examined", out_of_descriptors)
     verdict = await shared_sandbox.evaluate(evaluation(ADD_RELU, HONEST))
     assert isinstance(verdict.outcome, Correct), verdict.outcome
     assert any("no autopsy: [Errno 24]" in note for note in verdict.notes)
@@ -253,12 +253,12 @@ async def test_a_hang_is_cut_off(make_sandbox: Callable[..., LocalSandbox], forw
 
 
 SLOW_CLOCK = """
-import gpu_sandbox.child.clock as clock
+import gpu_sandbox.worker.timed_calls as clock
 now = clock._now
 clock._now = lambda: now() // 10
 """
 SMALL_CLAIMS = """
-import gpu_sandbox.child.signals as signals
+import gpu_sandbox.ipc.cpu_call_messages as signals
 told = signals.Answer.told
 signals.Answer.told = lambda self, ns, *rest: told(self, ns // 10, *rest)
 """
@@ -325,7 +325,7 @@ import sys
 import torch
 import torch.nn as nn
 
-clock = sys.modules["gpu_sandbox.child.clock"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 time_cpu = clock.Clocked._time_cpu
 
 

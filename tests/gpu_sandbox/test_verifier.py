@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sandbox.child.loading import TASK_MODULE, import_file
-from gpu_sandbox.child.verifier import Garbage
+from gpu_sandbox.runtime.module_loader import import_file
+from gpu_sandbox.tensors.pytree import TASK_MODULE
+from gpu_sandbox.verifier.main import Garbage
 
 TASK = """
 import torch

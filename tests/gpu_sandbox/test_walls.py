@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.child.walls import Judgement, Passage, judged
-from gpu_sandbox.paired import Estimate, quantile
+from gpu_sandbox.api.statistics import Estimate, quantile
+from gpu_sandbox.verifier.timing.wall_clock_bound import Judgement, Passage, judged
 
 OWN_NS, WARM_NS, EMPTY_NS, CALLS = 1_000_000.0, 800_000.0, 400_000.0, 20
 

@@ -10,16 +10,11 @@ import torch
 from torch import nn
 
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.child.arena import Arena, place
-from gpu_sandbox.child.weights import (
-    Difference,
-    Unequal,
-    compare_weights,
-    described,
-    differing,
-)
-from gpu_sandbox.messages import Compared, CompareWeights, Spot, Unlike
+from gpu_sandbox.ipc.worker_messages import Compared, CompareWeights, Spot, Unlike
 from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.tensors.shared_arena import Arena, place
+from gpu_sandbox.verifier.trials.weights import Difference, Unequal, described, differing
+from gpu_sandbox.worker.compare_weights import compare_weights
 from tests.gpu_sandbox.conftest import evaluation
 
 TASK = """
@@ -200,7 +195,7 @@ class Holder(nn.Module):
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr("gpu_sandbox.child.weights._PIECE_BYTES", 512)
+    monkeypatch.setattr("gpu_sandbox.verifier.trials.weights._PIECE_BYTES", 512)
     return 512
 
 

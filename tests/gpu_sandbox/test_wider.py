@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from gpu_sandbox.child.cases import Case
-from gpu_sandbox.child.drawn import DRAWS
-from gpu_sandbox.child.exact import Exact
-from gpu_sandbox.child.expected import Expected, expect
-from gpu_sandbox.child.wider import Wider
-from gpu_sandbox.messages import Plain
-from gpu_sandbox.protocols import Precision
+from gpu_sandbox.api.protocols import Precision
+from gpu_sandbox.ipc.worker_messages import Plain
+from gpu_sandbox.verifier.numerics.expected import Expected, expect
+from gpu_sandbox.verifier.reference.cases import Case
+from gpu_sandbox.verifier.reference.float64_casts import Wider
+from gpu_sandbox.verifier.reference.float64_rng import DRAWS
+from gpu_sandbox.verifier.reference.float64_run import Exact
 
 CPU = torch.device("cpu")
 
@@ -293,7 +293,7 @@ def test_a_model_that_remembers_has_been_called_as_often() -> None:
 
 
 def test_what_takes_long_in_float64_is_not_run_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu_sandbox.child.exact._SLOWEST_S", 0.0)
+    monkeypatch.setattr("gpu_sandbox.verifier.reference.float64_run._SLOWEST_S", 0.0)
     exact, given, truth, _ = _exact(Product())
     assert truth is None
     assert not exact.used

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_sandbox.workdir import own_directory, remove_stale, run_directory
+from gpu_sandbox.supervise.run_directory import own_directory, remove_stale, run_directory
 
 LEAVES = """
 import os, sys

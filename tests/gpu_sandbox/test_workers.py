@@ -14,14 +14,14 @@ from typing import cast
 import anyio
 import pytest
 
-from gpu_sandbox.devices import Device
-from gpu_sandbox.frames import Line, PeerGone
-from gpu_sandbox.limits import Limits
-from gpu_sandbox.messages import Done, MakeContext, Request
-from gpu_sandbox.port import SandboxFault
-from gpu_sandbox.workdir import RunDirectory, run_directory
-from gpu_sandbox.workers import DeviceNotReady, Workers
-from gpu_sandbox.zygote import Zygote
+from gpu_sandbox.api.device import Device
+from gpu_sandbox.api.evaluator import SandboxFault
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.devices.worker_pool import DeviceNotReady, Workers
+from gpu_sandbox.ipc.framing import Line, PeerGone
+from gpu_sandbox.ipc.worker_messages import Done, MakeContext, Request
+from gpu_sandbox.supervise.run_directory import RunDirectory, run_directory
+from gpu_sandbox.supervise.zygote_client import Zygote
 
 pytestmark = pytest.mark.anyio
 HERE = Device(name="cpu", inside="cpu", visible="")

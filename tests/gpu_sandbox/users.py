@@ -13,7 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpu_sandbox.confine import numbers, seccomp, syscalls
+from gpu_sandbox.confine import seccomp_filter as seccomp
+from gpu_sandbox.confine import syscall_numbers as numbers
+from gpu_sandbox.confine import syscalls
 
 __all__ = ["NOBODY", "UNABLE", "become_nobody", "blocked", "forbid_namespaces"]
 

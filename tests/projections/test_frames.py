@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from agents.edits import edits_of
+from agents.replies.edits import edits_of
 from engine.cli.exits import Exit, Failure
 from engine.cli.main import cli
 from engine.config import Config
@@ -32,8 +32,8 @@ from events.connect import connect_read_only
 from events.outcomes import KernelResources
 from events.reader import LogReader
 from events.writer import LogWriter
-from projections.frames import Frames, columns, frames_of
-from projections.overview import overview_of
+from projections.export.frames import Frames, columns, frames_of
+from projections.run.overview import overview_of
 from tests.histories.pins import histories
 from tests.projections.rich import PRICE
 

@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from engine.cli.main import cli
 from events.outcomes import Crashed
-from projections.memory import FLOOR_BYTES, memory_mark, memory_ratio, memory_words, size_words
-from projections.sections import Attempt, sections_of
+from projections.candidate.memory import (
+    FLOOR_BYTES,
+    memory_mark,
+    memory_ratio,
+    memory_words,
+    size_words,
+)
+from projections.candidate.sections import Attempt, sections_of
 from tests.histories.pins import histories
 from tests.projections.rich import correct
 

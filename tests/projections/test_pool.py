@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from engine.cli.standing import status_lines
+from engine.cli.views.run_status import status_lines
 from events.bodies import EvaluationFinished
 from events.envelope import Event
 from events.outcomes import Crashed, PoolUsage
-from projections.overview import overview_of
-from projections.pool import Queue
+from projections.run.overview import overview_of
+from projections.run.pool import Queue
 
 
 def finished(

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from engine.cli.main import cli
 from events.connect import connect_read_only
 from events.reader import LogReader
-from projections.failures import reason_class
-from projections.report import Report, report_of
-from projections.steps import Step
+from projections.run.report import Report, report_of
+from projections.search.failures import reason_class
+from projections.search.steps import Step
 from tests.histories.pins import histories
 
 RUNS = histories()

@@ -20,8 +20,8 @@ from events.observations import (
     Work,
 )
 from events.outcomes import LABELS, Correct, Crashed, KernelResources, SetScore, WrongResult
-from projections.roofline import roofline
-from projections.sections import CAPS, SELECTED_CAPS, Attempt, cut, sections_of
+from projections.candidate.roofline import roofline
+from projections.candidate.sections import CAPS, SELECTED_CAPS, Attempt, cut, sections_of
 
 sizes = st.integers(0, 1 << 45)
 works = st.builds(

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cli.draw import tree_lines
 from engine.cli.main import cli
-from engine.cli.standing import signature_lines
+from engine.cli.views.draw import tree_lines
+from engine.cli.views.run_status import signature_lines
 from events.bodies import (
     AttemptAbandoned,
     Body,
@@ -24,9 +24,9 @@ from events.bodies import (
     RunStarted,
 )
 from events.outcomes import Correct
-from projections.instructions import Edits, fidelity_of, instructions_of
-from projections.overview import Overview
-from projections.signatures import signatures_of
+from projections.run.overview import Overview
+from projections.search.instructions import Edits, fidelity_of, instructions_of
+from projections.search.signatures import signatures_of
 from tests.engine.world import World, as_events, config_of
 from tests.histories.pins import HERE
 

@@ -8,7 +8,7 @@ import pytest
 
 from events.bodies import AgentCalled, AgentReplied, EvaluationRequested, NodeSelected
 from events.reader import LogReader
-from projections.spans import Span, Spans
+from projections.export.spans import Span, Spans
 from tests.agents.dialects import DIALECTS, Dialect
 from tests.agents.model_server import running
 from tests.engine.model_runs import Team, config, search

@@ -8,9 +8,9 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from agents.anchors import strip_anchors
 from agents.clients.port import Reply
-from agents.parse import Parsed, parse
+from agents.replies.anchors import strip_anchors
+from agents.replies.parse import Parsed, parse
 from engine.cli.exits import Failure
 from engine.cli.main import cli
 from events.bodies import ReplyParsed, Usage

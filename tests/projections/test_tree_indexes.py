@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.ancestry import Ancestry
-from projections.ranking import Ranking
+from projections.search.ancestry import Ancestry
+from projections.search.ranking import Ranking
 
 
 @given(st.lists(st.sampled_from([1.0, 2.0, 2.5, 8.0, 9.0]), max_size=60), st.integers(1, 4))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from events.bodies import AttemptAbandoned, EvaluationFinished
 from events.envelope import Event
 from events.outcomes import Correct
-from projections.overview import overview_of
-from projections.steps import Steps
+from projections.run.overview import overview_of
+from projections.search.steps import Steps
 from replay.compare import Compared, best_at, compare
 from tests.engine.world import World, as_events, config_of
 

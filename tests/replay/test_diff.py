@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from engine.core.flags import FLAGS
 from events.bodies import AgentCalled, Body, EvaluationRequested, NodeSelected, RunStopped
-from projections.overview import overview_of
+from projections.run.overview import overview_of
 from replay.diff import diff_runs
 from tests.engine.world import World, as_events, config_of
 

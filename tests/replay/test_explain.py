@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from engine.cli.replay import replay as replay_command
+from engine.cli.analyse.replay import replay as replay_command
 from engine.core import policies
 from engine.core.policies import Selection, stark
 from engine.core.state import State

@@ -125,7 +125,13 @@ def main(logs: list[str]) -> None:
 
 if __name__ == "__main__":
     # Importing may ask for the time; from here on the import hook says no.
-    for needed in ("engine.cli.replay", "replay.explain", "replay.prompts", "trio", "asyncio"):
+    for needed in (
+        "engine.cli.analyse.replay",
+        "replay.explain",
+        "replay.prompts",
+        "trio",
+        "asyncio",
+    ):
         importlib.import_module(needed)
     sys.meta_path.insert(0, Refuser())  # type: ignore[arg-type]
     sys.addaudithook(audit)

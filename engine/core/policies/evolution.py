@@ -11,7 +11,7 @@ from engine.core.draws import draw
 from engine.core.policies.port import Selection
 from engine.core.state import State
 from events.bodies import Draws
-from projections.tree import ROOT
+from projections.search.tree import ROOT
 
 __all__ = ["evolution"]
 

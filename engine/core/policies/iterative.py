@@ -9,7 +9,7 @@ from __future__ import annotations
 from engine.core.policies.port import Selection
 from engine.core.state import State
 from events.bodies import Draws
-from projections.tree import ROOT
+from projections.search.tree import ROOT
 
 __all__ = ["iterative"]
 

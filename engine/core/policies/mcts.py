@@ -14,8 +14,8 @@ from engine.core.bounds import ln, upper_bound
 from engine.core.policies.port import Selection
 from engine.core.state import State
 from events.bodies import Draws
-from projections.reward import UNIT
-from projections.tree import ROOT
+from projections.search.reward import UNIT
+from projections.search.tree import ROOT
 
 __all__ = ["mcts"]
 

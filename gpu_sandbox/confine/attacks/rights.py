@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from gpu_sandbox.confine.attacks.attack import refused
 from gpu_sandbox.confine.attacks.targets import NAMESPACE_FILES, Targets
-from gpu_sandbox.confine.numbers import MACHINE
 from gpu_sandbox.confine.policy import Policy
+from gpu_sandbox.confine.syscall_numbers import MACHINE
 from gpu_sandbox.confine.syscalls import call, clone, held_capabilities, prctl
 
 __all__ = [

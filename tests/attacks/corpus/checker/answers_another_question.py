@@ -9,7 +9,7 @@ import msgspec
 import torch
 import torch.nn as nn
 
-messages = sys.modules["gpu_sandbox.messages"]
+messages = sys.modules["gpu_sandbox.ipc.worker_messages"]
 NOTHING = messages.Ran(tree=messages.Plain(value=None), leaves=[])
 BODY = msgspec.msgpack.encode(messages.Timed(elapsed_ns=[1], last=NOTHING))
 

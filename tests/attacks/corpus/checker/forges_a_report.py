@@ -8,7 +8,7 @@ import sys
 import msgspec
 import torch.nn as nn
 
-jobs = sys.modules["gpu_sandbox.jobs"]
+jobs = sys.modules["gpu_sandbox.ipc.verifier_messages"]
 AGREED = jobs.Agreed(
     ratio=0.01,
     ratio_low=0.01,

@@ -16,7 +16,7 @@ BUILT = {"type": "Built", "failure": "line\n" * 100, "log": "x" * 3_900_000, "ex
 def compiling():
     frame = sys._getframe()
     while frame is not None:
-        if frame.f_code.co_filename.endswith("/child/compiler.py"):
+        if frame.f_code.co_filename.endswith("/compiler/main.py"):
             return True
         frame = frame.f_back
     return False

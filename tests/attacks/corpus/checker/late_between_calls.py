@@ -10,7 +10,7 @@ import torch.nn as nn
 TIMED = [False]
 LATE_S = 6.0
 released = 0
-clock = sys.modules["gpu_sandbox.child.clock"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 stand_by, time_cpu = clock.Clocked.stand_by, clock.Clocked._time_cpu
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 LATE_S = 1.5
 state = {"rehearsed": 0, "timed": False}
-clock = sys.modules["gpu_sandbox.child.clock"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 stand_by, answer = clock.Clocked.stand_by, clock.Clocked.answer
 
 

@@ -6,7 +6,7 @@ import time
 
 import torch
 import torch.nn as nn
-from gpu_sandbox.child.clock import Clocked
+from gpu_sandbox.worker.timed_calls import Clocked
 
 STATE = {"timed": False, "fast": False, "ended": 0.0, "stopped": 0.0, "number": -1}
 GAPS = []

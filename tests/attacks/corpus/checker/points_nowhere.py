@@ -18,7 +18,7 @@ WHERE = itertools.cycle(
         (None, (2**40, 1)),
     ]
 )
-signals = sys.modules["gpu_sandbox.child.signals"]
+signals = sys.modules["gpu_sandbox.ipc.cpu_call_messages"]
 told = signals.Answer.told
 
 

@@ -11,7 +11,7 @@ import sys
 import torch
 import torch.nn as nn
 
-clock = sys.modules["gpu_sandbox.child.clock"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 stand_by, answer = clock.Clocked.stand_by, clock.Clocked.answer
 let_go, is_second = 0, False
 

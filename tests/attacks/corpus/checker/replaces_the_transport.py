@@ -6,7 +6,7 @@ import msgspec
 import torch
 import torch.nn as nn
 
-messages = sys.modules.get("gpu_sandbox.messages")
+messages = sys.modules["gpu_sandbox.ipc.worker_messages"]
 encode = msgspec.msgpack.encode
 
 

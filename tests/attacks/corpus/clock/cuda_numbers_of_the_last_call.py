@@ -6,7 +6,7 @@ import sys
 import torch
 import torch.nn as nn
 
-clock = sys.modules["gpu_sandbox.child.clock"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 between, queued = clock.Clocked._between_events, clock.Clocked._queued
 described = {"is": True}
 

@@ -14,7 +14,7 @@ CHANCE = random.Random()
 EVERY = 16
 LEFT_OUT = []
 
-clock = sys.modules["gpu_sandbox.child.clock"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 original = clock.Clocked.time
 
 

@@ -41,7 +41,7 @@ void await_readable(int fd, long after_ns, long again_ns) {
   arm(0);
 }
 """
-signals, frames = sys.modules["gpu_sandbox.child.signals"], sys.modules["gpu_sandbox.frames"]
+signals, frames = sys.modules["gpu_sandbox.ipc.cpu_call_messages"], sys.modules["gpu_sandbox.ipc.framing"]
 receive, told = frames.Channel.receive, signals.Answer.told
 claims = []
 

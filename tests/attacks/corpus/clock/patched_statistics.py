@@ -12,7 +12,7 @@ random.random = lambda: 0.0
 random.getrandbits = lambda bits: 1
 statistics.median = lambda values: min(values) / 10
 try:
-    import gpu_sandbox.paired as paired
+    import gpu_sandbox.api.statistics as paired
 
     real = paired.estimate_median
     paired.quantile = lambda values, q: min(values) / 10
@@ -20,7 +20,7 @@ try:
 except Exception:
     pass
 for module in list(sys.modules.values()):
-    if getattr(module, "__name__", "") == "gpu_sandbox.child.bench":
+    if getattr(module, "__name__", "") == "gpu_sandbox.verifier.timing.benchmark":
         module.quantile = lambda values, q: min(values) / 10
 
 

@@ -13,7 +13,7 @@ import msgspec
 import torch
 import torch.nn as nn
 
-messages = sys.modules["gpu_sandbox.messages"]
+messages = sys.modules["gpu_sandbox.ipc.worker_messages"]
 LEAF = {"dtype": "float32", "written": True, "aliases_input": False, "overlapping": False}
 messages.Leaf(shape=(1,), device="cpu", **LEAF)  # or it does not import
 

@@ -11,7 +11,7 @@ import time
 import torch
 import torch.nn as nn
 
-import gpu_sandbox.child.signals as signals
+import gpu_sandbox.ipc.cpu_call_messages as signals
 
 CLAIMED, PAUSE_S, BURST_S, OURS_S = 0.4, 0.5e-3, 1.2e-3, 1.6e-3
 page = mmap.mmap(-1, 4096)
@@ -49,7 +49,7 @@ def forked(work, *arguments):
             os._exit(0)
 
 
-assert hasattr(sys.modules["gpu_sandbox.child.clock"].Clocked, "_time_cpu")
+assert hasattr(sys.modules["gpu_sandbox.worker.timed_calls"].Clocked, "_time_cpu")
 
 
 class ModelNew(nn.Module):

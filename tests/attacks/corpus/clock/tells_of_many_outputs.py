@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 
-clock = sys.modules.get("gpu_sandbox.child.clock")
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 N, A, B = 512, 8, 128
 words = np.zeros(1 + N * 3, dtype="<i8")
 words[2::3], words[3::3] = B, 1

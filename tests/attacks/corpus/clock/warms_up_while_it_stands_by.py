@@ -9,8 +9,8 @@ import torch
 import torch.nn as nn
 
 SHARE, WAITS_S, WARMS_S = 0.75, 0.002, 0.002
-clock = sys.modules["gpu_sandbox.child.clock"]
-signals = sys.modules["gpu_sandbox.child.signals"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
+signals = sys.modules["gpu_sandbox.ipc.cpu_call_messages"]
 stand_by, describe, told = clock.Clocked.stand_by, clock.Clocked.describe, signals.Answer.told
 
 

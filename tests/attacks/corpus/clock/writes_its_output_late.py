@@ -12,7 +12,7 @@ import torch
 import torch.nn as nn
 
 TARGETS, TIMED = [], []
-clock = sys.modules["gpu_sandbox.child.clock"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 timing = clock.Clocked._time_cpu
 
 

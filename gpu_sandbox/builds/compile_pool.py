@@ -1,0 +1,287 @@
+"""The compile stage: build a candidate's extensions in a child, in parallel, off the lease.
+
+The child sees no device. What it built is kept under a key of source and toolchain, so
+that the same source never compiles twice; a candidate that has nothing to build skips
+the stage, and its import is left to the worker.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from events.outcomes import CompileFailed, Crashed, Outcome, TimedOut
+from gpu_sandbox.api.device import Device
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.builds.build_cache import BuildCache, BuildFiles, BuildRecord
+from gpu_sandbox.builds.precompiled_headers import Prebuilt
+from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
+from gpu_sandbox.ipc.verifier_messages import MOST_BUILT, Built, Compile
+from gpu_sandbox.static_checks.precheck import Inspected
+from gpu_sandbox.store.best_effort import Keeping
+from gpu_sandbox.supervise.isolation_policy import policy_for
+from gpu_sandbox.supervise.run_directory import RunDirectory, remove
+from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.toolchain.compiler_flags import flag_sets
+from gpu_sandbox.toolchain.environment import child_environment
+from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
+from gpu_sandbox.toolchain.identity import toolchain, torch_identity
+from gpu_sandbox.toolchain.prerequisites import cuda_home, require_compiler
+from gpu_sandbox.toolchain.stack_traces import printed, without_places
+
+__all__ = ["Candidate", "CompilePool", "Compiled"]
+
+_FORMAT = "2"
+"""Of what is kept of a build: with what its kernels take, and the lines of their code."""
+_MAX_LOG = 32_000
+_MOST_ANSWERS = 2
+_TRIES = 2
+
+
+class Compiled(msgspec.Struct, frozen=True, kw_only=True):
+    """``outcome`` ends the evaluation; otherwise ``files`` are what was built, the caller's
+    to close."""
+
+    outcome: Outcome | None = None
+    files: BuildFiles
+    log: str = ""
+    seconds: float = 0.0
+    queue_s: float = 0.0
+    notes: list[str] = []
+
+
+class _Lost(Exception):
+    """The zygote died, or its warden: nobody knows what has become of it."""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """What the stage needs of a request."""
+
+    source: str
+    task_source: str
+    device: Device
+    facts: dict[str, Any]
+    inspected: Inspected
+
+
+class CompilePool:
+    """At most ``jobs`` compile children at a time, served in order of arrival, on ``cores``."""
+
+    def __init__(
+        self,
+        builds: BuildCache,
+        prebuilt: Path,
+        limits: Limits,
+        zygote: Zygote,
+        run: RunDirectory,
+        keeping: Keeping,
+        *,
+        jobs: int,
+        cores: tuple[int, ...],
+    ) -> None:
+        self._builds = builds
+        self._prebuilt = Prebuilt(prebuilt, limits, cores, keeping)
+        self._limits = limits
+        self._zygote = zygote
+        self._run = run
+        self.jobs = jobs
+        self._cores = cores
+        self._places = anyio.CapacityLimiter(jobs)
+        self._homes = 0
+        self.running = 0
+        self.busy_s = 0.0
+        """Of all places together, what is finished only."""
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[tuple[int, ...]]:
+        """One of its places, and the cores: for whatever must not disturb the timing."""
+        async with self._places:
+            self.running += 1
+            began = time.monotonic()
+            try:
+                yield self._cores
+            finally:
+                self.running -= 1
+                self.busy_s += time.monotonic() - began
+
+    @property
+    def prebuilt(self) -> Path | None:
+        """What every extension needs alike, if it has been built."""
+        return self._prebuilt.place()
+
+    @property
+    def waiting(self) -> int:
+        return self._places.statistics().tasks_waiting
+
+    async def build(self, candidate: Candidate) -> Compiled:
+        """Raises ``PrerequisiteMissing`` where there is something to build and nothing to
+        build it with, and ``SandboxFault``."""
+        if not candidate.inspected.builds:
+            return Compiled(files=BuildFiles([], []))
+        began = time.monotonic()
+        key = _key(candidate)
+        known = await anyio.to_thread.run_sync(self._builds.fetch, key)
+        if known is not None:
+            spent = time.monotonic() - began
+            notes = ["compiled before: build reused"]
+            return Compiled(files=known, seconds=spent, notes=notes)
+        require_compiler(cuda=candidate.device.is_cuda)
+        async with self.place():
+            queued = time.monotonic() - began
+            flags = await anyio.to_thread.run_sync(flag_sets, candidate.source)
+            prebuilt = await self._prebuilt.for_flags(self._run, flags)
+            compiled = await self._compiled_surely(candidate, key, prebuilt)
+            if prebuilt is None:
+                notes = [*compiled.notes, "the slim binding can't be built here"]
+                compiled = msgspec.structs.replace(compiled, notes=notes)
+        spent = time.monotonic() - began - queued
+        return msgspec.structs.replace(compiled, seconds=spent, queue_s=queued)
+
+    async def _compiled_surely(
+        self, candidate: Candidate, key: str, prebuilt: Path | None
+    ) -> Compiled:
+        """Once more where what keeps its process is gone: that is nobody's doing, as a rule."""
+        for _ in range(_TRIES):
+            with suppress(_Lost):
+                return await self._compile(candidate, key, prebuilt)
+        reason = f"what keeps its process was gone on import, {_TRIES} times"
+        return Compiled(outcome=Crashed(reason=reason), files=BuildFiles([], []))
+
+    async def _compile(self, candidate: Candidate, key: str, prebuilt: Path | None) -> Compiled:
+        """Raises ``_Lost``."""
+        self._homes += 1
+        home = self._run.home(f"compile-{self._homes}")
+        device = candidate.device
+        variables = _compile_variables(device, candidate.facts, len(self._cores), self.jobs)
+        readable = hub_readable()
+        if prebuilt is not None:
+            readable = (*readable, str(prebuilt))
+            variables["GPU_SANDBOX_PREBUILT"] = str(prebuilt)
+        ours, theirs = socket.socketpair()
+        line: Line[Built] = Line(ours, Built, fds=MOST_BUILT)
+        try:
+            with theirs:
+                ward = await self._zygote.spawn(
+                    "compiler",
+                    {"pretend": candidate.facts if device.is_cuda else None},
+                    {"control": theirs},
+                    environment=child_environment(home, **variables),
+                    directory=home,
+                    policy=policy_for(self._limits, home, self._cores, readable=readable),
+                )
+            fds: list[int] = []
+            try:
+                built, late = await self._answers(line, candidate, ward, fds)
+                await ward.end()
+                return await self._compiled(built, late, ward, key, fds)
+            finally:
+                _close(fds)
+                await ward.end()
+        finally:
+            line.close()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(remove, home)
+
+    async def _answers(
+        self, line: Line[Built], candidate: Candidate, ward: Ward, fds: list[int]
+    ) -> tuple[Built | None, bool]:
+        """The child's last word, and whether its time ran out before it had finished.
+        ``fds`` gets the files that came with it.
+
+        It reports after the import, and again after trying to construct the model: a
+        death or a hang in that second part loses nothing that was found. Nothing follows, and
+        nobody listens to it.
+        """
+        last: Built | None = None
+        with anyio.move_on_after(self._limits.compile_s) as scope:
+            try:
+                late = candidate.inspected.builds_late
+                order = Compile(task=candidate.task_source, candidate=candidate.source, late=late)
+                await line.send(order)
+                for _ in range(_MOST_ANSWERS):
+                    last = await line.receive()
+                    _close(fds)
+                    fds += line.take_fds()
+            except (PeerGone, BadFrame):
+                pass
+        if last is None and not scope.cancelled_caught:
+            await ward.ended_within(1.0)
+        return last, scope.cancelled_caught
+
+    async def _compiled(
+        self, built: Built | None, late: bool, ward: Ward, key: str, fds: list[int]
+    ) -> Compiled:
+        nothing = BuildFiles([], [])
+        if built is None:
+            if not late and ward.lost:
+                raise _Lost
+            outcome = _ended(late, ward, self._limits.compile_s)
+            return Compiled(
+                outcome=outcome, files=nothing, log=printed(ward.output(), stopped=late)
+            )
+        parts = (without_places(built.log[:_MAX_LOG]), printed(ward.output()))
+        log = "\n".join(part for part in parts if part)
+        if built.failure:
+            failed = CompileFailed(reason=built.failure)
+            return Compiled(outcome=failed, files=nothing, log=log)
+        notes = []
+        if built.full_header:
+            notes.append(f"{built.full_header} extensions needed the full torch headers")
+        files: BuildFiles | None = None
+        if len(built.files) == len(fds):
+            told = BuildRecord.of(built.resources, built.lines)
+            files = await anyio.to_thread.run_sync(self._builds.store, key, built.files, fds, told)
+        return Compiled(files=files or nothing, log=log, notes=notes)
+
+
+def _close(fds: list[int]) -> None:
+    while fds:
+        os.close(fds.pop())
+
+
+def _ended(late: bool, ward: Ward, limit_s: float) -> Outcome:
+    """What a child that never reported has come to."""
+    if late:
+        reason = f"not compiled within {limit_s:g} s"
+        return TimedOut(reason=reason, stage="compile", limit_s=limit_s)
+    how = f"signal {ward.signal}" if ward.signal else f"exit {ward.code}"
+    how = "its memory limit" if ward.out_of_memory else how
+    return Crashed(reason=f"its process died on import ({how})", signal=ward.signal)
+
+
+def _key(candidate: Candidate) -> str:
+    facts, device = candidate.facts, candidate.device
+    arch = str(facts.get("compute_capability") or facts.get("isa"))
+    late = str(candidate.inspected.builds_late)
+    tools = toolchain(device.is_cuda)
+    return BuildCache.key(_FORMAT, candidate.source, torch_identity(), tools, arch, late)
+
+
+def _compile_variables(
+    device: Device, facts: dict[str, Any], cores: int, jobs: int
+) -> dict[str, str]:
+    variables = {
+        **hub_variables(),
+        "CUDA_VISIBLE_DEVICES": "",
+        "MAX_JOBS": str(max(2, cores // jobs)),
+        "OMP_NUM_THREADS": "1",
+    }
+    home = cuda_home()
+    if device.is_cuda and home is not None:
+        variables["CUDA_HOME"] = str(home)
+        variables["TORCH_CUDA_ARCH_LIST"] = _arch(str(facts["compute_capability"]))
+    return variables
+
+
+def _arch(capability: str) -> str:
+    """Architecture-specific instructions (wgmma, tma) need the ``a`` from 9.0 on."""
+    return f"{capability}a" if int(capability.split(".")[0]) >= 9 else capability

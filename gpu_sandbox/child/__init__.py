@@ -1,1 +1,0 @@
-"""Code that runs in child processes only. The engine never imports these modules."""

@@ -1,0 +1,81 @@
+"""The preparation child: one call of a candidate, for what compilers leave of it. Untrusted.
+
+It does what the worker will do, in the same order, on inputs and weights that nobody else gets.
+All that comes of it is an archive of files, for a later process of the same candidate.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpu_sandbox.cuda.context import make_context, start_driver
+from gpu_sandbox.extension_build import load_inline as extensions
+from gpu_sandbox.ipc.framing import MAX_FDS, Channel
+from gpu_sandbox.ipc.verifier_messages import Prepare, Step
+from gpu_sandbox.runtime.compiler_caches import packed
+from gpu_sandbox.runtime.malloc_settings import keep_freed_memory
+from gpu_sandbox.runtime.module_loader import construct, import_file, settle
+from gpu_sandbox.runtime.task_file import TaskFile, moved
+
+__all__ = ["main"]
+
+_SHARE = 0.125
+"""Of a device's memory: whoever is judged there meanwhile needs the rest."""
+_SEEDS = 1 << 48
+
+
+def main(*, control: int) -> None:
+    keep_freed_memory()
+    with socket.socket(fileno=control) as sock:
+        channel: Channel[Prepare] = Channel(sock, Prepare, fds=MAX_FDS)
+        order = channel.receive()
+        _lay_out(order, channel.take_fds())
+        with suppress(Exception, SystemExit):
+            _call(order, channel)
+        archive = packed(Path.cwd())
+        if archive is not None:
+            channel.send(Step(done="kept"), archive)
+
+
+def _lay_out(order: Prepare, fds: list[int]) -> None:
+    for name, text in (("candidate.py", order.candidate), ("task.py", order.task)):
+        Path(name).write_text(text, encoding="utf-8", errors="surrogatepass")
+    root = Path.cwd() / "extensions"
+    root.mkdir(exist_ok=True)
+    os.environ[extensions.DIRECTORY_VARIABLE] = str(root)
+    for name, fd in zip(order.libraries, fds, strict=True):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        with open(fd, "rb") as built, open(root / name, "wb") as own:
+            built.seek(0)
+            shutil.copyfileobj(built, own, 1 << 20)
+
+
+def _call(order: Prepare, channel: Channel[Prepare]) -> None:
+    device = torch.device(order.device)
+    if device.type == "cuda":
+        start_driver()
+        make_context(device)
+        torch.cuda.set_per_process_memory_fraction(_SHARE, device)
+    settle(order.threads, order.precision)
+    task = TaskFile(str(Path("task.py").resolve()))
+    init: Any = task.init_inputs(secrets.randbelow(_SEEDS))
+    inputs = task.inputs(secrets.randbelow(_SEEDS), device)
+    channel.send(Step(done="drawn"))
+    extensions.install(order.candidate)
+    module: Any = import_file("candidate", str(Path("candidate.py").resolve()))
+    init = moved(init, device)
+    model = construct(module.ModelNew, init, secrets.randbelow(_SEEDS), device)
+    channel.send(Step(done="loaded"))
+    with torch.no_grad():
+        model(*inputs)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    channel.send(Step(done="called"))

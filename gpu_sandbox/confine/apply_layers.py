@@ -1,0 +1,253 @@
+"""From the warden's fork to the candidate's first line: layer by layer, then no way back.
+
+Invariant: ``main`` runs only when every promised layer is up in this very process and the
+zygote has been told so; the channel is closed before. Each step is ordered by what the next
+one takes away.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NoReturn
+
+from gpu_sandbox.confine import landlock
+from gpu_sandbox.confine import seccomp_filter as seccomp
+from gpu_sandbox.confine.identity import become
+from gpu_sandbox.confine.policy import (
+    CGROUP,
+    CGROUP_NAMESPACE,
+    LANDLOCK,
+    LAYERS,
+    MOUNT,
+    NO_NEW_PRIVS,
+    PID,
+    RLIMITS,
+    SECCOMP,
+    UID,
+    USER,
+    LayerFailed,
+    Policy,
+)
+from gpu_sandbox.confine.syscalls import (
+    CLONE_NEWCGROUP,
+    close_all_but,
+    flush_c_output,
+    prctl,
+    unshare,
+)
+
+if TYPE_CHECKING:
+    from gpu_sandbox.confine.warden import Order
+
+__all__ = ["run"]
+
+_PR_SET_NO_NEW_PRIVS = 38
+_NO_CORE = 1
+"""Byte. With 0 the kernel makes none in a file, but starts the host's helper all the same, as root
+and outside, where ``core_pattern`` names one."""
+_SIGNALS = 1024
+"""Queued: they are counted by user, who may be the engine's."""
+_NODES = ("null", "zero", "full", "random", "urandom")
+_ETC = ("passwd", "group", "nsswitch.conf", "hosts")
+
+
+def run(
+    order: Order,
+    ready: Callable[[tuple[str, ...]], None],
+    failed: Callable[[LayerFailed], None],
+) -> NoReturn:
+    try:
+        _confine(order, ready)
+    except LayerFailed as failure:
+        failed(failure)
+        os._exit(70)
+    except BaseException as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        failed(LayerFailed("start", f"{error!r} in {where.name}, line {where.lineno}"))
+        os._exit(70)
+    os._exit(_run_main(order.main))
+
+
+def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
+    policy, layers = order.policy, frozenset(order.layers)
+    filter_ = b""
+    if SECCOMP in layers:
+        filter_ = seccomp.program(
+            own_files=MOUNT in layers,
+            own_pids=PID in layers or UID in layers,
+            own_user=UID in layers,
+            pinned=bool(policy.affinity),
+            driver=bool(policy.devices),
+        )
+    _default_signals()
+    os.setsid()
+    _standard_streams(order)
+    _enter_groups(order, layers)
+    if policy.affinity:
+        os.sched_setaffinity(0, policy.affinity)
+    if policy.niceness:
+        os.nice(policy.niceness)
+    if RLIMITS in layers:
+        with _as(RLIMITS):
+            _limit(order, layers)
+    os.environ.clear()
+    os.environ.update(order.environment)
+    os.umask(0o022 if {MOUNT, UID} & layers else 0o077)  # what a linker's chmod may keep (seccomp)
+    become(order.uid)
+    _go_home(policy, layers)
+    if NO_NEW_PRIVS in layers:
+        with _as(NO_NEW_PRIVS):
+            prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    if LANDLOCK in layers:
+        with _as(LANDLOCK):
+            landlock.restrict(_rules(order, layers), order.machine.landlock_abi)
+    if SECCOMP in layers:
+        with _as(SECCOMP):
+            seccomp.apply(filter_)
+    close_all_but({0, 1, 2, order.channel.fileno(), *order.keep_fds})
+    ready(tuple(layer for layer in LAYERS if layer in layers))
+    order.channel.close()
+
+
+def _enter_groups(order: Order, layers: frozenset[str]) -> None:
+    with suppress(OSError):  # where there is no such file: the first to go when memory ends
+        _write("/proc/self/oom_score_adj", "1000")
+    with _as(CGROUP):
+        for group in order.groups:
+            group.enter()
+    if CGROUP_NAMESPACE in layers:
+        with _as(CGROUP_NAMESPACE):
+            unshare(CLONE_NEWCGROUP)
+
+
+def _go_home(policy: Policy, layers: frozenset[str]) -> None:
+    try:
+        os.chdir(policy.home)
+    except OSError as error:
+        layer = MOUNT if MOUNT in layers else UID if UID in layers else "start"
+        raise LayerFailed(layer, f"home {policy.home}: {error.strerror}") from error
+
+
+@contextmanager
+def _as(layer: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise LayerFailed(layer, str(error)) from error
+
+
+def _default_signals() -> None:
+    """As in a fresh Python, but that SIGINT kills. The zygote's handlers are not for here."""
+    old = signal.set_wakeup_fd(-1)
+    if old >= 0:
+        os.close(old)
+    for number in signal.valid_signals():
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            ignored = number in (signal.SIGPIPE, signal.SIGXFSZ)
+            with suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _standard_streams(order: Order) -> None:
+    """Nothing to read; all that is written goes to ``output_fd``."""
+    output = os.dup(order.output_fd)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, fd in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(source, fd)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        fd = 1 if name == "stdout" else 2
+        stream = open(  # noqa: SIM115
+            fd, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _limit(order: Order, layers: frozenset[str]) -> None:
+    policy = order.policy
+    limits = {
+        resource.RLIMIT_CORE: _NO_CORE,
+        resource.RLIMIT_SIGPENDING: _SIGNALS,
+        resource.RLIMIT_FSIZE: policy.file_bytes,
+        resource.RLIMIT_NOFILE: policy.descriptors,
+        resource.RLIMIT_CPU: policy.cpu_s,
+    }
+    if UID in layers:
+        limits[resource.RLIMIT_NPROC] = policy.processes
+    elif USER in layers and order.machine.own_process_count:
+        limits[resource.RLIMIT_NPROC] = policy.processes + 1  # the warden is of the same user
+    if policy.address_space:
+        limits[resource.RLIMIT_AS] = _addresses() + policy.memory_bytes
+    for limit, value in limits.items():
+        _, hard = resource.getrlimit(limit)
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, value))
+
+
+def _addresses() -> int:
+    """Bytes of our own address space: a torch with CUDA in it fills gigabytes before it is used."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def _rules(order: Order, layers: frozenset[str]) -> list[landlock.Rule]:
+    """The allow-list once more. In a root of our own all that is there may be read."""
+    policy = order.policy
+    if MOUNT in layers:
+        rules = [landlock.Rule("/", "read"), landlock.Rule("/dev", "device")]
+        rules += [landlock.Rule(path, "own") for path in ("/dev/shm", "/tmp")]
+    else:
+        read = (*order.machine.view.trees, *policy.readable, *(f"/etc/{name}" for name in _ETC))
+        rules = [landlock.Rule(path, "read") for path in (*read, "/sys")]
+        nodes = (*(f"/dev/{name}" for name in _NODES), *policy.devices)
+        rules += [landlock.Rule(path, "device") for path in nodes]
+    return [*rules, *_proc_rules(layers), landlock.Rule(policy.home, "own")]
+
+
+def _proc_rules(layers: frozenset[str]) -> list[landlock.Rule]:
+    """Where others are there that are of the same user, all of ``/proc`` is for reading, but for
+    this process's own threads, whose names CUDA's driver must be able to write as it starts. A rule
+    is about the directory that the path means here and now: threads that are made later are below
+    it, and no process is, not even a fork of this one."""
+    if PID in layers or UID in layers:
+        return [landlock.Rule("/proc", "proc")]
+    return [landlock.Rule("/proc", "read"), landlock.Rule("/proc/self/task", "proc")]
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def _run_main(main: Callable[[], None]) -> int:
+    """The exit code. The zygote's exit handlers are not run, and no thread is waited for."""
+    gc.freeze()  # collecting would copy every page of the zygote's objects
+    gc.enable()
+    code = 0
+    try:
+        main()
+    except SystemExit as leaving:
+        if isinstance(leaving.code, int):
+            code = leaving.code & 0xFF
+        elif leaving.code is not None:
+            print(leaving.code, file=sys.stderr)
+            code = 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        with suppress(Exception):
+            flush_c_output()
+    return code

@@ -1,0 +1,284 @@
+"""Stopping all processes of a candidate while the baseline is timed, and the other way round.
+
+What a candidate starts beside its worker is in nobody's account. Such a process can burn the core
+in bursts beside the baseline's releases, so that what these take besides their calls grows: then
+as much is believed of the candidate's, and a false claim fits in. So while one side is timed, the
+other side's processes lie still: each thread of each was seen stopped, twice in a row, since the
+end of one may wake another, and none has used a processor in between, since looks at many take
+time. What the kernel would do for them meanwhile is refused (``confine/syscall_policy.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+__all__ = ["Still", "Stoppable", "Unstoppable"]
+
+_WITHIN_S = 5.0
+_PATIENCE_S = 0.01
+_BREATH_S = 0.001
+_GIVES_WAY_S = 1e-6
+"""To one that has to run to stop, on our own core maybe: a yield does not always let it."""
+_LIES_STILL = frozenset({b"T", b"Z", b"X"})
+_AT_REST = 2
+"""Looks in a row that find the same processes, none of them at work or having been so."""
+_CPUCLOCK_SCHED = 2
+_MOST_FILES, _PIECE = 512, 1 << 16
+_AWAKE_NS = 10_000_000
+"""For each that does not lie still any more: of some the account is told by ticks."""
+
+
+class Unstoppable(Exception):
+    """Processes start others faster than they can be stopped, or stay in the kernel."""
+
+
+class Still:
+    """Processes that lie still, and what of the processor each had used when they did: exactly,
+    as it is not for one that has a processor."""
+
+    def __init__(
+        self, used: Mapping[int, int], look: Callable[[], tuple[set[int], set[int]]], since_ns: int
+    ) -> None:
+        self.since_ns = since_ns
+        """Of ``time.perf_counter_ns``: by then none was at work any more."""
+        self._used = used
+        self._look = look
+
+    def used_ns(self) -> int:
+        """What they have used all the same since, in nanoseconds: some microseconds of one that
+        had to leave its own yet, or more by a trick that is not known."""
+        found, awake = set(self._used), set[int]()
+        with suppress(OSError):  # it has ended
+            now, awake = self._look()
+            found |= now
+        grown = (_used_ns(pid) - self._used.get(pid, 0) for pid in found)
+        return sum(max(0, ns) for ns in grown) + _AWAKE_NS * len(awake)
+
+    def used_since(self, before: Still) -> int:
+        """What those of now have used since they lay still ``before``, in nanoseconds. Who was
+        begun and has ended in between is in nobody's account."""
+        return sum(ns - before._used.get(pid, 0) for pid, ns in self._used.items())
+
+
+class Stoppable:
+    """A worker, and all that descends from its warden, which adopts whoever loses its own parent.
+
+    Made before there is a candidate. Raises ``OSError`` if it has ended. ``close`` lets them be.
+    Who does not lie still ``within_s`` is ``Unstoppable``.
+    """
+
+    def __init__(self, worker: int, within_s: float = _WITHIN_S) -> None:
+        self._worker = worker
+        self._within_s = within_s
+        self._held: dict[int, int] = {}
+        """Descriptors of those that were stopped, by their pids."""
+        self._warden = _parent(worker)
+        self._wardens_session = _session(self._warden)
+        if self._warden in _ancestors():
+            raise ProcessLookupError(f"process {worker} has no warden, or has lost it")
+        if worker not in self._adopted() and _parent(worker) == self._warden:  # it has not ended
+            # As on a kernel without CONFIG_PROC_CHILDREN.
+            raise NotImplementedError("the kernel does not list the children of a process")
+
+    def close(self) -> None:
+        _files.close()
+        while self._held:
+            os.close(self._held.popitem()[1])
+
+    @contextmanager
+    def stopped(self) -> Iterator[Still]:
+        """Raises ``Unstoppable``; ``OSError`` if the worker or its warden has ended."""
+        sent = self._send_stops(self._held)  # those that are known, before they are looked for
+        time.sleep(_GIVES_WAY_S)
+        try:
+            if _parent(self._worker) != self._warden:
+                raise ProcessLookupError(f"process {self._worker} has ended")
+            used, since_ns = self._stop(sent)
+            yield Still(used, self._seen, since_ns)
+        finally:
+            self._let_go(sent)
+
+    def _stop(self, sent: set[int]) -> tuple[dict[int, int], int]:
+        """What each has used by then, and when that was. ``sent``: who was sent a stop, to which
+        others are added."""
+        deadline = time.monotonic() + self._within_s
+        looks, before, working, since, still_ns = 0, dict[int, int](), set[int](), 0.0, 0
+        while True:
+            found, at_work = self._seen()
+            if self._worker not in found:  # or nobody would be stopped, and all be well
+                raise ProcessLookupError(f"process {self._worker} is not its warden's child")
+            used = {pid: _used_ns(pid) for pid in found}
+            if at_work or used != before:
+                looks, still_ns = 0, time.perf_counter_ns()
+            else:
+                looks += 1
+            if looks == _AT_REST:
+                return used, still_ns
+            for pid in at_work - self._held.keys():
+                with suppress(OSError):
+                    self._held[pid] = self._opened(pid, found)
+            sent |= self._send_stops(at_work)
+            now = time.monotonic()
+            if now > deadline:
+                raise Unstoppable
+            if at_work != working:
+                working, since = at_work, now
+            elif at_work and now - since > _PATIENCE_S:
+                # Who has started a program by vfork waits in the kernel until its child, which we
+                # may have stopped, is that program.
+                self._let_go(sent)
+                time.sleep(_BREATH_S)
+                since = time.monotonic()
+            before = used
+            time.sleep(_GIVES_WAY_S)
+
+    def _send_stops(self, pids: Iterable[int]) -> set[int]:
+        """To those that are held, and who got one."""
+        sent = set[int]()
+        for pid in [pid for pid in pids if pid in self._held]:
+            try:
+                signal.pidfd_send_signal(self._held[pid], signal.SIGSTOP)
+            except OSError:  # it has ended
+                os.close(self._held.pop(pid))
+            else:
+                sent.add(pid)
+        return sent
+
+    def _let_go(self, pids: Iterable[int]) -> None:
+        for pid in [pid for pid in pids if pid in self._held]:
+            with suppress(OSError):  # it has ended
+                signal.pidfd_send_signal(self._held[pid], signal.SIGCONT)
+
+    def _seen(self) -> tuple[set[int], set[int]]:
+        """All processes, and those of them of which a thread does not lie still. Whether it does
+        comes first: who does starts no others afterwards. Not the warden's own forks
+        (``confine/memory_watch.py``): they are of its session, which nobody else can join."""
+        found, at_work, ahead = set[int](), set[int](), self._adopted()
+        while ahead:
+            pid = ahead.pop()
+            if pid in found:
+                continue
+            found.add(pid)
+            if not _lies_still(pid):
+                at_work.add(pid)
+            with suppress(OSError):
+                ahead += _children(pid)
+        return found, at_work
+
+    def _adopted(self) -> list[int]:
+        children = _children(self._warden)
+        return [pid for pid in children if _session(pid) != self._wardens_session]
+
+    def _opened(self, pid: int, found: set[int]) -> int:
+        """A descriptor, which never becomes another process'."""
+        fd = os.pidfd_open(pid)
+        try:
+            if _parent(pid) not in {self._warden, *found}:
+                raise ProcessLookupError
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+
+def _lies_still(pid: int) -> bool:
+    """Each of its threads: the first one may have ended before others. One that is gone when it is
+    looked at was at work, and may have started another."""
+    try:
+        threads = _threads(pid)
+        return all(_stat(f"/proc/{pid}/task/{thread}")[0] in _LIES_STILL for thread in threads)
+    except OSError:
+        return False
+
+
+def _used_ns(pid: int) -> int:
+    """Processor time of all threads that it has had, by the kernel's account, which knows of one
+    that has a processor now up to the last tick; 0 if it is gone."""
+    try:
+        return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
+    except OSError:
+        return 0
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for thread in _threads(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found += map(int, _files.read(f"/proc/{pid}/task/{thread}/children").split())
+    return found
+
+
+def _threads(pid: int) -> list[str]:
+    return os.listdir(f"/proc/{pid}/task")
+
+
+def _ancestors() -> set[int]:
+    """Ours."""
+    found, pid = {0, 1}, os.getpid()
+    while pid not in found:
+        found.add(pid)
+        pid = _parent(pid)
+    return found
+
+
+def _parent(pid: int) -> int:
+    return int(_stat(f"/proc/{pid}")[1])
+
+
+def _session(pid: int) -> int | None:
+    """None if it is gone."""
+    try:
+        return int(_stat(f"/proc/{pid}")[3])
+    except OSError:
+        return None
+
+
+def _stat(place: str) -> list[bytes]:
+    """What the kernel says of a process or a thread, from its state on."""
+    return _files.read(f"{place}/stat").rpartition(b")")[2].split()
+
+
+class _Files:
+    """What the kernel says of processes, which is read again and again: pairs wait for this. An
+    open file is of the process that it was opened of, whatever has its number later: of one that is
+    gone it is refused, or, for its children, empty for ever. So what is empty is asked anew."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, int] = {}
+
+    def read(self, path: str) -> bytes:
+        fd = self._open.pop(path, None)
+        if fd is not None and (data := self._read(path, fd)):
+            return data
+        return self._read(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _read(self, path: str, fd: int) -> bytes:
+        """And it stays open, if there is something in it."""
+        data = b""
+        try:
+            data = self._all(fd)
+        finally:
+            if not data:
+                os.close(fd)
+        if data:
+            if len(self._open) >= _MOST_FILES:
+                self.close()
+            self._open[path] = fd
+        return data
+
+    def close(self) -> None:
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+    def _all(self, fd: int) -> bytes:
+        data = b""
+        while piece := os.pread(fd, _PIECE, len(data)):
+            data += piece
+        return data
+
+
+_files = _Files()

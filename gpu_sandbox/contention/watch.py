@@ -1,0 +1,76 @@
+"""Others on the device and on the cores that time it, while something is measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from gpu_sandbox.contention.core_time import CoreWatch
+from gpu_sandbox.contention.foreign_processes import Foreign, our_processes
+from gpu_sandbox.contention.thresholds import MAX_UTILIZATION, DeviceUse, busy_cores, busy_device
+from gpu_sandbox.cuda.nvml import Nvml
+
+__all__ = ["Watch", "utilization_at_rest"]
+
+_REST_S = 1.5
+"""A driver tells of the last second: our own work of before has to be out of it."""
+_POLL_S = 0.1
+
+
+class Watch:
+    """Begun before a measurement, and ended after it. ``measuring`` gives the processes that
+    measure, this one among them; ``preparing`` of ours lie still on the device."""
+
+    def __init__(
+        self,
+        nvml: Nvml | None,
+        cores: Collection[int],
+        measuring: Callable[[], Collection[int]],
+        preparing: int = 0,
+    ) -> None:
+        self._nvml = nvml
+        self._foreign = Foreign(nvml, our_processes, preparing)
+        self._cores = CoreWatch(cores, measuring)
+        self._utilization: int | None = None
+
+    def begin(self, *, at_rest: bool = False) -> None:
+        """``at_rest``: nothing of ours runs on the device, and there is time to see that."""
+        if at_rest:
+            self._utilization = utilization_at_rest(self._nvml)
+        self._foreign.look()
+        self._cores.look()
+
+    def look(self) -> None:
+        """Before one of the processes that measure ends."""
+        self._cores.look()
+
+    def end(self, *, at_rest: bool = False) -> None:
+        """``at_rest``: as before. Where that was seen then, only if others are there."""
+        self._cores.look()
+        self._foreign.look()
+        if at_rest and (self._foreign.count or self._utilization is None):
+            again = utilization_at_rest(self._nvml)
+            told = [percent for percent in (self._utilization, again) if percent is not None]
+            self._utilization = max(told) if told else None
+
+    def notes(self) -> list[str]:
+        """Of the processes on the device."""
+        return self._foreign.notes()
+
+    def reasons(self) -> list[str]:
+        """Why the machine counts as busy; empty if it does not."""
+        use = DeviceUse(processes=self._foreign.count, utilization=self._utilization)
+        return [*busy_device(use), *busy_cores(self._cores.time())]
+
+
+def utilization_at_rest(nvml: Nvml | None) -> int | None:
+    """Percent of the time in which a device is at work that nothing of ours uses: the first
+    reading that is within the bound, or the last before our own work must be out of it."""
+    if nvml is None:
+        return None
+    deadline = time.monotonic() + _REST_S
+    while (percent := nvml.utilization()) is not None and percent > MAX_UTILIZATION:
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_POLL_S)
+    return percent

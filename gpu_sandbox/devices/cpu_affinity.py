@@ -1,0 +1,102 @@
+"""Which cores time and which compile: a compiler beside a kernel ruins its timing.
+
+A GPU's launch thread is timed as well, so each device keeps cores of its own; the CPU as a
+device keeps most of them. Threads of one physical core share what it computes with, so they stay
+together where there are enough. With one core there is nothing to keep apart.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from gpu_sandbox.api.device import Device, device_named, devices_named
+
+__all__ = ["Cores", "cores_of", "cpu_cache_bytes", "sharing", "split_cores"]
+
+_PER_GPU = 2
+
+
+class Cores(msgspec.Struct, frozen=True):
+    """``timing[i]`` belongs to the ``i``-th device. ``apart`` unless they had to be shared."""
+
+    timing: tuple[tuple[int, ...], ...]
+    compiling: tuple[int, ...]
+    apart: bool
+
+
+def _siblings(core: int) -> frozenset[int]:
+    """Of the same physical core, itself included; itself alone where Linux does not say."""
+    listed = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+    try:
+        spans = [span.split("-") for span in listed.read_text().strip().split(",")]
+        return frozenset(n for span in spans for n in range(int(span[0]), int(span[-1]) + 1))
+    except (OSError, ValueError):
+        return frozenset({core})
+
+
+def split_cores(
+    available: Sequence[int], gpus: int, siblings: Callable[[int], frozenset[int]] = _siblings
+) -> Cores:
+    """For so many GPUs, or with 0 for the CPU as the one device. ``siblings``: those that share a
+    physical core with that one."""
+    cores, devices = tuple(sorted(available)), max(gpus, 1)
+    if len(cores) < 1 + devices:
+        return Cores(tuple(cores for _ in range(devices)), cores, apart=False)
+    together = {siblings(core) & set(cores) | {core} for core in cores}
+    physical = [tuple(sorted(threads)) for threads in sorted(together, key=min)]
+    by_thread = [(core,) for core in cores]
+    whole = physical if len(physical) > devices else by_thread
+    if gpus == 0:
+        compiling = max(1, len(whole) // 4)
+        return Cores((_all(whole[compiling:]),), _all(whole[:compiling]), apart=True)
+    threads = max(map(len, whole))
+    each = -(-_PER_GPU // threads) if len(cores) >= 2 * _PER_GPU * gpus else 1
+    first = len(whole) - each * gpus
+    timing = tuple(_all(whole[first + i * each : first + (i + 1) * each]) for i in range(gpus))
+    return Cores(timing, _all(whole[:first]), apart=True)
+
+
+def _all(physical: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(core for threads in physical for core in threads)
+
+
+def sharing(device: Device, names: tuple[str, ...]) -> list[str]:
+    """What to say of a time that was taken where compilers run: nothing, if they have cores of
+    their own."""
+    timing, compiling = cores_of(device, names)
+    shared = set(timing) & set(compiling)
+    return ["timed on cores that compile, too: there are too few to keep apart"] if shared else []
+
+
+def cores_of(device: Device, names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The cores that time ``device``, one of those named, and those that compile for it."""
+    available = sorted(os.sched_getaffinity(0))
+    if not device.is_cuda:
+        cores = split_cores(available, 0)
+        return cores.timing[0], cores.compiling
+    ours = [name for listed in names for name in devices_named(listed)]
+    gpus = [d for d in map(device_named, ours) if d.is_cuda]
+    cores = split_cores(available, len(gpus))
+    return cores.timing[gpus.index(device)], cores.compiling
+
+
+@cache
+def cpu_cache_bytes() -> int | None:
+    """What all caches of all cores hold together; None where Linux does not say."""
+    found: dict[tuple[str, str], int] = {}
+    for index in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index[0-9]*"):
+        try:
+            kind, level, sharing, size = (
+                (index / name).read_text().strip()
+                for name in ("type", "level", "shared_cpu_list", "size")
+            )
+            if kind != "Instruction":
+                found[level, sharing] = int(size.removesuffix("K")) << 10
+        except (OSError, ValueError):
+            return None
+    return sum(found.values()) or None

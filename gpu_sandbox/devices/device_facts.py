@@ -1,0 +1,103 @@
+"""Devices by name, and their facts: what a child sees of them, and the lease's identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from gpu_sandbox.api.device import Device
+from gpu_sandbox.api.evaluator import PrerequisiteMissing, SandboxFault
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
+from gpu_sandbox.ipc.verifier_messages import Facts
+from gpu_sandbox.store.best_effort import Keeping
+from gpu_sandbox.supervise.run_directory import RunDirectory
+from gpu_sandbox.supervise.zygote_client import Zygote
+from gpu_sandbox.toolchain.environment import child_environment
+from gpu_sandbox.toolchain.identity import torch_identity
+
+__all__ = ["DeviceFacts", "host_digest"]
+
+
+class DeviceFacts:
+    """Facts per device, asked once of a child and then kept in memory and on disk."""
+
+    def __init__(self, cache: Path, limits: Limits, keeping: Keeping) -> None:
+        self._cache = cache
+        self._keeping = keeping
+        self._limits = limits
+        self._known: dict[str, dict[str, Any]] = {}
+        self._locks: dict[str, anyio.Lock] = {}
+
+    async def of(
+        self, device: Device, cores: tuple[int, ...], zygote: Zygote, run: RunDirectory
+    ) -> dict[str, Any]:
+        """``cores`` are those that time it. Raises ``PrerequisiteMissing`` with the reason
+        why it can't be used."""
+        async with self._locks.setdefault(device.name, anyio.Lock()):
+            if device.name not in self._known:
+                self._known[device.name] = await self._find(device, cores, zygote, run)
+            return dict(self._known[device.name])
+
+    async def _find(
+        self, device: Device, cores: tuple[int, ...], zygote: Zygote, run: RunDirectory
+    ) -> dict[str, Any]:
+        path = self._cache / f"{host_digest(device, cores)}.json"
+        try:
+            found = json.loads(path.read_text())
+            if isinstance(found, dict):
+                return found
+        except (OSError, ValueError):
+            pass
+        found = await self._ask(device, cores, zygote, run)
+        self._keeping.file(path, json.dumps(found).encode())
+        return found
+
+    async def _ask(
+        self, device: Device, cores: tuple[int, ...], zygote: Zygote, run: RunDirectory
+    ) -> dict[str, Any]:
+        ours, theirs = socket.socketpair()
+        home = run.home("facts")
+        line: Line[Facts] = Line(ours, Facts)
+        try:
+            with theirs:
+                ward = await zygote.spawn(
+                    "facts",
+                    {"device": device.inside, "cores": list(cores)},
+                    {"control": theirs},
+                    environment=child_environment(home, CUDA_VISIBLE_DEVICES=device.visible),
+                    directory=home,
+                    policy=None,
+                )
+            try:
+                with anyio.fail_after(self._limits.start_s):
+                    answer = await line.receive()
+            except (PeerGone, BadFrame, TimeoutError):
+                why = await ward.last_words()
+                raise SandboxFault(f"{device.name}: its facts can't be read ({why})") from None
+            finally:
+                await ward.end()
+        finally:
+            line.close()
+        if answer.missing:
+            raise PrerequisiteMissing(
+                f"{device.name} can't be used: {answer.missing} (see: engine doctor)"
+            )
+        return answer.facts
+
+
+def host_digest(device: Device, cores: tuple[int, ...]) -> str:
+    """Changes with torch, driver, machine and start: what was found out can't outlive them."""
+    told = [torch_identity(), device.name, device.visible]
+    for path in ("/proc/driver/nvidia/version", "/proc/sys/kernel/random/boot_id"):
+        try:
+            told.append(Path(path).read_text())
+        except OSError:
+            told.append("")
+    told.append(str(cores))
+    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]

@@ -1,0 +1,290 @@
+"""A device's station: its verifier and its workers, under the device's lease.
+
+One job at a time. The verifier lives on between jobs, a candidate's worker is used once. The
+next one is begun while the one before it ends, and made while a candidate is loaded and tried:
+nothing is timed meanwhile (``worker_pool.py``). That holds up a short look: where the device was
+idle before, and nobody waits, all of it is done after it.
+
+A station finds out when its device is of no more use: processes that the kernel does not
+let go of, or fresh ones that can't use it, again and again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from gpu_sandbox.api.device import Device
+from gpu_sandbox.api.evaluator import SandboxFault
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.devices.kernel_cleanup import settled
+from gpu_sandbox.devices.timing_lock import TimingLock
+from gpu_sandbox.devices.verifier_client import Verifier, start_verifier
+from gpu_sandbox.devices.worker_pool import DeviceNotReady, Worker, Workers
+from gpu_sandbox.ipc.verifier_messages import Agreed, Job, Report, WorkerDied
+from gpu_sandbox.supervise.run_directory import RunDirectory
+from gpu_sandbox.supervise.zygote_client import DEATH_S, Zygote
+
+__all__ = ["STUCK", "Concluded", "Station"]
+
+_PROBES = 2
+"""Failed ones in a row, and the device is unfit."""
+_TIMED = ("baseline", "bench", "alone")
+"""Stages in which no preparation runs on the device."""
+_IDLE_S = 0.5
+"""Who did nothing for longer before a job is taken to do so after it."""
+STUCK = "a process on it was killed, and the kernel does not let go of it"
+
+
+class Concluded(msgspec.Struct, frozen=True, kw_only=True):
+    """A report, and what the worker's process left: its output, and how it ended."""
+
+    report: Report
+    worker_output: str = ""
+    worker_signal: int | None = None
+    worker_code: int | None = None
+    out_of_memory: bool = False
+
+
+class Station:
+    """One device's. ``cores`` are the cores that time it; ``timing`` keeps preparations away, and
+    ``preparing`` says how many there are; ``others_wait`` says whether jobs wait for a device;
+    ``condemn`` is told, once and at once, why it must not be used any more."""
+
+    def __init__(
+        self,
+        device: Device,
+        zygote: Zygote,
+        run: RunDirectory,
+        group: TaskGroup,
+        limits: Limits,
+        cores: tuple[int, ...],
+        timing: TimingLock,
+        preparing: Callable[[], int],
+        others_wait: Callable[[], bool],
+        condemn: Callable[[str], None],
+    ) -> None:
+        self.device = device
+        self._condemn = condemn
+        self._timing = timing
+        self._preparing = preparing
+        self._others_wait = others_wait
+        self._zygote = zygote
+        self._run = run
+        self._limits = limits
+        if not device.is_cuda and limits.threads:  # as many as compute, which are emptied of data
+            cores = cores[: limits.threads]
+        self._cores = cores
+        self._workers = Workers(device, zygote, run, group, limits, cores)
+        self._verifier: Verifier | None = None
+        self._group = group
+        self._idle_since = -math.inf
+        self._was_idle = True
+        self._spares_due = False
+        """A candidate was loaded, and nothing begun for the next one."""
+        self.clear = anyio.Event()
+        """Set while no worker is being ended, or made, after a job."""
+        self.clear.set()
+        self._failed_probes = 0
+        self.unfit = ""
+        """Why the device must not be used any more, in one line; empty while it may be."""
+
+    async def get_ready(self) -> None:
+        """Make what a first job needs. Raises ``SandboxFault``; then the job tries again."""
+        await self._ready_verifier(with_candidate=True)
+        await self._workers.still()
+
+    async def conclude(
+        self, job: Job, libraries: Sequence[int], limit_s: float, *, afresh: bool = False
+    ) -> Concluded:
+        """Do the job. Raises ``VerifierDied``, ``VerifierSilent``, or ``SandboxFault``.
+
+        May return before the device is ``clear``, of a candidate that did well. ``afresh``: of an
+        earlier look's processes only the verifier has a part in it.
+        """
+        self._was_idle = time.monotonic() - self._idle_since > _IDLE_S
+        self._spares_due = False
+        if job.mode == "evaluate" and not self._was_idle:
+            self._workers.begin_spares()
+        try:
+            return await self._concluded(job, libraries, limit_s, afresh=afresh)
+        finally:
+            self._idle_since = time.monotonic()
+            if self.clear.is_set():  # of a job that failed, what it had begun may go on
+                self._clear_meanwhile([])
+
+    async def _concluded(
+        self, job: Job, libraries: Sequence[int], limit_s: float, *, afresh: bool
+    ) -> Concluded:
+        verifier = await self._ready_verifier(with_candidate=job.mode == "evaluate")
+        worker = None
+        try:
+            if afresh and not self._workers.renews_reference:
+                await self._renew_reference(verifier)
+            if job.mode == "evaluate":
+                worker = await self._workers.take("worker")
+            report = await self._reported(verifier, worker, job, libraries, limit_s)
+        except BaseException:  # in the middle of a job it is of no further use
+            await self._drop(verifier)
+            if worker is not None:
+                await self._end(worker)
+            raise
+        finally:
+            self._timing.release()
+        agreed = isinstance(report.finding, Agreed)
+        if worker is not None and not agreed:  # how it ended may say why
+            await self._end(worker)
+        reference = verifier.release() if self._workers.renews_reference else None
+        if self._spares_due and not self.unfit:
+            self._workers.prepare_spares()
+        self._clear_meanwhile([w for w in (worker if agreed else None, reference) if w is not None])
+        return Concluded(report=report) if worker is None else _left_by(worker, report)
+
+    async def close(self) -> None:
+        """Nothing is left of it."""
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as ending:
+                ending.start_soon(self._workers.close)
+                if self._verifier is not None:
+                    ending.start_soon(self._drop, self._verifier)
+            await self.clear.wait()
+
+    async def _reported(
+        self,
+        verifier: Verifier,
+        worker: Worker | None,
+        job: Job,
+        libraries: Sequence[int],
+        limit_s: float,
+    ) -> Report:
+        async def reached(stage: str) -> None:
+            if stage in ("reference", "baseline", "bench"):
+                await self.clear.wait()
+            if stage in ("baseline", "bench", "alone"):
+                await self._workers.still()
+            if stage in _TIMED:
+                await self._timing.acquire()
+            if stage == "load":
+                self._timing.release()
+                self._spares_due = self._was_idle and not self._others_wait()
+                if not self._spares_due:
+                    self._workers.prepare_spares()
+            if stage == "alone" and worker is not None:
+                await worker.end()
+                await settled()
+
+        if worker is None:
+            await verifier.give(job)
+            return await verifier.report(limit_s, reached)
+        job = msgspec.structs.replace(job, worker_pid=worker.ward.pid)
+        await verifier.give(job, worker.peer.fileno(), *libraries)
+        worker.peer.close()
+        report = await verifier.report(limit_s, reached)
+        if isinstance(report.finding, WorkerDied):
+            await worker.ward.ended_within(DEATH_S)  # its signal is worth a moment
+            worker.died = worker.ward.ended.is_set()
+        return report
+
+    async def _ready_verifier(self, *, with_candidate: bool) -> Verifier:
+        """The living one, or a new one: it says when its device works."""
+        if self._verifier is not None:
+            if not self._verifier.ward.ended.is_set():
+                with suppress(DeviceNotReady):
+                    return await self._probed(self._verifier)
+            else:
+                await self._drop(self._verifier)
+        try:
+            verifier = await start_verifier(self.device, self._zygote, self._run, self._cores)
+        except DeviceNotReady as failure:
+            self._count_failure(failure)
+            raise
+        verifier.preparing = self._preparing
+        self._verifier = verifier
+        self._workers.prepare_first(with_candidate=with_candidate)
+        return await self._probed(verifier)
+
+    async def _probed(self, verifier: Verifier) -> Verifier:
+        """With a worker for its reference. Drops one that can't use its device."""
+        try:
+            await verifier.ready(self._limits.start_s)
+            if verifier.reference is None:
+                verifier.hold(await self._workers.take("reference"))
+        except BaseException as failure:  # it waits for a job now
+            await self._drop(verifier)
+            if isinstance(failure, DeviceNotReady):
+                self._count_failure(failure)
+            raise
+        self._failed_probes = 0
+        return verifier
+
+    async def _renew_reference(self, verifier: Verifier) -> None:
+        """What the same calls read differs between processes: of sixteen kernels of 3 us by five
+        percent on an H200, for as long as a process lives (``benchmarks/placement.py``)."""
+        if not verifier.introduced:
+            return
+        if released := verifier.release():
+            await self._end(released)
+        if self.unfit:
+            raise SandboxFault(self.unfit)
+        verifier.hold(await self._workers.take("reference"))
+
+    async def _drop(self, verifier: Verifier) -> None:
+        self._verifier = None
+        await verifier.end()
+        self._judge_end(stuck=verifier.stuck)
+
+    def _clear_meanwhile(self, workers: list[Worker]) -> None:
+        """End these in the background: a GPU's driver takes a while to clear up after a process.
+        The next job's verifier waits for it before it measures, or before it takes memory. And
+        nobody else is to measure while the spares are being made."""
+        if not workers and self._workers.are_still:
+            return
+        self.clear = clear = anyio.Event()
+
+        async def end() -> None:
+            try:
+                async with anyio.create_task_group() as ending:
+                    for worker in workers:
+                        ending.start_soon(self._end, worker)
+                await self._workers.still()
+            finally:
+                clear.set()
+
+        self._group.start_soon(end)
+
+    async def _end(self, worker: Worker) -> None:
+        await worker.end()
+        self._judge_end(stuck=worker.ward.stuck)
+
+    def _judge_end(self, *, stuck: bool) -> None:
+        if stuck:
+            self.find_unfit(STUCK)
+
+    def find_unfit(self, why: str) -> None:
+        """The device must not be used any more."""
+        if not self.unfit:
+            self.unfit = why
+            self._condemn(why)
+
+    def _count_failure(self, failure: DeviceNotReady) -> None:
+        self._failed_probes += 1
+        if self._failed_probes >= _PROBES:
+            last = str(failure).splitlines()[0]
+            self.find_unfit(f"its probe failed {self._failed_probes} times in a row: {last}")
+
+
+def _left_by(worker: Worker, report: Report) -> Concluded:
+    ward = worker.ward
+    return Concluded(
+        report=report,
+        worker_output=ward.output(),
+        worker_signal=ward.signal if worker.died else None,
+        worker_code=ward.code if worker.died else None,
+        out_of_memory=ward.out_of_memory,
+    )

@@ -1,0 +1,192 @@
+"""The engine's side of a verifier: asks it, hears what it finds, and ends it.
+
+With it lives the worker that holds the reference, until it is released (``worker_pool.py``).
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+
+import anyio
+import msgspec
+
+from gpu_sandbox.api.device import Device
+from gpu_sandbox.api.evaluator import SandboxFault
+from gpu_sandbox.devices.worker_pool import DeviceNotReady, Worker, child_variables
+from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
+from gpu_sandbox.ipc.verifier_messages import TRYING, FromVerifier, Go, Job, Ready, Report, Stage
+from gpu_sandbox.supervise.run_directory import RunDirectory
+from gpu_sandbox.supervise.zygote_client import DEATH_S, Ward, Zygote
+from gpu_sandbox.toolchain.environment import child_environment
+
+__all__ = ["Verifier", "VerifierDied", "VerifierSilent", "start_verifier"]
+
+_SAID_LINES = 5
+_SAID_CHARS = 300
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b")
+_OF_DEVICE = re.compile(r"cuda|cudnn|cublas|nvrtc|accelerator|memory", re.IGNORECASE)
+
+
+class VerifierDied(Exception):
+    """It ended without a report. ``stage`` is where it was, ``signal`` what killed it."""
+
+    def __init__(self, stage: str, killed_by: int | None, output: str) -> None:
+        how = "it exited" if killed_by is None else f"signal {killed_by}"
+        said = "\n".join(output.strip().splitlines()[-_SAID_LINES:])
+        super().__init__(f"{how} in stage {stage!r}\n{said}".strip())
+        self.stage = stage
+        self.signal = killed_by
+        self.output = output
+
+    @property
+    def mistake(self) -> str:
+        """What it exited of by itself, in a line; empty if that says something of its device."""
+        last = (self.output.strip().splitlines() or [""])[-1]
+        if self.signal is not None or self.stage == "start" or _OF_DEVICE.search(last):
+            return ""
+        return last[:_SAID_CHARS] if _EXCEPTION.match(last) else "the verifier exited"
+
+    @property
+    def trying(self) -> str:
+        """The inputs that it did not survive, if it was not killed, which may be others' doing."""
+        return "" if self.signal == signal.SIGKILL else _trying(self.stage)
+
+
+class VerifierSilent(Exception):
+    """No report within the limit: the reference hangs, or the trusted side does. ``trying``: the
+    inputs that did not end, if it was such."""
+
+    def __init__(self, stage: str, limit_s: float) -> None:
+        super().__init__(f"nothing within {limit_s:g} s, in stage {stage!r}")
+        self.trying = _trying(stage)
+
+
+class Verifier:
+    """A running one. It does one job at a time; after a failure it is of no further use."""
+
+    def __init__(self, device: Device, ward: Ward, line: Line[FromVerifier]) -> None:
+        self._device = device
+        self._line = line
+        self._introduced = self._is_ready = False
+        self._call_s = 0.0
+        self.preparing: Callable[[], int] = lambda: 0
+        """How many processes of ours lie still on the device while it is timed."""
+        self.ward = ward
+        self.reference: Worker | None = None
+
+    def hold(self, reference: Worker) -> None:
+        """From the next job on, until it is released."""
+        self.reference, self._introduced = reference, False
+
+    @property
+    def introduced(self) -> bool:
+        """Whether the reference that it holds has had a part in a job."""
+        return self._introduced
+
+    def release(self) -> Worker | None:
+        """Of the reference, if it has one: it is the caller's to end."""
+        released, self.reference = self.reference, None
+        return released
+
+    async def ready(self, within_s: float) -> None:
+        """Returns when it has said that its device works, after the last job that it was given.
+        Raises ``DeviceNotReady``."""
+        if self._is_ready:
+            return
+        try:
+            with anyio.fail_after(within_s):
+                frame = await self._line.receive()
+        except (PeerGone, BadFrame, TimeoutError):
+            why = await self.ward.last_words()
+            raise DeviceNotReady(f"{self._device.name} is not ready ({why})") from None
+        if not isinstance(frame, Ready):
+            raise DeviceNotReady("the verifier is out of step")
+        self._is_ready = True
+
+    async def give(self, job: Job, *fds: int) -> None:
+        """With ``hold`` before it, once. Raises ``VerifierDied``."""
+        assert self.reference is not None
+        self._call_s, self._is_ready = job.call_s, False
+        if not self._introduced:
+            job = msgspec.structs.replace(job, reference_pid=self.reference.ward.pid)
+            fds = (self.reference.peer.fileno(), *fds)
+        try:
+            await self._line.send(job, *fds)
+        except PeerGone:
+            raise VerifierDied("start", None, self.ward.output()) from None
+        if not self._introduced:
+            self.reference.peer.close()
+            self._introduced = True
+
+    async def report(self, limit_s: float, reached: Callable[[str], Awaitable[None]]) -> Report:
+        """What it finds. ``reached`` is awaited at every stage; where the verifier waits, it
+        goes on when that returns. What it tries (``TRYING``) takes one call's time at most.
+
+        Raises ``VerifierDied``, ``VerifierSilent``, ``SandboxFault``.
+        """
+        stage = "start"
+        try:
+            with anyio.fail_after(limit_s):
+                while True:
+                    with anyio.fail_after(self._call_s if _trying(stage) else None):
+                        frame = await self._line.receive()
+                    match frame:
+                        case Stage(name=name, waits=waits):
+                            stage = name
+                            await reached(name)
+                            if waits:
+                                await self._line.send(Go(preparing=self.preparing()))
+                        case Report() as report:
+                            return report
+                        case Ready():
+                            raise SandboxFault("the verifier said ready twice")
+        except BadFrame as error:
+            raise SandboxFault(f"the verifier sent a malformed frame: {error}") from None
+        except PeerGone:
+            await self.ward.ended_within(DEATH_S)
+            await self.ward.end()
+            raise VerifierDied(stage, self.ward.signal, self.ward.output()) from None
+        except TimeoutError:
+            raise VerifierSilent(stage, self._call_s if _trying(stage) else limit_s) from None
+
+    @property
+    def stuck(self) -> bool:
+        """Something of it was killed, and the kernel does not let go of it."""
+        return self.ward.stuck or (self.reference is not None and self.reference.ward.stuck)
+
+    async def end(self) -> None:
+        with anyio.CancelScope(shield=True):
+            self._line.close()
+            await self.ward.end()
+            if self.reference is not None:
+                await self.reference.end()
+
+
+async def start_verifier(
+    device: Device, zygote: Zygote, run: RunDirectory, cores: tuple[int, ...]
+) -> Verifier:
+    """One that has yet to say that it is ready. Raises ``SandboxFault``."""
+    ours, theirs = socket.socketpair()
+    home = run.home(f"verifier-{device.name}")
+    line: Line[FromVerifier] = Line(ours, FromVerifier)
+    try:
+        with theirs:
+            ward = await zygote.spawn(
+                "verifier",
+                {"device": device.inside, "cores": list(cores)},
+                {"control": theirs},
+                environment=child_environment(home, **child_variables(device)),
+                directory=home,
+                policy=None,
+            )
+    except BaseException:
+        line.close()
+        raise
+    return Verifier(device, ward, line)
+
+
+def _trying(stage: str) -> str:
+    return stage.removeprefix(TRYING) if stage.startswith(TRYING) else ""

@@ -1,0 +1,137 @@
+"""Nsight Compute's word on a candidate's longest kernel: a few counters of one launch.
+
+Only an administrator may read a GPU's counters unless its driver is told otherwise, and no
+candidate runs as one: ``refusal`` says so before anything is tried.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+
+from events.observations import MOST_NAME, Counter, Counters, Profile
+from gpu_sandbox.api.evaluator import SandboxFault
+from gpu_sandbox.diagnose.tool_run import Body, ExtraRun, ToolCommand
+from gpu_sandbox.toolchain.prerequisites import cuda_home
+
+__all__ = ["count", "plain_name", "read_counters", "refusal"]
+
+_STALL = "smsp__average_warps_issue_stalled_"
+_STALLS = (
+    "barrier", "branch_resolving", "dispatch_stall", "drain", "imc_miss", "lg_throttle",
+    "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle", "no_instruction",
+    "not_selected", "short_scoreboard", "sleeping", "tex_throttle", "wait",
+)  # fmt: skip
+_METRICS = {
+    "gpu__time_duration.sum": "duration",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram throughput",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": "sm throughput",
+    "sm__warps_active.avg.pct_of_peak_sustained_active": "achieved occupancy",
+    "lts__t_sector_hit_rate.pct": "l2 hit rate",
+    "l1tex__t_sector_hit_rate.pct": "l1 hit rate",
+}
+_USUAL = Path("/opt/nvidia/nsight-compute")
+_PARAMS = Path("/proc/driver/nvidia/params")
+
+
+@cache
+def _ncu() -> str | None:
+    home = cuda_home()
+    return shutil.which("ncu") or (shutil.which(home / "bin" / "ncu") if home else None)
+
+
+def refusal(params: Path = _PARAMS) -> str:
+    """Why counters can't be read here, in one line; empty where nothing speaks against it."""
+    if _ncu() is None:
+        return "no ncu on the path or in the CUDA toolkit: install Nsight Compute"
+    try:
+        told = dict(line.split(": ", 1) for line in params.read_text().splitlines() if ": " in line)
+    except OSError:
+        return "no NVIDIA driver here"
+    if told.get("RmProfilingAdminOnly", "1").strip() != "0":
+        return (
+            "the driver lets administrators alone read counters (RmProfilingAdminOnly is 1), and"
+            " candidates are none: load it with NVreg_RestrictProfilingToAdminUsers=0"
+        )
+    return ""
+
+
+async def count(run: ExtraRun, body: Body, profile: Profile, limit_s: float) -> Counters | str:
+    """Or why not, in one line. Raises ``StillThere``."""
+    refused = refusal()
+    names = [plain_name(row.name) for row in profile.rows if not _is_copy(row.name)]
+    if refused or not names or not names[0]:
+        return refused or "no kernel of its own to count in"
+    try:
+        printed = await run.output(body, _command(names[0]), limit_s)
+    except SandboxFault as fault:
+        return str(fault).splitlines()[0]
+    return read_counters(printed.text, names[0])
+
+
+def _command(kernel: str) -> ToolCommand:
+    ncu = _ncu()
+    assert ncu is not None
+    stalls = [f"{_STALL}{reason}_per_issue_active.ratio" for reason in _STALLS]
+    words = [ncu, "--csv", "--page", "raw", "--clock-control", "none", "--launch-count", "1"]
+    words += ["--kernel-name-base", "function", "--kernel-name", kernel]
+    words += ["--metrics", ",".join([*_METRICS, *stalls]), "--target-processes", "all"]
+    return ToolCommand(words, {}, _places(ncu))
+
+
+def _places(ncu: str) -> tuple[str, ...]:
+    """``ncu`` is a script that starts what lies beside or above it."""
+    places = (Path(ncu).parent, Path(os.path.realpath(ncu)).parent, _USUAL)
+    return tuple(dict.fromkeys(str(place) for place in places if place.is_dir()))
+
+
+def _is_copy(name: str) -> bool:
+    return name.startswith(("Memcpy", "Memset"))
+
+
+def plain_name(name: str) -> str:
+    """``void ns::f<int>(float*)`` → ``f``, as ncu names a function; empty if it is no such."""
+    head = name.replace("(anonymous namespace)::", "").removeprefix("void ").strip()
+    head = re.split(r"[<(]", head, maxsplit=1)[0].strip()
+    last = head.split("::")[-1].split(" ")[-1]
+    return last if re.fullmatch(r"\w+", last) else ""
+
+
+def read_counters(output: str, kernel: str) -> Counters | str:
+    """Of ncu's comma-separated output: a line of heads, one of units, one of values; or why
+    there are none, in one line."""
+    lines = output.splitlines()
+    first = next((n for n, line in enumerate(lines) if line.startswith('"ID",')), None)
+    if first is None:
+        errors = [line.strip() for line in lines if line.startswith("==ERROR==")]
+        return (errors or ["ncu counted nothing"])[0].removeprefix("==ERROR== ")[:MOST_NAME]
+    table = list(csv.reader(lines[first : first + 3]))
+    if len(table) < 3:
+        return f"ncu saw no launch of {kernel}"
+    heads, units, values = table
+    cells = {h: (v, u) for h, u, v in zip(heads, units, values, strict=False)}
+    found = [
+        Counter(name=said, value=cells[name][0][:MOST_NAME], unit=cells[name][1][:MOST_NAME])
+        for name, said in _METRICS.items()
+        if name in cells
+    ]
+    stall = _top_stall({name: value for name, (value, _) in cells.items()})
+    return Counters(kernel=kernel[:MOST_NAME], counters=found + stall)
+
+
+def _top_stall(cells: dict[str, str]) -> list[Counter]:
+    """Why a warp waits, most of all: warps that do, for each one that issues."""
+    ratios: dict[str, float] = {}
+    for reason in _STALLS:
+        text = cells.get(f"{_STALL}{reason}_per_issue_active.ratio", "").replace(",", "")
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            ratios[reason] = float(text)
+    if not ratios:
+        return []
+    worst = max(ratios, key=lambda reason: ratios[reason])
+    value = f"{worst.replace('_', ' ')}, {ratios[worst]:.2f}"
+    return [Counter(name="top stall", value=value, unit="warps waiting for each that issues")]

@@ -1,0 +1,169 @@
+"""One extra run of a candidate alone, in a fresh interpreter that a tool starts.
+
+Confined like any other, with a time limit of its own. Nothing is compared: what counts is
+what the tool prints, and that is never what a verdict depends on.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from events import outcomes
+from gpu_sandbox.api.device import Device
+from gpu_sandbox.api.evaluator import SandboxFault
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.builds.build_cache import BuildFiles
+from gpu_sandbox.confine.policy import may_connect
+from gpu_sandbox.ipc.framing import Line, PeerGone
+from gpu_sandbox.ipc.verifier_messages import Built, Examine
+from gpu_sandbox.supervise.isolation_policy import policy_for
+from gpu_sandbox.supervise.run_directory import RunDirectory, remove
+from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.toolchain.environment import child_environment
+from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
+
+__all__ = ["NO_MEETING", "Body", "Cut", "ExtraRun", "Printed", "StillThere", "ToolCommand"]
+
+Cut = Literal["late", "others"]
+
+NO_MEETING = (
+    "NVIDIA's tools did not get to the program that they look into without a mount namespace,"
+    " where no candidate may connect to a socket: see engine doctor"
+)
+
+_EVENTS = str(Path(outcomes.__file__).parent)
+"""A fresh interpreter imports it anew, where other children were forked with it."""
+_GLANCE_S = 0.05
+"""Between two looks at whether others wait: evaluations take seconds, and so do extra runs."""
+
+
+class StillThere(Exception):
+    """On a GPU: a process of it was killed, and the kernel does not let go of it."""
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run. ``files`` are the build's, and stay the caller's."""
+
+    task_source: str
+    candidate_source: str
+    device: Device
+    files: BuildFiles
+    cores: tuple[int, ...]
+    prebuilt: Path | None = None
+
+
+class ToolCommand(msgspec.Struct, frozen=True):
+    """What goes before the interpreter, into its environment, and what it needs to read.
+    ``anew``: the candidate's extensions are built anew for it."""
+
+    words: list[str]
+    environment: dict[str, str]
+    readable: tuple[str, ...] = ()
+    anew: bool = False
+
+
+class Printed(msgspec.Struct, frozen=True):
+    """What tool and candidate printed; ``cut`` says why they were ended before their time."""
+
+    text: str
+    cut: Cut | None = None
+
+
+class ExtraRun:
+    """One candidate at a time for each caller; keeps nothing between."""
+
+    def __init__(self, zygote: Zygote, run: RunDirectory, limits: Limits) -> None:
+        self._zygote = zygote
+        self._run = run
+        self._limits = limits
+        self._homes = 0
+
+    async def can_meet(self) -> bool:
+        """Whether a tool and the program that it looks into can connect to each other there."""
+        try:
+            return may_connect((await self._zygote.survey()).layers)
+        except SandboxFault:
+            return False
+
+    async def output(
+        self,
+        body: Body,
+        command: ToolCommand,
+        limit_s: float,
+        others_wait: Callable[[], bool] | None = None,
+    ) -> Printed:
+        """What tool and candidate print within the limit, and until ``others_wait``. Raises
+        ``StillThere``, and ``SandboxFault`` where it can't be started."""
+        self._homes += 1
+        home = self._run.home(f"autopsy-{self._homes}")
+        policy = policy_for(
+            self._limits,
+            home,
+            body.cores,
+            body.device.nodes(),
+            readable=(*hub_readable(), _EVENTS, *command.readable, *_places(body.prebuilt)),
+        )
+        # Shadow memory takes terabytes of addresses, as CUDA does.
+        policy = msgspec.structs.replace(policy, address_space=False)
+        variables = {**hub_variables(), "CUDA_VISIBLE_DEVICES": body.device.visible}
+        if body.prebuilt is not None:
+            variables["GPU_SANDBOX_PREBUILT"] = str(body.prebuilt)
+        order = Examine(
+            task=body.task_source,
+            candidate=body.candidate_source,
+            device=body.device.inside,
+            tool=command.words,
+            environment=command.environment,
+            libraries=[] if command.anew else body.files.names,
+        )
+        fds = [] if command.anew else body.files.fds
+        ours, theirs = socket.socketpair()
+        line: Line[Built] = Line(ours, Built)
+        try:
+            with theirs:
+                ward = await self._zygote.spawn(
+                    "autopsy",
+                    {},
+                    {"control": theirs},
+                    environment=child_environment(home, **variables),
+                    directory=home,
+                    policy=policy,
+                )
+            cut: Cut | None = "late"
+            try:
+                with anyio.move_on_after(limit_s):
+                    await line.send(order, *fds)
+                    cut = await _ended(ward, others_wait)
+            except PeerGone:
+                cut = None
+            finally:
+                await ward.end()
+            if ward.stuck and body.device.is_cuda:
+                raise StillThere
+            return Printed(ward.output(), cut)
+        finally:
+            line.close()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(remove, home)
+
+
+async def _ended(ward: Ward, others_wait: Callable[[], bool] | None) -> Cut | None:
+    """Nobody tells us when another engine begins to wait for a device."""
+    while not ward.ended.is_set():
+        if others_wait is not None and others_wait():
+            return "others"
+        with anyio.move_on_after(_GLANCE_S if others_wait is not None else math.inf):
+            await ward.ended.wait()
+    return None
+
+
+def _places(prebuilt: Path | None) -> tuple[str, ...]:
+    return () if prebuilt is None else (str(prebuilt),)

@@ -1,0 +1,230 @@
+"""From what the device stage found to an outcome and its log. Pure."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import msgspec
+
+from events.observations import Observations
+from events.outcomes import (
+    LABELS,
+    Cheated,
+    CompileFailed,
+    Correct,
+    Crashed,
+    Outcome,
+    TimedOut,
+    WrongResult,
+)
+from gpu_sandbox.api.evaluator import SandboxFault
+from gpu_sandbox.api.protocols import Precision
+from gpu_sandbox.devices.device_session import Concluded
+from gpu_sandbox.devices.second_look import _slowness
+from gpu_sandbox.evaluate.eager_times import in_loops
+from gpu_sandbox.evaluate.speed_of_light import Load, rate_of
+from gpu_sandbox.ipc.verifier_messages import (
+    Agreed,
+    Differs,
+    Forged,
+    WorkerDied,
+    WorkerFailed,
+    WorkerSilent,
+)
+from gpu_sandbox.toolchain.stack_traces import printed, without_places
+
+__all__ = ["busy_in", "cleaned", "conditions_of", "ended_as", "load_of", "observed_in"]
+
+_MAX_REASON = 500
+_MOST_DIFFERENCE = 2000
+_WHERE = {
+    "load": "while loading",
+    "import": "on import",
+    "construct": "in ModelNew(...)",
+    "run": "in forward",
+    "warm-up": "in forward (warm-up)",
+    "bench": "in forward (timed)",
+    "share": "while taking its inputs",
+}
+
+
+def ended_as(
+    looks: list[Concluded], breakdowns: list[str], root_ms: float | None
+) -> tuple[Outcome, str, list[str]]:
+    """Outcome, run log and notes of a device stage. Raises ``SandboxFault`` for a finding
+    that is about neither candidate nor task."""
+    if not looks:
+        return _breaker_of(breakdowns), without_places(breakdowns[-1]), []
+    concluded = _worst_of(looks)
+    notes = [*concluded.report.notes, *_looks_of(looks, breakdowns)]
+    outcome = _outcome_of(concluded, root_ms)
+    if isinstance(outcome, Correct):
+        found = [one for look in looks if isinstance(one := look.report.finding, Agreed)]
+        outcome, told = in_loops(_within_both(outcome, found), found)
+        notes += told
+    return outcome, _run_log_of(concluded), notes
+
+
+def _within_both(outcome: Correct, found: list[Agreed]) -> Correct:
+    """With an interval of all that two looks found: processes differ by more than their calls."""
+    low, high = min(one.ratio_low for one in found), max(one.ratio_high for one in found)
+    return msgspec.structs.replace(outcome, ratio_low=low, ratio_high=high)
+
+
+def observed_in(looks: list[Concluded]) -> Observations | None:
+    """Of a correct candidate, what its first look brought; of a wrong one, where it differs."""
+    if not looks:
+        return None
+    match _worst_of(looks).report.finding:
+        case Agreed():
+            return looks[0].report.observations
+        case Differs(detail=detail) if detail:
+            return Observations(difference=without_places(detail)[:_MOST_DIFFERENCE])
+        case _:
+            return None
+
+
+def conditions_of(looks: list[Concluded]) -> dict[str, Any]:
+    """Those of the look that decides."""
+    return _worst_of(looks).report.conditions if looks else {}
+
+
+def busy_in(looks: list[Concluded]) -> list[str]:
+    """Why the machine counts as busy during the first look in which it did; empty if in none."""
+    return next((look.report.busy for look in looks if look.report.busy), [])
+
+
+def load_of(
+    looks: list[Concluded], seen: Observations | None, precision: Precision, *, on_gpu: bool
+) -> Load:
+    """What a call of the reference has to do, as a correct candidate's look found it."""
+    finding = looks[0].report.finding
+    assert isinstance(finding, Agreed)
+    work = seen.work if seen else None
+    return Load(
+        input_bytes=finding.input_bytes,
+        output_bytes=finding.output_bytes,
+        flops=work.flops if work else 0,
+        rate=rate_of(work.dtype, precision, on_gpu=on_gpu) if work else "",
+    )
+
+
+def _worst_of(looks: list[Concluded]) -> Concluded:
+    """The look that decides: one that did not agree, else the slower of the two."""
+    return max(looks, key=_slowness)
+
+
+def _looks_of(looks: list[Concluded], breakdowns: list[str]) -> list[str]:
+    """What to say of a second look, and of a verifier that broke down before these."""
+    notes = [f"judged anew after the verifier broke down: {_first_line(b)}" for b in breakdowns]
+    if len(looks) < 2:
+        return notes
+    first, second = (look.report.finding for look in looks)
+    if isinstance(first, Agreed) and isinstance(second, Agreed):
+        return [*notes, f"judged twice: {1 / first.ratio:.2f}x, then {1 / second.ratio:.2f}x"]
+    return [*notes, "it agreed at first, and not in the second look, by a fresh process"]
+
+
+def _breaker_of(breakdowns: list[str]) -> Crashed:
+    """The outcome of a candidate that no verifier survives, though it survives others."""
+    reason = f"the evaluator broke down while judging this candidate, {len(breakdowns)} times"
+    return Crashed(reason=f"{reason}, and not over the reference: {_first_line(breakdowns[-1])}")
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0]
+
+
+def cleaned(outcome: Outcome) -> Outcome:
+    """Its reason as one line of bounded length: a candidate may have written it."""
+    reason = without_places(outcome.reason[: 4 * _MAX_REASON])
+    text = "".join(c if c.isprintable() else " " for c in reason)
+    return msgspec.structs.replace(outcome, reason=" ".join(text.split())[:_MAX_REASON])
+
+
+def _where(differs: Differs) -> str:
+    kind = f": {differs.told}" if differs.told else ""
+    if differs.trial is not None:
+        return f" (trial {differs.trial}{kind})"
+    return f" (while it was timed{kind})" if kind else ""
+
+
+def _outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
+    match concluded.report.finding:
+        case Agreed() as agreed:
+            return _correct(agreed, root_ms)
+        case Differs() as differs:
+            return WrongResult(
+                reason=differs.reason + _where(differs),
+                trial=differs.trial,
+                max_abs_error=differs.max_abs_error,
+                max_rel_error=differs.max_rel_error,
+            )
+        case WorkerFailed(stage="import", message=message):
+            return CompileFailed(reason=message)
+        case WorkerFailed(kind="BuildFailed", message=message):  # not before it was constructed
+            return CompileFailed(reason=message.removeprefix("BuildFailed: "))
+        case WorkerFailed(stage=stage, message=message):
+            return Crashed(reason=f"{_WHERE.get(stage, stage)}: {message}")
+        case WorkerDied(stage=stage, told=told):
+            return _death(concluded, stage, f" ({told})" if told else "")
+        case WorkerSilent(stage=stage, limit_s=limit_s, together=True):
+            where = _WHERE.get(stage, stage)
+            reason = f"its answers took more than {limit_s:g} s together, the last one {where}"
+            return TimedOut(reason=reason, stage=stage, limit_s=limit_s)
+        case WorkerSilent(stage=stage, limit_s=limit_s):
+            reason = f"no answer {_WHERE.get(stage, stage)} within {limit_s:g} s"
+            return TimedOut(reason=reason, stage=stage, limit_s=limit_s)
+        case Forged(reason=reason):
+            return Cheated(reason=reason)
+        case other:
+            raise SandboxFault(f"an evaluation ended as {type(other).__name__}")
+
+
+def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
+    root = agreed.baseline_ms if root_ms is None else root_ms
+    return Correct(
+        runtime_ms=root * agreed.ratio,
+        speedup=1 / agreed.ratio,
+        ratio=agreed.ratio,
+        ratio_low=agreed.ratio_low,
+        ratio_high=agreed.ratio_high,
+        bounded_speedup=1 / agreed.bounded_ratio,
+        pairs=agreed.pairs,
+        candidate_ms=agreed.candidate_ms,
+        candidate_spread=agreed.candidate_spread,
+        baseline_ms=agreed.baseline_ms,
+        max_abs_error=agreed.max_abs_error,
+        error=agreed.error,
+        error_bound=agreed.error_bound,
+        trial=agreed.trial,
+        labels=[label for label in LABELS if label in agreed.labels],
+        first_call_ms=agreed.first_call_ms,
+        peak_bytes=agreed.peak_bytes,
+        reference_peak_bytes=agreed.reference_peak_bytes,
+    )
+
+
+def _death(concluded: Concluded, stage: str, told: str) -> Crashed:
+    where = _WHERE.get(stage, stage) + told
+    number = concluded.worker_signal
+    if number is not None:
+        name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
+        why = " (its memory limit)" if concluded.out_of_memory else ""
+        return Crashed(reason=f"killed by {name}{why} {where}", signal=number)
+    if concluded.worker_code is not None:
+        return Crashed(reason=f"its process exited with {concluded.worker_code} {where}")
+    return Crashed(reason=f"it closed its channel {where}")
+
+
+def _run_log_of(concluded: Concluded) -> str:
+    """Where it raised, then what it printed."""
+    match concluded.report.finding:
+        case WorkerFailed(traceback=traceback):
+            found = traceback
+        case _:
+            found = ""
+    stopped = isinstance(concluded.report.finding, WorkerSilent)
+    output = printed(concluded.worker_output, stopped=stopped)
+    return "\n".join(part for part in (without_places(found), output) if part)

@@ -1,0 +1,102 @@
+"""A ward that lies still while its device is timed, and the time that it has run."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from contextlib import AbstractContextManager
+
+import anyio
+import anyio.to_thread
+
+from gpu_sandbox.confine.freeze import Still, Stoppable, Unstoppable
+from gpu_sandbox.devices.timing_lock import GLANCE_S, Permit
+
+__all__ = ["PausingWard"]
+
+_WITHIN_S = 1.0
+"""To stop them. Who forks faster than that is ended, before the timed side's patience is
+(``devices/timing_lock.py``)."""
+_reading = threading.Lock()
+"""What the kernel says of processes is read through files that all ``Stoppable`` keep open."""
+
+
+class PausingWard:
+    """Stops all processes of a ward when its permit is revoked, and lets them go on later.
+
+    ``drains_s``: what a stopped process has queued on its device may run for so long; the permit is
+    given back after that.
+    """
+
+    def __init__(self, processes: Stoppable, permit: Permit, drains_s: float) -> None:
+        self._processes = processes
+        self._permit = permit
+        self._drains_s = drains_s
+        self._ran_s = 0.0
+        self._running_since: float | None = time.monotonic()
+        self._deadline_s = math.inf
+        self.is_late = False
+        """It has run for longer than it was allowed to."""
+
+    @classmethod
+    async def of(cls, pid: int, permit: Permit, drains_s: float) -> PausingWard:
+        """``pid`` is the ward's first process, which has no candidate yet. ``permit`` was taken.
+        Raises ``OSError`` if it has ended."""
+        return cls(await anyio.to_thread.run_sync(_found, pid), permit, drains_s)
+
+    @property
+    def ran_s(self) -> float:
+        """For how long it has run so far."""
+        since = self._running_since
+        return self._ran_s + (0.0 if since is None else time.monotonic() - since)
+
+    def allow(self, seconds: float) -> None:
+        """To run for so long from now on."""
+        self._deadline_s = self.ran_s + seconds
+
+    async def close(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(_closed, self._processes)
+
+    async def watch(self, scope: anyio.CancelScope) -> None:
+        """Until it is late, has ended, or can't be stopped; then ``scope`` is cancelled."""
+        try:
+            while not self.is_late:
+                if self._permit.is_revoked():
+                    await self._pause()
+                await anyio.sleep(GLANCE_S)
+                self.is_late = self.ran_s > self._deadline_s
+        except (OSError, Unstoppable):
+            pass
+        scope.cancel()
+
+    async def _pause(self) -> None:
+        stopped = self._processes.stopped()
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(_entered, stopped)
+        assert self._running_since is not None
+        self._ran_s += time.monotonic() - self._running_since
+        self._running_since = None
+        try:
+            await anyio.sleep(self._drains_s)
+            self._permit.give_back()
+            await self._permit.take()
+        finally:
+            self._running_since = time.monotonic()
+            stopped.__exit__(None, None, None)
+
+
+def _found(pid: int) -> Stoppable:
+    with _reading:
+        return Stoppable(pid, _WITHIN_S)
+
+
+def _entered(stopped: AbstractContextManager[Still]) -> None:
+    with _reading:
+        stopped.__enter__()
+
+
+def _closed(processes: Stoppable) -> None:
+    with _reading:
+        processes.close()

@@ -1,0 +1,248 @@
+"""The prepare stage: what a candidate compiles when it is called, without a lease.
+
+A candidate whose source names such a compiler is imported, constructed and called once by a
+confined process of its own, on cores that compile and, on a GPU, on the device. That process lies
+still while anything is timed on the device. What compilers left on its disk goes to the worker that
+is judged, which is a fresh one. Nothing else of it is used: a candidate that fails here is judged
+as if it had not been prepared. Only one that does not end is ``timed_out``, as it would be under
+the lease, which nobody else had to wait for then.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from weakref import WeakSet
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from gpu_sandbox.api.device import Device
+from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.builds.build_cache import BuildFiles
+from gpu_sandbox.devices.device_session import Concluded
+from gpu_sandbox.devices.timing_lock import Permit, timing_file
+from gpu_sandbox.devices.worker_pool import child_variables
+from gpu_sandbox.evaluate.pausing import PausingWard
+from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
+from gpu_sandbox.ipc.verifier_messages import (
+    CACHES,
+    MOST_PREPARED,
+    Job,
+    Prepare,
+    Report,
+    Step,
+    WorkerSilent,
+)
+from gpu_sandbox.supervise.isolation_policy import policy_for
+from gpu_sandbox.supervise.run_directory import RunDirectory, remove
+from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.toolchain.environment import child_environment
+from gpu_sandbox.toolchain.hf_cache import hub_readable
+
+__all__ = ["Place", "Preparations", "Prepared"]
+
+_DRAINS_S = 0.15
+"""What an autotuner queues at a time runs for a tenth of a second."""
+_MOST_HELD_BYTES = 1 << 30
+"""Of archives, in memory. Whoever comes then is judged unprepared, which takes longer."""
+_KEEPS_S = 30.0
+"""To write the archive."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where to prepare: a device, the identity of its lease, and the cores that compile for it."""
+
+    device: Device
+    identity: str
+    cores: tuple[int, ...]
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """``concluded``: it did not end, and is not judged. Times in seconds, without those in which it
+    lay still; ``call_s`` is that of the first call, None if that did not return. ``stuck``: the
+    kernel does not let go of its process."""
+
+    concluded: Concluded | None = None
+    call_s: float | None = None
+    ran_s: float = 0.0
+    stuck: bool = False
+
+
+class Preparations:
+    """Of one sandbox. Safe for concurrent calls of one loop."""
+
+    def __init__(self, zygote: Zygote, run: RunDirectory, limits: Limits) -> None:
+        self._zygote = zygote
+        self._run = run
+        self._limits = limits
+        self._homes = 0
+        self._limiters: dict[str, anyio.CapacityLimiter] = {}
+        self._running = Counter[str]()
+        self._files: WeakSet[BuildFiles] = WeakSet()
+        """With archives that wait for their candidate's verdict."""
+
+    def least_busy(self, places: list[Place]) -> Place:
+        """The first of those at which the fewest prepare."""
+        return min(places, key=lambda place: self._limiter(place).borrowed_tokens)
+
+    async def prepare(self, place: Place, job: Job, files: BuildFiles) -> Prepared:
+        """Adds what compilers left to ``files``. ``job.threads`` is what the job will have. Raises
+        ``SandboxFault`` if no process can be started."""
+        async with self._limiter(place):
+            permit = Permit(timing_file(place.identity))
+            try:
+                await permit.take()
+                self._running[place.identity] += 1
+                try:
+                    return await self._prepared(place, job, files, permit)
+                finally:
+                    self._running[place.identity] -= 1
+            finally:
+                permit.close()
+
+    def running(self, identity: str) -> int:
+        """Processes on that device, those that lie still among them."""
+        return self._running[identity]
+
+    def _limiter(self, place: Place) -> anyio.CapacityLimiter:
+        """As many at a time as there are cores: their limits are those of one that has its own."""
+        if place.identity not in self._limiters:
+            most = min(MOST_PREPARED, len(place.cores))
+            self._limiters[place.identity] = anyio.CapacityLimiter(most)
+        return self._limiters[place.identity]
+
+    async def _prepared(
+        self, place: Place, job: Job, files: BuildFiles, permit: Permit
+    ) -> Prepared:
+        self._homes += 1
+        home = self._run.home(f"preparation-{self._homes}")
+        ours, theirs = socket.socketpair()
+        line: Line[Step] = Line(ours, Step, fds=1)
+        try:
+            with theirs:
+                ward = await self._spawned(place, home, theirs)
+            try:
+                return await self._done(place, job, files, permit, ward, line)
+            finally:
+                await ward.end()
+        finally:
+            line.close()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(remove, home)
+
+    async def _spawned(self, place: Place, own: Path, control: socket.socket) -> Ward:
+        nodes = place.device.nodes()
+        home = await self._zygote.candidates_home(own)
+        return await self._zygote.spawn(
+            "preparation",
+            {},
+            {"control": control},
+            environment=child_environment(home, **child_variables(place.device)),
+            directory=own,
+            policy=policy_for(self._limits, home, place.cores, nodes, readable=hub_readable()),
+        )
+
+    async def _done(
+        self,
+        place: Place,
+        job: Job,
+        files: BuildFiles,
+        permit: Permit,
+        ward: Ward,
+        line: Line[Step],
+    ) -> Prepared:
+        try:
+            drains_s = _DRAINS_S if place.device.is_cuda else 0.0
+            pausing = await PausingWard.of(ward.pid, permit, drains_s)
+        except (OSError, NotImplementedError):  # it can't be stopped: nothing is prepared here
+            return Prepared()
+        steps = _Steps(line, pausing, job)
+        order = Prepare(
+            task=job.task_source,
+            candidate=job.candidate_source,
+            device=place.device.inside,
+            threads=job.threads,
+            precision=job.protocol.precision,
+            libraries=files.names,
+        )
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(pausing.watch, group.cancel_scope)
+                await steps.take(order, files.fds)
+                group.cancel_scope.cancel()
+            await ward.end()
+        finally:
+            await pausing.close()
+        if archives := line.take_fds() if steps.are_done else []:
+            is_full = sum(each.added_bytes for each in self._files) >= _MOST_HELD_BYTES
+            self._files.add(files)
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(_add, files, archives, is_full)
+        return Prepared(
+            concluded=_concluded(steps.silent_in, ward) if pausing.is_late else None,
+            call_s=steps.call_s,
+            ran_s=pausing.ran_s,
+            stuck=ward.stuck,
+        )
+
+
+class _Steps:
+    """Of one preparation, as its process tells of them."""
+
+    def __init__(self, line: Line[Step], pausing: PausingWard, job: Job) -> None:
+        self._line = line
+        self._pausing = pausing
+        self._job = job
+        self.silent_in: WorkerSilent | None = None
+        """What it is if it does not go on; None where that says nothing of the candidate."""
+        self.call_s: float | None = None
+        self.are_done = False
+        """Then the archive's descriptor is among those that the line holds."""
+
+    async def take(self, order: Prepare, fds: list[int]) -> None:
+        """Returns at the last one, and if the process has ended or tells of one out of turn: each
+        sets a new limit."""
+        load_s, call_s = self._job.load_s, self._job.call_s
+        self._pausing.allow(load_s)
+        with suppress(PeerGone, BadFrame, OSError):
+            await self._line.send(order, *fds)
+            if await self._is_next("drawn"):
+                self._await("load", load_s)
+                if await self._is_next("loaded"):
+                    called_s = self._pausing.ran_s
+                    self._await("run", call_s)
+                    if await self._is_next("called"):
+                        self.call_s = self._pausing.ran_s - called_s
+                        self._await(None, _KEEPS_S)
+                        await self._is_next("kept")
+
+    async def _is_next(self, expected: str) -> bool:
+        """The last one may come early."""
+        done = (await self._line.receive()).done
+        self.are_done = done == "kept"
+        return done == expected
+
+    def _await(self, stage: str | None, limit_s: float) -> None:
+        self.silent_in = WorkerSilent(stage=stage, limit_s=limit_s) if stage else None
+        self._pausing.allow(limit_s)
+
+
+def _concluded(silent: WorkerSilent | None, ward: Ward) -> Concluded | None:
+    if silent is None:
+        return None
+    return Concluded(report=Report(finding=silent, timings_s={}), worker_output=ward.output())
+
+
+def _add(files: BuildFiles, archives: list[int], is_full: bool) -> None:
+    """They are the candidate's word, and go to nobody but its own worker. Without one, as where no
+    more are held, there is more to compile."""
+    for archive in archives:
+        with suppress(OSError):
+            if not is_full:
+                files.add(CACHES, archive)
+        os.close(archive)

@@ -1,4 +1,0 @@
-// Slim stand-in: every generated ATen/ops header includes ATen/Context.h and uses none of it.
-// at::globalContext() and its kin are not here; code that wants them fails to compile, and is
-// then built against the real headers (see child/extensions.py).
-#pragma once

@@ -1,0 +1,75 @@
+"""The autopsy child: one call of a candidate in a fresh interpreter, under a tool. Untrusted.
+
+A fork of the zygote takes the order and becomes what the tool must start: sanitizers have
+to be there before the first allocation. Nothing is measured and nothing is compared; what
+counts is what the tool prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from gpu_sandbox.cuda.context import make_context
+from gpu_sandbox.extension_build import load_inline as extensions
+from gpu_sandbox.ipc.framing import MAX_FDS, Channel
+from gpu_sandbox.ipc.verifier_messages import Examine
+from gpu_sandbox.runtime.module_loader import construct, import_file, settle
+from gpu_sandbox.tensors.pytree import TASK_MODULE
+
+__all__ = ["examine", "main"]
+
+_FRESH = (
+    "import json, sys; told = json.loads(sys.argv[1]); sys.path[:] = told['path'];"
+    " from gpu_sandbox.probes.single_call_main import examine; examine(told['device'])"
+)
+
+
+def main(*, control: int) -> None:
+    """Lay out the files, and exec."""
+    with socket.socket(fileno=control) as sock:
+        channel: Channel[Examine] = Channel(sock, Examine, fds=MAX_FDS)
+        order = channel.receive()
+        for name, text in (("candidate.py", order.candidate), ("task.py", order.task)):
+            Path(name).write_text(text, encoding="utf-8", errors="surrogatepass")
+        root = Path.cwd() / "extensions"
+        for name, fd in zip(order.libraries, channel.take_fds(), strict=True):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            with open(fd, "rb") as built, open(root / name, "wb") as own:
+                built.seek(0)
+                shutil.copyfileobj(built, own, 1 << 20)
+    words = json.dumps({"path": sys.path, "device": order.device})
+    command = [*order.tool, sys.executable, "-I", "-B", "-u", "-c", _FRESH, words]
+    os.execve(command[0], command, {**os.environ, **order.environment})
+
+
+def examine(device: str) -> None:
+    """Import, construct and call once, as the worker does; an exception ends it quietly."""
+    root = Path.cwd() / "extensions"
+    root.mkdir(exist_ok=True)
+    os.environ[extensions.DIRECTORY_VARIABLE] = str(root)
+    settle(torch.get_num_threads())
+    extensions.install()
+    where = torch.device(device)
+    if where.type == "cuda":
+        make_context(where)
+    task: Any = import_file(TASK_MODULE, str(Path("task.py").resolve()))
+    init: Any = getattr(task, "get_init_inputs", list)()
+    inputs = _pytree.tree_map_only(torch.Tensor, lambda t: t.to(where), task.get_inputs())
+    try:
+        module: Any = import_file("candidate", str(Path("candidate.py").resolve()))
+        model = construct(module.ModelNew, init, 0, where)
+        with torch.no_grad():
+            model(*inputs)
+        if where.type == "cuda":
+            torch.cuda.synchronize(where)
+    except Exception as error:
+        print(f"it raised {type(error).__name__}: {str(error)[:500]}")

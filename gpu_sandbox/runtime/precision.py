@@ -1,0 +1,48 @@
+"""Less precision than float32 inside a float32 task, where the user declared that it will do.
+
+What that costs is the task's own affair: its error is how far the reference's result moves,
+in float64, when its inputs and weights are rounded to that precision first. A task that
+cancels loses more, and its candidates may.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from gpu_sandbox.api.protocols import Precision
+
+__all__ = ["grants_tf32", "in_tf32", "rounded", "settle_precision"]
+
+_DROPPED = 13
+"""Of float32's 23 bits of a fraction: TF32 keeps ten."""
+
+
+def settle_precision(precision: Precision) -> None:
+    """What torch's own float32 products may compute with. Convolutions may use TF32 as it
+    is: that is PyTorch's default, and is left so in ``strict`` as well
+    (``verifier/trials/convolution_recheck.py``)."""
+    torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
+
+
+def rounded(tensor: torch.Tensor, precision: Precision) -> torch.Tensor:
+    """A float32 tensor's values as ``precision`` holds them, to the nearest, ties to even; in
+    float64. Other floating point tensors are widened only, the rest stay as they are."""
+    if tensor.dtype != torch.float32 or precision == "float32":
+        return tensor.double() if tensor.is_floating_point() else tensor
+    if precision == "bf16":
+        return tensor.bfloat16().double()
+    return in_tf32(tensor).double()
+
+
+def in_tf32(tensor: torch.Tensor) -> torch.Tensor:
+    """A float32 tensor's values as TF32 holds them, to the nearest, ties to even; in float32."""
+    bits = tensor.view(torch.int32)
+    up = (1 << (_DROPPED - 1)) - 1 + ((bits >> _DROPPED) & 1)
+    cut = ((bits + up) >> _DROPPED) << _DROPPED
+    return torch.where(torch.isfinite(tensor), cut.view(torch.float32), tensor)
+
+
+def grants_tf32(device_type: str, precision: Precision) -> bool:
+    """Whether PyTorch's default flags let float32 convolutions use TF32 there, which nobody
+    declared."""
+    return device_type == "cuda" and precision == "float32"

@@ -1,0 +1,45 @@
+"""Whether a candidate may compile something when it is called, as far as its source tells. Pure.
+
+What is missed is compiled while its device is leased; what is suspected in vain is called once
+more. Neither changes a verdict.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gpu_sandbox.static_checks.bindings import imports
+from gpu_sandbox.static_checks.visit_budget import TooMuch, Visits
+
+__all__ = ["compiles_when_called"]
+
+_COMPILERS = frozenset({
+    "triton", "numba", "cupy", "tilelang", "helion", "cutlass", "flashinfer", "jax", "warp",
+})  # fmt: skip
+_NO_COMPILERS = frozenset({"re", "regex"})
+"""Whose ``compile`` is of something else."""
+
+
+def compiles_when_called(source: str) -> bool:
+    """It imports a compiler's package, or compiles a module or a function of torch's. A source of
+    256 KiB takes two seconds to read."""
+    if not any(name in source for name in (*_COMPILERS, "compile")):
+        return False
+    visits = Visits()
+    try:
+        nodes = list(visits.walk(ast.parse(source)))
+    except (TooMuch, SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    imported = list(imports(nodes))
+    paths = {path for _, path in imported}
+    if "torch.compile" in paths or any(path.split(".")[0] in _COMPILERS for path in paths):
+        return True
+    others = {name for name, path in imported if path in _NO_COMPILERS}
+    return any(_is_compile(node, others) for node in nodes)
+
+
+def _is_compile(node: ast.AST, others: set[str]) -> bool:
+    """``torch.compile``, ``model.compile``."""
+    if not (isinstance(node, ast.Attribute) and node.attr == "compile"):
+        return False
+    return not (isinstance(node.value, ast.Name) and node.value.id in others)

@@ -1,0 +1,124 @@
+"""The trusted side of the device stage: asks, checks, times, and has the last word.
+
+It owns the inputs, the truth and the clock, lives as long as its device works, and does
+one job at a time (``job.py``). The candidate lives in another process and is reached
+through ``Peer``.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from gpu_sandbox.cuda.nvrtc import begin_compiling
+from gpu_sandbox.cuda.unused_memory import keep_little
+from gpu_sandbox.ipc.framing import MAX_FDS, Channel, PeerGone, TooLong
+from gpu_sandbox.ipc.verifier_messages import Differs, Job, Ready, Report, TaskBroken, ToVerifier
+from gpu_sandbox.runtime.module_loader import settle
+from gpu_sandbox.tensors.pytree import TASK_MODULE
+from gpu_sandbox.verifier.job import Assignment
+from gpu_sandbox.verifier.worker_link.client import Peer
+from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
+
+__all__ = ["Garbage", "main"]
+
+
+def _serve(engine: Channel[ToVerifier], device: torch.device) -> None:
+    sock, pid = None, 0
+    garbage = Garbage()
+    while True:
+        _prove(device)
+        if device.type == "cuda":
+            begin_compiling(device)
+        engine.send(Ready())
+        job = engine.receive()
+        if not isinstance(job, Job):
+            raise RuntimeError("leave to go on without a job")
+        fds = engine.take_fds()
+        if job.reference_pid is not None:
+            if sock is not None:
+                sock.close()
+            sock, pid = socket.socket(fileno=fds.pop(0)), job.reference_pid
+        if sock is None:
+            raise RuntimeError("a job, and nobody who holds its reference")
+        reference = Peer(sock, pid, device, job.call_s, reference=True)
+        try:
+            _do(job, engine, reference, fds, garbage)
+            with suppress(Ended, ReferenceEnded):  # the next job finds out
+                reference.keep_little()
+        finally:
+            reference.close()
+
+
+def _do(
+    job: Job, engine: Channel[ToVerifier], reference: Peer, fds: list[int], garbage: Garbage
+) -> None:
+    """Reports first, and clears up while the engine ends the worker."""
+    settle(job.threads, job.protocol.precision)
+    descriptor, path = tempfile.mkstemp(prefix="task-", suffix=".py")
+    try:
+        os.close(descriptor)
+        Path(path).write_text(job.task_source, encoding="utf-8", errors="surrogatepass")
+        _deliver(Assignment(job, engine, reference, fds).report(path), job, engine)
+    finally:
+        os.unlink(path)
+        for fd in fds:
+            os.close(fd)
+        garbage.collect()
+        keep_little(torch.device(job.device))
+
+
+class Garbage:
+    """Of jobs: tensors among it."""
+
+    def __init__(self, slow_s: float = 0.004) -> None:
+        self._slow_s = slow_s
+        self._freezes_left = 3
+
+    def collect(self) -> None:
+        """What the first jobs imported is here to stay, and is not looked through again, which
+        took 10 ms each time. A few times only: what a cache holds of a task then is never found to
+        be garbage."""
+        sys.modules.pop(TASK_MODULE, None)
+        began = time.perf_counter()
+        gc.collect()
+        if self._freezes_left and time.perf_counter() - began > self._slow_s:
+            self._freezes_left -= 1
+            gc.freeze()
+
+
+def _deliver(report: Report, job: Job, engine: Channel[ToVerifier]) -> None:
+    """Or say why not: without a report, it is the sandbox that has failed. Findings and
+    notes are cut as they are made, so this is for what nobody has thought of."""
+    try:
+        engine.send(report)
+    except TooLong as error:
+        reason = f"there is more to report of it than can be told: {error}"
+        broken = TaskBroken(reason=reason)
+        finding = broken if job.mode == "baseline" else Differs(reason=reason)
+        engine.send(Report(finding=finding, timings_s=report.timings_s))
+
+
+def _prove(device: torch.device) -> None:
+    """A device that an earlier candidate wrecked fails here, and we die: the engine
+    starts another verifier, or finds that it can't."""
+    if device.type == "cuda":
+        probe = torch.zeros(1, device=device).add_(1).item()
+        if probe != 1:
+            raise RuntimeError("the device can't add one to nothing")
+
+
+def main(*, control: int, device: str, cores: list[int]) -> None:
+    os.sched_setaffinity(0, cores)
+    with socket.socket(fileno=control) as sock:
+        engine: Channel[ToVerifier] = Channel(sock, ToVerifier, fds=MAX_FDS)
+        with suppress(PeerGone):
+            _serve(engine, torch.device(device))

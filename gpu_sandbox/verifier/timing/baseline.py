@@ -1,0 +1,211 @@
+"""The reference in a worker of its own: warm, released like the candidate, timed alone."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+import torch
+
+from gpu_sandbox.api.protocols import Protocol
+from gpu_sandbox.api.statistics import quantile, relative_spread
+from gpu_sandbox.contention.thresholds import medians_apart
+from gpu_sandbox.cuda.nvrtc import NoKernels, compiled
+from gpu_sandbox.ipc.verifier_messages import Job, Measured
+from gpu_sandbox.ipc.worker_messages import Done, Warm
+from gpu_sandbox.verifier.reference.cases import Case
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.timing.batches import FEW_CALLS, MANY_CALLS, Batch, Released, Settings
+from gpu_sandbox.verifier.timing.cpu_caches import Company
+from gpu_sandbox.verifier.timing.cpu_call import OneCall
+from gpu_sandbox.verifier.timing.event_overhead import KERNEL_NS
+from gpu_sandbox.verifier.timing.launch_cover import HostTime, cover_us, host_time
+from gpu_sandbox.verifier.timing.sm_clocks import Clocks
+from gpu_sandbox.verifier.timing.work_estimate import moved_bytes
+from gpu_sandbox.verifier.worker_link.client import Peer
+
+__all__ = ["Baseline", "measure_alone", "warm"]
+
+_SLOW_S = 0.5
+_READINGS = 3
+_AHEAD_BYTES = 1 << 28
+"""Of a call: who needs less may warm up while others have memory of the device."""
+
+
+class Baseline:
+    """Once it is ready, ``releases`` are as long as both sides' are to be, those behind gates
+    have ``gated_calls``, and ``slow`` says whether one call has to do."""
+
+    def __init__(
+        self, task: Task, reference: Peer, job: Job, device: torch.device, first: Case
+    ) -> None:
+        self.slow = False
+        self.settings = _settings(job, device)
+        self.releases = (
+            OneCall(task, first, device)
+            if device.type == "cpu"
+            else Batch(task, first, device, calls=1)
+        )
+        self.gated_calls = 1
+        self.draw_s = 0.0
+        """To draw the inputs of a call; not measured where it is slow."""
+        self._task = task
+        self._first = first
+        self._peer = reference
+        self._job = job
+        self._make_batch = partial(Batch, task, first, device)
+        self.moved_bytes = moved_bytes(task, first)
+        """Of a call: read, and written."""
+        self._company = Company(sum(self.moved_bytes)) if device.type == "cpu" else None
+        self._warm = False
+        self._ready = False
+        self._least_cover_us = self.settings.cover_us
+        self._host = HostTime(0, 0, 0)
+
+    def work_ahead(self) -> bool:
+        """Warm up, which measures nothing, while others may disturb the device. False, because
+        there is no more to do."""
+        if self._task.forward_s < _SLOW_S and self.releases.layout.total_bytes < _AHEAD_BYTES:
+            self._warm_up()
+        return False
+
+    def get_ready(self) -> None:
+        """Once, when nobody disturbs the device: what is found here decides how a candidate is
+        timed, so no earlier one must have a hand in it."""
+        if self._ready:
+            return
+        self._ready = True
+        self.slow = self._slow_by_itself()
+        if self.slow:
+            return
+        self._warm_up()
+        began = time.perf_counter()
+        self.releases.draw("alone", 1)
+        self.draw_s = draw_s = time.perf_counter() - began
+        first = [self._release() for _ in range(3)]
+        once_ns = min(one.claim_ns for one in first)
+        few = MANY_CALLS if self._job.protocol.mean else FEW_CALLS
+        calls, self.gated_calls = (
+            self.releases.long_enough(once_ns, draw_s, self._job.bench_s, most)
+            for most in (few, MANY_CALLS)
+        )
+        if calls > 1:
+            self.releases = self._make_batch(calls)
+            self.releases.draw("alone", 0)
+            first = [self._release() for _ in range(2)][1:]  # it had to find memory before
+        # Inputs that a call changed are not what it had.
+        rehearses = self._company is not None and not self._task.mutates
+        self.settings = msgspec.structs.replace(self.settings, rehearses=rehearses)
+        self._host = first[-1].host_time(self.releases.calls)
+        self.cover(self._host)
+        if self.settings.cover_us and isinstance(self.releases, Batch):
+            self._take_readings(self.releases)
+
+    def _take_readings(self, releases: Batch) -> None:
+        """What events read beyond device time, here where it is trusted: two processes differ by
+        some tenths of a microsecond. Where launches are not hidden there is no telling it from
+        what they take."""
+        read = [
+            releases.release_touches(self._peer, self.settings, self._job.seed).claim_ns
+            for _ in range(_READINGS)
+        ]
+        beyond_ns = max(round(min(read) / releases.calls - KERNEL_NS), 0)
+        self.settings = msgspec.structs.replace(self.settings, reading_ns=beyond_ns)
+
+    def cover(self, host: HostTime) -> int:
+        """Hide what the host does on either side from now on; how much longer covers are, in µs."""
+        before, least_us = self.settings, self._least_cover_us
+        both = host_time([host, self._host])
+        longer = cover_us(least_us, both, before.flush_bytes)
+        self.settings = msgspec.structs.replace(before, cover_us=max(before.cover_us, longer))
+        return self.settings.cover_us - before.cover_us
+
+    def _slow_by_itself(self) -> bool:
+        """A first forward loads libraries, and may have had company: it is not believed."""
+        if self._task.forward_s < _SLOW_S:
+            return False
+        began = time.perf_counter()
+        self._task.forward(self._first)
+        return min(time.perf_counter() - began, self._task.forward_s) > _SLOW_S
+
+    def _warm_up(self) -> None:
+        """Again, if the first time found it too slow for that."""
+        if self._warm:
+            return
+        self.releases.draw("alone", 0)
+        once_s = self._release().wall_ns / 1e9
+        self._peer.ask(warm(self._job.protocol, once_s), Done, "warm-up")
+        self._warm = once_s <= _SLOW_S
+
+    def alone(self, releases: int, purpose: str) -> list[Released]:
+        """So many releases, each on inputs of its own, with outputs taken, after as much else as
+        in the pairs."""
+        self.get_ready()
+        seen = []
+        for number in range(releases):
+            with self._peer.stopped() as still:  # as in pairs, while the other side is timed
+                if self._company is not None:
+                    self._company.keep()
+                self._peer.used_while(still)
+            self.releases.draw(purpose, number)
+            seen.append(self._release(self.releases.choose()).bare())
+        self.releases.let_go()
+        return seen
+
+    def _release(self, chosen: Sequence[int] = ()) -> Released:
+        return self.releases.release(self._peer, self.settings, self._job.seed, chosen)
+
+
+def measure_alone(
+    task: Task, reference: Peer, job: Job, device: torch.device, first: Case, clocks: Clocks
+) -> Measured:
+    """The baseline by itself, through the same code as its half of the pairs."""
+    baseline = Baseline(task, reference, job, device, first)
+    baseline.get_ready()
+    protocol = job.protocol
+    deadline = time.monotonic() + job.bench_s
+    samples: list[float] = []
+    clocks.read()
+    while len(samples) < max(protocol.min_pairs, 50):
+        (released,) = baseline.alone(1, f"baseline/{len(samples)}")
+        samples.append(released.claim_ns / baseline.releases.calls / 1e6)
+        clocks.read_between()
+        if time.monotonic() > deadline:
+            break
+    clocks.read()
+    middle = quantile(samples, 0.5)
+    return Measured(
+        runtime_ms=sum(samples) / len(samples) if protocol.mean else middle,
+        spread=relative_spread(samples),
+        repetitions=len(samples) * baseline.releases.calls,
+        apart=medians_apart(samples),
+    )
+
+
+def warm(protocol: Protocol, once_s: float) -> Warm:
+    """Slow models are warm after the correctness trials; don't spend minutes again."""
+    if once_s > _SLOW_S:
+        return Warm(calls=1, seconds=0.0)
+    most = math.ceil(2.0 / max(once_s, 1e-6))
+    return Warm(calls=max(1, min(protocol.warmup_calls, most)), seconds=protocol.warmup_s)
+
+
+def _settings(job: Job, device: torch.device) -> Settings:
+    if device.type != "cuda":
+        return Settings()
+    flush = job.protocol.flush_bytes
+    if flush is None:
+        flush = 2 * int(torch.cuda.get_device_properties(device).L2_cache_size)
+    kernels = _kernels(device) if flush else b""
+    return Settings(flush_bytes=flush, kernels=kernels, cover_us=job.protocol.cover_us)
+
+
+def _kernels(device: torch.device) -> bytes:
+    """None where they can't be compiled: no gate decides there, either, which a label says."""
+    try:
+        return compiled(device)
+    except NoKernels:
+        return b""

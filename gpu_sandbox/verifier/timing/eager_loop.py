@@ -1,0 +1,189 @@
+"""Calls in a plain Python loop, by the verifier's clock: what a model in eager mode pays.
+
+Device time leaves out launches and what the host does in a call. Here nothing hides them: no
+flush, no cover, no events, one wait for the device at the end (``messages.Loop``). Each call has
+inputs at an address of its own, drawn anew for each loop: as many sets as there is time to draw,
+and which calls have the same is random. Outputs of calls that were chosen in secret are compared,
+so a worker that leaves out work or answers too early is found.
+
+Delivering outputs and the message lie between the request and the reply as well, behind the
+calls. An empty loop of the reference's worker, which is trusted, tells what they take; that is
+taken off both sides. Loops of N and of 2N would tell it of each side by itself, but a worker that
+is slow in the shorter ones would gain by it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections.abc import Sequence
+
+import torch
+
+from gpu_sandbox.api.statistics import estimate_median, quantile
+from gpu_sandbox.ipc.verifier_messages import Looped, WorkerFailed
+from gpu_sandbox.ipc.worker_messages import Loop, Timed
+from gpu_sandbox.verifier.reference.cases import Case
+from gpu_sandbox.verifier.reference.task import Task
+from gpu_sandbox.verifier.timing.batches import Batch, Released, Settings
+from gpu_sandbox.verifier.timing.pairs import Pair, Pairing
+from gpu_sandbox.verifier.worker_link.client import Peer
+from gpu_sandbox.verifier.worker_link.digests import recalled
+from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
+
+__all__ = ["Loops", "looped", "time_loops"]
+
+
+_MOST_CALLS = 64
+"""Of a loop: a message takes some percent of so many of the shortest calls."""
+_FEWEST, _MOST, _ENOUGH_S = 3, 9, 0.2  # pairs of loops; an interval of 95 % has room from six on
+_LONG_S = 0.6  # then one pair has to do
+_DRAWING_S = 0.02  # for the inputs of a pair
+_SLOW_NS = 50e6
+"""Of a call: one loop will do, since the host's share is small."""
+_WARMEST = 0.25
+"""A warm call takes at least so much of a cold one's device time, whatever its walls say."""
+
+
+class Loops(Batch):
+    """Loops of ``calls`` calls in place of releases, on ``distinct`` sets of inputs. Without
+    claims."""
+
+    def __init__(
+        self, task: Task, first: Case, device: torch.device, calls: int, distinct: int
+    ) -> None:
+        super().__init__(task, first, device, calls)
+        self._distinct = Batch(task, first, device, min(distinct, calls))
+
+    def draw(self, purpose: str, index: int) -> None:
+        """Each set is there once at least."""
+        self.let_go()
+        self._distinct.draw(purpose, index)
+        sets, self.unusual = self._distinct.cases, self._distinct.unusual
+        cases = [*sets, *(secrets.choice(sets) for _ in range(self.calls - len(sets)))]
+        secrets.SystemRandom().shuffle(cases)
+        self.cases = cases
+        self._distinct.let_go()
+
+    def warm(self, *peers: Peer) -> None:
+        """Once each, on inputs that they have seen: the memory for so many outputs is new."""
+        self.cases = [self._first] * self.calls
+        for peer in peers:
+            self._looped(peer, 0, ())
+
+    def release(
+        self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
+    ) -> Released:
+        return self._looped(peer, seed, chosen)
+
+    def empty_ns(self, peer: Peer) -> int:
+        """What a loop takes without its calls, by a worker that is trusted."""
+        return self._looped(peer, 0, (), empty=True).wall_ns
+
+    def choose(self) -> list[int]:
+        """The last call where the reference returns what its next call overwrites."""
+        return [self.calls - 1] if self._task.returns_state else super().choose()
+
+    def _looped(
+        self, peer: Peer, seed: int, chosen: Sequence[int], *, empty: bool = False
+    ) -> Released:
+        turn = peer.lay(self.layout, self.cases)
+        peer.put(self.cases)
+        began = time.perf_counter_ns()
+        request = Loop(calls=self.calls, first=turn.first, seed=seed, empty=empty)
+        timed = peer.ask(request, Timed, "bench")
+        wall_ns = time.perf_counter_ns() - began
+        outputs = [peer.taken(turn.outputs[number]) for number in chosen]
+        changed = bool(chosen) and self._task.mutates
+        return Released(
+            0,
+            wall_ns,
+            0,
+            outputs,
+            timed.last,
+            left=peer.taken(turn.inputs[chosen[0]]) if changed else [],
+            trees=recalled(peer, timed.last, timed.plain, self.calls, chosen),
+        )
+
+
+def looped(
+    pairs: Sequence[Pair], empty_ns: Sequence[float], calls: int, least_ns: tuple[float, float]
+) -> Looped:
+    """Of pairs of loops, what is no call's taken off. ``least_ns``: what a call of the candidate,
+    and of the baseline, takes at least."""
+    beside = quantile(empty_ns, 0.5)
+
+    def each(releases: list[Released], least: float) -> list[float]:
+        return [max((r.wall_ns - beside) / calls, least, 1.0) for r in releases]
+
+    candidate = each([pair.candidate for pair in pairs], least_ns[0])
+    baseline = each([pair.baseline for pair in pairs], least_ns[1])
+    found = estimate_median(candidate, baseline, [p.first for p in pairs])
+    return Looped(
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
+        candidate_ms=quantile(candidate, 0.5) / 1e6,
+        baseline_ms=quantile(baseline, 0.5) / 1e6,
+    )
+
+
+def time_loops(
+    pairing: Pairing,
+    reference: Peer,
+    peer: Peer,
+    task: Task,
+    first: Case,
+    releases: Batch,
+    draw_s: float,
+    host_ns: float,
+    device_ns: tuple[float, float],
+) -> Looped | None:
+    """Pairs of loops as long as tell, by ``releases`` of such calls; None where there is no memory
+    for one. ``draw_s``: drawing the inputs of a call; ``host_ns``: queueing a call of the baseline;
+    ``device_ns``: a call of the candidate, and of the baseline. Raises ``Ended``.
+
+    Of several calls the outputs are held at once, for which a candidate may have no memory. Then
+    one has to do, which is no more than in any other release.
+    """
+    each_ns = max(host_ns, *device_ns)
+    calls = releases.long_enough(round(each_ns), 0.0, _DRAWING_S, _MOST_CALLS)
+    distinct = max(1, int(_DRAWING_S / max(draw_s, 1e-6)))
+    least_ns = (_WARMEST * device_ns[0], _WARMEST * device_ns[1])
+    for count in dict.fromkeys((calls, 1)):
+        try:
+            loops = Loops(task, first, releases.device, count, distinct)
+            if count > 1:
+                loops.warm(reference, peer)
+            pairs, empty_ns = _taken(pairing, reference, loops, slow=each_ns > _SLOW_NS)
+            return looped(pairs, empty_ns, count, least_ns)
+        except torch.OutOfMemoryError:
+            pass
+        except (Ended, ReferenceEnded) as ended:
+            if count == 1 or not _lacks_memory(ended):
+                raise
+    return None
+
+
+def _taken(
+    pairing: Pairing, reference: Peer, loops: Loops, *, slow: bool
+) -> tuple[list[Pair], list[float]]:
+    """And what empty loops beside them take."""
+    pairs: list[Pair] = []
+    empty_ns: list[float] = []
+    began = time.monotonic()
+    for number in itertools.count():
+        pairs.append(pairing.looped(loops, number))
+        empty_ns.append(loops.empty_ns(reference))
+        spent_s = time.monotonic() - began
+        enough = spent_s > _LONG_S or (spent_s > _ENOUGH_S and len(pairs) >= _FEWEST)
+        if slow or enough or len(pairs) >= _MOST:
+            break
+    loops.let_go()
+    return pairs, empty_ns
+
+
+def _lacks_memory(ended: Ended | ReferenceEnded) -> bool:
+    finding = ended.finding
+    return isinstance(finding, WorkerFailed) and finding.kind == "OutOfMemoryError"

@@ -1,0 +1,33 @@
+"""Open the worker's own memory for the verifier to read, before it has a candidate."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from gpu_sandbox.confine.syscalls import prctl
+from gpu_sandbox.ipc.cpu_call_messages import PAGEMAP
+
+__all__ = ["open_own_memory"]
+
+_OWN = "/proc/self/mem"
+
+_PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4
+
+_OWNERS = 1
+
+
+def open_own_memory() -> list[int]:
+    """Descriptors for reading: of the memory, and of its pages if there is such a file. In a
+    process that has given up a user's rights, what is its own in ``/proc`` is root's; it is its own
+    again for this moment."""
+    before = prctl(_PR_GET_DUMPABLE)
+    prctl(_PR_SET_DUMPABLE, _OWNERS)
+    found = []
+    try:
+        found.append(os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC))
+        with suppress(OSError):
+            found.append(os.open(PAGEMAP, os.O_RDONLY | os.O_CLOEXEC))
+        return found
+    finally:
+        prctl(_PR_SET_DUMPABLE, int(before == _OWNERS))  # what else there is can't be asked for

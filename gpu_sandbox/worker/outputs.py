@@ -1,0 +1,219 @@
+"""Where a call's output belongs, or is, and what is said of what it was."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from gpu_sandbox.ipc.cpu_call_messages import NOWHERE, Answer, Where
+from gpu_sandbox.ipc.worker_messages import Leaf, Place, Ran, Tree
+from gpu_sandbox.tensors.memory_layout import (
+    among_storages,
+    extent_of,
+    in_order,
+    overlapping,
+    reach_bytes,
+    sharing,
+    spread,
+    storages,
+)
+from gpu_sandbox.tensors.overwriting import _WRITTEN_OVER_WHOLE
+from gpu_sandbox.tensors.pytree import pack
+from gpu_sandbox.tensors.shared_arena import Arena
+
+__all__ = [
+    "Delivered",
+    "Slot",
+    "deliver",
+    "delivered",
+    "described",
+    "fits",
+    "given_up",
+    "laid_open",
+    "ordered",
+]
+
+
+class Slot:
+    """Arguments of one call, their tensors, and views of where its outputs belong."""
+
+    def __init__(
+        self,
+        arguments: Any,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        arena: Arena,
+        place: Place,
+    ) -> None:
+        self.arguments = arguments
+        self.inputs = inputs
+        self.outputs = outputs
+        self.place = place
+        self.address = arena.address
+        self.answer = Answer([tensor.dim() for tensor in outputs])
+        self.nowhere = [Where(NOWHERE, (0,) * tensor.dim()) for tensor in outputs]
+        self.forms = [(tensor.shape, tensor.dtype, _side_by_side(tensor)) for tensor in outputs]
+
+
+class Delivered(NamedTuple):
+    tree: Tree
+    tensors: list[torch.Tensor]
+
+
+def deliver(output: Any, slot: Slot) -> Delivered:
+    """Copy each output tensor that fits to its place."""
+    found = delivered(output)
+    _copy(found.tensors, slot.outputs)
+    return found
+
+
+def delivered(output: Any) -> Delivered:
+    found: list[torch.Tensor] = []
+    return Delivered(pack(output, found, pickling=False), found)
+
+
+def ordered(output: Any) -> Any:
+    """With each tensor in the order of its indices; what is no plain structure stays as it is."""
+    if isinstance(output, torch.Tensor):
+        return output if _in_order(output) else output.contiguous()
+    if type(output) in (list, tuple):
+        return type(output)(map(ordered, output))
+    if isinstance(output, tuple) and hasattr(output, "_make"):
+        return output._make(map(ordered, output))
+    return {k: ordered(v) for k, v in output.items()} if type(output) is dict else output
+
+
+def laid_open(
+    tensors: list[torch.Tensor], slot: Slot
+) -> tuple[list[tuple[int, tuple[int, ...]]], list[torch.Tensor], int]:
+    """Where each output is that is as expected, tensors that hold those there that can't be read as
+    they are, and how many nanoseconds it took to copy them. What is nothing out of the ordinary
+    costs as little as can be (``Released.output_ns``)."""
+    found: list[tuple[int, tuple[int, ...]]] = [*slot.nowhere]
+    held: list[torch.Tensor] = []
+    copied_ns = 0
+    for number, (tensor, form) in enumerate(zip(tensors, slot.forms, strict=False)):
+        shape, dtype, stride = form
+        if (
+            type(tensor) is torch.Tensor
+            and tensor.is_cpu
+            and tensor.shape == shape
+            and tensor.dtype is dtype
+            and tensor.layout is torch.strided
+            and tensor.is_contiguous()
+            and not (tensor.is_conj() or tensor.is_neg())
+        ):
+            found[number] = (tensor.data_ptr(), stride)
+        elif fits(tensor, slot.outputs[number]):
+            began = time.perf_counter_ns()
+            tensor = _readable(tensor, slot.outputs[number])
+            copied_ns += time.perf_counter_ns() - began
+            found[number] = (tensor.data_ptr(), tensor.stride())
+            held.append(tensor)
+    return found, held, copied_ns
+
+
+def _side_by_side(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The stride of one of this shape that is contiguous."""
+    return torch.empty(tensor.shape, device="meta").stride()
+
+
+def _readable(tensor: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    if type(tensor) is not torch.Tensor:  # it may have no memory, or not say where that is
+        tensor = torch.empty_like(place).copy_(tensor)
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    if not tensor.is_contiguous() and spread(tensor):
+        tensor = tensor.contiguous()
+    return tensor
+
+
+def given_up(
+    output: Any,
+    owned: Sequence[bool],
+    others: Sequence[torch.Tensor],
+    inputs: frozenset[int] = frozenset(),
+) -> list[torch.Tensor]:
+    """Other tensors of the memory of those that are ``owned`` by whoever called, and are not the
+    memory of ``others``, nor at one of these addresses, where ``inputs`` lie. Their caller may
+    write to it when it is done with them."""
+    tensors = delivered(output).tensors
+    there = inputs | storages(others) if others else inputs
+    ways = zip(tensors, owned, among_storages(tensors, there), strict=False)
+    return [
+        _part(tensor.detach())
+        for tensor, theirs, other in ways
+        if theirs and not other and _is_own(tensor)
+    ]
+
+
+def _part(tensor: torch.Tensor) -> torch.Tensor:
+    """All of it. Of what is large an eighth, nobody knows which: all would take much of the time of
+    a verdict."""
+    if tensor.nbytes <= _WRITTEN_OVER_WHOLE:
+        return tensor
+    dimension = max(range(tensor.dim()), key=lambda d: tensor.shape[d])
+    count = tensor.shape[dimension]
+    length = -(-count // 8)
+    return tensor.narrow(dimension, secrets.randbelow(count - length + 1), length)
+
+
+def _is_own(tensor: torch.Tensor) -> bool:
+    """Whether its elements have places of their own."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return plain and tensor.layout == torch.strided and not overlapping(tensor)
+
+
+def _copy(tensors: list[torch.Tensor], places: list[torch.Tensor]) -> None:
+    for tensor, place in zip(tensors, places, strict=False):
+        if fits(tensor, place):
+            place.copy_(tensor.detach())
+
+
+def fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:
+    """Whether it is like what belongs there."""
+    return (
+        tensor.shape == place.shape
+        and tensor.dtype == place.dtype
+        and tensor.device.type == place.device.type
+        and tensor.layout == torch.strided
+    )
+
+
+def described(delivered: Delivered, slot: Slot) -> Ran:
+    places = slot.outputs
+    shared = sharing([extent_of(tensor) for tensor in delivered.tensors])
+    leaves = [
+        Leaf(
+            shape=tuple(tensor.shape),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            device=tensor.device.type,
+            written=number < len(places) and fits(tensor, places[number]),
+            aliases_input=(input_ := _shared_input(tensor, slot.inputs)) is not None,
+            of_input=input_,
+            overlapping=overlapping(tensor),
+            shared=shared[number],
+            in_order=_in_order(tensor),
+        )
+        for number, tensor in enumerate(delivered.tensors)
+    ]
+    return Ran(tree=delivered.tree, leaves=leaves)
+
+
+def _in_order(tensor: torch.Tensor) -> bool:
+    return tensor.layout == torch.strided and in_order(tensor.shape, tensor.stride())
+
+
+def _shared_input(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> int | None:
+    """The number of the input within whose bytes it lies."""
+    if tensor.numel() == 0 or tensor.layout != torch.strided:
+        return None
+    begin = tensor.data_ptr()
+    for number, one in enumerate(inputs):
+        if one.data_ptr() <= begin < one.data_ptr() + max(reach_bytes(one), 1):
+            return number
+    return None

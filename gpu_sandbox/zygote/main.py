@@ -1,0 +1,332 @@
+"""The zygote: one process that has imported torch and never touched a device.
+
+Before it does, while it is small and its forks are cheap, it finds out what can confine a child
+here. Every child is a fork of it, which costs milliseconds where a fresh interpreter with torch
+costs more than a second. It stays single-threaded (namespaces demand it, and a fork
+copies one thread only), runs no foreign code, and adopts and kills whatever escapes from
+the children that it forked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import tempfile
+import traceback
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from gpu_sandbox.confine import Status, Survey, Ward, processes, spawn, survey
+from gpu_sandbox.confine.cgroup_reclaim import at_work, finished_within
+from gpu_sandbox.confine.warden import KILL_S, PATIENCE_S
+from gpu_sandbox.ipc.framing import MAX_FDS, Channel, PeerGone
+from gpu_sandbox.ipc.zygote_messages import (
+    MODULES,
+    Alive,
+    Ended,
+    KeyTriton,
+    Kill,
+    Refused,
+    Role,
+    Spawn,
+    Spawned,
+    ToZygote,
+)
+from gpu_sandbox.zygote.reaping import Endings
+
+__all__ = ["main"]
+
+_PRELOADED = ("encodings.ascii", "torch.utils.cpp_extension", "torch.utils.flop_counter")
+_ENDED_S = KILL_S + 2.0
+"""And more where the kernel is at it: then a ward says by itself when it has had enough."""
+_FREED_S = 5.0
+"""Two gigabytes, or more: whoever works on for us when we are gone is killed."""
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Trusted:
+    """A child of our own, as a ``Ward`` is one of the others: no walls, but surely ended."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.fd = os.pidfd_open(pid)
+        self.stuck = False
+
+    def stop(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def end(self, *, told: bool = False) -> Status:
+        """``told``: to end, as long ago as anybody may need for it."""
+        self.stop()
+        os.close(self.fd)
+        code = _reaped(self.pid, 0.0 if told else KILL_S)
+        if code is None:
+            self.stuck = True
+            return Status()
+        return Status(code=code) if code >= 0 else Status(signal=-code)
+
+
+class Zygote:
+    """Spawns on command, reports every end. It waits for nobody who is slow to die, as they are
+    who have memory of a GPU: others are spawned and ended meanwhile."""
+
+    def __init__(self, sock: socket.socket, found: Survey) -> None:
+        self._socket = sock
+        self._channel: Channel[ToZygote] = Channel(sock, ToZygote, fds=MAX_FDS)
+        self._survey = found
+        self._living: dict[int, Ward | _Trusted] = {}
+        self._endings = Endings(self._spent, due_s=_ENDED_S, most_s=PATIENCE_S + 2.0)
+        self._stuck: set[int] = set()
+        """Killed, and the kernel does not let go of them: nobody waits for them twice."""
+
+    def serve(self) -> None:
+        """Until the engine closes its end; then everything that lives is ended."""
+        self._channel.send(Alive(survey=self._survey))
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        try:
+            while True:
+                by_fd = {living.fd: number for number, living in self._living.items()}
+                for fd in by_fd:
+                    poll.register(fd, select.POLLIN)
+                ready = [fd for fd, _ in poll.poll(self._patience_ms())]
+                for fd in by_fd:
+                    poll.unregister(fd)
+                ended = {by_fd[fd] for fd in ready if fd in by_fd}
+                for number in ended | self._endings.late():
+                    self._end(number)
+                if self._socket.fileno() in ready:
+                    self._obey(self._channel.receive())
+        finally:
+            for living in self._living.values():
+                living.stop()
+            for number in list(self._living):
+                with contextlib.suppress(PeerGone):
+                    self._end(number)
+            finished_within(_FREED_S)
+
+    def _obey(self, command: ToZygote) -> None:
+        match command:
+            case Spawn():
+                self._spawn(command)
+            case Kill(id=number):
+                if number in self._living and number not in self._endings:
+                    self._endings.told(number)
+                    self._living[number].stop()
+            case KeyTriton():
+                _key_triton()
+
+    def _patience_ms(self) -> float | None:
+        left_s = self._endings.next_s()
+        return None if left_s is None else left_s * 1000
+
+    def _spent(self, number: int) -> tuple[int, int]:
+        """Not by a warden, which goes on killing."""
+        living = self._living[number]
+        return processes.spent(_head(living), itself=isinstance(living, _Trusted))
+
+    def _end(self, number: int) -> None:
+        overdue = self._endings.over(number)
+        living = self._living.pop(number)
+        status = living.end(told=overdue)
+        if living.stuck:
+            self._stuck.add(_head(living))
+        if isinstance(living, _Trusted):
+            self._adopt_and_kill()
+        told = Ended(
+            id=number,
+            code=status.code,
+            signal=status.signal,
+            stuck=living.stuck,
+            out_of_memory=status.out_of_memory,
+        )
+        self._channel.send(told)
+
+    def _adopt_and_kill(self) -> None:
+        """Whoever was reparented to us has lost its own parent: a daemon, or a leftover."""
+        ours = {_head(living) for living in self._living.values()}
+        while strays := [p for p in _children() if p not in ours | self._stuck | at_work()]:
+            for pid in strays:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    if _reaped(pid, KILL_S) is None:
+                        self._stuck.add(pid)
+
+    def _spawn(self, order: Spawn) -> None:
+        fds = self._channel.take_fds()
+        try:
+            output, sockets = fds[0], dict(zip(order.sockets, fds[1:], strict=True))
+            main = _entry(order, sockets)
+            if order.policy is None:
+                living: Ward | _Trusted = self._fork(order, main, output, fds[1:])
+            else:
+                living = spawn(
+                    order.policy,
+                    self._survey,
+                    main,
+                    output_fd=output,
+                    keep_fds=fds[1:],
+                    environment=order.environment,
+                )
+        except Exception as error:
+            self._channel.send(Refused(id=order.id, reason=f"{type(error).__name__}: {error}"))
+            return
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self._living[order.id] = living
+        self._channel.send(Spawned(id=order.id, pid=living.pid))
+
+    def _fork(
+        self, order: Spawn, main: Callable[[], None], output: int, keep: list[int]
+    ) -> _Trusted:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            return _Trusted(pid)
+        try:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+            os.setsid()
+            for number in (1, 2):
+                os.dup2(output, number)
+            _close_all_but({0, 1, 2, *keep})
+            os.environ.clear()
+            os.environ.update(order.environment)
+            os.chdir(order.directory)
+            main()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+
+def _entry(order: Spawn, sockets: dict[str, int]) -> Callable[[], None]:
+    def enter() -> None:
+        _libc.prctl(_PR_SET_NAME, order.role.encode())  # what ps and nvidia-smi show
+        tempfile.tempdir = None  # ours, if somebody asked for it
+        for name in ("TMPDIR", "XDG_CACHE_HOME"):  # a private home is empty at first
+            os.makedirs(os.environ[name], exist_ok=True)
+        faulthandler.disable()  # it believes that its handlers are still there
+        faulthandler.enable()
+        # What is stopped in the middle of something says where it was.
+        faulthandler.register(signal.SIGTERM, all_threads=False, chain=True)
+        _main_of(order.role)(**order.arguments, **sockets)
+
+    return enter
+
+
+def _main_of(role: Role) -> Callable[..., None]:
+    """Imported already: ``_load``."""
+    main: Callable[..., None] = importlib.import_module(MODULES[role]).main
+    return main
+
+
+def _survey_meanwhile(without: Collection[str]) -> Callable[[], Survey]:
+    """Begin a survey in a fork, which has our rights, and return what waits for its end: to attack
+    all layers takes a second or two, as importing torch does."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.close(ours)
+            _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+            found = msgspec.msgpack.encode(survey(without=without))
+            with open(theirs, "wb") as pipe:
+                pipe.write(found)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(theirs)
+
+    def surveyed() -> Survey:
+        with open(ours, "rb") as pipe:
+            found = pipe.read()
+        _, status = os.waitpid(pid, 0)
+        if code := os.waitstatus_to_exitcode(status):
+            raise SystemExit(f"the survey of isolation layers failed with exit code {code}")
+        return msgspec.msgpack.decode(found, type=Survey)
+
+    return surveyed
+
+
+def _load() -> None:
+    """All that children are going to need, and torch first of all."""
+    gc.disable()  # nothing of it is garbage
+    for role in MODULES:
+        _main_of(role)
+    for name in _PRELOADED:
+        importlib.import_module(name)
+    importlib.import_module("torch").set_num_threads(1)
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+
+
+def _key_triton() -> None:
+    """Each process that compiles by it hashes all of triton, 400 MB, to name what it caches, which
+    takes 0.3 s. It keeps the key, and so do forks. Where it lies depends on triton's version."""
+    for name in ("triton.runtime.cache", "triton.compiler.compiler"):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name).triton_key()
+            return
+
+
+def _close_all_but(kept: set[int]) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+def _head(living: Ward | _Trusted) -> int:
+    """Our own child of it."""
+    return living.pid if isinstance(living, _Trusted) else living.warden
+
+
+def _reaped(pid: int, within_s: float) -> int | None:
+    """The exit code of a child that was killed; None if the kernel does not let go of it."""
+    fd = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    try:
+        if not poll.poll(within_s * 1000):
+            return None
+    finally:
+        os.close(fd)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _children() -> list[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+def main(*, control: int, without: Collection[str] = ()) -> None:
+    """``without``: layers of isolation to do without."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    surveyed = _survey_meanwhile(without)
+    _load()
+    found = surveyed()
+    with socket.socket(fileno=control) as sock, contextlib.suppress(PeerGone):
+        Zygote(sock, found).serve()
+    os._exit(0)  # taking torch down would cost 0.2 s, in which the engine waits for our end
