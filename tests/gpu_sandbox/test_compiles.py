@@ -241,7 +241,7 @@ async def test_a_compile_whose_keeper_dies_is_done_again(
         async def kill_the_zygote() -> None:
             while not _of(tmp_path, "cc1plus"):  # noqa: ASYNC110 (nobody tells)
                 await anyio.sleep(0.01)
-            for pid in _of(tmp_path, '"role": "zygote"'):
+            for pid in _of(tmp_path, '"gpu_sandbox.zygote.main"'):
                 if _parent(pid) == os.getpid():  # and not one of its forks
                     os.kill(pid, signal.SIGKILL)
                     started.touch()

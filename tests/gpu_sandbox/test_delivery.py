@@ -16,6 +16,7 @@ import torch
 from gpu_sandbox.ipc.cpu_call_messages import NOWHERE, SEED_BYTES, Answer, Where
 from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.worker_messages import Place, Request, Run, StandBy
+from gpu_sandbox.tensors import overwriting
 from gpu_sandbox.tensors.pytree import pack, same_shape, unpack
 from gpu_sandbox.tensors.shared_arena import Arena, lay_out
 from gpu_sandbox.verifier.worker_link.worker_memory import Memory, Unreadable
@@ -439,11 +440,12 @@ def test_who_watches_sees_nothing_but_calls() -> None:
 
 
 def test_of_what_is_large_an_eighth_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "_WRITTEN_OVER_WHOLE", 1000)
+    for module in (delivery, overwriting):
+        monkeypatch.setattr(module, "_WRITTEN_OVER_WHOLE", 1000)
     small, large, seen = torch.ones(250), torch.ones(3, 160), set()
     for _ in range(30):
         small.fill_(1), large.fill_(1)
-        delivery.write_over(delivery.given_up([small, large.t()], [True, True], []))
+        overwriting.write_over(delivery.given_up([small, large.t()], [True, True], []))
         assert small.isnan().all()
         assert int(large.isnan().sum()) == 3 * 20
         seen.add(int(large[0].isnan().nonzero()[0]))

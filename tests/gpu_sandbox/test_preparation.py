@@ -58,8 +58,9 @@ def preparing(tmp_path: Path) -> dict[int, str]:
         with suppress(OSError):
             cwd = Path(os.readlink(f"/proc/{name}/cwd"))
             is_candidate = cwd.name == "candidate" or cwd.name.startswith("preparation-")
-            is_worker = Path(f"/proc/{name}/comm").read_text() == "worker\n"
-            if tmp_path in cwd.parents and is_candidate and not is_worker:
+            comm = Path(f"/proc/{name}/comm").read_text().strip()
+            is_other = comm in ("worker", Path(sys.executable).name[:15])  # or a fork not yet named
+            if tmp_path in cwd.parents and is_candidate and not is_other:
                 stat = Path(f"/proc/{name}/stat").read_text()
                 found[int(name)] = stat.rpartition(")")[2].split()[0]
     return found

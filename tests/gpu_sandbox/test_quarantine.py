@@ -14,9 +14,9 @@ import anyio
 import pytest
 
 from events.outcomes import Correct, Crashed, WrongResult
+from gpu_sandbox.api import device as devices
 from gpu_sandbox.api.device import Device, device_named
 from gpu_sandbox.api.evaluator import NoDeviceLeft, SandboxFault
-from gpu_sandbox.devices import device_facts as devices
 from gpu_sandbox.devices import device_pool as device_stage
 from gpu_sandbox.devices.device_pool import Judged
 from gpu_sandbox.devices.second_look import Looks
