@@ -243,7 +243,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     threads: int | None = None
     """Torch and OpenMP threads of what is timed; null: one on each core that times."""
     refuse: list[Label] = []
-    """Labels (docs/sandbox/verdicts.md) with which a correct candidate is a failure all the same."""
+    """Labels (docs/sandbox/verdicts.md) that make a correct candidate a failure all the same."""
     cache_verdicts: bool = False
     """A verdict on the same candidate that an earlier run kept will do, if it is no new best."""
     cache_gb: float = 10.0
