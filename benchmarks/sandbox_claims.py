@@ -7,7 +7,7 @@ Candidates are the reference itself. The honest one says what it took; a forged 
 the candidate's process builds its answer, that it took that share of it. A row counts verdicts in
 which the whole interval lies beyond 1.15 times the speed of the reference, and among the honest
 ones those that were doubted: there should be none of either, and of calls of some microseconds
-there are. ``docs/sandbox.md`` says by how much a claim can be off and not be found out; this
+there are. ``docs/sandbox/limits.md`` says by how much a claim can be off and not be found out; this
 measures it. On a GPU the last row says what its events read of nothing and of filling memory, in
 which hosts differ, and of which short calls mostly consist.
 

@@ -223,7 +223,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         "strict", "strict-tf32", "strict-bf16", "verified", "kernelbench", "paper"
     ] = "strict"
     require_isolation: Literal["A", "B", "C"] = "B"
-    """The weakest tier of isolation (docs/sandbox.md) that candidates are run in."""
+    """The weakest tier of isolation (docs/sandbox/limits.md) that candidates are run in."""
     baselines: list[BaselineKind] = msgspec.field(default_factory=lambda: ["eager"])
     """What the reference is timed as. Eager always is: every score is relative to it."""
     compile_timeout_s: float = 300.0
@@ -243,7 +243,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     threads: int | None = None
     """Torch and OpenMP threads of what is timed; null: one on each core that times."""
     refuse: list[Label] = []
-    """Labels (docs/sandbox.md) with which a correct candidate is a failure all the same."""
+    """Labels (docs/sandbox/verdicts.md) that make a correct candidate a failure all the same."""
     cache_verdicts: bool = False
     """A verdict on the same candidate that an earlier run kept will do, if it is no new best."""
     cache_gb: float = 10.0

@@ -43,10 +43,10 @@ Label: TypeAlias = Literal[
     "torch-only", "fallback", "one-place", "constant-parameters",
     "host-bound",
 ]  # fmt: skip
-"""What a reader must know beside a speedup (docs/sandbox.md, "Labels")."""
+"""What a reader must know beside a speedup (docs/sandbox/verdicts.md, "Labels")."""
 LABELS: tuple[Label, ...] = get_args(Label)
 BaselineLabel: TypeAlias = Literal["busy-machine"]
-"""What a reader must know beside a baseline's time (docs/sandbox.md, "Busy machines")."""
+"""What a reader must know beside a baseline's time (docs/sandbox/verdicts.md, "Busy machines")."""
 BUSY_MACHINE: BaselineLabel = "busy-machine"
 BASELINE_LABELS: tuple[BaselineLabel, ...] = get_args(BaselineLabel)
 

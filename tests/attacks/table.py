@@ -79,8 +79,8 @@ class Attack(msgspec.Struct, frozen=True):
     names an attack that is run first, in the same world. ``after``: an honest candidate
     must come out correct, and no slower, after it. ``degenerate``: the verdict must say
     that the task is. ``gains``: how many times its twin's speed it may reach, more than usual where
-    ``docs/sandbox.md`` says what is not promised. ``elsewhere``: also tried under other kinds of
-    isolation (README). ``slow``: on request only. ``says``: what the
+    ``docs/sandbox/limits.md`` says what is not promised. ``elsewhere``: also tried under other
+    kinds of isolation (README). ``slow``: on request only. ``says``: what the
     reason has to contain. ``timed``: it
     is right in the trials, so if one of these finds it wrong it has tried nothing.
     """
@@ -145,7 +145,7 @@ _CLOCK = (
     _clock("stretches_the_rest", USELESS, "starts_a_process", task="softmax"),
     _clock("fires_timers_while_stopped", USELESS, "runs_programs", task="softmax", compiles=True),
     _clock("leaves_out_the_workers_python", PASSES, "scripted", task="softmax", gains=1.4),
-    # Of calls of a millisecond and more: docs/sandbox.md says what it gains on shorter ones.
+    # Of calls of a millisecond and more: docs/sandbox/limits.md says what it gains on shorter ones.
     _clock("answers_from_native_code", PASSES, "c_through_ctypes", compiles=True, gains=1.4),
     _clock(
         "warms_up_while_it_stands_by",
