@@ -2,7 +2,8 @@
 
 Everything that words a prompt is in this mapping: the templates, the words that differ
 between languages, the tools' descriptions and the in-context examples. A run pins it in
-its first event, so an old log renders as it did on its day.
+its first event, so an old log renders as it did on its day. The texts of languages come from
+``agents/languages/``, the others from files in ``agents/prompts/``.
 
 A template names its holes as ``{name}``. They are filled in one pass over the template,
 and what was filled in is never looked at again, so source code may hold any braces.
@@ -10,6 +11,7 @@ and what was filled in is never looked at again, so source code may hold any bra
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -19,20 +21,15 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["LANGUAGES", "SYSTEM_VARIANTS", "Example", "Templates", "fill", "load", "pinned"]
+from agents.languages import LANGUAGES, Example
 
-LANGUAGES = ("cuda", "cpp", "triton")
+__all__ = ["SYSTEM_VARIANTS", "Templates", "fill", "load", "pinned"]
+
 SYSTEM_VARIANTS = ("main", "alternate_1", "alternate_2")
 
+_LANGUAGES = "languages.toml"
 _SECTIONS = "sections.toml"
 _HOLE = re.compile(r"\{([a-z_]+)\}")
-
-
-class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """An in-context pair: a task and the same task with custom kernels."""
-
-    task: str
-    solution: str
 
 
 class Templates(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +50,7 @@ class Templates(msgspec.Struct, frozen=True, kw_only=True):
 
     def words(self, language: str) -> dict[str, str]:
         """What fills the templates' language-dependent holes."""
-        words: dict[str, str] = _table(self, "languages.toml", language)
+        words: dict[str, str] = _table(self, _LANGUAGES, language)
         return words
 
     def tool(self, name: str) -> tuple[str, dict[str, Any]]:
@@ -102,23 +99,32 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     return _HOLE.sub(value, template)
 
 
-def _read(folder: Any, prefix: str, into: dict[str, str]) -> None:
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir():
-            if entry.name != "__pycache__":
-                _read(entry, f"{prefix}{entry.name}/", into)
-        elif entry.name.endswith((".md", ".toml")) or (
-            entry.name in ("task.py", "solution.py") and prefix
-        ):
-            into[prefix + entry.name] = entry.read_text(encoding="utf-8")
-
-
 @cache
+def _files() -> dict[str, str]:
+    folder = resources.files("agents").joinpath("prompts")
+    return {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in folder.iterdir() if entry.name.endswith((".md", ".toml"))
+    }  # fmt: skip
+
+
+def _of_languages() -> dict[str, str]:
+    """Words as one table a language, and the in-context pairs."""
+    tables: list[str] = []
+    texts: dict[str, str] = {}
+    for name, language in LANGUAGES.items():
+        words = msgspec.structs.asdict(language.words)
+        # A JSON string without escapes for other alphabets is a TOML string, too.
+        lines = (f"{key} = {json.dumps(text, ensure_ascii=False)}" for key, text in words.items())
+        tables.append("\n".join([f"[{name}]", *lines]))
+        texts[f"examples/{name}/task.py"] = language.example.task
+        texts[f"examples/{name}/solution.py"] = language.example.solution
+    return {_LANGUAGES: "\n\n".join(tables) + "\n", **texts}
+
+
 def load() -> Templates:
     """The texts that ship with this version."""
-    texts: dict[str, str] = {}
-    _read(resources.files("agents").joinpath("prompts"), "", texts)
-    return Templates(texts=texts)
+    return Templates(texts=dict(sorted({**_files(), **_of_languages()}.items())))
 
 
 def pinned() -> dict[str, str]:

@@ -13,7 +13,7 @@ engine() { "$python" -m engine.cli.main "$@"; }
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv
 "$python" -c 'import sys, torch; print(sys.version.split()[0], torch.__version__, torch.version.cuda)'
 for language in cuda triton; do
-  example=agents/prompts/examples/$language
+  example=agents/languages/examples/$language
   (time engine eval "$example/task.py" "$example/solution.py" --device "$device" --json) 2>&1
 done
 for folder in examples/playbooks/*_cuda; do

@@ -210,7 +210,8 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     device_facts: bool = True
     accuracy: bool = True
     """How close results have to be, in protocols that have words for it (``strict``…)."""
-    language: Literal["auto", "cuda", "cpp", "triton"] = "auto"
+    language: str = "auto"
+    """One of ``agents/languages/``, or ``auto``: it goes with the device."""
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

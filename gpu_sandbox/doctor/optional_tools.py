@@ -7,23 +7,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from gpu_sandbox.diagnose.sanitizers import address_runtime, compute_sanitizer
 from gpu_sandbox.doctor.check import Check
+from gpu_sandbox.languages import Language, Trial, languages_and_compilers
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.prerequisites import ninja
 
 __all__ = ["OPTIONAL"]
 
 _DRIVER = Path("/dev/nvidiactl")
-_TRITON_S = 120
-_TRITON = """
-import triton
-from triton.runtime import driver
-print(triton.__version__, "on", driver.active.get_current_target())
-"""
+_TRIAL_S = 120
 
 
 def _ninja() -> Check:
@@ -52,24 +49,22 @@ def _compute_sanitizer() -> Check:
     return _found("compute-sanitizer", compute_sanitizer(), lost, fix)
 
 
-def _triton() -> Check:
+def _language(language: Language, trial: Trial) -> Check:
     """Imported, and asked for its device, in a process of its own: it takes a second."""
-    lost, fix = "Triton candidates can't run", "pip install triton (Triton candidates only)"
-    if find_spec("triton") is None:
-        return _found("triton", None, f"not installed: {lost}", fix)
+    name, lost, fix = language.name, trial.lost, trial.install
+    if any(find_spec(package) is None for package in language.packages):
+        return _found(name, None, f"not installed: {lost}", fix)
     if not _DRIVER.exists():
-        return _found("triton", "installed; untried, for there is no NVIDIA driver here", lost, fix)
+        return _found(name, "installed; untried, for there is no NVIDIA driver here", lost, fix)
     try:
-        done = _tried(_TRITON, _TRITON_S)
+        done = _tried(trial.script, _TRIAL_S)
     except subprocess.TimeoutExpired:
-        return _found("triton", None, f"it does not import within {_TRITON_S} s: {lost}", fix)
+        return _found(name, None, f"it does not import within {_TRIAL_S} s: {lost}", fix)
     said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     if done.returncode == 0 and said:
-        return _found("triton", said[-1], lost, fix)
+        return _found(name, said[-1], lost, fix)
     why = said[-1] if said else f"its import ended with {done.returncode}"
-    return _found(
-        "triton", None, f"{why}: {lost}", f"install the triton that torch asks for: {fix}"
-    )
+    return _found(name, None, f"{why}: {lost}", trial.repair)
 
 
 def _tried(script: str, within_s: float) -> subprocess.CompletedProcess[str]:
@@ -94,6 +89,9 @@ OPTIONAL: tuple[Callable[[], Check], ...] = (
     _ninja,
     _address_sanitizer,
     _compute_sanitizer,
-    _triton,
-)
+    *(
+        partial(_language, language, language.trial)
+        for language in languages_and_compilers() if language.trial is not None
+    ),
+)  # fmt: skip
 """Each looks for one thing."""

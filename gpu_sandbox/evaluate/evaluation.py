@@ -110,7 +110,7 @@ class Evaluation:
         job = msgspec.structs.replace(self._job, threads=threads)
         try:
             if place.device.is_cuda:
-                await opened.zygote.key_triton()
+                await opened.zygote.compute_cache_keys()
             opened.devices.get_ready(self._devices, facts)
             prepared = await opened.preparations.prepare(place, job, built.files)
         except SandboxFault:

@@ -1,6 +1,6 @@
 """What the engine and its zygote say to each other.
 
-engine → zygote: ``Spawn`` (its descriptors travel with it), ``Kill``, ``KeyTriton``.
+engine → zygote: ``Spawn`` (its descriptors travel with it), ``Kill``, ``ComputeCacheKeys``.
 zygote → engine: ``Alive`` once; ``Spawned`` or ``Refused`` to each ``Spawn``, in any
 order; one ``Ended`` for everything that was spawned, when nothing of it is left.
 """
@@ -16,9 +16,9 @@ from gpu_sandbox.confine import Policy, Survey
 __all__ = [
     "MODULES",
     "Alive",
+    "ComputeCacheKeys",
     "Ended",
     "FromZygote",
-    "KeyTriton",
     "Kill",
     "Refused",
     "Role",
@@ -66,11 +66,12 @@ class Kill(_Message, frozen=True):
     id: int
 
 
-class KeyTriton(_Message, frozen=True):
-    """Have triton find its own key, if it is there, for all that are forked from now on."""
+class ComputeCacheKeys(_Message, frozen=True):
+    """Have compilers that are installed compute the keys of what they cache, for all that are
+    forked from now on."""
 
 
-ToZygote: TypeAlias = Spawn | Kill | KeyTriton
+ToZygote: TypeAlias = Spawn | Kill | ComputeCacheKeys
 
 
 class Alive(_Message, frozen=True):

@@ -3,20 +3,18 @@ judged. Both are the candidate's own processes; nobody else reads it."""
 
 from __future__ import annotations
 
-import json
 import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from gpu_sandbox.languages import languages_and_compilers
+
 __all__ = ["lay_out", "packed"]
 
 _MOST_BYTES, _MOST_FILES = 256 << 20, 20_000
 _NOT_KEPT = frozenset({"tmp", "candidate.py", "task.py"})
-_KEEP_PATHS = ("cache/inductor/fxgraph/", "cache/inductor/aotautograd/")
-"""Pickles with absolute paths. In another home inductor would tune their kernels again, and fail
-to write down what it found. What it compiled is beside them, and is found by its source."""
 
 
 def packed(home: Path) -> int | None:
@@ -48,20 +46,16 @@ def _files(home: Path) -> Iterator[Path]:
 def lay_out(archive: Path, home: Path) -> None:
     """Take it apart, and forget what can't be read: it is compiled again then. An archive of
     another making raises a dozen kinds of exceptions, and is no finding, either."""
+    compilers = languages_and_compilers()
     with suppress(Exception):
         with zipfile.ZipFile(archive) as file:
             if file.comment == os.fsencode(home):
                 file.extractall(home)
                 return
-            file.extractall(home, [n for n in file.namelist() if not n.startswith(_KEEP_PATHS)])
-        for group in home.rglob("__grp__*.json"):
-            _move(group)
-
-
-def _move(group: Path) -> None:
-    """Triton's lists of a kernel's files hold absolute paths of the home that it was made in."""
-    with suppress(Exception):
-        told = json.loads(group.read_text())
-        names = told["child_paths"]
-        told["child_paths"] = {name: str(group.parent / name) for name in names}
-        group.write_text(json.dumps(told))
+            bound = tuple(prefix for compiler in compilers for prefix in compiler.bound_to_home)
+            file.extractall(home, [n for n in file.namelist() if not n.startswith(bound)])
+        for compiler in compilers:
+            for pattern, relocate in compiler.relocate.items():
+                for path in home.rglob(pattern):
+                    with suppress(Exception):
+                        path.write_text(relocate(path.read_text(), path.parent))

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import ast
 
+from gpu_sandbox.languages import languages_and_compilers
 from gpu_sandbox.static_checks.bindings import imports
 from gpu_sandbox.static_checks.visit_budget import TooMuch, Visits
 
 __all__ = ["compiles_when_called"]
 
-_COMPILERS = frozenset({
-    "triton", "numba", "cupy", "tilelang", "helion", "cutlass", "flashinfer", "jax", "warp",
-})  # fmt: skip
 _NO_COMPILERS = frozenset({"re", "regex"})
 """Whose ``compile`` is of something else."""
 
@@ -23,7 +21,11 @@ _NO_COMPILERS = frozenset({"re", "regex"})
 def compiles_when_called(source: str) -> bool:
     """It imports a compiler's package, or compiles a module or a function of torch's. A source of
     256 KiB takes two seconds to read."""
-    if not any(name in source for name in (*_COMPILERS, "compile")):
+    packages = {
+        package for language in languages_and_compilers() if language.compiles_when_called
+        for package in language.packages
+    }  # fmt: skip
+    if not any(name in source for name in (*packages, "compile")):
         return False
     visits = Visits()
     try:
@@ -32,7 +34,7 @@ def compiles_when_called(source: str) -> bool:
         return False
     imported = list(imports(nodes))
     paths = {path for _, path in imported}
-    if "torch.compile" in paths or any(path.split(".")[0] in _COMPILERS for path in paths):
+    if "torch.compile" in paths or any(path.split(".")[0] in packages for path in paths):
         return True
     others = {name for name, path in imported if path in _NO_COMPILERS}
     return any(_is_compile(node, others) for node in nodes)

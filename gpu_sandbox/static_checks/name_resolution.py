@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpu_sandbox.languages import languages_and_compilers
 from gpu_sandbox.static_checks.bindings import (
     Function,
     assignments,
@@ -24,13 +25,8 @@ from gpu_sandbox.static_checks.visit_budget import Visits
 
 __all__ = ["Names", "is_builder", "key_of", "names_builder"]
 
-_BUILDERS = frozenset({
-    "load_inline", "_compile_kernel", "load_library", "CDLL", "PyDLL", "LoadLibrary", "RawKernel",
-    "RawModule", "ElementwiseKernel", "ReductionKernel", "SourceModule",
-})  # fmt: skip
-_KERNEL_LANGUAGES = frozenset(
-    {"triton", "numba", "cutlass", "tilelang", "helion", "warp", "pallas"}
-)
+_LOADERS = frozenset({"load_library", "CDLL", "PyDLL", "LoadLibrary"})
+"""Of compiled code, whatever it was written in."""
 _HOLDERS = frozenset({"Parameter", "ParameterList", "ParameterDict", "Buffer", "Module"})
 _ROUNDS = 6
 _DEEPEST = 12
@@ -57,6 +53,8 @@ class _Assigned(NamedTuple):
 class Names:
     """Of one parsed file.
 
+    ``builders`` are names of what makes kernels, in any file.
+
     ``imports``: a name → the dotted path that it is short for. ``definitions``: a name → where
     it is defined at module level. ``kernels`` hold something that was built, or are compiled
     themselves; ``giving`` are functions that return such; ``launching`` call one, sooner or
@@ -65,6 +63,12 @@ class Names:
 
     def __init__(self, tree: ast.Module, visits: Visits) -> None:
         self._visits = visits
+        compilers = languages_and_compilers()
+        self.builders = _LOADERS.union(*(compiler.builders for compiler in compilers))
+        self._decorators = {
+            package for compiler in compilers if compiler.has_kernel_decorators
+            for package in compiler.packages
+        }  # fmt: skip
         self.nodes = list(visits.walk(*stands_alone(tree)))
         self.imports = dict(imports(self.nodes))
         self.definitions: dict[str, list[ast.stmt]] = {}
@@ -156,7 +160,7 @@ class Names:
     def _compiled(self, function: Function) -> bool:
         """By a decorator, as Triton's kernels are."""
         return any(
-            self.path(node).split(".")[0] in _KERNEL_LANGUAGES
+            self.path(node).split(".")[0] in self._decorators
             for decorator in function.decorator_list for node in ast.walk(decorator)
             if isinstance(node, ast.expr)
         )  # fmt: skip
@@ -253,7 +257,8 @@ def is_builder(names: Names, expression: ast.expr) -> bool:
 def names_builder(names: Names, expression: ast.expr) -> bool:
     """Whether it is the name of what compiles a kernel, or loads a compiled one."""
     path = names.path(expression) or key_of(expression)
-    return path.split(".")[-1] in _BUILDERS or path.endswith("cpp_extension.load")
+    parts = path.split(".")
+    return parts[-1] in names.builders or ".".join(parts[-2:]) in names.builders
 
 
 def _is_module(path: str) -> bool:

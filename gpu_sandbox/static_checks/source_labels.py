@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 
 from events.outcomes import Label
+from gpu_sandbox.languages import LANGUAGES
 from gpu_sandbox.static_checks.bindings import stands_alone
 from gpu_sandbox.static_checks.fallbacks import Fallbacks
 from gpu_sandbox.static_checks.name_resolution import Names, key_of, names_builder
@@ -21,7 +22,7 @@ __all__ = ["SOURCE_LABELS", "source_labels"]
 
 SOURCE_LABELS: frozenset[Label] = frozenset({"inherits-reference", "torch-only", "fallback"})
 _MOST_CHARS = 128 << 10
-_KNOWN = (sys.stdlib_module_names | {"torch", "triton", "__future__"}) - {
+_KNOWN = (sys.stdlib_module_names | {"torch", "__future__"}) - {
     "subprocess", "importlib", "imp", "mmap", "runpy", "multiprocessing",
 }  # fmt: skip
 _UNREADABLE = frozenset({"exec", "eval", "compile", "__import__", ".system", ".popen"})
@@ -176,7 +177,11 @@ def _reached(names: Names, start: str, visits: Visits) -> list[ast.stmt]:
 
 def _torch_only(names: Names, task: Names) -> str | None:
     theirs = {path.split(".")[0] for path in task.imports.values()}
-    if {path.split(".")[0] for path in names.imports.values()} - _KNOWN - theirs:
+    shown = {  # their kernels show by their decorators
+        package for language in LANGUAGES.values() if language.has_kernel_decorators
+        for package in language.packages
+    }  # fmt: skip
+    if {path.split(".")[0] for path in names.imports.values()} - _KNOWN - shown - theirs:
         return None
     expressions = [node for node in names.nodes if isinstance(node, ast.expr)]
     if any(path.endswith(".*") for path in names.imports.values()):

@@ -24,9 +24,9 @@ from gpu_sandbox.confine import MOUNT, Policy, Survey
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.zygote_messages import (
     Alive,
+    ComputeCacheKeys,
     Ended,
     FromZygote,
-    KeyTriton,
     Kill,
     Refused,
     Role,
@@ -189,16 +189,17 @@ class Zygote:
             raise
         return ward
 
-    async def key_triton(self) -> None:
-        """Once: see ``KeyTriton``. Does not wait for it, but what is spawned next does. Raises
-        ``SandboxFault`` if there is no zygote."""
+    async def compute_cache_keys(self) -> None:
+        """Once: see ``ComputeCacheKeys``. Does not wait for it, but what is spawned next does.
+
+        Raises ``SandboxFault`` if there is no zygote."""
         line = await self._alive()
         if not self._has_key:
             self._has_key = True
             with suppress(PeerGone, OSError):  # whoever spawns next finds out
                 async with self._sending:
                     with anyio.CancelScope(shield=True):  # half a frame would be its end
-                        await line.send(KeyTriton())
+                        await line.send(ComputeCacheKeys())
 
     async def kill(self, number: int) -> None:
         if self._line is None:

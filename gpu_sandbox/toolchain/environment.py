@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from gpu_sandbox.languages import languages_and_compilers
+
 __all__ = ["child_environment", "tool_environment"]
 
 _PASSED_ON = (
@@ -31,22 +33,16 @@ def child_environment(home: Path, **extra: str) -> dict[str, str]:
     """The allow-list (no API key is on it), with a private home, temp and caches."""
     kept = tool_environment()
     search = [str(Path(sys.executable).parent), kept.get("PATH", os.defpath)]
-    caches = {
-        "HOME": home,
-        "TMPDIR": home / "tmp",
-        "XDG_CACHE_HOME": home / "cache",
-        "TORCHINDUCTOR_CACHE_DIR": home / "cache" / "inductor",
-        "TRITON_CACHE_DIR": home / "cache" / "triton",
-        "CUDA_CACHE_PATH": home / "cache" / "nv",
-    }
+    caches = {"HOME": home, "TMPDIR": home / "tmp", "XDG_CACHE_HOME": home / "cache"}
+    settings: dict[str, str] = {}
+    for compiler in languages_and_compilers():
+        caches |= {variable: home / folder for variable, folder in compiler.cache_folders.items()}
+        settings |= compiler.settings
     return {
         **kept,
         "PATH": os.pathsep.join(search),
         **{name: str(path) for name, path in caches.items()},
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # Of a header that is precompiled outside of its cache, once for each process.
-        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
-        "TRITON_CACHE_AUTOTUNING": "1",  # or each process of a candidate would tune it again
+        **settings,
         "TORCH_NO_COMPILER_WRAPPER": "1",  # ccache, where it is: a miss costs another 0.7 s
         "NO_COLOR": "1",
         **extra,

@@ -31,8 +31,8 @@ from gpu_sandbox.ipc.framing import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.ipc.zygote_messages import (
     MODULES,
     Alive,
+    ComputeCacheKeys,
     Ended,
-    KeyTriton,
     Kill,
     Refused,
     Role,
@@ -40,6 +40,7 @@ from gpu_sandbox.ipc.zygote_messages import (
     Spawned,
     ToZygote,
 )
+from gpu_sandbox.languages import languages_and_compilers
 from gpu_sandbox.zygote.reaping import Endings
 
 __all__ = ["main"]
@@ -125,8 +126,8 @@ class Zygote:
                 if number in self._living and number not in self._endings:
                     self._endings.told(number)
                     self._living[number].stop()
-            case KeyTriton():
-                _key_triton()
+            case ComputeCacheKeys():
+                _compute_cache_keys()
 
     def _patience_ms(self) -> float | None:
         left_s = self._endings.next_s()
@@ -281,13 +282,14 @@ def _load() -> None:
     gc.freeze()
 
 
-def _key_triton() -> None:
-    """Each process that compiles by it hashes all of triton, 400 MB, to name what it caches, which
-    takes 0.3 s. It keeps the key, and so do forks. Where it lies depends on triton's version."""
-    for name in ("triton.runtime.cache", "triton.compiler.compiler"):
-        with contextlib.suppress(Exception):
-            importlib.import_module(name).triton_key()
-            return
+def _compute_cache_keys() -> None:
+    """Each process would, before it compiles. A key is kept in memory, and so forks have it."""
+    for language in languages_and_compilers():
+        for path in language.cache_keys:
+            module, _, function = path.rpartition(".")
+            with contextlib.suppress(Exception):
+                getattr(importlib.import_module(module), function)()
+                break
 
 
 def _close_all_but(kept: set[int]) -> None:

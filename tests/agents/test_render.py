@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from agents.clients.port import Part
+from agents.languages import LANGUAGES
 from agents.render import SELECTED_LOG_CHARS, NodeView, Prompt, clip, fenced, render
 from agents.replies.reply_text import fences, outside
-from agents.templates import LANGUAGES, SYSTEM_VARIANTS, Templates, pinned
+from agents.templates import SYSTEM_VARIANTS, Templates, pinned
 from events.observations import SECTIONS, SectionName
 from projections.candidate.sections import Section
 
@@ -127,8 +128,7 @@ def test_all_forms_render_without_holes_left(language: str, system: str, role: s
     for each in result.parts:
         assert each.text.strip() == each.text
         assert each.text
-    label = {"cuda": "CUDA", "cpp": "C++", "triton": "Triton"}[language]
-    assert label in result.parts[0].text
+    assert LANGUAGES[language].words.kernels in result.parts[0].text
     assert f"# {language} solution" in part(result, "example").text
     assert names(result)[-1] == "reask"
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from agents.templates import LANGUAGES, SYSTEM_VARIANTS, Templates, fill, load, pinned
+from agents.languages import LANGUAGES
+from agents.templates import SYSTEM_VARIANTS, Templates, fill, load, pinned
 
 
 def test_filling_looks_at_the_template_only() -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from agents.languages import LANGUAGES
 from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
 from gpu_sandbox.sandbox import LocalSandbox
 
 REPOSITORY = Path(__file__).parents[2]
 PLAYBOOKS = REPOSITORY / "examples" / "playbooks"
-IN_CONTEXT = REPOSITORY / "agents" / "prompts" / "examples"
+IN_CONTEXT = REPOSITORY / "agents" / "languages" / "examples"
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -35,7 +36,7 @@ def expectations() -> list[Expected]:
         )
         for name, entry in entries.items()
     ]  # fmt: skip
-    for language in ("cpp", "cuda", "triton"):
+    for language in LANGUAGES:
         folder = IN_CONTEXT / language
         found.append(Expected(folder / "solution.py", folder / "task.py", language, "correct"))
     return found

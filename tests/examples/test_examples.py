@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.clients.playbook import PlaybookClient
-from agents.templates import LANGUAGES
+from agents.languages import LANGUAGES
 from engine.cli.source_files import read_task
 from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox

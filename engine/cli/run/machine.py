@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from agents.languages import LANGUAGES
 from engine.cli.exits import Exit, Failure
 from engine.config import Config
 from gpu_sandbox.api.evaluator import Evaluator, PrerequisiteMissing, SandboxFault
@@ -31,10 +32,11 @@ def prerequisites() -> Iterator[None]:
 
 def check_language(config: Config) -> None:
     language = config.prompts.language
-    if config.sandbox.device == "cpu" and language not in ("cpp", "auto"):
+    on_cpu = [name for name, known in LANGUAGES.items() if known.words.hardware == "CPU"]
+    if config.sandbox.device == "cpu" and language not in ("auto", *on_cpu):
         raise Failure(
             f"prompts.language is {language}, and no such kernel runs on the CPU: give"
-            " --language cpp, or another device with --device"
+            f" --language {' or '.join(on_cpu)}, or another device with --device"
         )
 
 

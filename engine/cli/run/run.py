@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from agents.clients.known import FORMS
+from agents.languages import LANGUAGES
 from engine.cli.address import log_errors, split
 from engine.cli.exits import Exit, Failure
 from engine.cli.inspect.inspect import emit
@@ -59,7 +60,7 @@ def shared(command: Command) -> Command:
 @click.option("--preset", type=click.Choice(list(PRESETS)), help="A named set of settings.")
 @click.option("--method", help="stark, sampling, reflexion, search_agent or ma_only.")
 @click.option("--model", help=f"For every role: {FORMS}.")
-@click.option("--language", help="cuda, cpp or triton; auto goes with the device.")
+@click.option("--language", help=f"{', '.join(LANGUAGES)}; auto goes with the device.")
 @click.option("--device", help="cpu, cuda:N, cuda:0,cuda:1 or auto.")
 @click.option("--protocol",
               help="strict, strict-tf32, strict-bf16, verified, kernelbench or paper.")  # fmt: skip

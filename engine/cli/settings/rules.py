@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from agents.languages import LANGUAGES
 from engine.config import Config, Roles, by_key_path
 
 __all__ = ["broken_rule"]
@@ -64,6 +65,10 @@ def _rules(config: Config) -> dict[str, tuple[bool, str]]:
             "above 0, or null",
         ),
         "budget.patience": (budget.patience is None or budget.patience >= 1, "at least 1, or null"),
+        "prompts.language": (
+            config.prompts.language in ("auto", *LANGUAGES),
+            f"one of auto, {', '.join(LANGUAGES)}",
+        ),
         "clients.wait_s": (config.clients.wait_s >= 0, "at least 0"),
         "sandbox.compile_jobs": (
             config.sandbox.compile_jobs is None or config.sandbox.compile_jobs >= 1,

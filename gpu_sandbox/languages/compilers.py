@@ -1,0 +1,53 @@
+"""Compilers that candidates may use, though no agent is asked to write for them.
+
+A language of ``LANGUAGES`` has words in prompts, and a twin in ``agents/languages/``. These have
+neither, but a candidate that names one is prepared outside the lease all the same, and its
+kernels are recognised. To ask agents for one, move its entry to a module of its own, and give it
+its twin.
+
+Unlike those of a language, packages of a compiler may compute by themselves, as CuPy's arrays do.
+So a source that imports one is never said to have no kernel of its own.
+
+``torch.compile`` is shown by no import: ``static_checks/compiles_on_call.py`` knows how it is
+called, and inductor, the compiler behind it, has its caches here.
+"""
+
+from __future__ import annotations
+
+from gpu_sandbox.languages.language import Language
+
+__all__ = ["COMPILERS"]
+
+_INDUCTOR = Language(
+    name="inductor",
+    cache_folders={"TORCHINDUCTOR_CACHE_DIR": "cache/inductor"},
+    settings={
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        # Of a header that is precompiled outside of its cache, once for each process.
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+    },
+    # Pickles with absolute paths. In another home inductor would tune their kernels again, and fail
+    # to write down what it found. What it compiled is beside them, and is found by its source.
+    bound_to_home=("cache/inductor/fxgraph/", "cache/inductor/aotautograd/"),
+)
+_CUPY = Language(
+    name="cupy",
+    packages=("cupy",),
+    builders=("RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel"),
+    compiles_when_called=True,
+)
+
+COMPILERS: tuple[Language, ...] = (
+    _INDUCTOR,
+    _CUPY,
+    *(
+        Language(name=name, packages=(name,), has_kernel_decorators=True, compiles_when_called=True)
+        for name in ("numba", "cutlass", "tilelang", "helion", "warp")
+    ),
+    *(
+        Language(name=name, packages=(name,), compiles_when_called=True)
+        for name in ("flashinfer", "jax")
+    ),
+    Language(name="pallas", packages=("pallas",), has_kernel_decorators=True),
+    Language(name="pycuda", builders=("SourceModule",)),
+)

@@ -1,0 +1,9 @@
+"""C++ in a string of the Python file. ``extension_build/`` compiles it at its import."""
+
+from __future__ import annotations
+
+from gpu_sandbox.languages.language import Language
+
+__all__ = ["CPP"]
+
+CPP = Language(name="cpp", builders=("load_inline", "cpp_extension.load"))
