@@ -8,8 +8,8 @@ __all__ = ["Device"]
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """``name`` is the user's; a child sees one device only, as ``inside``, where its backend's
-    variable is ``visible``."""
+    """``name`` is the user's. A child sees this device only, as ``inside``; ``visible`` is what
+    the variable of its backend says then."""
 
     name: str
     inside: str

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 BACKENDS: tuple[Backend, ...] = (CPU, CUDA)
-"""The last one that is present is what the device ``auto`` means."""
+"""The CPU, which is always present, then the others; ``auto`` means the last that is."""
 
 _BY_KIND = {backend.kind: backend for backend in BACKENDS}
 
