@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 
-from gpu_sandbox.api.device import device_named
+from gpu_sandbox.backends.cuda import CUDA
 from gpu_sandbox.confine import LAYERS, Policy, Survey, spawn, survey
 from gpu_sandbox.confine.policy import LANDLOCK, NO_NEW_PRIVS, RLIMITS, SECCOMP, UID
 
@@ -47,7 +47,7 @@ def _steps() -> None:
 def _tried(found: Survey) -> str:
     """The last line that it printed, and how it ended."""
     home = os.path.realpath(tempfile.mkdtemp())
-    policy = Policy(home=home, devices=device_named("cuda:0").nodes())
+    policy = Policy(home=home, devices=CUDA.nodes())
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     with tempfile.TemporaryFile() as output:
         with spawn(

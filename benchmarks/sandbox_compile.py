@@ -28,8 +28,8 @@ from typing import Any
 import anyio
 
 from benchmarks.table import Table
-from gpu_sandbox.api.device import device_named
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import device_named
 from gpu_sandbox.builds.build_cache import BuildCache
 from gpu_sandbox.builds.compile_pool import Candidate, Compiled, CompilePool
 from gpu_sandbox.devices.cpu_affinity import split_cores

@@ -22,6 +22,7 @@ import msgspec
 from events.outcomes import CompileFailed, Crashed, Outcome, TimedOut
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import backend_of, visible_variables
 from gpu_sandbox.builds.build_cache import BuildCache, BuildFiles, BuildRecord
 from gpu_sandbox.builds.precompiled_headers import Prebuilt
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
@@ -34,8 +35,7 @@ from gpu_sandbox.supervise.zygote_client import Ward, Zygote
 from gpu_sandbox.toolchain.compiler_flags import flag_sets
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
-from gpu_sandbox.toolchain.identity import toolchain, torch_identity
-from gpu_sandbox.toolchain.prerequisites import cuda_home, require_compiler
+from gpu_sandbox.toolchain.identity import torch_identity
 from gpu_sandbox.toolchain.stack_traces import printed, without_places
 
 __all__ = ["Candidate", "CompilePool", "Compiled"]
@@ -134,7 +134,7 @@ class CompilePool:
             spent = time.monotonic() - began
             notes = ["compiled before: build reused"]
             return Compiled(files=known, seconds=spent, notes=notes)
-        require_compiler(cuda=candidate.device.is_cuda)
+        backend_of(candidate.device).builds.require()
         async with self.place():
             queued = time.monotonic() - began
             flags = await anyio.to_thread.run_sync(flag_sets, candidate.source)
@@ -172,7 +172,7 @@ class CompilePool:
             with theirs:
                 ward = await self._zygote.spawn(
                     "compiler",
-                    {"pretend": candidate.facts if device.is_cuda else None},
+                    {"pretend": backend_of(device).builds.pretended(candidate.facts)},
                     {"control": theirs},
                     environment=child_environment(home, **variables),
                     directory=home,
@@ -259,29 +259,19 @@ def _ended(late: bool, ward: Ward, limit_s: float) -> Outcome:
 
 
 def _key(candidate: Candidate) -> str:
-    facts, device = candidate.facts, candidate.device
-    arch = str(facts.get("compute_capability") or facts.get("isa"))
+    builds = backend_of(candidate.device).builds
+    arch, tools = builds.architecture(candidate.facts), builds.toolchain()
     late = str(candidate.inspected.builds_late)
-    tools = toolchain(device.is_cuda)
     return BuildCache.key(_FORMAT, candidate.source, torch_identity(), tools, arch, late)
 
 
 def _compile_variables(
     device: Device, facts: dict[str, Any], cores: int, jobs: int
 ) -> dict[str, str]:
-    variables = {
+    return {
         **hub_variables(),
-        "CUDA_VISIBLE_DEVICES": "",
+        **visible_variables(),
         "MAX_JOBS": str(max(2, cores // jobs)),
         "OMP_NUM_THREADS": "1",
+        **backend_of(device).builds.variables(facts),
     }
-    home = cuda_home()
-    if device.is_cuda and home is not None:
-        variables["CUDA_HOME"] = str(home)
-        variables["TORCH_CUDA_ARCH_LIST"] = _arch(str(facts["compute_capability"]))
-    return variables
-
-
-def _arch(capability: str) -> str:
-    """Architecture-specific instructions (wgmma, tma) need the ``a`` from 9.0 on."""
-    return f"{capability}a" if int(capability.split(".")[0]) >= 9 else capability

@@ -66,7 +66,7 @@ class Prebuilt:
         return place if (place / "binding.o").is_file() else None
 
     def _place(self) -> Path:
-        return self._root / BuildCache.key(torch_identity(), toolchain(False))
+        return self._root / BuildCache.key(torch_identity(), toolchain())
 
     async def _there(
         self,

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 
 import msgspec
 
-from gpu_sandbox.api.device import Device, device_named, devices_named
+from gpu_sandbox.api.device import Device
+from gpu_sandbox.backends.known import backend_of, device_named, devices_named
 
-__all__ = ["Cores", "cores_of", "cpu_cache_bytes", "sharing", "split_cores"]
+__all__ = ["Cores", "cores_of", "sharing", "split_cores"]
 
 _PER_GPU = 2
 
@@ -76,27 +76,10 @@ def sharing(device: Device, names: tuple[str, ...]) -> list[str]:
 def cores_of(device: Device, names: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The cores that time ``device``, one of those named, and those that compile for it."""
     available = sorted(os.sched_getaffinity(0))
-    if not device.is_cuda:
+    if backend_of(device).computes_on_cores:
         cores = split_cores(available, 0)
         return cores.timing[0], cores.compiling
     ours = [name for listed in names for name in devices_named(listed)]
-    gpus = [d for d in map(device_named, ours) if d.is_cuda]
+    gpus = [d for d in map(device_named, ours) if not backend_of(d).computes_on_cores]
     cores = split_cores(available, len(gpus))
     return cores.timing[gpus.index(device)], cores.compiling
-
-
-@cache
-def cpu_cache_bytes() -> int | None:
-    """What all caches of all cores hold together; None where Linux does not say."""
-    found: dict[tuple[str, str], int] = {}
-    for index in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index[0-9]*"):
-        try:
-            kind, level, sharing, size = (
-                (index / name).read_text().strip()
-                for name in ("type", "level", "shared_cpu_list", "size")
-            )
-            if kind != "Instruction":
-                found[level, sharing] = int(size.removesuffix("K")) << 10
-        except (OSError, ValueError):
-            return None
-    return sum(found.values()) or None

@@ -13,6 +13,7 @@ import anyio
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import PrerequisiteMissing, SandboxFault
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import backend_of, visible_variables
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.verifier_messages import Facts
 from gpu_sandbox.store.best_effort import Keeping
@@ -70,7 +71,7 @@ class DeviceFacts:
                     "facts",
                     {"device": device.inside, "cores": list(cores)},
                     {"control": theirs},
-                    environment=child_environment(home, CUDA_VISIBLE_DEVICES=device.visible),
+                    environment=child_environment(home, **visible_variables(device)),
                     directory=home,
                     policy=None,
                 )
@@ -93,11 +94,11 @@ class DeviceFacts:
 
 def host_digest(device: Device, cores: tuple[int, ...]) -> str:
     """Changes with torch, driver, machine and start: what was found out can't outlive them."""
-    told = [torch_identity(), device.name, device.visible]
-    for path in ("/proc/driver/nvidia/version", "/proc/sys/kernel/random/boot_id"):
-        try:
-            told.append(Path(path).read_text())
-        except OSError:
-            told.append("")
+    driver = backend_of(device).driver_version()
+    told = [torch_identity(), device.name, device.visible, driver]
+    try:
+        told.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+    except OSError:
+        told.append("")
     told.append(str(cores))
     return hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]

@@ -18,9 +18,10 @@ from typing import Any
 import msgspec
 from anyio.abc import TaskGroup
 
-from gpu_sandbox.api.device import Device, device_named, devices_named
+from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import NoDeviceLeft, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import backend_of, device_named, devices_named
 from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.devices.cpu_affinity import cores_of, sharing
 from gpu_sandbox.devices.device_facts import DeviceFacts
@@ -123,10 +124,12 @@ class DevicePool:
         return found
 
     def get_ready(self, devices: list[Device], facts: list[dict[str, Any]]) -> None:
-        """In the background, what a first job on a GPU needs, which takes a second. For a candidate
+        """In the background, contexts for a first job, which take a second. For a candidate
         that is compiled meanwhile; several devices will not be made ready for one."""
         device, identity = devices[0], _identity(devices[0], facts[0])
-        if len(devices) == 1 and device.is_cuda and device.name not in self._stations:
+        if len(devices) > 1 or not backend_of(device).has_contexts:
+            return
+        if device.name not in self._stations:
             station = self._station(device, identity)
             self._group.start_soon(self._get_ready, station, identity)
 
@@ -343,4 +346,4 @@ class DevicePool:
 
 def _identity(device: Device, facts: dict[str, Any]) -> str:
     """Of the device's lease."""
-    return str(facts.get("uuid") or device.name)
+    return backend_of(device).lease_identity(device, facts)

@@ -23,6 +23,7 @@ from anyio.abc import TaskGroup
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.devices.kernel_cleanup import settled
 from gpu_sandbox.devices.timing_lock import TimingLock
 from gpu_sandbox.devices.verifier_client import Verifier, start_verifier
@@ -78,8 +79,8 @@ class Station:
         self._zygote = zygote
         self._run = run
         self._limits = limits
-        if not device.is_cuda and limits.threads:  # as many as compute, which are emptied of data
-            cores = cores[: limits.threads]
+        if backend_of(device).computes_on_cores and limits.threads:
+            cores = cores[: limits.threads]  # as many as compute, which are emptied of data
         self._cores = cores
         self._workers = Workers(device, zygote, run, group, limits, cores)
         self._verifier: Verifier | None = None

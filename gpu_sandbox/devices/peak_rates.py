@@ -22,6 +22,7 @@ from events.observations import Ceilings
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import visible_variables
 from gpu_sandbox.devices.device_facts import host_digest
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.verifier_messages import Probed
@@ -171,7 +172,7 @@ class KnownCeilings:
                     "ceilings",
                     {"device": device.inside, "cores": list(cores), "threads": threads},
                     {"control": theirs},
-                    environment=child_environment(home, CUDA_VISIBLE_DEVICES=device.visible),
+                    environment=child_environment(home, **visible_variables(device)),
                     directory=home,
                     policy=None,
                 )

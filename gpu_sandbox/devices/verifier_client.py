@@ -15,6 +15,7 @@ import msgspec
 
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import SandboxFault
+from gpu_sandbox.backends.known import failure_words
 from gpu_sandbox.devices.worker_pool import DeviceNotReady, Worker, child_variables
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.verifier_messages import TRYING, FromVerifier, Go, Job, Ready, Report, Stage
@@ -27,7 +28,7 @@ __all__ = ["Verifier", "VerifierDied", "VerifierSilent", "start_verifier"]
 _SAID_LINES = 5
 _SAID_CHARS = 300
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b")
-_OF_DEVICE = re.compile(r"cuda|cudnn|cublas|nvrtc|accelerator|memory", re.IGNORECASE)
+_OF_DEVICE = re.compile("|".join((*failure_words(), "accelerator", "memory")), re.IGNORECASE)
 
 
 class VerifierDied(Exception):

@@ -23,6 +23,7 @@ from anyio.abc import TaskGroup
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import backend_of, visible_variables
 from gpu_sandbox.confine import Policy
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.worker_messages import MakeContext, Reply
@@ -121,6 +122,7 @@ class Workers:
         cores: tuple[int, ...],
     ) -> None:
         self._device = device
+        self._backend = backend_of(device)
         self._zygote = zygote
         self._run = run
         self._group = group
@@ -132,7 +134,7 @@ class Workers:
         self._beginning = _Meanwhile(group)
         self._making = _Meanwhile(group)
         self._homes = 0
-        self.renews_reference = not device.is_cuda
+        self.renews_reference = not self._backend.has_contexts
 
     async def take(self, side: Side) -> Worker:
         """The spare if it lives still, else a new one. Raises ``SandboxFault``."""
@@ -141,7 +143,7 @@ class Workers:
 
     def begin_spares(self) -> None:
         """On a GPU: what the next candidate needs, in the background, but for its context."""
-        if self._device.is_cuda:
+        if self._backend.has_contexts:
             self._beginning.start(self._begin_spares)
 
     def prepare_spares(self) -> None:
@@ -152,7 +154,7 @@ class Workers:
         """On a GPU: the first ones, in the background, side by side: the driver makes contexts one
         after the other, the verifier's too, but starts in each process meanwhile."""
         sides: tuple[Side, ...] = ("reference", "worker") if with_candidate else ("reference",)
-        if self._device.is_cuda:
+        if self._backend.has_contexts:
             self._making.start(partial(self._make_together, sides))
 
     async def still(self) -> None:
@@ -177,7 +179,7 @@ class Workers:
         return await self._with_context(await self._begin(side))
 
     async def _with_context(self, worker: Worker) -> Worker:
-        if self._device.is_cuda:
+        if self._backend.has_contexts:
             await self._answered(worker, MakeContext())
             worker.peer.setblocking(True)
         return worker
@@ -188,7 +190,7 @@ class Workers:
             worker = await self._forked(side)
         except OSError as error:  # candidates fill disks, and use up descriptors
             raise SandboxFault(f"no {side} can be started: {error}") from error
-        if self._device.is_cuda:
+        if self._backend.has_contexts:
             await self._answered(worker)
         return worker
 
@@ -265,7 +267,7 @@ class Workers:
     def _policy(self, home: Path) -> Policy:
         """With more descriptors than where it holds a candidate (``worker/main.py``)."""
         policy = policy_for(
-            self._limits, home, self._cores, self._device.nodes(), readable=hub_readable()
+            self._limits, home, self._cores, self._backend.nodes(), readable=hub_readable()
         )
         return msgspec.structs.replace(policy, descriptors=_BEFORE * policy.descriptors)
 
@@ -274,6 +276,6 @@ def child_variables(device: Device) -> dict[str, str]:
     """What a worker or verifier of ``device`` has in its environment beside the usual."""
     return {
         **hub_variables(),
-        "CUDA_VISIBLE_DEVICES": device.visible,
+        **visible_variables(device),
         "MAX_JOBS": str(max(1, (os.cpu_count() or 1) // 2)),
     }

@@ -20,6 +20,8 @@ from events import outcomes
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import backend_of, visible_variables
+from gpu_sandbox.backends.protocol import ToolCommand
 from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.confine.policy import may_connect
 from gpu_sandbox.ipc.framing import Line, PeerGone
@@ -30,14 +32,9 @@ from gpu_sandbox.supervise.zygote_client import Ward, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
 
-__all__ = ["NO_MEETING", "Body", "Cut", "ExtraRun", "Printed", "StillThere", "ToolCommand"]
+__all__ = ["Body", "Cut", "ExtraRun", "Printed", "StillThere", "unconnected"]
 
 Cut = Literal["late", "others"]
-
-NO_MEETING = (
-    "NVIDIA's tools did not get to the program that they look into without a mount namespace,"
-    " where no candidate may connect to a socket: see engine doctor"
-)
 
 _EVENTS = str(Path(outcomes.__file__).parent)
 """A fresh interpreter imports it anew, where other children were forked with it."""
@@ -46,7 +43,7 @@ _GLANCE_S = 0.05
 
 
 class StillThere(Exception):
-    """On a GPU: a process of it was killed, and the kernel does not let go of it."""
+    """A process of it was killed, and the kernel does not let go of it, nor of its context."""
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,16 +55,6 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     files: BuildFiles
     cores: tuple[int, ...]
     prebuilt: Path | None = None
-
-
-class ToolCommand(msgspec.Struct, frozen=True):
-    """What goes before the interpreter, into its environment, and what it needs to read.
-    ``anew``: the candidate's extensions are built anew for it."""
-
-    words: list[str]
-    environment: dict[str, str]
-    readable: tuple[str, ...] = ()
-    anew: bool = False
 
 
 class Printed(msgspec.Struct, frozen=True):
@@ -103,17 +90,18 @@ class ExtraRun:
         """What tool and candidate print within the limit, and until ``others_wait``. Raises
         ``StillThere``, and ``SandboxFault`` where it can't be started."""
         self._homes += 1
+        backend = backend_of(body.device)
         home = self._run.home(f"autopsy-{self._homes}")
         policy = policy_for(
             self._limits,
             home,
             body.cores,
-            body.device.nodes(),
+            backend.nodes(),
             readable=(*hub_readable(), _EVENTS, *command.readable, *_places(body.prebuilt)),
         )
-        # Shadow memory takes terabytes of addresses, as CUDA does.
+        # Shadow memory takes terabytes of addresses, as GPUs' drivers do.
         policy = msgspec.structs.replace(policy, address_space=False)
-        variables = {**hub_variables(), "CUDA_VISIBLE_DEVICES": body.device.visible}
+        variables = {**hub_variables(), **visible_variables(body.device)}
         if body.prebuilt is not None:
             variables["GPU_SANDBOX_PREBUILT"] = str(body.prebuilt)
         order = Examine(
@@ -146,7 +134,7 @@ class ExtraRun:
                 cut = None
             finally:
                 await ward.end()
-            if ward.stuck and body.device.is_cuda:
+            if ward.stuck and backend.has_contexts:
                 raise StillThere
             return Printed(ward.output(), cut)
         finally:
@@ -167,3 +155,11 @@ async def _ended(ward: Ward, others_wait: Callable[[], bool] | None) -> Cut | No
 
 def _places(prebuilt: Path | None) -> tuple[str, ...]:
     return () if prebuilt is None else (str(prebuilt),)
+
+
+def unconnected(tools: str) -> str:
+    """Why ``tools`` see nothing here."""
+    return (
+        f"{tools} did not get to the program that they look into without a mount namespace,"
+        " where no candidate may connect to a socket: see engine doctor"
+    )

@@ -6,9 +6,6 @@ whether anything can be evaluated at all; the others name what is merely absent.
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,20 +13,18 @@ from pathlib import Path
 import anyio
 
 from events.outcomes import Correct
-from gpu_sandbox.api.evaluator import EvaluationRequest, PrerequisiteMissing, SandboxFault, Verdict
+from gpu_sandbox.api.check import Check
+from gpu_sandbox.api.evaluator import EvaluationRequest, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import BACKENDS, backend_named
 from gpu_sandbox.builds.build_cache import CACHE_BYTES, BuildCache
 from gpu_sandbox.confine import Survey
 from gpu_sandbox.confine.policy import may_connect
-from gpu_sandbox.diagnose.ncu_counters import refusal
 from gpu_sandbox.doctor.cache_contents import HoldingKind, holding
-from gpu_sandbox.doctor.check import Check
 from gpu_sandbox.doctor.optional_tools import OPTIONAL
 from gpu_sandbox.sandbox import LocalSandbox, default_cache
 from gpu_sandbox.store.file_cache import KeptFiles
-from gpu_sandbox.toolchain.environment import tool_environment
 from gpu_sandbox.toolchain.identity import torch_identity
-from gpu_sandbox.toolchain.prerequisites import cuda_home, require_cpp
 
 __all__ = ["Check", "examine", "isolation_checks"]
 
@@ -47,17 +42,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-_CPP = "#include <vector>\nint main() { return static_cast<int>(std::vector<int>().size()); }\n"
 _TOO_WEAK = "candidates are refused here: mend what is absent above, or give --allow-weak-isolation"
-_TOOLS_APART = Check(
-    name="NVIDIA's tools",
-    ok=False,
-    needed=False,
-    detail="compute-sanitizer and Nsight Compute don't work without a mount namespace: crashes of"
-    " CUDA candidates come without their place, and there are no counters",
-    fix="as for the mount namespace (CUDA candidates only)",
-)
-_CUDA = "__global__ void k(float* x) { x[0] = 1; }\n"
 
 
 async def examine(
@@ -72,11 +57,8 @@ async def examine(
     place = cache or default_cache()
     looks: list[Callable[[], Check]] = [
         _torch,
-        _compiler,
-        _cpp_compiles,
-        _cuda_toolkit,
+        *(look for backend in BACKENDS for look in backend.checks.machine),
         *OPTIONAL,
-        _counters,
         _temporary_files,
         lambda: _cache_writable(place),
         lambda: _build_cache(place / "builds", cache_bytes),
@@ -127,18 +109,8 @@ async def _device(device: str, cache: Path | None) -> list[Check]:
     good = isinstance(verdict.outcome, Correct)
     seen = str(facts["name"]) if good else f"{facts['name']}: {verdict.outcome}"
     evaluated = Check(name=name, ok=good, needed=True, detail=f"{seen}, evaluated a candidate")
-    return [evaluated, *_gates(device, verdict)] if good and device != "cpu" else [evaluated]
-
-
-def _gates(device: str, verdict: Verdict) -> list[Check]:
-    """Whether the outer clock can hold claims against what calls take
-    (``verifier/timing/gates.py``)."""
-    why = [note for note in verdict.notes if note.startswith("not-gated: ")]
-    detail = (
-        why[0].removeprefix("not-gated: ") if why else "claims are held against the outer clock"
-    )
-    fix = "pip install the nvidia-cuda-nvrtc of torch's CUDA version" if "NVRTC" in detail else ""
-    return [Check(name=f"gates {device}", ok=not why, needed=False, detail=detail, fix=fix)]
+    checks = backend_named(device).checks
+    return [evaluated, *checks.of_verdict(device, verdict.notes)] if good else [evaluated]
 
 
 def _torch() -> Check:
@@ -153,39 +125,6 @@ def _torch() -> Check:
     }
     detail = f"{versions.get('__version__', '?')}, CUDA {versions.get('cuda', '?')}"
     return Check(name="torch", ok=True, needed=True, detail=detail)
-
-
-def _compiler() -> Check:
-    name = "C++ compiler, Python headers"
-    try:
-        require_cpp()
-    except PrerequisiteMissing as missing:
-        return Check(name=name, ok=False, needed=False, detail="incomplete", fix=str(missing))
-    return Check(name=name, ok=True, needed=False, detail="present")
-
-
-def _cpp_compiles() -> Check:
-    compiler = os.environ.get("CXX") or "c++"
-    return _compiles("C++ compiles", [compiler, "-x", "c++"], _CPP, "apt install g++")
-
-
-def _cuda_toolkit() -> Check:
-    home = cuda_home()
-    name = "CUDA toolkit"
-    fix = "install the CUDA toolkit, or set CUDA_HOME to its place (CUDA candidates only)"
-    if home is None:
-        return Check(name=name, ok=False, needed=False, detail="no nvcc", fix=fix)
-    return _compiles(name, [str(home / "bin" / "nvcc"), "-x", "cu"], _CUDA, fix)
-
-
-def _counters() -> Check:
-    name, refused = "Nsight Compute counters", refusal()
-    if not refused:
-        return Check(
-            name=name, ok=True, needed=False, detail="present, and the driver lets any user read"
-        )
-    told, _, fix = refused.partition(": ")
-    return Check(name=name, ok=False, needed=False, detail=told, fix=fix)
 
 
 def _temporary_files() -> Check:
@@ -240,31 +179,6 @@ def _kept_figures(place: Path, kind: HoldingKind) -> Check:
     return Check(name=f"kept {kind}", ok=True, needed=False, detail=detail)
 
 
-def _compiles(name: str, command: list[str], source: str, fix: str) -> Check:
-    if shutil.which(command[0]) is None:
-        return Check(name=name, ok=False, needed=False, detail=f"no {command[0]}", fix=fix)
-    try:
-        with tempfile.TemporaryDirectory() as directory:
-            path = Path(directory) / "probe"
-            path.write_text(source)
-            words = [*command, "-c", str(path), "-o", f"{path}.o"]
-            run = subprocess.run(
-                words, capture_output=True, text=True, check=False, env=tool_environment()
-            )
-    except OSError as error:
-        return Check(name=name, ok=False, needed=False, detail=str(error), fix="")
-    if run.returncode:
-        said = (run.stderr.splitlines() or ["it failed"])[0]
-        return Check(name=name, ok=False, needed=False, detail=said, fix=fix)
-    version = subprocess.run(
-        [command[0], "--version"], capture_output=True, text=True, check=False,
-        env=tool_environment(),
-    ).stdout  # fmt: skip
-    lines = [line for line in version.splitlines() if any(c.isdigit() for c in line)]
-    detail = next((line for line in lines if "release" in line), (lines or ["works"])[0])
-    return Check(name=name, ok=True, needed=False, detail=detail.strip())
-
-
 # --- isolation: what held when the zygote attacked it
 
 
@@ -278,8 +192,9 @@ def isolation_checks(survey: Survey) -> list[Check]:
         told, _, fix = reason.partition("; ")  # what is wrong, and what can be done
         check = Check(name=f"isolation {layer}", ok=False, needed=False, detail=told, fix=fix)
         checks.append(check)
-    if not may_connect(survey.layers):
-        checks.append(_TOOLS_APART)
+    can_connect = may_connect(survey.layers)
+    for backend in BACKENDS:
+        checks += backend.checks.of_isolation(can_connect=can_connect)
     through = [finding for finding in survey.findings if not finding.held]
     told = "; ".join(f"{finding.attack}: {finding.detail}" for finding in through)
     count = f"{len(survey.findings) - len(through)} of {len(survey.findings)} attacks held"

@@ -11,8 +11,8 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from gpu_sandbox.diagnose.sanitizers import address_runtime, compute_sanitizer
-from gpu_sandbox.doctor.check import Check
+from gpu_sandbox.api.check import Check
+from gpu_sandbox.backends.machine_checks import found
 from gpu_sandbox.languages import Language, Trial, languages_and_compilers
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.prerequisites import ninja
@@ -25,46 +25,25 @@ _TRIAL_S = 120
 
 def _ninja() -> Check:
     lost = "no extension is built, so only candidates without load_inline can be judged"
-    return _found("ninja", ninja(), lost, "pip install ninja")
-
-
-def _address_sanitizer() -> Check:
-    compiler = os.environ.get("CXX") or "c++"
-    libraries = (address_runtime(compiler) or "").split()
-    place = libraries[0] if libraries and all(map(os.path.isfile, libraries)) else None
-    lost = f"{compiler} has no libasan: crashes of C++ candidates come without their place"
-    fix = (
-        "install libasan of the compiler's version (Debian, Ubuntu: apt install libgcc-VERSION-dev;"
-        " Fedora: dnf install libasan)"
-    )
-    return _found("AddressSanitizer", place, lost, fix)
-
-
-def _compute_sanitizer() -> Check:
-    lost = "illegal accesses and races of CUDA candidates come without their place"
-    fix = (
-        "install it with the CUDA toolkit (Debian, Ubuntu: apt install cuda-sanitizer-VERSION), or"
-        " set CUDA_HOME to its place (CUDA candidates only)"
-    )
-    return _found("compute-sanitizer", compute_sanitizer(), lost, fix)
+    return found("ninja", ninja(), lost, "pip install ninja")
 
 
 def _language(language: Language, trial: Trial) -> Check:
     """Imported, and asked for its device, in a process of its own: it takes a second."""
     name, lost, fix = language.name, trial.lost, trial.install
     if any(find_spec(package) is None for package in language.packages):
-        return _found(name, None, f"not installed: {lost}", fix)
+        return found(name, None, f"not installed: {lost}", fix)
     if not _DRIVER.exists():
-        return _found(name, "installed; untried, for there is no NVIDIA driver here", lost, fix)
+        return found(name, "installed; untried, for there is no NVIDIA driver here", lost, fix)
     try:
         done = _tried(trial.script, _TRIAL_S)
     except subprocess.TimeoutExpired:
-        return _found(name, None, f"it does not import within {_TRIAL_S} s: {lost}", fix)
+        return found(name, None, f"it does not import within {_TRIAL_S} s: {lost}", fix)
     said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     if done.returncode == 0 and said:
-        return _found(name, said[-1], lost, fix)
+        return found(name, said[-1], lost, fix)
     why = said[-1] if said else f"its import ended with {done.returncode}"
-    return _found(name, None, f"{why}: {lost}", trial.repair)
+    return found(name, None, f"{why}: {lost}", trial.repair)
 
 
 def _tried(script: str, within_s: float) -> subprocess.CompletedProcess[str]:
@@ -79,16 +58,8 @@ def _tried(script: str, within_s: float) -> subprocess.CompletedProcess[str]:
         )  # fmt: skip
 
 
-def _found(name: str, what: str | None, lost: str, fix: str) -> Check:
-    if what is None:
-        return Check(name=name, ok=False, needed=False, detail=lost, fix=fix)
-    return Check(name=name, ok=True, needed=False, detail=what)
-
-
 OPTIONAL: tuple[Callable[[], Check], ...] = (
     _ninja,
-    _address_sanitizer,
-    _compute_sanitizer,
     *(
         partial(_language, language, language.trial)
         for language in languages_and_compilers() if language.trial is not None

@@ -15,6 +15,7 @@ from gpu_sandbox.api.evaluator import EvaluationRequest, SandboxFault, Verdict
 from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.api.progress import say
 from gpu_sandbox.api.timestamps import utc_now
+from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.builds.compile_pool import Candidate, Compiled
 from gpu_sandbox.devices.device_pool import Judged
@@ -33,6 +34,7 @@ from gpu_sandbox.evaluate.post_mortem import examined
 from gpu_sandbox.evaluate.preparation import Place
 from gpu_sandbox.evaluate.resources import Opened
 from gpu_sandbox.evaluate.speed_of_light import Load, Reach, weighed
+from gpu_sandbox.languages import LANGUAGES
 from gpu_sandbox.static_checks.compiles_on_call import compiles_when_called
 from gpu_sandbox.static_checks.precheck import inspect_candidate
 
@@ -108,8 +110,9 @@ class Evaluation:
         place = opened.preparations.least_busy(places)
         threads = opened.devices.threads(place.device)
         job = msgspec.structs.replace(self._job, threads=threads)
+        backend = backend_of(place.device)
         try:
-            if place.device.is_cuda:
+            if any(LANGUAGES[name].cache_keys for name in backend.languages):
                 await opened.zygote.compute_cache_keys()
             opened.devices.get_ready(self._devices, facts)
             prepared = await opened.preparations.prepare(place, job, built.files)
@@ -117,7 +120,7 @@ class Evaluation:
             return None
         finally:
             self._timings_s["prepare"] = time.monotonic() - began
-        if prepared.stuck and place.device.is_cuda:
+        if prepared.stuck and backend.has_contexts:
             opened.devices.stuck(place.device)
         if prepared.call_s is not None:
             ms = 1000 * prepared.call_s
@@ -138,8 +141,8 @@ class Evaluation:
                 observations = await self._completed(candidate, files, judged, observations, notes)
             notes += self._opened.devices.sharing(device)
             notes += [f"not sound: {' '.join(found[:2])}"] if found else []
-            precision = self._job.protocol.precision
-            load = load_of(looks, observations, precision, on_gpu=device.is_cuda)
+            precision, has_tf32 = self._job.protocol.precision, backend_of(device).has_tf32
+            load = load_of(looks, observations, precision, has_tf32=has_tf32)
             reach = await self._reach(candidate, judged, outcome, load, notes)
             if observations is not None and observations.ceilings is not None and reach.probed:
                 observations = msgspec.structs.replace(observations, ceilings=reach.probed)

@@ -8,25 +8,23 @@ from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import BaselineRequest, EvaluationRequest, PrerequisiteMissing
 from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.api.protocols import Protocol, protocol_named
+from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.evaluate.declared_precision import as_declared
 from gpu_sandbox.ipc.verifier_messages import Job
 
 __all__ = ["job_for"]
 
-_CPU_BENCH_S, _CUDA_BENCH_S = 3.0, 5.0
-
 
 def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits: Limits) -> Job:
     """What to do on ``device`` or one like it. Raises ``PrerequisiteMissing``."""
-    protocol = _protocol(request.protocol)
-    if protocol.precision == "tf32" and not device.is_cuda:
+    protocol, backend = _protocol(request.protocol), backend_of(device)
+    if protocol.precision == "tf32" and not backend.has_tf32:
         if protocol.cpu_precision is None:
             raise PrerequisiteMissing(
                 "TF32 is a precision of CUDA devices: strict or strict-bf16 here"
             )
         protocol = msgspec.structs.replace(protocol, precision=protocol.cpu_precision)
     source = request.candidate_source if isinstance(request, EvaluationRequest) else None
-    default_s = _CUDA_BENCH_S if device.is_cuda else _CPU_BENCH_S
     return Job(
         mode="baseline" if source is None else "evaluate",
         task_source=as_declared(request.task_source, protocol.precision),
@@ -38,7 +36,7 @@ def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits
         threads=1,
         load_s=max(limits.call_s, limits.start_s),
         call_s=limits.call_s,
-        bench_s=default_s if limits.bench_s is None else limits.bench_s,
+        bench_s=backend.bench_s if limits.bench_s is None else limits.bench_s,
         observe=list(request.observe) if isinstance(request, EvaluationRequest) else [],
         observe_share=limits.observe_share,
         conditions=isinstance(request, BaselineRequest) or request.conditions,

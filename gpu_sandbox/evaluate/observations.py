@@ -11,13 +11,14 @@ import msgspec
 from events.observations import Ceilings, Counters, Observations, SectionName
 from events.outcomes import BUSY_MACHINE, Correct
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.builds.compile_pool import Candidate
 from gpu_sandbox.devices.device_pool import Judged
 from gpu_sandbox.devices.device_session import STUCK
 from gpu_sandbox.devices.peak_rates import NoCeilings
-from gpu_sandbox.diagnose.ncu_counters import count
-from gpu_sandbox.diagnose.tool_run import NO_MEETING, Body, StillThere
+from gpu_sandbox.diagnose.counters import count
+from gpu_sandbox.diagnose.tool_run import Body, StillThere, unconnected
 from gpu_sandbox.evaluate.resources import Opened
 from gpu_sandbox.evaluate.speed_of_light import Load, Reach, beaten
 
@@ -92,12 +93,13 @@ async def _counters(
     judged: Judged,
     seen: Observations,
 ) -> Counters | str:
-    if not judged.device.is_cuda:
+    tools = backend_of(judged.device).tools
+    if tools.counters is None:
         return "Nsight Compute counts on NVIDIA GPUs only"
     if seen.profile is None:
         return "no profile says which kernel is the longest"
-    if not await opened.extra_run.can_meet():
-        return NO_MEETING
+    if tools.connect and not await opened.extra_run.can_meet():
+        return unconnected(tools.connect)
     prebuilt: Path | None = opened.compilers(judged.device).prebuilt
     async with opened.devices.once_more(judged) as cores:
         if cores is None:
@@ -111,7 +113,9 @@ async def _counters(
             prebuilt=prebuilt,
         )
         try:
-            return await count(opened.extra_run, body, seen.profile, limits.counters_s)
+            return await count(
+                opened.extra_run, body, tools.counters, seen.profile, limits.counters_s
+            )
         except StillThere:
             opened.devices.stuck(judged.device)
             return STUCK

@@ -96,7 +96,7 @@ def busy_in(looks: list[Concluded]) -> list[str]:
 
 
 def load_of(
-    looks: list[Concluded], seen: Observations | None, precision: Precision, *, on_gpu: bool
+    looks: list[Concluded], seen: Observations | None, precision: Precision, *, has_tf32: bool
 ) -> Load:
     """What a call of the reference has to do, as a correct candidate's look found it."""
     finding = looks[0].report.finding
@@ -106,7 +106,7 @@ def load_of(
         input_bytes=finding.input_bytes,
         output_bytes=finding.output_bytes,
         flops=work.flops if work else 0,
-        rate=rate_of(work.dtype, precision, on_gpu=on_gpu) if work else "",
+        rate=rate_of(work.dtype, precision, has_tf32=has_tf32) if work else "",
     )
 
 

@@ -23,6 +23,7 @@ import msgspec
 
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.devices.device_session import Concluded
 from gpu_sandbox.devices.timing_lock import Permit, timing_file
@@ -46,8 +47,6 @@ from gpu_sandbox.toolchain.hf_cache import hub_readable
 
 __all__ = ["Place", "Preparations", "Prepared"]
 
-_DRAINS_S = 0.15
-"""What an autotuner queues at a time runs for a tenth of a second."""
 _MOST_HELD_BYTES = 1 << 30
 """Of archives, in memory. Whoever comes then is judged unprepared, which takes longer."""
 _KEEPS_S = 30.0
@@ -136,7 +135,7 @@ class Preparations:
                 await anyio.to_thread.run_sync(remove, home)
 
     async def _spawned(self, place: Place, own: Path, control: socket.socket) -> Ward:
-        nodes = place.device.nodes()
+        nodes = backend_of(place.device).nodes()
         home = await self._zygote.candidates_home(own)
         return await self._zygote.spawn(
             "preparation",
@@ -157,7 +156,7 @@ class Preparations:
         line: Line[Step],
     ) -> Prepared:
         try:
-            drains_s = _DRAINS_S if place.device.is_cuda else 0.0
+            drains_s = backend_of(place.device).drains_s
             pausing = await PausingWard.of(ward.pid, permit, drains_s)
         except (OSError, NotImplementedError):  # it can't be stopped: nothing is prepared here
             return Prepared()

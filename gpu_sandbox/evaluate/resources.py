@@ -16,10 +16,11 @@ from events.outcomes import PoolUsage
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import DeviceLoad
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.builds.build_cache import BuildCache
 from gpu_sandbox.builds.compile_pool import CompilePool
 from gpu_sandbox.confine import Tier
-from gpu_sandbox.devices.cpu_affinity import cores_of, cpu_cache_bytes
+from gpu_sandbox.devices.cpu_affinity import cores_of
 from gpu_sandbox.devices.device_facts import DeviceFacts
 from gpu_sandbox.devices.device_pool import DevicePool
 from gpu_sandbox.devices.peak_rates import KnownCeilings
@@ -57,7 +58,7 @@ class Opened:
         self._since = time.monotonic()
         self._run = run
         self._builds = BuildCache(settings.cache / "builds", settings.cache_bytes, keeping)
-        self._compilers: dict[bool, CompilePool] = {}
+        self._compilers: dict[str, CompilePool] = {}
         self.zygote = Zygote(group, run, settings.limits, settings.without_layers)
         self.preparations = Preparations(self.zygote, run, settings.limits)
         self.devices = DevicePool(
@@ -90,10 +91,11 @@ class Opened:
         return cores_of(device, self._settings.devices)[1]
 
     def compilers(self, device: Device) -> CompilePool:
-        """One for all CUDA devices, one for the CPU."""
-        if device.is_cuda not in self._compilers:
+        """One for all devices of a kind."""
+        kind = backend_of(device).kind
+        if kind not in self._compilers:
             cores = self.compiling(device)
-            self._compilers[device.is_cuda] = CompilePool(
+            self._compilers[kind] = CompilePool(
                 self._builds,
                 self._settings.cache / "prebuilt",
                 self._settings.limits,
@@ -103,14 +105,14 @@ class Opened:
                 jobs=self._settings.compile_jobs or len(cores),
                 cores=cores,
             )
-        return self._compilers[device.is_cuda]
+        return self._compilers[kind]
 
     def reach(self, device: Device, facts: dict[str, Any]) -> Reach:
         """What is known of how fast the device is. Probes nothing."""
         probed = self.ceilings.find(device, self.devices.timing(device))
         sheet = facts.get("bandwidth_gb_s")
         return Reach(
-            cache_bytes=facts.get("l2_bytes") if device.is_cuda else cpu_cache_bytes(),
+            cache_bytes=backend_of(device).cache_bytes(facts),
             sheet_bytes_per_s=None if sheet is None else sheet * 1e9,
             probed=probed if isinstance(probed, Ceilings) else None,
         )

@@ -50,14 +50,15 @@ class _Floor(NamedTuple):
     told: str
 
 
-def rate_of(dtype: str, precision: Precision, *, on_gpu: bool) -> str:
-    """The fastest that operations of a task may honestly go by. In float32 on a GPU it is TF32's:
-    cuDNN's convolutions use it as they come, and products in parts are as exact as float32's."""
+def rate_of(dtype: str, precision: Precision, *, has_tf32: bool) -> str:
+    """The fastest that operations of a task may honestly go by. In float32 on a device that has
+    TF32 it is that: cuDNN's convolutions use it as they come, and products in parts are as exact
+    as float32's."""
     if dtype != "float32":
         return dtype
     if precision == "bf16":
         return "bfloat16"
-    return "tf32" if on_gpu else dtype
+    return "tf32" if has_tf32 else dtype
 
 
 def beaten(outcome: Correct, load: Load, reach: Reach) -> bool:

@@ -19,9 +19,10 @@ import msgspec
 from events.outcomes import Correct, TimedOut
 from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import backend_named
 from gpu_sandbox.store.best_effort import Keeping
 from gpu_sandbox.store.file_cache import KeptFiles
-from gpu_sandbox.toolchain.identity import toolchain, torch_identity
+from gpu_sandbox.toolchain.identity import torch_identity
 
 __all__ = ["KnownVerdicts", "harness_version"]
 
@@ -78,7 +79,7 @@ def _name(
     told = [
         harness_version(), request.task_source, request.candidate_source, request.device,
         request.protocol, ",".join(request.observe), msgspec.json.encode(limits).decode(),
-        ",".join(layers), torch_identity(), toolchain(request.device != "cpu"),
+        ",".join(layers), torch_identity(), backend_named(request.device).builds.toolchain(),
         json.dumps(facts, sort_keys=True), str(request.autopsy_of_wrong),
     ]  # fmt: skip
     # With their lengths: a candidate chooses its text, and must not reach its neighbours'.

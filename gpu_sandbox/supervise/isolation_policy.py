@@ -37,10 +37,10 @@ def policy_for(
     *,
     readable: tuple[str, ...] = (),
 ) -> Policy:
-    """``home`` is the one place to write in; ``devices`` are nodes, none off the GPU.
+    """``home`` is the one place to write in; ``devices`` are the nodes of a device.
 
-    An address-space limit breaks CUDA, which reserves terabytes: there the memory limit
-    is the cgroup's alone.
+    An address-space limit breaks a GPU's driver, which reserves terabytes: with nodes the memory
+    limit is the cgroup's alone.
     """
     return Policy(
         home=str(home),

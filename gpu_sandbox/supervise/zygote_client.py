@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import load_variables, visible_variables
 from gpu_sandbox.confine import MOUNT, Policy, Survey
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.zygote_messages import (
@@ -307,7 +308,6 @@ _SHARED_VARIABLES = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-    "CUDA_VISIBLE_DEVICES": "",
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # the other check makes CUDA unusable after a fork
+    **visible_variables(),
+    **load_variables(),
 }

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from gpu_sandbox.api.evaluator import PrerequisiteMissing
 from gpu_sandbox.toolchain.environment import tool_environment
-from gpu_sandbox.toolchain.prerequisites import cuda_home
 
 __all__ = ["HEADERS", "toolchain", "torch_identity"]
 
@@ -21,12 +20,10 @@ HEADERS = Path(__file__).parents[1] / "extension_build" / "headers"
 
 
 @cache
-def toolchain(cuda: bool) -> str:
-    """Versions of the compilers and contents of our headers."""
+def toolchain(*compilers: str) -> str:
+    """Versions of the C++ compiler and of ``compilers``, and contents of our headers."""
     told = [_version([os.environ.get("CXX") or "c++", "--version"])]
-    home = cuda_home()
-    if cuda and home is not None:
-        told.append(_version([str(home / "bin" / "nvcc"), "--version"]))
+    told += [_version([compiler, "--version"]) for compiler in compilers]
     digest = hashlib.sha256()
     for path in sorted(p for p in HEADERS.rglob("*") if p.is_file()):
         digest.update(path.read_bytes())

@@ -13,13 +13,11 @@ from gpu_sandbox.api.evaluator import PrerequisiteMissing
 __all__ = ["cuda_home", "ninja", "require_compiler", "require_cpp"]
 
 
-def require_compiler(*, cuda: bool) -> None:
-    """A C++ compiler, Python's headers, ninja, and for CUDA a toolkit."""
+def require_compiler() -> None:
+    """A C++ compiler, Python's headers and ninja."""
     require_cpp()
     if ninja() is None:
         raise PrerequisiteMissing("no ninja: pip install ninja")
-    if cuda and cuda_home() is None:
-        raise PrerequisiteMissing("no CUDA toolkit: install it, or set CUDA_HOME to its place")
 
 
 def require_cpp() -> None:

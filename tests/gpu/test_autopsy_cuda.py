@@ -14,7 +14,8 @@ import pytest
 from events.outcomes import Correct, Crashed
 from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
 from gpu_sandbox.api.limits import Limits
-from gpu_sandbox.diagnose.tool_run import NO_MEETING
+from gpu_sandbox.backends.cuda import CUDA
+from gpu_sandbox.diagnose.tool_run import unconnected
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.toolchain.prerequisites import cuda_home
 from projections.candidate.resources import resources_table
@@ -120,7 +121,7 @@ async def test_an_illegal_address_is_told_with_its_kernel_and_line(sandbox: Loca
     assert isinstance(verdict.outcome, Crashed)
     if not await sandbox._open.extra_run.can_meet():
         assert not verdict.run_log.startswith("memcheck")
-        pytest.skip(NO_MEETING)
+        pytest.skip(unconnected(CUDA.tools.connect))
     line = next(n for n, text in enumerate(source.splitlines(), 1) if "1 << 30" in text)
     head, found, *_ = verdict.run_log.splitlines()
     assert head.startswith("memcheck")

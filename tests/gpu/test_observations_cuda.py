@@ -15,8 +15,9 @@ from events.observations import MEASURED
 from events.outcomes import Correct
 from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
 from gpu_sandbox.api.limits import Limits
-from gpu_sandbox.diagnose.ncu_counters import refusal
-from gpu_sandbox.diagnose.tool_run import NO_MEETING
+from gpu_sandbox.backends.cuda import CUDA
+from gpu_sandbox.backends.nsight_compute import refusal
+from gpu_sandbox.diagnose.tool_run import unconnected
 from gpu_sandbox.sandbox import LocalSandbox
 from projections.candidate.roofline import roofline
 from projections.candidate.sections import Attempt, sections_of
@@ -118,7 +119,7 @@ async def test_what_looking_takes_of_a_short_lease(sandbox: LocalSandbox) -> Non
 
 
 async def _meeting(sandbox: LocalSandbox) -> str:
-    return "" if await sandbox._open.extra_run.can_meet() else NO_MEETING
+    return "" if await sandbox._open.extra_run.can_meet() else unconnected(CUDA.tools.connect)
 
 
 async def test_counters_or_why_there_are_none(sandbox: LocalSandbox) -> None:

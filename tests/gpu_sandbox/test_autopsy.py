@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -16,11 +17,13 @@ from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
 from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.api.progress import told_to
+from gpu_sandbox.backends.compute_sanitizer import ComputeSanitizer
+from gpu_sandbox.backends.known import backend_of
+from gpu_sandbox.backends.sanitizer_reports import address_findings, memory_findings
 from gpu_sandbox.builds.build_cache import BuildFiles, BuildRecord
 from gpu_sandbox.builds.compile_pool import Candidate
 from gpu_sandbox.devices.device_pool import Judged
 from gpu_sandbox.devices.second_look import Looks
-from gpu_sandbox.diagnose.sanitizer_reports import address_findings, memory_findings
 from gpu_sandbox.diagnose.sanitizers import findings
 from gpu_sandbox.diagnose.tool_run import Body, StillThere
 from gpu_sandbox.evaluate.post_mortem import examined, tools_for
@@ -35,6 +38,7 @@ pytestmark = pytest.mark.anyio
 
 CPU = Device(name="cpu", inside="cpu", visible="")
 CUDA = Device(name="cuda:0", inside="cuda:0", visible="0")
+MEMORY, RACES = ComputeSanitizer("memcheck"), ComputeSanitizer("racecheck")
 BUILD = "0123456789abcdef01234567"
 LINES = {f"{BUILD}/cuda.cu": [0, 0, 11, 12], f"{BUILD}/main.cpp": [0, 7]}
 
@@ -136,19 +140,23 @@ ELSEWHERE = Crashed(reason="CUDA error: operation not supported on global/shared
 def test_which_outcomes_are_examined(
     outcome: Outcome, device: Device, tools: tuple[str, ...]
 ) -> None:
-    assert tools_for(outcome, device, built=True, looks=1, suspect=False) == tools
+    assert names_of(outcome, device, built=True, looks=1, suspect=False) == tools
+
+
+def names_of(outcome: Outcome, device: Device, **asked: Any) -> tuple[str, ...]:
+    return tuple(tool.name for tool in tools_for(outcome, backend_of(device).tools, **asked))
 
 
 def test_what_is_wrong_is_examined_only_where_that_is_wanted() -> None:
     late = WrongResult(trial=3, reason="(trial 3: random inputs)")
-    assert tools_for(late, CUDA, built=True, looks=1, suspect=False, wrong=False) == ()
-    assert tools_for(ILLEGAL, CUDA, built=True, looks=1, suspect=False, wrong=False)
+    assert names_of(late, CUDA, built=True, looks=1, suspect=False, wrong=False) == ()
+    assert names_of(ILLEGAL, CUDA, built=True, looks=1, suspect=False, wrong=False)
 
 
 def test_a_suspected_winner_is_examined_too() -> None:
-    assert tools_for(CORRECT, CPU, built=True, looks=2, suspect=True) == ("address",)
+    assert names_of(CORRECT, CPU, built=True, looks=2, suspect=True) == ("address",)
     both = ("memcheck", "racecheck")
-    assert tools_for(CORRECT, CUDA, built=True, looks=2, suspect=True) == both
+    assert names_of(CORRECT, CUDA, built=True, looks=2, suspect=True) == both
 
 
 OUT_OF_BOUNDS = inline(CPP.replace("i < a.numel()", "i < a.numel() + (1 << 28)"))
@@ -251,16 +259,16 @@ async def test_compute_sanitizer_is_started_confined_and_heard(
     async with make_sandbox(Limits(autopsy_s=20.0)) as sandbox:
         await sandbox.survey()
         run = sandbox._open.extra_run
-        found = await findings(run, body, "memcheck", 20.0)
+        found = await findings(run, body, MEMORY, 20.0)
         assert found.lines[:2] == ["memcheck, in an extra run of the candidate alone:", FOUND]
         assert found.cut is None
-        assert (await findings(run, body, "racecheck", 20.0)).lines == []
-        broken_off = await findings(run, body, "memcheck", 20.0, lambda: True)
+        assert (await findings(run, body, RACES, 20.0)).lines == []
+        broken_off = await findings(run, body, MEMORY, 20.0, lambda: True)
         assert broken_off.cut == "others"
         gone = Ward.gone
         monkeypatch.setattr(Ward, "gone", lambda self, *how, **_: gone(self, *how, stuck=True))
         with pytest.raises(StillThere):
-            await findings(run, body, "memcheck", 20.0)
+            await findings(run, body, MEMORY, 20.0)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])

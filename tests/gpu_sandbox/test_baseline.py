@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.api.device import device_named
 from gpu_sandbox.api.evaluator import Baseline, SandboxFault, TaskUnusable, Verdict
 from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.api.timestamps import utc_now
+from gpu_sandbox.backends.known import device_named
 from gpu_sandbox.contention.core_time import used_ticks
 from gpu_sandbox.evaluate.baselines import KnownBaselines, compiled_baseline
 from gpu_sandbox.sandbox import LocalSandbox

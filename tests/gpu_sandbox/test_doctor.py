@@ -6,6 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpu_sandbox.api.check import Check
+from gpu_sandbox.backends.known import BACKENDS
 from gpu_sandbox.confine import Survey, cgroups
 from gpu_sandbox.confine.kernel_support import look
 from gpu_sandbox.doctor import optional_tools as optional
@@ -53,7 +55,14 @@ def test_what_is_wrong_with_a_layer_and_what_can_be_done_are_told_apart() -> Non
     assert "no counters" in checks["NVIDIA's tools"].detail
 
 
-OPTIONAL = ("ninja", "AddressSanitizer", "compute-sanitizer", "triton")
+OPTIONAL = ("AddressSanitizer", "compute-sanitizer", "ninja", "triton")
+
+
+def looked_for() -> list[Check]:
+    """What can be done without."""
+    looks = [look for backend in BACKENDS for look in backend.checks.machine]
+    found = [look() for look in (*looks, *optional.OPTIONAL)]
+    return [check for check in found if check.name in OPTIONAL]
 
 
 def test_what_can_be_done_without_is_named_with_what_is_lost(
@@ -70,7 +79,7 @@ def test_what_can_be_done_without_is_named_with_what_is_lost(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(sys, "path", [p for p in sys.path if not p.endswith("-packages")])
     monkeypatch.delitem(sys.modules, "triton", raising=False)
-    checks = [look() for look in optional.OPTIONAL]
+    checks = looked_for()
     assert [check.name for check in checks] == list(OPTIONAL)
     for check in checks:
         assert not check.ok
@@ -80,7 +89,7 @@ def test_what_can_be_done_without_is_named_with_what_is_lost(
 
 
 def test_what_is_there_is_named_with_its_place() -> None:
-    checks = {check.name: check for check in (look() for look in optional.OPTIONAL)}
+    checks = {check.name: check for check in looked_for()}
     assert checks["ninja"].detail == prerequisites.ninja()
     assert "libasan" in checks["AddressSanitizer"].detail
     assert all("\n" not in check.detail for check in checks.values())

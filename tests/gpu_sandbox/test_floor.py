@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from events.observations import Ceilings
 from events.outcomes import Correct, Refused
 from gpu_sandbox.api.statistics import Estimate
-from gpu_sandbox.devices.cpu_affinity import cpu_cache_bytes
+from gpu_sandbox.backends.cpu import cpu_cache_bytes
 from gpu_sandbox.devices.peak_rates import raised
 from gpu_sandbox.evaluate.speed_of_light import Load, Reach, beaten, rate_of, weighed
 from gpu_sandbox.verifier.reference.cases import Case
@@ -131,11 +131,11 @@ def test_what_is_no_faster_than_the_reference_is_let_alone(
 
 
 def test_operations_go_by_the_fastest_honest_rate() -> None:
-    assert rate_of("float32", "float32", on_gpu=False) == "float32"
-    assert rate_of("float32", "float32", on_gpu=True) == "tf32", "cuDNN's convolutions"
-    assert rate_of("float32", "tf32", on_gpu=True) == "tf32"
-    assert rate_of("float32", "bf16", on_gpu=True) == "bfloat16"
-    assert rate_of("float16", "float32", on_gpu=True) == "float16"
+    assert rate_of("float32", "float32", has_tf32=False) == "float32"
+    assert rate_of("float32", "float32", has_tf32=True) == "tf32", "cuDNN's convolutions"
+    assert rate_of("float32", "tf32", has_tf32=True) == "tf32"
+    assert rate_of("float32", "bf16", has_tf32=True) == "bfloat16"
+    assert rate_of("float16", "float32", has_tf32=True) == "float16"
 
 
 X, Y, MODEL = torch.rand(8, 4), torch.rand(8, 4), torch.nn.Linear(4, 4)

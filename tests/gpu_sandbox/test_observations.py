@@ -14,11 +14,12 @@ from events.observations import MEASURED, Ceilings, Counters, Profile, ProfileRo
 from events.outcomes import Correct
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import Verdict
+from gpu_sandbox.backends import nsight_compute
+from gpu_sandbox.backends.nsight_compute import NsightCompute, read_counters, refusal
 from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.devices.device_facts import host_digest
 from gpu_sandbox.devices.peak_rates import AGAIN_S, KeptCeilings, KnownCeilings, NoCeilings
-from gpu_sandbox.diagnose import ncu_counters as counters
-from gpu_sandbox.diagnose.ncu_counters import count, plain_name, read_counters, refusal
+from gpu_sandbox.diagnose.counters import count, plain_name
 from gpu_sandbox.diagnose.tool_run import Body
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.store.best_effort import Keeping
@@ -310,9 +311,9 @@ def test_the_plain_name_of_a_kernel(told: str, plain: str) -> None:
 
 def test_whether_counters_may_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     params = tmp_path / "params"
-    monkeypatch.setattr(counters, "_ncu", lambda: None)
+    monkeypatch.setattr(nsight_compute, "_ncu", lambda: None)
     assert "no ncu" in refusal(params)
-    monkeypatch.setattr(counters, "_ncu", lambda: "/bin/true")
+    monkeypatch.setattr(nsight_compute, "_ncu", lambda: "/bin/true")
     assert refusal(params) == "no NVIDIA driver here"
     params.write_text("ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n")
     assert "NVreg_RestrictProfilingToAdminUsers=0" in refusal(params)
@@ -335,8 +336,8 @@ async def test_ncu_is_started_confined_on_the_longest_kernel(
     (tools / "ncu").write_text(FAKE)
     (tools / "ncu").chmod(0o755)
     (tools / "told").write_text(CSV)
-    monkeypatch.setattr(counters, "_ncu", lambda: str(tools / "ncu"))
-    monkeypatch.setattr(counters, "refusal", lambda: "")
+    monkeypatch.setattr(nsight_compute, "_ncu", lambda: str(tools / "ncu"))
+    monkeypatch.setattr(nsight_compute, "refusal", lambda: "")
     body = Body(
         task_source=ADD_RELU,
         candidate_source=HONEST,
@@ -350,5 +351,5 @@ async def test_ncu_is_started_confined_on_the_longest_kernel(
     ]
     profile = Profile(what="kernels", calls=1, wall_ns=20, own_ns=14, rows=rows)
     await sandbox.survey()
-    found = await count(sandbox._open.extra_run, body, profile, 20.0)
+    found = await count(sandbox._open.extra_run, body, NsightCompute(), profile, 20.0)
     assert found == read_counters(CSV, "f")

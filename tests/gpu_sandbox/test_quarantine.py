@@ -14,10 +14,11 @@ import anyio
 import pytest
 
 from events.outcomes import Correct, Crashed, WrongResult
-from gpu_sandbox.api import device as devices
-from gpu_sandbox.api.device import Device, device_named
+from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import NoDeviceLeft, SandboxFault
-from gpu_sandbox.devices import device_pool as device_stage
+from gpu_sandbox.backends import known
+from gpu_sandbox.backends.known import device_named
+from gpu_sandbox.devices import device_pool
 from gpu_sandbox.devices.device_pool import Judged
 from gpu_sandbox.devices.second_look import Looks
 from gpu_sandbox.devices.verifier_client import Verifier
@@ -38,7 +39,7 @@ def three_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     def named(name: str) -> Device:
         return Device(name=name, inside="cpu", visible="") if ":" in name else device_named(name)
 
-    for module in (devices, device_stage):
+    for module in (known, device_pool):
         monkeypatch.setattr(module, "device_named", named)
 
 

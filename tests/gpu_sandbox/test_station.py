@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from events.outcomes import Correct
-from gpu_sandbox.api.device import device_named
 from gpu_sandbox.api.evaluator import SandboxFault
+from gpu_sandbox.backends.known import device_named
 from gpu_sandbox.devices.device_session import STUCK, Concluded, Station
 from gpu_sandbox.devices.verifier_client import Verifier
 from gpu_sandbox.devices.worker_pool import Side, Worker, Workers

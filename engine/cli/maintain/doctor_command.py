@@ -15,6 +15,7 @@ from engine.cli.exits import Failure
 from engine.cli.settings.layers import SettingsError, resolve
 from engine.cli.views.waiting import Waiting, waiting_for
 from engine.loop.start import engine_version
+from gpu_sandbox.backends.known import BACKENDS
 from gpu_sandbox.doctor.checks import Check
 from gpu_sandbox.doctor.checks import examine as examine_sandbox
 
@@ -24,10 +25,10 @@ _PACKAGES = ("engine", "events", "projections", "agents", "gpu_sandbox", "replay
 
 
 def examine(device: str) -> list[Check]:
-    """All checks. ``auto`` tries the CPU and, where a driver is present, ``cuda:0``. A terminal
+    """All checks. ``auto`` tries a device of each kind that seems to be present. A terminal
     shows what is looked at."""
     if device == "auto":
-        devices = ["cpu", "cuda:0"] if Path("/dev/nvidiactl").exists() else ["cpu"]
+        devices = [backend.first for backend in BACKENDS if backend.is_present()]
     else:
         devices = [device]
     try:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any
 
 import click
 import msgspec
 
-from agents.languages import LANGUAGES
 from engine.cli.exits import Exit, Failure
 from engine.config import Config
 from gpu_sandbox.api.evaluator import Evaluator, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.api.limits import Limits
+from gpu_sandbox.backends.known import BACKENDS, backend_named
 from gpu_sandbox.sandbox import LocalSandbox
 
 __all__ = ["check_language", "open_sandbox", "prerequisites", "resolve_device"]
@@ -31,12 +31,16 @@ def prerequisites() -> Iterator[None]:
 
 
 def check_language(config: Config) -> None:
-    language = config.prompts.language
-    on_cpu = [name for name, known in LANGUAGES.items() if known.words.hardware == "CPU"]
-    if config.sandbox.device == "cpu" and language not in ("auto", *on_cpu):
+    language, device = config.prompts.language, config.sandbox.device
+    if "auto" in (language, device):
+        return
+    with prerequisites():
+        backend = backend_named(device)
+    if language not in backend.languages:
         raise Failure(
-            f"prompts.language is {language}, and no such kernel runs on the CPU: give"
-            f" --language {' or '.join(on_cpu)}, or another device with --device"
+            f"prompts.language is {language}, and no such kernel runs on the"
+            f" {backend.kind.upper()}: give --language {backend.languages[0]}, or another device"
+            " with --device"
         )
 
 
@@ -44,7 +48,7 @@ async def open_sandbox(stack: AsyncExitStack, config: Config) -> LocalSandbox:
     """This machine's sandbox with the configured limits."""
     name = config.sandbox.device
     sandbox = LocalSandbox(
-        devices=("cuda:0", "cpu") if name == "auto" else (name,),
+        devices=tuple(b.first for b in reversed(BACKENDS)) if name == "auto" else (name,),
         limits=Limits(
             compile_s=config.sandbox.compile_timeout_s,
             call_s=config.sandbox.run_timeout_s,
@@ -69,18 +73,26 @@ async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, di
     name = config.sandbox.device
     with prerequisites():
         if name == "auto":
-            try:
-                name, facts = "cuda:0", await sandbox.fingerprint("cuda:0")
-            except PrerequisiteMissing:
-                name, facts = "cpu", await sandbox.fingerprint("cpu")
-                click.echo("no CUDA device found: using --device cpu", err=True)
+            name, facts = await _present(sandbox)
         else:
             facts = await sandbox.fingerprint(name)
     language = config.prompts.language
     if language == "auto":
-        language = "cpp" if name == "cpu" else "cuda"
+        language = backend_named(name).languages[0]
     return msgspec.structs.replace(
         config,
         sandbox=msgspec.structs.replace(config.sandbox, device=name),
         prompts=msgspec.structs.replace(config.prompts, language=language),
     ), facts
+
+
+async def _present(sandbox: Evaluator) -> tuple[str, dict[str, Any]]:
+    """What ``auto`` means here, and its facts."""
+    host, *others = BACKENDS
+    for backend in reversed(others):
+        with suppress(PrerequisiteMissing):
+            return backend.first, await sandbox.fingerprint(backend.first)
+    kinds = " or ".join(backend.kind.upper() for backend in others)
+    facts = await sandbox.fingerprint(host.first)
+    click.echo(f"no {kinds} device found: using --device {host.first}", err=True)
+    return host.first, facts

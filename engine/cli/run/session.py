@@ -38,8 +38,8 @@ from events.errors import LogError, WriterFailed
 from events.reader import LogReader
 from events.writer import LogWriter
 from gpu_sandbox.api.evaluator import Evaluator
+from gpu_sandbox.backends.known import backend_named
 from gpu_sandbox.toolchain.hf_cache import require_models
-from gpu_sandbox.toolchain.prerequisites import require_compiler
 from projections.run.overview import Overview, overview_of
 from replay.recorded import out_of_log
 
@@ -102,7 +102,7 @@ async def search(start: Start, turns: Turns) -> Done:
         config, device = await resolve_device(sandbox, start.config)
         check_language(config)
         with prerequisites():
-            require_compiler(cuda=config.sandbox.device != "cpu")
+            backend_named(config.sandbox.device).builds.require()
         expected = forecast(
             config, load(), task_source=start.task_source, device=device,
             prices=prices_today(config), attempts=attempts,

@@ -1,4 +1,4 @@
-"""Nsight Compute's word on a candidate's longest kernel: a few counters of one launch.
+"""Nsight Compute: a few counters of one launch of a kernel.
 
 Only an administrator may read a GPU's counters unless its driver is told otherwise, and no
 candidate runs as one: ``refusal`` says so before anything is tried.
@@ -13,12 +13,11 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from events.observations import MOST_NAME, Counter, Counters, Profile
-from gpu_sandbox.api.evaluator import SandboxFault
-from gpu_sandbox.diagnose.tool_run import Body, ExtraRun, ToolCommand
+from events.observations import MOST_NAME, Counter, Counters
+from gpu_sandbox.backends.protocol import ToolCommand
 from gpu_sandbox.toolchain.prerequisites import cuda_home
 
-__all__ = ["count", "plain_name", "read_counters", "refusal"]
+__all__ = ["NsightCompute", "read_counters", "refusal"]
 
 _STALL = "smsp__average_warps_issue_stalled_"
 _STALLS = (
@@ -60,17 +59,15 @@ def refusal(params: Path = _PARAMS) -> str:
     return ""
 
 
-async def count(run: ExtraRun, body: Body, profile: Profile, limit_s: float) -> Counters | str:
-    """Or why not, in one line. Raises ``StillThere``."""
-    refused = refusal()
-    names = [plain_name(row.name) for row in profile.rows if not _is_copy(row.name)]
-    if refused or not names or not names[0]:
-        return refused or "no kernel of its own to count in"
-    try:
-        printed = await run.output(body, _command(names[0]), limit_s)
-    except SandboxFault as fault:
-        return str(fault).splitlines()[0]
-    return read_counters(printed.text, names[0])
+class NsightCompute:
+    def refusal(self) -> str:
+        return refusal()
+
+    def command(self, kernel: str) -> ToolCommand:
+        return _command(kernel)
+
+    def read(self, output: str, kernel: str) -> Counters | str:
+        return read_counters(output, kernel)
 
 
 def _command(kernel: str) -> ToolCommand:
@@ -87,18 +84,6 @@ def _places(ncu: str) -> tuple[str, ...]:
     """``ncu`` is a script that starts what lies beside or above it."""
     places = (Path(ncu).parent, Path(os.path.realpath(ncu)).parent, _USUAL)
     return tuple(dict.fromkeys(str(place) for place in places if place.is_dir()))
-
-
-def _is_copy(name: str) -> bool:
-    return name.startswith(("Memcpy", "Memset"))
-
-
-def plain_name(name: str) -> str:
-    """``void ns::f<int>(float*)`` → ``f``, as ncu names a function; empty if it is no such."""
-    head = name.replace("(anonymous namespace)::", "").removeprefix("void ").strip()
-    head = re.split(r"[<(]", head, maxsplit=1)[0].strip()
-    last = head.split("::")[-1].split(" ")[-1]
-    return last if re.fullmatch(r"\w+", last) else ""
 
 
 def read_counters(output: str, kernel: str) -> Counters | str:
