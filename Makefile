@@ -6,7 +6,7 @@ DEMO   := runs/demo
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test faults test-all test-gpu bench-sandbox bench-sandbox-gpu bench-real-gpu bench-log landscape history lint types check clean prerequisites
+.PHONY: demo test faults test-all test-gpu bench-sandbox bench-sandbox-gpu bench-real-gpu bench-log landscape history lint types docs check clean prerequisites
 
 demo: $(VENV)/.installed
 	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO).db.fts $(DEMO)_best.py
@@ -75,6 +75,10 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
+# Pages of docs/ as HTML, in build/docs. A warning fails.
+docs: $(VENV)/.installed-docs
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+
 prerequisites:
 	@PYTHON="$(PYTHON)" sh scripts/prerequisites.sh
 
@@ -88,6 +92,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@
+
+$(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt
 	@touch $@
 
 clean:
