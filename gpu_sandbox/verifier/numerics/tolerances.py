@@ -5,13 +5,11 @@ from __future__ import annotations
 import msgspec
 import torch
 
-from gpu_sandbox.verifier.numerics.error_quantiles import Bulk
-from gpu_sandbox.verifier.numerics.slices import Columns
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import Bulk
+from gpu_sandbox.verifier.numerics.rules.slices import Columns
 
-__all__ = ["DECLARED", "ELEMENT", "FULL", "LOWERED", "RULES", "Margin", "Rule"]
+__all__ = ["DECLARED", "FULL", "LOWERED", "RULES", "Margin", "Rule"]
 
-ELEMENT = 50.0
-"""Tolerances that a single element may be off by, in RMS."""
 _EVENLY, _EVENLY_IN_HALF = (8.0, 50.0), (3.0, 15.0)
 """Tolerances: an error that is spread evenly over normal numbers is one of most of them, and six of
 those near zero. In half precision a tolerance is a last place or two."""
@@ -30,7 +28,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     def of_most(self, tolerance: float) -> tuple[float, float]:
         """Relative errors of half of the elements, and of nine in ten
-        (``verifier/numerics/error_quantiles.py``)."""
+        (``verifier/numerics/rules/error_quantiles.py``)."""
         half, most = self.evenly
         return half * tolerance, most * tolerance
 
@@ -55,7 +53,7 @@ LOWERED = Rule(4, 4e-3, 1e-2, 1e-1, _EVENLY_IN_HALF)
 class Margin(msgspec.Struct, frozen=True):
     """What may lie between an acceptable output and the reference's own, ``Expected.native``:
     as relative L2 norm, for an element, and for most of them
-    (``verifier/numerics/error_quantiles.py``)."""
+    (``verifier/numerics/rules/error_quantiles.py``)."""
 
     tolerance: float
     slack: float

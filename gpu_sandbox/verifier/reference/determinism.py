@@ -20,7 +20,8 @@ from gpu_sandbox.tensors.chunked import as_real, distance
 from gpu_sandbox.tensors.memory_layout import is_among
 from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.expected import Expected
-from gpu_sandbox.verifier.numerics.tolerances import ELEMENT, Margin, Rule
+from gpu_sandbox.verifier.numerics.rules.elements import ELEMENT
+from gpu_sandbox.verifier.numerics.tolerances import Margin, Rule
 
 __all__ = ["Repeats", "apart", "told"]
 

@@ -16,7 +16,7 @@ from gpu_sandbox.tensors.pytree import same_shape, same_values
 from gpu_sandbox.verifier.numerics.compare import compare, error_and_bound
 from gpu_sandbox.verifier.numerics.expected import Expected
 from gpu_sandbox.verifier.numerics.mutated_inputs import Left
-from gpu_sandbox.verifier.numerics.nan_causes import of_infinities
+from gpu_sandbox.verifier.numerics.rules.not_finite import of_infinities
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.worker_link.requests import Ended
 

@@ -1,17 +1,47 @@
-"""Why an output is NaN, as far as inputs and the reference's output show it."""
+"""NaN never passes, and infinities are to be where the reference's are.
+
+And why an output is NaN, as far as inputs and the reference's output show it.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 
-__all__ = ["of_infinities"]
+from gpu_sandbox.tensors.chunked import pieces
+from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation
+from gpu_sandbox.verifier.numerics.rules.rule import Look
+
+__all__ = ["NotFinite", "of_infinities"]
 
 _SUBTRACTED = (
     "-inf minus -inf is NaN, as in a softmax whose whole row is masked, or whose running maximum"
     " begins at -inf"
 )
+
+
+class NotFinite:
+    """There is nothing to be bounded: the bound says that the rule applies."""
+
+    def prepare(self, reference: Reference) -> bool | None:
+        return True if reference.is_floating else None
+
+    def check(self, bound: bool, output: Comparison) -> Violation | None:
+        each = pieces(output.expected.native, output.expected.truth, output.got)
+        if not any(bool(_unlike(*piece).any()) for piece in each):
+            return None
+        return output.violation(_unlike, "NaN, or infinities that differ")
+
+    def surely_ok(self, bound: bool, look: Look) -> bool:
+        return look.is_same or (look.is_finite and math.isfinite(look.off))
+
+
+def _unlike(native: torch.Tensor, _: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
+    """Where ``got`` is NaN, or infinite unlike the reference, or finite where that is not."""
+    infinite = torch.isinf(native) | torch.isinf(got)
+    return torch.isnan(got) | torch.isnan(native) | (infinite & (native != got))
 
 
 def of_infinities(inputs: Sequence[torch.Tensor], native: torch.Tensor, got: torch.Tensor) -> str:
