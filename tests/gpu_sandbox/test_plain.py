@@ -92,8 +92,8 @@ COLUMN = Made(torch.bfloat16, seed=0, shape=(700, 2), way="column", off=0.6, ske
 def plainly_right(expected: Expected, got: torch.Tensor) -> float | None:
     """The largest error of what is surely right beside its float64 run."""
     output = Comparison(Reference(expected, STRICT), got)
-    look = surely_right(output, applying(output.reference))
-    return look.largest if look is not None and look.in_float64 else None
+    figures = surely_right(output, applying(output.reference))
+    return figures.largest if figures is not None and figures.in_float64 else None
 
 
 def in_full(made: Made) -> Difference:

@@ -20,7 +20,7 @@ from gpu_sandbox.verifier.numerics.expected import Expected, expect
 from gpu_sandbox.verifier.numerics.fast_path import close_by, surely_right
 from gpu_sandbox.verifier.numerics.rules import registry
 from gpu_sandbox.verifier.numerics.rules.registry import applying
-from gpu_sandbox.verifier.numerics.rules.rule import Look, is_quick
+from gpu_sandbox.verifier.numerics.rules.rule import Figures, is_quick
 from gpu_sandbox.verifier.numerics.tolerances import RULES
 
 STRICT = protocol_named("strict")
@@ -201,8 +201,8 @@ class Marker:
 class QuickMarker(Marker):
     """The same, with its share of the fast path."""
 
-    def surely_ok(self, bound: float, look: Look) -> bool:
-        return not bool((look.output.got == bound).any())
+    def surely_ok(self, bound: float, figures: Figures) -> bool:
+        return not bool((figures.output.got == bound).any())
 
 
 def added(monkeypatch: pytest.MonkeyPatch, rule: Any) -> None:

@@ -51,8 +51,8 @@ def compare(
         return Difference(ok=True, max_abs_error=0.0)
     output = _comparison(expected, got, protocol, brief=brief)
     rules = applying(output.reference)
-    if (look := surely_right(output, rules)) is not None:
-        return Difference(ok=True, max_abs_error=look.largest if look.in_float64 else None)
+    if (figures := surely_right(output, rules)) is not None:
+        return Difference(ok=True, max_abs_error=figures.largest if figures.in_float64 else None)
     for rule, bound in rules:
         if (found := rule.check(bound, output)) is not None:
             return Difference(ok=False, **msgspec.structs.asdict(found))

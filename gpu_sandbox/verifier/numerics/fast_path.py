@@ -1,6 +1,7 @@
-"""What is surely right, in few passes: most outputs of timed calls need no other look.
+"""Outputs that are surely right, found in few passes: most outputs of timed calls.
 
 An output is so if each rule that applies to it says so of the same few figures (``rules/rule.py``).
+Where a rule that applies is not asked about figures, there is no fast path.
 Outputs that are alike, as those of the calls of a release are, are looked at in one go: a pass over
 a small one takes less than to ask for it.
 """
@@ -20,7 +21,7 @@ from gpu_sandbox.verifier.numerics.expected import Expected
 from gpu_sandbox.verifier.numerics.rules import registry
 from gpu_sandbox.verifier.numerics.rules.registry import Applied, applying
 from gpu_sandbox.verifier.numerics.rules.rule import (
-    Look,
+    Figures,
     MeasuringRule,
     is_measuring,
     is_quick,
@@ -58,34 +59,36 @@ def close_by(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[float | N
             one = _Output(comparison, applying(comparison.reference))
             if _are_quick(one.rules):
                 asked[number] = one
-    looks = _beside_own(asked)
-    sure = {number: look for number, look in looks.items() if _are_sure(asked[number].rules, look)}
-    return [sure[n].relative if n in sure else None for n in range(len(outputs))]
+    close: list[float | None] = [None] * len(outputs)
+    for number, figures in _beside_own(asked).items():
+        if _are_sure(asked[number].rules, figures):
+            close[number] = figures.relative
+    return close
 
 
-def surely_right(output: Comparison, rules: Sequence[Applied]) -> Look | None:
-    """What the ``rules`` are sure by, which are all that apply. None says nothing."""
+def surely_right(output: Comparison, rules: Sequence[Applied]) -> Figures | None:
+    """The figures by which ``rules``, all that apply, are sure of it. None says nothing."""
     if not _are_quick(rules):
         return None
     expected = output.expected
     if _is_plain(expected):
-        look = _beside_own({0: _Output(output, rules)}).get(0)
+        figures = _beside_own({0: _Output(output, rules)}).get(0)
     elif expected.rule is None or expected.truth is expected.native:
         return None
     else:
-        look = _in_float64(output)
-    return look if look is not None and _are_sure(rules, look) else None
+        figures = _in_float64(output)
+    return figures if figures is not None and _are_sure(rules, figures) else None
 
 
 def _are_quick(rules: Sequence[Applied]) -> bool:
     return all(is_quick(rule) for rule, _ in rules)
 
 
-def _are_sure(rules: Sequence[Applied], look: Look) -> bool:
-    return all(is_quick(rule) and rule.surely_ok(bound, look) for rule, bound in rules)
+def _are_sure(rules: Sequence[Applied], figures: Figures) -> bool:
+    return all(is_quick(rule) and rule.surely_ok(bound, figures) for rule, bound in rules)
 
 
-def _in_float64(output: Comparison) -> Look:
+def _in_float64(output: Comparison) -> Figures:
     """Beside its float64 run."""
     expected, found = output.expected, []
     for mine, truth, native in pieces(output.got, expected.truth, expected.native):
@@ -97,29 +100,31 @@ def _in_float64(output: Comparison) -> Look:
     largest = float(worst.amax())
     is_finite = math.isfinite(float(natives.amax()))
     off, size = math.sqrt(float(errors.sum())), math.sqrt(float(sizes.sum()))
-    return Look(output, False, largest, off, max(size, expected.least), is_finite, in_float64=True)
+    return Figures(
+        output, False, largest, off, max(size, expected.least), is_finite, in_float64=True
+    )
 
 
-def _beside_own(outputs: Mapping[int, _Output]) -> dict[int, Look]:
+def _beside_own(outputs: Mapping[int, _Output]) -> dict[int, Figures]:
     """Beside the reference's own run; without those of which float32 says too little."""
-    found: dict[int, Look] = {}
+    found: dict[int, Figures] = {}
     rest: dict[int, _Output] = {}
     for number, one in outputs.items():
         if _is_same(one.comparison):
-            found[number] = Look(one.comparison, is_same=True)
+            found[number] = Figures(one.comparison, is_same=True)
         else:
             rest[number] = one
     groups = list(_alike(rest))
     if not groups:
         return found
     measuring = [rule for rule in registry.REGISTRY if is_measuring(rule)]
-    rows = [_figures([rest[number] for number in group], measuring) for group in groups]
+    rows = [_rows_of_figures([rest[number] for number in group], measuring) for group in groups]
     numbers = (number for group in groups for number in group)
     for number, (worst, off, size, *more) in zip(numbers, torch.cat(rows).tolist(), strict=True):
         if size >= _LEAST_SIZE:
             output, measured = rest[number].comparison, dict(zip(measuring, more, strict=True))
             is_finite = math.isfinite(size)
-            found[number] = Look(output, False, worst, off, size, is_finite, measured=measured)
+            found[number] = Figures(output, False, worst, off, size, is_finite, measured=measured)
     return found
 
 
@@ -154,7 +159,9 @@ def _measured_by(output: _Output) -> dict[MeasuringRule[Any], Any]:
     return {rule: bound for rule, bound in output.rules if is_measuring(rule)}
 
 
-def _figures(alike: Sequence[_Output], measuring: Sequence[MeasuringRule[Any]]) -> torch.Tensor:
+def _rows_of_figures(
+    alike: Sequence[_Output], measuring: Sequence[MeasuringRule[Any]]
+) -> torch.Tensor:
     """Of each the largest error, the error's L2 norm, that of what is expected, and what the rules
     measure, zero where one doesn't apply: (outputs, 3 + rules)."""
     norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm

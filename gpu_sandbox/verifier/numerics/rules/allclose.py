@@ -1,4 +1,4 @@
-"""Each element within a fixed tolerance: where a protocol says so, or no dtype's rule holds."""
+"""A fixed tolerance for each element: a protocol's ``allclose``, or of dtypes without another."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import torch
 
 from gpu_sandbox.tensors.chunked import pieces, row_rms, some_rows
 from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation, Wrong
-from gpu_sandbox.verifier.numerics.rules.rule import Look
+from gpu_sandbox.verifier.numerics.rules.rule import Figures
 
 __all__ = ["ELEMENT", "ROUNDED", "Elements", "beyond", "slack_of"]
 
@@ -32,12 +32,12 @@ class Elements:
     def check(self, bound: float, output: Comparison) -> Violation | None:
         return output.violation(beyond(output.reference, ELEMENT), "single elements are off")
 
-    def surely_ok(self, bound: float, look: Look) -> bool:
+    def surely_ok(self, bound: float, figures: Figures) -> bool:
         """The rows are looked at if need be."""
-        share = 1.0 if look.in_float64 else ROUNDED
-        if look.is_same or look.largest <= share * bound:
+        share = 1.0 if figures.in_float64 else ROUNDED
+        if figures.is_same or figures.largest <= share * bound:
             return True
-        return look.largest <= share * _anywhere(look.output.reference)
+        return figures.largest <= share * _anywhere(figures.output.reference)
 
 
 def slack_of(worst: float) -> float:

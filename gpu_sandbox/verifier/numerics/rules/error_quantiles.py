@@ -19,7 +19,7 @@ from events.figures import percent
 from gpu_sandbox.tensors.chunked import as_real
 from gpu_sandbox.tensors.random_indices import some_of
 from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation, Wrong
-from gpu_sandbox.verifier.numerics.rules.rule import Look
+from gpu_sandbox.verifier.numerics.rules.rule import Figures
 
 __all__ = ["LEAST_SIZE", "NOTHING", "Bulk", "ErrorQuantiles", "apart", "bulk_of", "looked_at"]
 
@@ -72,12 +72,12 @@ class ErrorQuantiles:
                 return output.violation(_off_by(error, bound), reason + "what they are")
         return None
 
-    def surely_ok(self, bound: Bulk, look: Look) -> bool:
-        if look.is_same:
+    def surely_ok(self, bound: Bulk, figures: Figures) -> bool:
+        if figures.is_same:
             return True
-        if look.in_float64:
-            return all(share <= allowed for _, allowed, share in _shares(bound, look.output))
-        return look.measured[self] <= min(SHARES)
+        if figures.in_float64:
+            return all(share <= allowed for _, allowed, share in _shares(bound, figures.output))
+        return figures.measured[self] <= min(SHARES)
 
     def measure(
         self, bound: Bulk, native: torch.Tensor, got: torch.Tensor, dtype: torch.dtype

@@ -1,9 +1,8 @@
-"""Integers and booleans are the reference's, but for those that rounding may have flipped.
+"""Equality of integers and booleans, with a budget for those that rounding flips.
 
-And how often they may be others that nobody saw rounding flip. One in 100,000 may flip in one draw
-of sixty, which a few draws do not show. Where a few elements are all that a call computes, as the
-tokens that are put behind millions of others, it would be let off each time: so it is let off
-seldom.
+One in 100,000 may flip in one draw of sixty, which a few draws do not show. So that many may differ
+although no flip was observed. But a few elements may be all that a call computes, as the tokens
+that are put behind millions of others. Such differences are tolerated in few outputs of a verdict.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Integers:
         brief = output.brief and not bound  # or all count
         found = output.violation(lambda n, t, g: n != g, "values differ", brief=brief)
         counted = output.reference.allclose is None
-        if counted and _let_off(bound, output, found) and found is not None:
+        if counted and _tolerates(bound, output, found) and found is not None:
             output.max_abs_error = found.max_abs_error
             return None
         return found
@@ -57,8 +56,8 @@ class Seldom:
         return True
 
 
-def _let_off(bound: int, output: Comparison, found: Violation | None) -> bool:
-    """Those that rounding may have flipped."""
+def _tolerates(bound: int, output: Comparison, found: Violation | None) -> bool:
+    """Whether rounding may have flipped those that differ."""
     expected = output.expected
     if expected.seldom is not None:
         expected.seldom.looked()

@@ -1,6 +1,6 @@
-"""NaN never passes, and infinities are to be where the reference's are.
+"""NaN and infinities: NaN never passes, infinities are where the reference's are.
 
-And why an output is NaN, as far as inputs and the reference's output show it.
+And hints at why an output is NaN, as far as inputs and the reference's output show it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 from gpu_sandbox.tensors.chunked import pieces
 from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation
-from gpu_sandbox.verifier.numerics.rules.rule import Look
+from gpu_sandbox.verifier.numerics.rules.rule import Figures
 
 __all__ = ["NotFinite", "of_infinities"]
 
@@ -34,8 +34,8 @@ class NotFinite:
             return None
         return output.violation(_unlike, "NaN, or infinities that differ")
 
-    def surely_ok(self, bound: bool, look: Look) -> bool:
-        return look.is_same or (look.is_finite and math.isfinite(look.off))
+    def surely_ok(self, bound: bool, figures: Figures) -> bool:
+        return figures.is_same or (figures.is_finite and math.isfinite(figures.off))
 
 
 def _unlike(native: torch.Tensor, _: torch.Tensor, got: torch.Tensor) -> torch.Tensor:

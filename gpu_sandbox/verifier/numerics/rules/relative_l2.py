@@ -12,7 +12,7 @@ from gpu_sandbox.verifier.numerics.comparison import (
     finite_or_none,
 )
 from gpu_sandbox.verifier.numerics.rules.elements import ROUNDED, beyond
-from gpu_sandbox.verifier.numerics.rules.rule import Look
+from gpu_sandbox.verifier.numerics.rules.rule import Figures
 
 __all__ = ["RelativeL2"]
 
@@ -39,9 +39,9 @@ class RelativeL2:
         found = output.violation(beyond(output.reference, 1.0), reason)
         return found or Violation(reason=reason, max_abs_error=finite_or_none(worst))
 
-    def surely_ok(self, bound: float, look: Look) -> bool:
-        share = ROUNDED if look.in_float64 else _SURE
-        return look.is_same or look.off <= share * bound * look.size < math.inf
+    def surely_ok(self, bound: float, figures: Figures) -> bool:
+        share = ROUNDED if figures.in_float64 else _SURE
+        return figures.is_same or figures.off <= share * bound * figures.size < math.inf
 
     def error(self, output: Comparison) -> float:
         return output.distance[0]

@@ -1,4 +1,4 @@
-"""What a correctness rule is, and what the fast path tells it of an output.
+"""The protocol of a correctness rule, and the figures that the fast path takes for it.
 
 A rule is a module of this folder and an entry of ``registry.REGISTRY``. ``compare.py`` and
 ``fast_path.py`` go over the registry alone, so a rule that is in it holds in both.
@@ -14,7 +14,7 @@ import torch
 from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation
 
 __all__ = [
-    "Look",
+    "Figures",
     "MeasuringRule",
     "QuickRule",
     "RatedRule",
@@ -28,12 +28,12 @@ B = TypeVar("B")
 """A rule's bound: what it allows, as it is read off the reference."""
 
 
-class Look(NamedTuple):
-    """What one pass of the fast path says of an output that is not wrong plainly."""
+class Figures(NamedTuple):
+    """Of one output, taken by the fast path in one pass, for all rules."""
 
     output: Comparison
     is_same: bool = False
-    """Equal to the reference's own run in each element. No figure is taken then."""
+    """Equal to the reference's own run in each element. No other figure is taken then."""
     largest: float = 0.0
     """Absolute error of an element."""
     off: float = 0.0
@@ -43,10 +43,10 @@ class Look(NamedTuple):
     is_finite: bool = True
     """Whether the reference's own run is."""
     in_float64: bool = False
-    """Figures are beside the float64 run, and exact; else beside the reference's own run, in
-    float32 where that is as wide."""
+    """Taken in float64, beside the float64 run. Else beside the reference's own run, in float32
+    for outputs of no wider type."""
     measured: Mapping[MeasuringRule[Any], float] = {}
-    """By rule, what ``MeasuringRule.measure`` says."""
+    """By rule, its own figure (``MeasuringRule``). None beside the float64 run."""
 
     @property
     def relative(self) -> float:
@@ -65,16 +65,16 @@ class Rule(Protocol[B]):
 
 
 class QuickRule(Rule[B], Protocol[B]):
-    """A rule that the fast path can ask. Where one that applies is no such, there is no fast
-    path."""
+    """A rule that the fast path can ask. Without ``surely_ok`` a rule that applies closes it."""
 
-    def surely_ok(self, bound: B, look: Look) -> bool:
+    def surely_ok(self, bound: B, figures: Figures) -> bool:
         """True only if ``check`` would find nothing. Rules that come earlier are sure already."""
 
 
 class MeasuringRule(QuickRule[B], Protocol[B]):
-    """A rule with a figure of its own that the fast path takes beside the reference's own run: of
-    many outputs at once, so that a device is waited for once. Its bound is hashable."""
+    """A rule with a figure of its own beside the reference's own run. That is taken of many outputs
+    at once, so that a device is waited for once. Outputs go together by dtype, size, and this
+    rule's bound, which is hashable."""
 
     def measure(
         self, bound: B, native: torch.Tensor, got: torch.Tensor, dtype: torch.dtype
@@ -87,7 +87,7 @@ class RatedRule(Rule[float], Protocol):
     """A rule whose bound is a number, which verdicts report beside the error of an output."""
 
     def error(self, output: Comparison) -> float:
-        """What the bound is one of."""
+        """The error that is bounded."""
 
 
 def is_quick(rule: Rule[B]) -> TypeGuard[QuickRule[B]]:

@@ -23,7 +23,7 @@ from gpu_sandbox.verifier.numerics.comparison import (
     finite_or_none,
 )
 from gpu_sandbox.verifier.numerics.rules.error_quantiles import NOTHING
-from gpu_sandbox.verifier.numerics.rules.rule import Look
+from gpu_sandbox.verifier.numerics.rules.rule import Figures
 
 __all__ = [
     "Columns",
@@ -94,13 +94,13 @@ class Slices:
         _, worst = output.distance
         return Violation(reason=_reason(found), max_abs_error=finite_or_none(worst))
 
-    def surely_ok(self, bound: _Bound, look: Look) -> bool:
-        expected, got = look.output.expected, look.output.got
-        if look.in_float64:
-            sure, among = none_lost(expected.truth, look.off), None
+    def surely_ok(self, bound: _Bound, figures: Figures) -> bool:
+        expected, got = figures.output.expected, figures.output.got
+        if figures.in_float64:
+            sure, among = none_lost(expected.truth, figures.off), None
         else:
             among = bound.among
-            sure = among is not None and among.none_lost(look.relative)
+            sure = among is not None and among.none_lost(figures.relative)
         return sure or not lost(expected.truth, expected.native, got, among)
 
 
