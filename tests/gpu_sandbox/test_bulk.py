@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.verifier.numerics.compare import Difference, compare
-from gpu_sandbox.verifier.numerics.error_quantiles import apart
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
-from gpu_sandbox.verifier.numerics.fast_path import plainly_close
+from gpu_sandbox.verifier.numerics.fast_path import close_by
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import apart
 from gpu_sandbox.verifier.numerics.tolerances import RULES
 from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
 
@@ -28,7 +28,7 @@ def judged(
     if timed:
         expected = Expected.within(native, expected.margin)
     found = compare(expected, got, STRICT)
-    assert found.ok or not plainly_close([(expected, got)])[0]
+    assert found.ok or close_by([(expected, got)]) == [None]
     return found
 
 

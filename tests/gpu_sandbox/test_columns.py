@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
-from gpu_sandbox.verifier.numerics.slices import flipped, lost, lost_in_some, sound
+from gpu_sandbox.verifier.numerics.rules.integers import flipped
+from gpu_sandbox.verifier.numerics.rules.slices import lost, lost_in_some, sound
 from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
 
 STRICT = protocol_named("strict")

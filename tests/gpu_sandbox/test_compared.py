@@ -21,10 +21,12 @@ from gpu_sandbox.verifier.inputs.altered import Altered
 from gpu_sandbox.verifier.numerics import compare as comparing
 from gpu_sandbox.verifier.numerics import fast_path as looking
 from gpu_sandbox.verifier.numerics.compare import compare
-from gpu_sandbox.verifier.numerics.error_quantiles import Bulk
+from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation
 from gpu_sandbox.verifier.numerics.expected import Expected
-from gpu_sandbox.verifier.numerics.fast_path import close_by, plainly_close
+from gpu_sandbox.verifier.numerics.fast_path import close_by
 from gpu_sandbox.verifier.numerics.mutated_inputs import expect_left
+from gpu_sandbox.verifier.numerics.rules import registry
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import Bulk
 from gpu_sandbox.verifier.numerics.tolerances import RULES, Margin
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing import pairs
@@ -157,9 +159,13 @@ ROUNDED = [
 """Not further off than allowed where differences are taken in the outputs' own dtype."""
 
 
+def plainly_close(outputs: list[tuple[Expected, torch.Tensor]]) -> list[bool]:
+    return [by is not None for by in close_by(outputs)]
+
+
 def strictly_right(made: Made) -> bool:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(comparing, "close_by", lambda outputs: [None] * len(outputs))
+        patched.setattr(comparing, "surely_right", lambda *_: None)
         return compare(*made.outputs(), STRICT).ok
 
 
@@ -348,6 +354,26 @@ def test_all_outputs_are_looked_at_in_one_go_and_some_inputs(
     compared.check()
     assert (compared.asked, compared.strictly) == ([CALLS], 0)
     assert compared.looked_at == [15, 14]
+
+
+class NoSeven:
+    """A rule that the fast path knows nothing of."""
+
+    def prepare(self, reference: Reference) -> float | None:
+        return 7.0
+
+    def check(self, bound: float, output: Comparison) -> Violation | None:
+        return Violation(reason="holds a seven") if bool((output.got == bound).any()) else None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_a_rule_that_is_added_to_the_registry_is_enforced_while_calls_are_timed(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    monkeypatch.setattr(registry, "REGISTRY", (*registry.REGISTRY, NoSeven()))
+    with pytest.raises(Ended) as ended:
+        Compared(monkeypatch, dtype).check()
+    assert "holds a seven" in str(ended.value.finding)
 
 
 def numbered(*wrong: int, off: float = 0.1) -> list[Tree]:

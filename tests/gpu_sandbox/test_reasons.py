@@ -8,7 +8,7 @@ import torch
 from events.figures import beside, percent, whole_percent
 from events.outcomes import Correct, WrongResult
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.verifier.numerics.nan_causes import of_infinities
+from gpu_sandbox.verifier.numerics.rules.not_finite import of_infinities
 from gpu_sandbox.verifier.trials.checks import Agreement
 from projections.candidate.sections import Attempt, sections_of
 from tests.gpu_sandbox.conftest import evaluation

@@ -7,7 +7,7 @@ import torch
 from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.expected import Expected
-from gpu_sandbox.verifier.numerics.flip_budget import Seldom
+from gpu_sandbox.verifier.numerics.rules.integers import Seldom
 from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
 
 STRICT = protocol_named("strict")

@@ -12,11 +12,12 @@ import torch
 
 from gpu_sandbox.api.protocols import Precision
 from gpu_sandbox.tensors.chunked import as_real, distance
-from gpu_sandbox.verifier.numerics.error_quantiles import Bulk, bulk_of
 from gpu_sandbox.verifier.numerics.fill_value import fill_of, filled_alike, without_fill
-from gpu_sandbox.verifier.numerics.flip_budget import Seldom
 from gpu_sandbox.verifier.numerics.half_precision_reference import MOSTLY, lowered
-from gpu_sandbox.verifier.numerics.slices import Columns, sound
+from gpu_sandbox.verifier.numerics.rules.elements import slack_of
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import Bulk, bulk_of
+from gpu_sandbox.verifier.numerics.rules.integers import Seldom
+from gpu_sandbox.verifier.numerics.rules.slices import Columns, sound
 from gpu_sandbox.verifier.numerics.tolerances import DECLARED, FULL, LOWERED, RULES, Margin
 
 __all__ = ["Expected", "expect"]
@@ -119,7 +120,7 @@ class Expected:
             return False
         self.truth = exact
         self.tolerance = max(self.rule.k * own, self.rule.floor)
-        self.slack = 8 * worst
+        self.slack = slack_of(worst)
         self.own, self._worst = own, worst
         least = floor.of_most(floor.floor)
         self.bulk = bulk_of(rest, others, self.rule.k, *least) if few else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from gpu_sandbox.tensors.chunked import as_real
-from gpu_sandbox.verifier.numerics.error_quantiles import LEAST_SIZE, looked_at
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import LEAST_SIZE, looked_at
 from gpu_sandbox.verifier.numerics.tolerances import LOWERED, RULES
 
 __all__ = ["MOSTLY", "lowered"]

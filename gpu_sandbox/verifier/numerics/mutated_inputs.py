@@ -1,4 +1,7 @@
-"""What a call is to leave of an input that the reference changes."""
+"""What a call is to leave of an input that the reference changes.
+
+Not in ``rules/registry.py``: what an input was before is known of no output.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,14 @@ _STEPS, _STEPS_BESIDE = 16, 2
 by a norm; and but for that, in each element for itself."""
 _LEAST_CHANGE = 4.0
 """Steps of rounding: what is changed by less may come out as it was."""
+_CHANGE_OFF = 0.2
+"""Of how far an input is changed. Rounding is in many directions: of a step that is as small as
+that it takes next to nothing away."""
 
 
 class Left(NamedTuple):
-    """``before``: what it was, if it is looked at how far it has gone from there; ``beside``: what
-    ``change`` may find."""
+    """``before``: what it was, if it is looked at how far it has gone from there; ``beside``: by
+    how much of its size it may be off otherwise."""
 
     expected: Expected
     before: torch.Tensor | None = None
@@ -31,7 +37,16 @@ class Left(NamedTuple):
     def native(self) -> torch.Tensor:
         return self.expected.native
 
-    def change(self, got: torch.Tensor) -> tuple[float, float]:
+    def wrongly_changed(self, got: torch.Tensor) -> str:
+        """How it has changed, where it is to change otherwise."""
+        share, beside = self._change(got)
+        if abs(share - 1.0) > _CHANGE_OFF:
+            return f"by {share:.2f} times as much"
+        if beside > self.beside:
+            return f"otherwise: off by {beside:.2e} of its size, allowed {self.beside:.2e}"
+        return ""
+
+    def _change(self, got: torch.Tensor) -> tuple[float, float]:
         """How far ``got`` has gone from what it was, in the direction of the reference: one is as
         far, none at all is zero. One, too, where that is not more than rounding. And how far it is
         off otherwise, but for its size as a whole, in relative L2: a guess at a step, by a part of

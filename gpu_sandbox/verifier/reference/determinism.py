@@ -20,7 +20,8 @@ from gpu_sandbox.tensors.chunked import as_real, distance
 from gpu_sandbox.tensors.memory_layout import is_among
 from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.expected import Expected
-from gpu_sandbox.verifier.numerics.tolerances import ELEMENT, Margin, Rule
+from gpu_sandbox.verifier.numerics.rules.elements import ELEMENT
+from gpu_sandbox.verifier.numerics.tolerances import DtypeRule, Margin
 
 __all__ = ["Repeats", "apart", "told"]
 
@@ -34,7 +35,7 @@ class Repeats(msgspec.Struct, frozen=True):
     that is more than can be allowed for; ``unlike``: why they can't be compared at all; ``kept``:
     both runs returned the same memory, or any draw gives the same."""
 
-    rule: Rule | None = None
+    rule: DtypeRule | None = None
     relative: float = 0.0
     worst: float = 0.0
     far: str = ""

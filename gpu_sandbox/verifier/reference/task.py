@@ -23,8 +23,8 @@ from gpu_sandbox.verifier.inputs.altered import Altered
 from gpu_sandbox.verifier.inputs.apply import Changed
 from gpu_sandbox.verifier.inputs.invariants import Form, Forms
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
-from gpu_sandbox.verifier.numerics.flip_budget import Seldom
 from gpu_sandbox.verifier.numerics.mutated_inputs import expect_left
+from gpu_sandbox.verifier.numerics.rules.integers import Seldom
 from gpu_sandbox.verifier.numerics.tolerances import RULES
 from gpu_sandbox.verifier.reference.cases import Case, Seeds
 from gpu_sandbox.verifier.reference.determinism import Repeats

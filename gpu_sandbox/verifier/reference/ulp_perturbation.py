@@ -18,10 +18,10 @@ import msgspec
 import torch
 
 from gpu_sandbox.tensors.chunked import distance
-from gpu_sandbox.verifier.numerics.error_quantiles import Bulk, apart
 from gpu_sandbox.verifier.numerics.expected import Expected
 from gpu_sandbox.verifier.numerics.fill_value import without_fill
-from gpu_sandbox.verifier.numerics.flip_budget import Seldom
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import Bulk, apart
+from gpu_sandbox.verifier.numerics.rules.integers import Seldom
 from gpu_sandbox.verifier.numerics.sentinel_values import marks
 
 __all__ = [

@@ -21,7 +21,7 @@ from gpu_sandbox.tensors.pytree import same_shape
 from gpu_sandbox.verifier.numerics.expected import Expected
 from gpu_sandbox.verifier.numerics.fast_path import close_by
 from gpu_sandbox.verifier.numerics.mutated_inputs import expect_left
-from gpu_sandbox.verifier.numerics.slices import lost_in_some
+from gpu_sandbox.verifier.numerics.rules.slices import lost_in_some
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing.batches import Released, Releases, Settings
@@ -268,7 +268,7 @@ def _look_at_columns(
     """Those of a timed call, too: where some seem to be left out, the whole is looked at. Not of
     what is ``close`` by less than a column."""
     for one, mine, by in zip(expected, got, close, strict=False):
-        if one.columns is not None and (by is None or by > one.columns.least):
+        if one.columns is not None and (by is None or not one.columns.none_lost(by)):
             rest, mine = one.beside_fill(mine)
             one.drawn = bool(lost_in_some(rest.native, mine, one.columns))
 

@@ -16,7 +16,7 @@ from gpu_sandbox.tensors.pytree import same_shape, same_values
 from gpu_sandbox.verifier.numerics.compare import compare, error_and_bound
 from gpu_sandbox.verifier.numerics.expected import Expected
 from gpu_sandbox.verifier.numerics.mutated_inputs import Left
-from gpu_sandbox.verifier.numerics.nan_causes import of_infinities
+from gpu_sandbox.verifier.numerics.rules.not_finite import of_infinities
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
@@ -47,9 +47,6 @@ _TIMED_NAN = (
     "; all of it is NaN, and was not before it was timed, as where the output of an earlier call is"
     " returned: callers write NaN over outputs that they are done with"
 )
-_CHANGE_OFF = 0.2
-"""Of how far an input is changed. Rounding is in many directions: of a step that is as small as
-that it takes next to nothing away."""
 
 
 class Agreement(NamedTuple):
@@ -197,14 +194,9 @@ def check_left(
         if not difference.ok:
             reason = f"input {number}, which the reference changes: {difference.reason}"
             raise Ended(Differs(reason=reason, told=told, trial=trial, detail=difference.detail))
-        share, beside = one.change(tensor) if protocol.allclose is None else (1.0, 0.0)
-        reason = ""
-        if abs(share - 1.0) > _CHANGE_OFF:
-            reason = f"input {number} is to change, and has by {share:.2f} times as much"
-        elif beside > one.beside:
-            told_off = f"off by {beside:.2e} of its size, allowed {one.beside:.2e}"
-            reason = f"input {number} is to change, and has otherwise: {told_off}"
-        if reason:
+        how = one.wrongly_changed(tensor) if protocol.allclose is None else ""
+        if how:
+            reason = f"input {number} is to change, and has {how}"
             raise Ended(Differs(reason=reason, told=told, trial=trial))
 
 

@@ -22,9 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gpu_sandbox.runtime.precision import in_tf32
 from gpu_sandbox.tensors.chunked import distance
 from gpu_sandbox.tensors.pytree import mapped
-from gpu_sandbox.verifier.numerics.error_quantiles import apart
 from gpu_sandbox.verifier.numerics.expected import Expected
-from gpu_sandbox.verifier.numerics.slices import in_both, sound
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import apart
+from gpu_sandbox.verifier.numerics.rules.slices import in_both, sound
 from gpu_sandbox.verifier.numerics.tolerances import DECLARED, RULES
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task

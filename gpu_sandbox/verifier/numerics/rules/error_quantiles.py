@@ -10,15 +10,18 @@ nobody knows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import torch
 
+from events.figures import percent
 from gpu_sandbox.tensors.chunked import as_real
 from gpu_sandbox.tensors.random_indices import some_of
+from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation, Wrong
+from gpu_sandbox.verifier.numerics.rules.rule import Figures
 
-__all__ = ["LEAST_SIZE", "NOTHING", "Bulk", "apart", "bulk_of", "looked_at", "shares_off"]
+__all__ = ["LEAST_SIZE", "NOTHING", "Bulk", "ErrorQuantiles", "apart", "bulk_of", "looked_at"]
 
 SHARES = (0.5, 0.1)
 """Of the elements that count, so many may be further off than ``half`` and ``most``."""
@@ -56,6 +59,33 @@ class Bulk(msgspec.Struct, frozen=True):
         return Bulk(half, most, self.least, self.counted)
 
 
+class ErrorQuantiles:
+    """On inputs as the task draws them. The bound has the two errors, and what elements count."""
+
+    def prepare(self, reference: Reference) -> Bulk | None:
+        return reference.allowed.bulk if reference.by_norms else None
+
+    def check(self, bound: Bulk, output: Comparison) -> Violation | None:
+        for error, allowed, share in _shares(bound, output):
+            if share > allowed:
+                reason = f"{percent(allowed)} of elements may be off by more than {error:.1e} of "
+                return output.violation(_off_by(error, bound), reason + "what they are")
+        return None
+
+    def surely_ok(self, bound: Bulk, figures: Figures) -> bool:
+        if figures.is_same:
+            return True
+        if figures.in_float64:
+            return all(share <= allowed for _, allowed, share in _shares(bound, figures.output))
+        return figures.measured[self] <= min(SHARES)
+
+    def measure(
+        self, bound: Bulk, native: torch.Tensor, got: torch.Tensor, dtype: torch.dtype
+    ) -> torch.Tensor:
+        """By the smaller of the two errors: its share is to be the smaller one."""
+        return _shares_off(bound, native, got, bound.half, dtype)
+
+
 def apart(truth: torch.Tensor, other: torch.Tensor) -> Bulk | None:
     """What half of the elements, and nine in ten, do not exceed. None if few are not zero."""
     flat = (as_real(t.detach()).reshape(-1) for t in (truth, other))
@@ -86,7 +116,23 @@ def bulk_of(
     return msgspec.structs.replace(seen[0], half=half, most=most)
 
 
-def shares_off(
+def _shares(bulk: Bulk, output: Comparison) -> Iterator[tuple[float, float, float]]:
+    """Each error, the share of elements that may be further off, and the share that is."""
+    truth, mine = (as_real(t.detach()).reshape(1, -1) for t in (output.expected.truth, output.got))
+    for error, allowed in zip((bulk.half, bulk.most), SHARES, strict=True):
+        yield error, allowed, float(_shares_off(bulk, truth, mine, error, torch.float64))
+
+
+def _off_by(error: float, bulk: Bulk) -> Wrong:
+    def off(_: torch.Tensor, truth: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
+        size = truth.double().abs()
+        far = (got.double() - truth.double()).abs() > error * size
+        return far & (size > bulk.least) & size.isfinite()
+
+    return off
+
+
+def _shares_off(
     bulk: Bulk, truth: torch.Tensor, got: torch.Tensor, error: float, dtype: torch.dtype
 ) -> torch.Tensor:
     """Of outputs that are a row each, how many of the elements that count, as a share, are further

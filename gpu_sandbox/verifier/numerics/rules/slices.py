@@ -9,15 +9,32 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
 from gpu_sandbox.tensors.chunked import indices_of, pieces
 from gpu_sandbox.tensors.random_indices import some_of
-from gpu_sandbox.verifier.numerics.error_quantiles import NOTHING
+from gpu_sandbox.verifier.numerics.comparison import (
+    Comparison,
+    Reference,
+    Violation,
+    finite_or_none,
+)
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import NOTHING
+from gpu_sandbox.verifier.numerics.rules.rule import Figures
 
-__all__ = ["Columns", "flipped", "in_both", "lost", "lost_in_some", "none_lost", "sound"]
+__all__ = [
+    "Columns",
+    "Slices",
+    "dimensions_of",
+    "in_both",
+    "lost",
+    "lost_in_some",
+    "none_lost",
+    "sound",
+]
 
 _ROWS = 16
 """As many numbers that are not zero a column has at least: of one in a row of zeros, which is where
@@ -37,10 +54,6 @@ _SOUND = 1 / 32
 columns of another of its runs against."""
 _LEAST = 0.05
 """Of the median column's norm: what is less may be what is left of larger numbers."""
-_FLIPPED, _FEWEST = 0.25, 8
-"""Of a column's integers so many may be others, or as few as that."""
-_STRETCH = 64
-"""Integers that lie next to each other, of which so many may be, too."""
 _ALIKE = 1 / 2
 """Of what is the least that is lost with a column: in another output of the same task."""
 
@@ -51,6 +64,44 @@ class Columns(NamedTuple):
 
     those: tuple[torch.Tensor | None, ...]
     least: float
+
+    def none_lost(self, off: float) -> bool:
+        """``off``: relative L2 error of an output."""
+        return off <= self.least
+
+
+class _Bound(NamedTuple):
+    """``among``: the columns that are to be there; None: all."""
+
+    among: Columns | None
+
+
+class Slices:
+    """On inputs as the task draws them, and where a column of a timed call seems to be lost."""
+
+    def prepare(self, reference: Reference) -> _Bound | None:
+        expected = reference.expected
+        if not reference.by_norms or not expected.drawn:
+            return None
+        beside_own = expected.truth is expected.native or expected.granted
+        return _Bound(expected.columns if beside_own else None)
+
+    def check(self, bound: _Bound, output: Comparison) -> Violation | None:
+        expected = output.expected
+        found = lost(expected.truth, expected.native, output.got, bound.among)
+        if not found:
+            return None
+        _, worst = output.distance
+        return Violation(reason=_reason(found), max_abs_error=finite_or_none(worst))
+
+    def surely_ok(self, bound: _Bound, figures: Figures) -> bool:
+        expected, got = figures.output.expected, figures.output.got
+        if figures.in_float64:
+            sure, among = none_lost(expected.truth, figures.off), None
+        else:
+            among = bound.among
+            sure = among is not None and among.none_lost(figures.relative)
+        return sure or not lost(expected.truth, expected.native, got, among)
 
 
 def lost(
@@ -63,7 +114,7 @@ def lost(
     """Those, as dimension and index, of which half is missing, and eight times what the reference's
     own run is off by; the first of one dimension. ``among``: of these only; ``only``: of this
     dimension. Of large outputs some that nobody knows are looked at."""
-    for dimension in _dimensions(truth) if only is None else [only]:
+    for dimension in dimensions_of(truth) if only is None else [only]:
         own, off, size, varies, there = _norms(*_some_rows(dimension, truth, native, got))
         counts = _counts(size, there, native.dtype)
         missing = counts & (off > _LOST * varies) & (off > _TIMES * own)
@@ -77,7 +128,7 @@ def lost(
 def sound(truth: torch.Tensor, native: torch.Tensor) -> Columns | None:
     """Whether the reference's own run has hardly lost anything of each. None where there are no
     columns."""
-    looked_at = _dimensions(truth)
+    looked_at = dimensions_of(truth)
     if not looked_at:
         return None
     found: list[torch.Tensor | None] = [None] * truth.dim()
@@ -102,14 +153,14 @@ def in_both(one: Columns, other: Columns | None) -> Columns:
 
 def lost_in_some(native: torch.Tensor, got: torch.Tensor, among: Columns) -> list[tuple[int, int]]:
     """The same beside the reference's own run, and of one dimension only, nobody knows which."""
-    looked_at = _dimensions(native)
+    looked_at = dimensions_of(native)
     return lost(native, native, got, among, secrets.choice(looked_at)) if looked_at else []
 
 
 def none_lost(truth: torch.Tensor, off: float) -> bool:
     """Whether that is so of any output that is ``off`` from it by that in all, as L2 norm; by some
     of its rows, so False may mean nothing."""
-    for dimension in _dimensions(truth):
+    for dimension in dimensions_of(truth):
         size, there = _sizes(*_some_rows(dimension, truth))
         usual = float(_usual(size, _there(size, there, truth.dtype)))
         if not (math.isnan(usual) or off <= _LOST * _VARIES * _LEAST * usual):
@@ -117,32 +168,13 @@ def none_lost(truth: torch.Tensor, off: float) -> bool:
     return True
 
 
-def flipped(native: torch.Tensor, got: torch.Tensor) -> bool:
-    """Of integers: whether those that are others are much of a column, or of a stretch of memory
-    order."""
-    others = (native != got).detach()
-    flat = others.reshape(-1)
-    for start in (0, _STRETCH // 2):
-        whole = flat[start : start + (flat.numel() - start) // _STRETCH * _STRETCH]
-        if whole.numel() and _many(whole.reshape(-1, _STRETCH).sum(dim=1), _STRETCH):
-            return True
-    last = flat[-_STRETCH:]
-    if _many(last.sum(), last.numel()):
-        return True
-    sizes = {d: others.shape[d] for d in _dimensions(others)}
-    return any(_many(_along(others, d), others.numel() // size) for d, size in sizes.items())
+def _reason(columns: Sequence[tuple[int, int]]) -> str:
+    some = ", ".join(str(index) for _, index in columns)
+    where = f"at these indices of dimension {columns[0][0]}"
+    return f"nothing is as it should be {where}, or others: {some}"
 
 
-def _many(others: torch.Tensor, of: int) -> bool:
-    return int(others.max()) > max(_FLIPPED * of, _FEWEST)
-
-
-def _along(others: torch.Tensor, dimension: int) -> torch.Tensor:
-    rest = [d for d in range(others.dim()) if d != dimension]
-    return others.sum(dim=rest)
-
-
-def _dimensions(output: torch.Tensor) -> list[int]:
+def dimensions_of(output: torch.Tensor) -> list[int]:
     """Those that have columns."""
     if output.is_complex():
         return []
