@@ -40,6 +40,7 @@ from gpu_sandbox.verifier.timing import gates
 from gpu_sandbox.verifier.timing.gates import Gated, Room
 from gpu_sandbox.verifier.worker_link.input_placement import Turn
 from gpu_sandbox.worker import timed_calls as clock
+from gpu_sandbox.worker.backends.cuda import CudaBackend
 from gpu_sandbox.worker.outputs import Slot
 from gpu_sandbox.worker.timed_calls import Clocked
 
@@ -119,7 +120,7 @@ class Worker:
 
     def __init__(self, model: Callable[..., Any]) -> None:
         self.clocked = Clocked(model, CPU)
-        self.clocked._device = SimpleNamespace(type="cuda")
+        self.clocked._backend = CudaBackend(torch.device("cuda"))
         self.clocked.kernels = ProcessorKernels()
         self.watch: Callable[[dict[int, Slot]], None] = lambda slots: None
         self.afterwards: Callable[[dict[int, Slot]], None] = lambda slots: None

@@ -50,7 +50,7 @@ class Task:
         precision: Precision = "float32",
     ) -> None:
         self.precision: Precision = precision
-        self.grants_tf32 = grants_tf32(device.type, precision)
+        self.grants_tf32 = grants_tf32(device, precision)
         """Whether convolutions may be off by it (``verifier/trials/convolution_recheck.py``)."""
         self._file = TaskFile(path)
         self._device = device
