@@ -174,12 +174,22 @@ class Worker:
         return self.clocked.recall(request)
 
 
+class Events:
+    """Of a device on whose one stream all is done at once."""
+
+    def stream(self) -> int:
+        return 0
+
+    def compiled_kernels(self) -> bytes:
+        return b""
+
+
 @pytest.fixture(autouse=True)
 def processor(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = SimpleNamespace(cuda_stream=0)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: stream)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
-    monkeypatch.setattr(gates, "compiled", lambda device: b"")
+    monkeypatch.setattr(gates, "events_of", lambda device: Events())
     monkeypatch.setattr(gates, "_kernels", lambda image: ProcessorKernels())
     monkeypatch.setattr(gates, "_QUEUE_S", (0.01,) * 3)
     monkeypatch.setattr(clock, "seed_torch", lambda seed, device: None)
@@ -527,11 +537,11 @@ def test_what_is_measured_beside_calls_spoils_no_release(monkeypatch: pytest.Mon
     behind, worker = gated("once", 2, torch.rand(17, 33)), Worker(doubled)
     behind.passed(worker, 7)
 
-    def read(device: torch.device, work: Callable[[], None]) -> float:
+    def read(events: Events, work: Callable[[], None]) -> float:
         work()
         return 9.0
 
-    monkeypatch.setattr(gates, "read_ns", read)
+    monkeypatch.setattr(Events, "read_ns", read, raising=False)
     assert behind.beside_ns(2.0) == 7.0
     (output,), *_ = behind.passed(worker, 7, range(2)).outputs
     assert torch.equal(output, behind.cases[0].tensors[0] * 2)
