@@ -1,8 +1,8 @@
 """What children on either side need of the device that they compute on.
 
-Each kind of device has an implementation here, and one for each side beside its own code
-(``verifier/backends/``, ``worker/backends/``), which adds what only that side does. A new kind of
-device is these three files.
+Each kind of device has an implementation here, and one beside the code of each side
+(``verifier/backends/``, ``worker/backends/``, ``probes/backends/``), which adds what only that side
+asks.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 The verifier owns one stretch of memory, the arena; both sides see tensors in it as
 (offset, shape, stride, dtype). It is passed by descriptor: on the CPU a sealed memfd,
 which the worker can write, but not shrink under the verifier's feet; on CUDA an exported
-allocation. The verifier keeps a second, private arena of the same kind for its own side.
+allocation (``accelerator/``). The verifier keeps a second, private arena of the same kind for its
+own side.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ class Backend(Accelerator):
 
     @abstractmethod
     def return_to(self, stream: Any) -> None:
-        """Have what is queued from now on, there, wait for what a call has queued elsewhere."""
+        """It is current again, and what is queued on it from now on waits for what a call has
+        queued elsewhere."""
 
     # --- what torch's profiler sees of calls
 

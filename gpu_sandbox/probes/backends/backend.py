@@ -1,0 +1,40 @@
+"""What the trusted probes ask of a device: what it is, and how what it reaches is measured."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from gpu_sandbox.accelerator.accelerator import Accelerator
+from gpu_sandbox.cuda.nvml import Nvml
+
+__all__ = ["Backend"]
+
+
+class Backend(Accelerator):
+    """One device. Each of its rates is the best of ``times``, at least, that take ``least_s``
+    together, at least."""
+
+    times: ClassVar[int]
+    least_s: ClassVar[float]
+    copied_bytes: ClassVar[int]
+    """So many that no cache holds them."""
+    side: ClassVar[int]
+    """Of a square matrix."""
+    dtypes: ClassVar[Sequence[torch.dtype]]
+    has_tf32: ClassVar[bool]
+    """Whether float32 products can be made with it."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def driver_account(self) -> Nvml | None:
+        """What the driver says of whoever is on it, if it says anything."""
+
+    @abstractmethod
+    def seconds(self, work: Callable[[], Any]) -> float:
+        """That ``work`` takes, once."""
