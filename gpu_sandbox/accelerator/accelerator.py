@@ -33,8 +33,8 @@ class Accelerator(ABC):
     on_host: ClassVar[bool]
     """Whether it is the host's processor: calls run in their own process, which can be stopped and
     whose memory can be read, and there are no streams, no events and no memory besides."""
-    convolves_in_tf32: ClassVar[bool]
-    """Whether float32 convolutions may use TF32 by PyTorch's default flags."""
+    has_tf32: ClassVar[bool]
+    """Whether float32 products can be made with it, as convolutions are by PyTorch's default."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

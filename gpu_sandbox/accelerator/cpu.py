@@ -18,7 +18,7 @@ _ADD_SEALS = 1033
 
 class Cpu(Accelerator):
     on_host = True
-    convolves_in_tf32 = False
+    has_tf32 = False
 
     def start_driver(self) -> None: ...
 

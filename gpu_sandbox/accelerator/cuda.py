@@ -13,7 +13,7 @@ __all__ = ["Cuda"]
 
 class Cuda(Accelerator):
     on_host = False
-    convolves_in_tf32 = True
+    has_tf32 = True
 
     def start_driver(self) -> None:
         start_driver()

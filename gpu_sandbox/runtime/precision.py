@@ -46,4 +46,4 @@ def in_tf32(tensor: torch.Tensor) -> torch.Tensor:
 def grants_tf32(device: torch.device, precision: Precision) -> bool:
     """Whether PyTorch's default flags let float32 convolutions use TF32 there, which nobody
     declared."""
-    return accelerator_of(device).convolves_in_tf32 and precision == "float32"
+    return accelerator_of(device).has_tf32 and precision == "float32"

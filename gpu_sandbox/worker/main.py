@@ -105,7 +105,7 @@ class Worker:
                 self._show_memory()
                 return None
             case LoadKernels(image=image):
-                self._kernels = self._clocked.kernels = Kernels(image)
+                self._kernels = self._clocked.kernels = self._backend.load_kernels(image)
             case Load():
                 return self._load(request)
             case ConstructAnew():

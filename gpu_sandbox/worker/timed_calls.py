@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 import torch
 
-from gpu_sandbox.cuda.gate_channel import Turns, stream_write
+from gpu_sandbox.cuda.gate_channel import Turns
 from gpu_sandbox.cuda.gate_kernels import Kernels, Stretches, rounds
 from gpu_sandbox.ipc.cpu_call_messages import NOTHING_PLAIN, SEED_BYTES
 from gpu_sandbox.ipc.framing import Channel, PeerGone
@@ -376,7 +376,7 @@ class Clocked:
             kernels.digest(stream, outputs, calls, turns.digest_at)
             if asked.left:
                 kernels.digest(stream, inputs, calls, turns.left_at)
-            stream_write(stream, turns.done_at, number + 1)
+            self._backend.write_behind(stream, turns.done_at, number + 1)
         turns.queued.value = asked.calls + 1
         self._backend.synchronize()
         self._blank.clear()

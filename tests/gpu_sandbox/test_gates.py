@@ -183,6 +183,9 @@ class Events:
     def compiled_kernels(self) -> bytes:
         return b""
 
+    def kernels(self) -> ProcessorKernels:
+        return ProcessorKernels()
+
 
 @pytest.fixture(autouse=True)
 def processor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,13 +193,12 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: stream)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
     monkeypatch.setattr(gates, "events_of", lambda device: Events())
-    monkeypatch.setattr(gates, "_kernels", lambda image: ProcessorKernels())
     monkeypatch.setattr(gates, "_QUEUE_S", (0.01,) * 3)
     monkeypatch.setattr(clock, "seed_torch", lambda seed, device: None)
     monkeypatch.setattr(
-        clock,
-        "stream_write",
-        lambda stream, at, number: ctypes.memmove(at, ctypes.byref(ctypes.c_int32(number)), 4),
+        CudaBackend,
+        "write_behind",
+        lambda _, stream, at, number: ctypes.memmove(at, ctypes.byref(ctypes.c_int32(number)), 4),
     )
 
 
@@ -521,11 +523,11 @@ def test_gates_that_share_memory_take_turns_in_it() -> None:
 def test_a_sealing_that_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     behind, worker = gated("once", 2, torch.rand(17, 33)), Worker(doubled)
 
-    def fail(image: bytes) -> ProcessorKernels:
+    def fail(events: Events) -> ProcessorKernels:
         raise RuntimeError("no such kernel")
 
     with monkeypatch.context() as broken:
-        broken.setattr(gates, "_kernels", fail)
+        broken.setattr(Events, "kernels", fail)
         with pytest.raises(RuntimeError, match="no such kernel"):
             behind.passed(worker, 7)
     (output,), *_ = behind.passed(worker, 7, range(2)).outputs

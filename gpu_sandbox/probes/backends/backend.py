@@ -25,8 +25,6 @@ class Backend(Accelerator):
     side: ClassVar[int]
     """Of a square matrix."""
     dtypes: ClassVar[Sequence[torch.dtype]]
-    has_tf32: ClassVar[bool]
-    """Whether float32 products can be made with it."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]: ...

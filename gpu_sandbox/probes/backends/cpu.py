@@ -21,7 +21,6 @@ class CpuBackend(Cpu, Backend):
     times = 10  # half of them in each half
     least_s = 0.0
     copied_bytes, side, dtypes = 256 << 20, 1024, (torch.float32,)
-    has_tf32 = False
 
     def facts(self) -> dict[str, Any]:
         name, flags = _cpu_model()

@@ -38,7 +38,6 @@ class CudaBackend(Cuda, Backend):
     least_s = 0.03  # its clocks rise first, and ten products take two milliseconds
     copied_bytes, side = 1 << 30, 4096
     dtypes = (torch.float32, torch.float16, torch.bfloat16)
-    has_tf32 = True
 
     def facts(self) -> dict[str, Any]:
         if torch.version.cuda is None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from gpu_sandbox.accelerator.accelerator import Accelerator
+from gpu_sandbox.cuda.gate_kernels import Kernels
 from gpu_sandbox.cuda.nvml import Nvml
 
 __all__ = ["Backend", "EventClock"]
@@ -103,6 +104,10 @@ class EventClock(ABC):
     @abstractmethod
     def compiled_kernels(self) -> bytes:
         """Ours, as machine code for this device (``cuda/nvrtc.py``). Raises ``NoKernels``."""
+
+    @abstractmethod
+    def kernels(self) -> Kernels:
+        """The same, loaded into this process's context when they are first asked for."""
 
     @abstractmethod
     def cache_bytes(self) -> int:

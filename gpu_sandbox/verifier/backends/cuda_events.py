@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gpu_sandbox.cuda.gate_kernels import Kernels
 from gpu_sandbox.cuda.nvrtc import compiled
 from gpu_sandbox.verifier.backends.backend import EventClock
 
@@ -25,12 +26,18 @@ class CudaEvents(EventClock):
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._least_reading_ns: float | None = None
+        self._kernels: Kernels | None = None
 
     def stream(self) -> int:
         return int(torch.cuda.current_stream(self._device).cuda_stream)
 
     def compiled_kernels(self) -> bytes:
         return compiled(self._device)
+
+    def kernels(self) -> Kernels:
+        if self._kernels is None:
+            self._kernels = Kernels(self.compiled_kernels())
+        return self._kernels
 
     def cache_bytes(self) -> int:
         return int(torch.cuda.get_device_properties(self._device).L2_cache_size)

@@ -15,7 +15,6 @@ import copy
 import os
 import time
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 
@@ -23,7 +22,6 @@ from gpu_sandbox.cuda.gate_channel import Turns
 from gpu_sandbox.cuda.gate_kernels import (
     DIGEST_BYTES,
     KEY_BYTES,
-    Kernels,
     Rows,
     digest_bytes,
     rounds,
@@ -151,7 +149,7 @@ class Gated(Releases):
         left of its inputs, all of which it need not leave to be done. ``nothing_ns``: what events
         read of nothing."""
         inputs, outputs = self._inputs.stretches, self._outputs.stretches
-        kernels, stream = _kernels(self._image), self._events.stream()
+        kernels, stream = self._events.kernels(), self._events.stream()
         made = [e.native for e in self._first.expected]
         self._sealed.cases = None  # this works where they lie
         room = torch.zeros(KEY_BYTES + DIGEST_BYTES, dtype=torch.uint8, device=self.device)
@@ -188,7 +186,7 @@ class Gated(Releases):
         keys = [os.urandom(KEY_BYTES) for _ in self._rounds]
         there = self._there(keys)
         stream, calls, count = self._events.stream(), self._rounds[0], len(self._rounds)
-        _kernels(self._image).seal(stream, self._inputs.stretches, calls, there.data_ptr(), count)
+        self._events.kernels().seal(stream, self._inputs.stretches, calls, there.data_ptr(), count)
         self._sealed.keys, self._sealed.cases = keys, self.cases
 
     def _opened(self, chosen: Sequence[int], ran: Ran) -> list[list[torch.Tensor]]:
@@ -201,7 +199,7 @@ class Gated(Releases):
         return self._outputs.taken(chosen, strides)
 
     def _open_outputs(self, keys: Sequence[bytes]) -> None:
-        there, kernels = self._there(keys), _kernels(self._image)
+        there, kernels = self._there(keys), self._events.kernels()
         stream, calls, count = self._events.stream(), self._rounds[0], len(self._rounds)
         outputs = self._outputs.stretches
         kernels.unseal_outputs(stream, outputs, calls, there.data_ptr(), count)
@@ -266,12 +264,6 @@ class Gated(Releases):
         """So many bytes for each round."""
         stream, count = self._events.stream(), len(self._rounds)
         room = torch.zeros(count, size, dtype=torch.uint8, device=self.device)
-        kernels = _kernels(self._image)
+        kernels = self._events.kernels()
         kernels.digest(stream, rows.stretches, self._rounds[0], room.data_ptr(), count)
         return [row.tobytes() for row in room.cpu().numpy()]
-
-
-@cache
-def _kernels(image: bytes) -> Kernels:
-    """In this process's context."""
-    return Kernels(image)

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import torch
 
 from gpu_sandbox.accelerator.accelerator import Accelerator
+from gpu_sandbox.cuda.gate_kernels import Kernels
 from gpu_sandbox.cuda.nvrtc import OwnKernels
 from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.worker_messages import Request
@@ -60,6 +61,14 @@ class Backend(Accelerator):
 
     @abstractmethod
     def unpin(self, address: int) -> None: ...
+
+    @abstractmethod
+    def load_kernels(self, image: bytes) -> Kernels:
+        """The harness's own, as the verifier has compiled them."""
+
+    @abstractmethod
+    def write_behind(self, stream: int, address: int, number: int) -> None:
+        """To that address of the host's memory, when all that was queued on the stream is done."""
 
     @abstractmethod
     def current_stream(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections import defaultdict
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from gpu_sandbox.accelerator.cpu import Cpu
 from gpu_sandbox.ipc.framing import Channel
@@ -13,6 +13,8 @@ from gpu_sandbox.ipc.worker_messages import Request
 from gpu_sandbox.worker.backends.backend import Backend
 
 __all__ = ["CpuBackend"]
+
+_NONE = "the host's processor has no streams and no kernels"
 
 
 class CpuBackend(Cpu, Backend):
@@ -33,10 +35,17 @@ class CpuBackend(Cpu, Backend):
 
     def unpin(self, address: int) -> None: ...
 
-    def current_stream(self) -> Any:
-        raise RuntimeError("the host's processor has no streams")
+    def load_kernels(self, image: bytes) -> NoReturn:
+        raise RuntimeError(_NONE)
 
-    def return_to(self, stream: Any) -> None: ...
+    def write_behind(self, stream: int, address: int, number: int) -> NoReturn:
+        raise RuntimeError(_NONE)
+
+    def current_stream(self) -> NoReturn:
+        raise RuntimeError(_NONE)
+
+    def return_to(self, stream: Any) -> NoReturn:
+        raise RuntimeError(_NONE)
 
     def profiler_options(self) -> dict[str, Any]:
         return {}

@@ -9,6 +9,8 @@ import torch
 from torch._C._autograd import DeviceType
 
 from gpu_sandbox.accelerator.cuda import Cuda
+from gpu_sandbox.cuda.gate_channel import stream_write
+from gpu_sandbox.cuda.gate_kernels import Kernels
 from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.worker_messages import Done, MakeContext, Request
 from gpu_sandbox.worker.backends.backend import Backend
@@ -47,6 +49,12 @@ class CudaBackend(Cuda, Backend):
     def unpin(self, address: int) -> None:
         cudart: Any = torch.cuda.cudart
         cudart().cudaHostUnregister(address)
+
+    def load_kernels(self, image: bytes) -> Kernels:
+        return Kernels(image)
+
+    def write_behind(self, stream: int, address: int, number: int) -> None:
+        stream_write(stream, address, number)
 
     def current_stream(self) -> Any:
         return torch.cuda.current_stream(self.device)
