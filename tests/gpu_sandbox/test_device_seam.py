@@ -49,7 +49,7 @@ EACH_SIDE = pytest.mark.parametrize(
 EACH_DEVICE = pytest.mark.parametrize("device", [CPU, CUDA], ids=str)
 
 
-# --- nobody else asks which kind it is
+# --- no other code asks for the kind
 
 
 def branches(source: str) -> list[int]:
@@ -183,7 +183,7 @@ def test_the_host_needs_nothing_before_or_after_a_call(
     torch.manual_seed(5)
     host.seed(7)
     host.synchronize()
-    assert torch.rand(1) == first  # its one generator is seeded by whoever seeds the rest
+    assert torch.rand(1) == first  # its one generator is seeded with torch's default one
     assert not host.is_capturing()
 
 
@@ -228,7 +228,7 @@ def test_a_device_is_timed_by_its_events() -> None:
 
 
 @pytest.mark.parametrize(("free", "crowded"), [(40, True), (60, False)])
-def test_who_is_not_gone_yet_crowds_a_device(
+def test_a_device_is_crowded_while_less_than_half_is_free(
     monkeypatch: pytest.MonkeyPatch, free: int, crowded: bool
 ) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 100))

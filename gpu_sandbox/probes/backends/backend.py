@@ -31,7 +31,7 @@ class Backend(Accelerator):
 
     @abstractmethod
     def driver_account(self) -> Nvml | None:
-        """What the driver says of whoever is on it, if it says anything."""
+        """The driver's account of processes on it; None where there is none."""
 
     @abstractmethod
     def seconds(self, work: Callable[[], Any]) -> float:

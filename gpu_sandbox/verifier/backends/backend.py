@@ -41,7 +41,7 @@ class Backend(Accelerator):
 
     @abstractmethod
     def driver_account(self) -> Nvml | None:
-        """What the driver says of its clocks and of whoever is on it, if it says anything."""
+        """The driver's account of clocks and processes; None where there is none."""
 
     @abstractmethod
     def least_write_ns(self, size: int) -> float:
@@ -64,7 +64,7 @@ class Backend(Accelerator):
 
     @abstractmethod
     def is_crowded(self) -> bool:
-        """Whether what an earlier worker has not given back yet may be missing."""
+        """Whether memory that an earlier worker has not given back yet may be missing."""
 
     @abstractmethod
     def allocated_bytes(self) -> int:
