@@ -19,7 +19,7 @@ import torch
 
 from gpu_sandbox.api.statistics import quantile
 from gpu_sandbox.cuda.nvrtc import OwnKernels, compiled
-from gpu_sandbox.worker.cold_cache import Cold
+from gpu_sandbox.worker.backends.cuda_cold_cache import Cold
 
 _READINGS, _COVER_US = 60, 100
 _STREAMING, _PERSISTING = 1, 2

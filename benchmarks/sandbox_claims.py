@@ -34,8 +34,7 @@ from events.outcomes import Correct
 from gpu_sandbox.api.evaluator import Verdict
 from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.verifier.timing.event_overhead import reading_ns
-from gpu_sandbox.verifier.timing.write_floor import least_ns
+from gpu_sandbox.verifier.backends.lookup import backend_of, events_of
 
 _BEYOND = 1.15
 _FILLED = {"4 bytes": 4, "64 KB": 1 << 16, "2 MB": 1 << 21}
@@ -163,9 +162,9 @@ class Claims:
 
 def _readings(device: torch.device) -> str:
     """In this process."""
-    filled = {name: least_ns(size, device) / 1e3 for name, size in _FILLED.items()}
+    filled = {name: backend_of(device).least_write_ns(size) / 1e3 for name, size in _FILLED.items()}
     told = [f"{us:.2g} us of filling {name}" for name, us in filled.items()]
-    return ", ".join([f"{reading_ns(device) / 1e3:.2g} us of nothing", *told])
+    return ", ".join([f"{events_of(device).reading_ns() / 1e3:.2g} us of nothing", *told])
 
 
 def _in_turn(runs: int, claims: list[float]) -> Iterator[tuple[int, float]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.cuda.context import make_context, start_driver
+from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.extension_build import load_inline as extensions
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel
 from gpu_sandbox.ipc.verifier_messages import Prepare, Step
@@ -60,10 +60,10 @@ def _lay_out(order: Prepare, fds: list[int]) -> None:
 
 def _call(order: Prepare, channel: Channel[Prepare]) -> None:
     device = torch.device(order.device)
-    if device.type == "cuda":
-        start_driver()
-        make_context(device)
-        torch.cuda.set_per_process_memory_fraction(_SHARE, device)
+    accelerator = accelerator_of(device)
+    accelerator.start_driver()
+    accelerator.make_context()
+    accelerator.limit_memory(_SHARE)
     settle(order.threads, order.precision)
     task = TaskFile(str(Path("task.py").resolve()))
     init: Any = task.init_inputs(secrets.randbelow(_SEEDS))
@@ -76,6 +76,5 @@ def _call(order: Prepare, channel: Channel[Prepare]) -> None:
     channel.send(Step(done="loaded"))
     with torch.no_grad():
         model(*inputs)
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    accelerator.synchronize()
     channel.send(Step(done="called"))

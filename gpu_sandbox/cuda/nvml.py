@@ -152,8 +152,6 @@ def told_reasons(reasons: int) -> str:
 
 @functools.cache
 def nvml_of(device: torch.device) -> Nvml | None:
-    """Of a device of torch's; None for a CPU, or where there is no library for it."""
-    if device.type != "cuda":
-        return None
+    """Of a CUDA device of torch's; None where there is no library for it."""
     properties: Any = torch.cuda.get_device_properties(device)
     return Nvml.of(str(getattr(properties, "uuid", "")))

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from gpu_sandbox.cuda.context import make_context
+from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.extension_build import load_inline as extensions
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel
 from gpu_sandbox.ipc.verifier_messages import Examine
@@ -59,8 +59,7 @@ def examine(device: str) -> None:
     settle(torch.get_num_threads())
     extensions.install()
     where = torch.device(device)
-    if where.type == "cuda":
-        make_context(where)
+    accelerator_of(where).make_context()
     task: Any = import_file(TASK_MODULE, str(Path("task.py").resolve()))
     init: Any = getattr(task, "get_init_inputs", list)()
     inputs = _pytree.tree_map_only(torch.Tensor, lambda t: t.to(where), task.get_inputs())
@@ -69,7 +68,6 @@ def examine(device: str) -> None:
         model = construct(module.ModelNew, init, 0, where)
         with torch.no_grad():
             model(*inputs)
-        if where.type == "cuda":
-            torch.cuda.synchronize(where)
+        accelerator_of(where).synchronize()
     except Exception as error:
         print(f"it raised {type(error).__name__}: {str(error)[:500]}")

@@ -10,9 +10,7 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 
-import torch
-
-__all__ = ["keep_freed_memory", "release_freed_memory"]
+__all__ = ["keep_freed_memory"]
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _NEVER = (1 << 31) - 1
@@ -25,12 +23,3 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, _NEVER)
         mallopt(_M_MMAP_MAX, 0)
-
-
-def release_freed_memory(device: torch.device) -> None:
-    """Give back, once, what allocators have kept until now."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        return
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)

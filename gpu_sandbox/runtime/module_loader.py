@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.api.protocols import Precision
 from gpu_sandbox.runtime.precision import settle_precision
 
@@ -38,8 +39,7 @@ def seed_torch(seed: int, device: torch.device) -> None:
     """``torch.manual_seed`` for the two generators that matter, in a tenth of its time: it
     also looks for every other kind of device, and queues for those that sleep."""
     torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.default_generators[device.index or 0].manual_seed(seed)
+    accelerator_of(device).seed(seed)
 
 
 def construct(model_class: Any, init: Any, weight_seed: int, device: torch.device) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 
+from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.api.protocols import Precision
 
 __all__ = ["grants_tf32", "in_tf32", "rounded", "settle_precision"]
@@ -42,7 +43,7 @@ def in_tf32(tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.isfinite(tensor), cut.view(torch.float32), tensor)
 
 
-def grants_tf32(device_type: str, precision: Precision) -> bool:
+def grants_tf32(device: torch.device, precision: Precision) -> bool:
     """Whether PyTorch's default flags let float32 convolutions use TF32 there, which nobody
     declared."""
-    return device_type == "cuda" and precision == "float32"
+    return accelerator_of(device).has_tf32 and precision == "float32"

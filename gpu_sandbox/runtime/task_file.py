@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.ipc.worker_messages import Tree
 from gpu_sandbox.runtime.candidate_traceback import own_traceback
 from gpu_sandbox.runtime.module_loader import construct, import_file, seed_torch
@@ -52,7 +53,7 @@ class TaskFile:
         return arguments
 
     def _drawn(self, seed: int, device: torch.device) -> Any:
-        if device.type != "cpu":
+        if not accelerator_of(device).on_host:
             try:
                 _seed_all(seed, device)
                 with torch.device(device):

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from gpu_sandbox.accelerator.lookup import accelerator_of
+
 __all__ = [
     "as_real",
     "at_a_time",
@@ -17,6 +19,7 @@ __all__ = [
     "pieces",
     "row_length",
     "row_rms",
+    "smallest_at",
     "some_rows",
 ]
 
@@ -63,7 +66,7 @@ def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
 
 def at_a_time(tensor: torch.Tensor) -> int:
     """How many of its elements are looked at in one go."""
-    return _PIECE_ON_CPU if tensor.device.type == "cpu" else _PIECE
+    return _PIECE_ON_CPU if accelerator_of(tensor.device).on_host else _PIECE
 
 
 def row_length(tensor: torch.Tensor) -> int:
@@ -101,10 +104,19 @@ def finite(tensor: torch.Tensor) -> bool:
 def largest_of(rows: torch.Tensor) -> torch.Tensor:
     """Of each in absolute value, and NaN if there is one: (rows,). In one pass, where ``isfinite``
     takes four; on the CPU a norm takes as long as that, and two passes a tenth."""
-    if rows.device.type == "cpu":
+    if accelerator_of(rows.device).on_host:
         return torch.maximum(rows.amax(1), -rows.amin(1))
     found: torch.Tensor = torch.linalg.vector_norm(rows, math.inf, 1)
     return found
+
+
+def smallest_at(values: torch.Tensor, places: Sequence[int]) -> list[torch.Tensor]:
+    """What would stand at these places if they were in order. A GPU sorts them in less time than it
+    takes to select, and a CPU selects two in a third of the time that it takes to sort."""
+    if accelerator_of(values.device).on_host:
+        return [values.kthvalue(place + 1).values for place in places]
+    in_order = values.sort().values
+    return [in_order[place] for place in places]
 
 
 def row_rms(tensor: torch.Tensor) -> torch.Tensor:

@@ -3,13 +3,12 @@
 The verifier owns one stretch of memory, the arena; both sides see tensors in it as
 (offset, shape, stride, dtype). It is passed by descriptor: on the CPU a sealed memfd,
 which the worker can write, but not shrink under the verifier's feet; on CUDA an exported
-allocation. The verifier keeps a second, private arena of the same kind for its own side.
+allocation (``accelerator/``). The verifier keeps a second, private arena of the same kind for its
+own side.
 """
 
 from __future__ import annotations
 
-import fcntl
-import mmap
 import os
 import secrets
 from collections.abc import Iterator
@@ -17,8 +16,9 @@ from contextlib import contextmanager
 
 import torch
 
+from gpu_sandbox.accelerator.accelerator import SharedMemory
+from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.ipc.worker_messages import ArenaShared, Spot
-from gpu_sandbox.tensors.cuda_vmm import DeviceMemory
 from gpu_sandbox.tensors.memory_layout import overlapping
 
 __all__ = [
@@ -38,8 +38,6 @@ _PAGE = 4096
 _SPOILED = 16
 """Elements of each tensor: who has a half of it in an output has one of them there, but for once in
 65,536 times."""
-_SEALS = 0x0001 | 0x0002 | 0x0004  # SEAL, SHRINK, GROW
-_ADD_SEALS = 1033
 
 
 def dtype_of(spot: Spot) -> torch.dtype:
@@ -123,35 +121,23 @@ class Arena:
         self,
         memory: torch.Tensor,
         fd: int | None = None,
-        owner: DeviceMemory | None = None,
-        mapping: mmap.mmap | None = None,
+        owner: SharedMemory | None = None,
     ) -> None:
         self._memory = memory
         self._owner = owner
         self._fd = fd
-        self._mapping = mapping
 
     @classmethod
     def create(cls, total_bytes: int, device: torch.device) -> Arena:
         """The verifier's: memory of its own, which ``descriptor`` shares."""
-        total_bytes += _GROWTH
-        if device.type == "cpu":
-            fd = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-            os.ftruncate(fd, total_bytes)
-            fcntl.fcntl(fd, _ADD_SEALS, _SEALS)
-            mapping = mmap.mmap(fd, total_bytes)
-            return cls(torch.frombuffer(mapping, dtype=torch.uint8), fd, mapping=mapping)
-        owner = DeviceMemory.create(total_bytes, device)
-        return cls(owner.tensor, owner.export(), owner)
+        owner, fd = accelerator_of(device).share(total_bytes + _GROWTH)
+        return cls(owner.tensor, fd, owner)
 
     @classmethod
     def open(cls, shared: ArenaShared, fd: int, device: torch.device) -> Arena:
         """The worker's view of it. Takes the descriptor over."""
         try:
-            if device.type == "cpu":
-                mapping = mmap.mmap(fd, shared.total_bytes)
-                return cls(torch.frombuffer(mapping, dtype=torch.uint8), mapping=mapping)
-            owner = DeviceMemory.open(fd, shared.total_bytes, device)
+            owner = accelerator_of(device).open_shared(fd, shared.total_bytes)
             return cls(owner.tensor, owner=owner)
         finally:
             os.close(fd)
@@ -182,8 +168,6 @@ class Arena:
         return flat.as_strided(spot.shape, spot.stride, flat.storage_offset())
 
     def _part(self, offset: int, size: int) -> torch.Tensor:
-        if self._mapping is not None:
-            return torch.frombuffer(self._mapping, dtype=torch.uint8, count=size, offset=offset)
         if self._owner is not None:
             return self._owner.part(offset, size)
         return self._memory[offset : offset + size]
@@ -229,7 +213,6 @@ class Arena:
         if self._fd is not None:
             os.close(self._fd)
         del self._memory
-        self._mapping = None
         if self._owner is not None:
             self._owner.close()
 

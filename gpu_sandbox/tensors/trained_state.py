@@ -17,6 +17,7 @@ import torch
 from torch.nn.modules.module import register_module_buffer_registration_hook
 from torch.overrides import TorchFunctionMode
 
+from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.ipc.worker_messages import Constant
 from gpu_sandbox.tensors.memory_layout import overlapping
 from gpu_sandbox.tensors.pytree import odd
@@ -158,7 +159,7 @@ class _Drawing(TorchFunctionMode):
 
     def _draw(self, tensor: torch.Tensor) -> None:
         """If it is one of the constants. Nothing while a graph is captured, which reading ends."""
-        if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+        if accelerator_of(tensor.device).is_capturing():
             return
         value = constant_of(tensor)
         if value is None or overlapping(tensor):

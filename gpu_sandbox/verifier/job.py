@@ -21,8 +21,6 @@ from events.observations import Observations
 from events.outcomes import Label
 from gpu_sandbox.contention.thresholds import busy_by_itself
 from gpu_sandbox.contention.watch import Watch
-from gpu_sandbox.cuda.nvml import nvml_of
-from gpu_sandbox.cuda.unused_memory import leave_half
 from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.verifier_messages import (
     TRYING,
@@ -37,6 +35,7 @@ from gpu_sandbox.ipc.verifier_messages import (
     WorkerFailed,
 )
 from gpu_sandbox.runtime.task_errors import Broken
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.conditions import conditions
 from gpu_sandbox.verifier.observations import observe
 from gpu_sandbox.verifier.peak_memory import PeakMemory
@@ -82,8 +81,9 @@ class Assignment:
         self._reference = reference
         self._fds = fds
         self._device = torch.device(job.device)
+        self._backend = backend_of(self._device)
         self._known = known(job)
-        self._clocks = Clocks(nvml_of(self._device))
+        self._clocks = Clocks(self._backend.driver_account())
         self._memory = PeakMemory(job, self._device)
         self._spent = Spent()
         self._notes: list[str] = []
@@ -124,7 +124,7 @@ class Assignment:
         return {**found, **self._clocks.told()}
 
     def _find(self, task_path: str) -> Finding:
-        self._stage("reference", waits=_crowded(self._device))
+        self._stage("reference", waits=self._backend.is_crowded())
         with self._spent.on("check"):
             seeds, precision = Seeds(self._job.seed), self._job.protocol.precision
             task = Task(task_path, self._device, seeds, precision)
@@ -180,10 +180,10 @@ class Assignment:
         trials = Trials(task, peer, job, first, self._notes)
         baseline = Baseline(task, self._reference, job, self._device, first)
         ahead = _in_turn(
-            lambda: not _crowded(self._device) and baseline.work_ahead(), trials.work_ahead
+            lambda: not self._backend.is_crowded() and baseline.work_ahead(), trials.work_ahead
         )
         self._stage("baseline", waits=True, meanwhile=ahead)
-        leave_half(self._device)
+        self._backend.leave_half()
         with self._spent.on("check"):
             bench = Bench(
                 task,
@@ -196,7 +196,7 @@ class Assignment:
                 self._notes,
                 self._clocks,
             )
-            leave_half(self._device)
+            self._backend.leave_half()
             self._stage("load")
             began = time.monotonic()
             peer.start_loading(task, job.candidate_source, "ModelNew", job.libraries, libraries)
@@ -214,7 +214,7 @@ class Assignment:
         self._notes += faults[len(told) :]
         if job.protocol.allclose is None and not task.exact.used:
             self._notes.append("no float64 reference: compared with its own dtype")
-        leave_half(self._device)
+        self._backend.leave_half()
         ahead = partial(bench.work_ahead, peer)
         self._stage("bench", waits=True, meanwhile=ahead, spent_on="bench")
         lives = True
@@ -286,7 +286,7 @@ class Assignment:
         a moment in which the device rests: before it is warmed up (``rests``), or afterwards."""
         measuring = [os.getpid(), self._reference.pid, self._job.worker_pid]
         cores = os.sched_getaffinity(0)
-        nvml, preparing = nvml_of(self._device), self._preparing
+        nvml, preparing = self._backend.driver_account(), self._preparing
         watch = Watch(nvml, cores, lambda: [pid for pid in measuring if pid], preparing)
         watch.begin(at_rest=rests)
         yield watch
@@ -339,11 +339,3 @@ def _told(task: Task, first: Case) -> list[str]:
         *held.told(task.updates),
         *rehearsal.told(task),
     ]
-
-
-def _crowded(device: torch.device) -> bool:
-    """Whether what an earlier worker has not given back yet may be missing."""
-    if device.type != "cuda":
-        return False
-    free, total = torch.cuda.mem_get_info(device)
-    return free < total / 2

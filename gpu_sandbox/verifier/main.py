@@ -18,12 +18,11 @@ from pathlib import Path
 
 import torch
 
-from gpu_sandbox.cuda.nvrtc import begin_compiling
-from gpu_sandbox.cuda.unused_memory import keep_little
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel, PeerGone, TooLong
 from gpu_sandbox.ipc.verifier_messages import Differs, Job, Ready, Report, TaskBroken, ToVerifier
 from gpu_sandbox.runtime.module_loader import settle
 from gpu_sandbox.tensors.pytree import TASK_MODULE
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.job import Assignment
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
@@ -35,9 +34,9 @@ def _serve(engine: Channel[ToVerifier], device: torch.device) -> None:
     sock, pid = None, 0
     garbage = Garbage()
     while True:
-        _prove(device)
-        if device.type == "cuda":
-            begin_compiling(device)
+        # Where an earlier candidate has wrecked it, we die: the engine starts another verifier, or
+        # finds that it can't.
+        backend_of(device).get_ready()
         engine.send(Ready())
         job = engine.receive()
         if not isinstance(job, Job):
@@ -73,7 +72,7 @@ def _do(
         for fd in fds:
             os.close(fd)
         garbage.collect()
-        keep_little(torch.device(job.device))
+        backend_of(torch.device(job.device)).keep_little()
 
 
 class Garbage:
@@ -105,15 +104,6 @@ def _deliver(report: Report, job: Job, engine: Channel[ToVerifier]) -> None:
         broken = TaskBroken(reason=reason)
         finding = broken if job.mode == "baseline" else Differs(reason=reason)
         engine.send(Report(finding=finding, timings_s=report.timings_s))
-
-
-def _prove(device: torch.device) -> None:
-    """A device that an earlier candidate wrecked fails here, and we die: the engine
-    starts another verifier, or finds that it can't."""
-    if device.type == "cuda":
-        probe = torch.zeros(1, device=device).add_(1).item()
-        if probe != 1:
-            raise RuntimeError("the device can't add one to nothing")
 
 
 def main(*, control: int, device: str, cores: list[int]) -> None:

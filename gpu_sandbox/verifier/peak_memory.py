@@ -20,10 +20,11 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from gpu_sandbox.cuda.nvml import Nvml, nvml_of
+from gpu_sandbox.cuda.nvml import Nvml
 from gpu_sandbox.ipc.verifier_messages import Agreed, Job
 from gpu_sandbox.ipc.worker_messages import Done, ReleaseMemory, Repeat
 from gpu_sandbox.tensors.shared_arena import lay_out
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.process_memory import device_bytes, host_bytes, ward_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
@@ -66,7 +67,8 @@ class PeakMemory:
     def __init__(self, job: Job, device: torch.device) -> None:
         self._job = job
         self._device = device
-        self._nvml = nvml_of(device)
+        self._backend = backend_of(device)
+        self._nvml = self._backend.driver_account()
         self._wanted = job.protocol.structured and job.mode == "evaluate"
         self._before: int | None = None
         self._peak: int | None = None
@@ -82,7 +84,7 @@ class PeakMemory:
         if used is None:
             return
         _kept.before[peer.pid] = used
-        if self._device.type == "cuda":
+        if not self._backend.on_host:
             arena = peer.reserve(_TRIAL_BYTES)
             _kept.counts_arenas = (account() or 0) - used > arena.size / 2
             peer.give_up_arena()
@@ -160,7 +162,7 @@ class PeakMemory:
     def _account(self, peer: Peer) -> Callable[[], int | None]:
         """Of the processes that there are now."""
         worker, ward = peer.pid, ward_of(peer.pid)
-        if self._device.type == "cpu":
+        if self._backend.on_host:
             return lambda: host_bytes(worker, ward)
         return _of_device(self._nvml, worker, ward)
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.cuda.context import make_context, start_driver
 from gpu_sandbox.cuda.gate_kernels import Kernels
 from gpu_sandbox.extension_build import load_inline as extensions
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel, PeerGone
@@ -33,7 +32,6 @@ from gpu_sandbox.ipc.worker_messages import (
     Loaded,
     LoadKernels,
     Loop,
-    MakeContext,
     Place,
     ProfileCalls,
     Profiled,
@@ -57,6 +55,7 @@ from gpu_sandbox.runtime.module_loader import construct, import_file, settle
 from gpu_sandbox.tensors.pytree import unpack
 from gpu_sandbox.tensors.shared_arena import Arena
 from gpu_sandbox.tensors.trained_state import construct_trained
+from gpu_sandbox.worker.backends.lookup import backend_of
 from gpu_sandbox.worker.compare_weights import compare_weights
 from gpu_sandbox.worker.expose_memory import open_own_memory
 from gpu_sandbox.worker.outputs import Slot
@@ -73,6 +72,7 @@ class Worker:
         self._channel = channel
         self._descriptors = descriptors
         self._device = device
+        self._backend = backend_of(device)
         self._arena: Arena | None = None
         self._replaced: list[Arena] = []
         """On a GPU, of a candidate: it may still look at its inputs there."""
@@ -105,7 +105,7 @@ class Worker:
                 self._show_memory()
                 return None
             case LoadKernels(image=image):
-                self._kernels = self._clocked.kernels = Kernels(image)
+                self._kernels = self._clocked.kernels = self._backend.load_kernels(image)
             case Load():
                 return self._load(request)
             case ConstructAnew():
@@ -158,16 +158,15 @@ class Worker:
         if shared.host:
             self._unpin()
             self._host = Arena.open(shared, fd, torch.device("cpu"))
-            self._pin(self._host)
+            self._backend.pin(self._host.address, self._host.size)
             return
         self._clocked.forget()
         self._clocked.forget_places()
         if self._arena is not None and self._reference:
             self._arena.close()
-        elif self._arena is not None and self._device.type == "cuda":
+        elif self._arena is not None and not self._backend.on_host:
             self._replaced.append(self._arena)
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
+        self._backend.empty_cache()
         self._arena = Arena.open(shared, fd, self._device)
 
     def _give_up_arena(self) -> None:
@@ -184,16 +183,9 @@ class Worker:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _pin(self, host: Arena) -> None:
-        """Or copies from it would be slow, and unevenly so."""
-        cudart: Any = torch.cuda.cudart
-        if int(cudart().cudaHostRegister(host.address, host.size, 0)):
-            raise RuntimeError("host memory could not be pinned")
-
     def _unpin(self) -> None:
         if self._host is not None:
-            cudart: Any = torch.cuda.cudart
-            cudart().cudaHostUnregister(self._host.address)
+            self._backend.unpin(self._host.address)
             self._host.close()
             self._host = None
 
@@ -245,8 +237,7 @@ class Worker:
         trained = self._clocked
         (self._model, self._clocked), self._before = self._before, None
         self._clocked.take_places(trained)
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
+        self._backend.empty_cache()
 
     def _take_libraries(self, names: list[str]) -> None:
         """What the compile stage built, as files of our own: where ``extensions`` looks."""
@@ -278,27 +269,13 @@ def _nothing(*_: object) -> None:
     """Before there is a model."""
 
 
-def _prepare(channel: Channel[Request], device: torch.device) -> None:
-    start_driver()
-    channel.send(Done())
-    if not isinstance(channel.receive(), MakeContext):
-        raise SystemExit("a request before there is a context")
-    make_context(device)
-    torch.zeros(1, device=device)  # a kernel, too
-    channel.send(Done())
-
-
 def main(*, peer: int, device: str, descriptors: int) -> None:
     """It may have as many ``descriptors`` as it has a candidate: that user's under way in messages
-    are counted together, and who may have more can still send one (``_show_memory``).
-
-    On CUDA the driver is started first, and, when it is asked for, the context made, before
-    there is a candidate: ``Done`` says so each time."""
+    are counted together, and who may have more can still send one (``_show_memory``)."""
     keep_freed_memory()
     with socket.socket(fileno=peer) as sock:
         channel: Channel[Request] = Channel(sock, Request, fds=MAX_FDS)
         where = torch.device(device)
         with contextlib.suppress(PeerGone):
-            if where.type == "cuda":
-                _prepare(channel, where)
+            backend_of(where).prepare(channel)
             Worker(channel, where, descriptors).serve()

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
-from torch._C._autograd import DeviceType
 from torch.autograd.profiler import profile as recorded
 
 from events.observations import MOST_NAME, MOST_ROWS, Profile, ProfileRow
+from gpu_sandbox.worker.backends.lookup import backend_of
 from gpu_sandbox.worker.timed_calls import Clocked
 
 __all__ = ["profile"]
@@ -25,20 +23,19 @@ __all__ = ["profile"]
 
 def profile(clocked: Clocked, calls: int, device: torch.device) -> Profile:
     """``calls`` forwards: kernels and copies of a GPU, or operators of the CPU."""
-    on_gpu = device.type == "cuda"
-    watch: dict[str, Any] = {"use_cpu": False, "use_device": "cuda"} if on_gpu else {}
-    with _hushed(), recorded(use_kineto=True, **watch) as seen:
+    backend = backend_of(device)
+    with _hushed(), recorded(use_kineto=True, **backend.profiler_options()) as seen:
         began = time.perf_counter_ns()
         clocked.repeat(calls)
         wall_ns = time.perf_counter_ns() - began
-    times = _of_kernels(seen) if on_gpu else _of_operators(seen)
+    times = backend.times_of(seen)
     rows = [
         ProfileRow(name=name[:MOST_NAME], count=len(each), own_ns=sum(each))
         for name, each in times.items()
     ]
     rows.sort(key=lambda row: -row.own_ns)
     return Profile(
-        what="kernels" if on_gpu else "operators",
+        what=backend.profiles,
         calls=calls,
         wall_ns=wall_ns,
         own_ns=sum(row.own_ns for row in rows),
@@ -60,19 +57,3 @@ def _hushed() -> Iterator[None]:
         for number, fd in zip((1, 2), kept, strict=True):
             os.dup2(fd, number)
             os.close(fd)
-
-
-def _of_kernels(seen: Any) -> dict[str, list[int]]:
-    times: dict[str, list[int]] = defaultdict(list)
-    for event in seen.kineto_results.events():
-        if event.device_type() == DeviceType.CUDA:
-            times[event.name()].append(event.duration_ns())
-    return times
-
-
-def _of_operators(seen: Any) -> dict[str, list[int]]:
-    """Without the time of the operators that they call."""
-    times: dict[str, list[int]] = defaultdict(list)
-    for event in seen.function_events:
-        times[event.name].append(max(0, round(event.self_cpu_time_total * 1e3)))
-    return times

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import torch
 
-from gpu_sandbox.cuda.gate_channel import Turns, stream_write
+from gpu_sandbox.cuda.gate_channel import Turns
 from gpu_sandbox.cuda.gate_kernels import Kernels, Stretches, rounds
 from gpu_sandbox.ipc.cpu_call_messages import NOTHING_PLAIN, SEED_BYTES
 from gpu_sandbox.ipc.framing import Channel, PeerGone
@@ -29,13 +29,13 @@ from gpu_sandbox.ipc.worker_messages import (
     Timed,
     Tree,
 )
-from gpu_sandbox.runtime.malloc_settings import release_freed_memory
 from gpu_sandbox.runtime.module_loader import seed_torch
 from gpu_sandbox.tensors.memory_layout import storages
 from gpu_sandbox.tensors.overwriting import write_over
 from gpu_sandbox.tensors.pytree import plain_digest, plain_digests
 from gpu_sandbox.tensors.shared_arena import Arena
-from gpu_sandbox.worker.cold_cache import Cold, Marks
+from gpu_sandbox.worker.backends.backend import ColdCache, Marks
+from gpu_sandbox.worker.backends.lookup import backend_of
 from gpu_sandbox.worker.earlier_outputs import Earlier
 from gpu_sandbox.worker.gated_outputs import Putting, blank
 from gpu_sandbox.worker.outputs import (
@@ -66,8 +66,9 @@ class Clocked:
     ) -> None:
         self._model = model
         self._device = device
+        self._backend = backend_of(device)
         self._owned = owned
-        self._cold = Cold(device)
+        self._cold = self._new_cold_cache()
         self._blank: list[torch.Tensor] = []
         self._owed: Any = None
         self._before: Any = None
@@ -138,17 +139,21 @@ class Clocked:
     def release_memory(self) -> None:
         """Of earlier calls and of the harness: its buffers are made again when they are needed."""
         self.forget()
-        self._cold = Cold(self._device)
-        release_freed_memory(self._device)
+        self._cold = self._new_cold_cache()
+        self._backend.release_freed_memory()
+
+    def _new_cold_cache(self) -> ColdCache:
+        """None on the CPU, where nothing asks for it."""
+        return cast("ColdCache", self._backend.cold_cache())
 
     def _called(self, number: int) -> Any:
         """On each slot in turn. On the CPU as what is timed, if its outputs are held, too: else the
         allocator takes memory for more of them then, which is longer than the call. Returns what is
         not needed any more."""
         slot = list(self.slots.values())[number % len(self.slots)]
-        if self._device.type != "cpu":
+        if not self._backend.on_host:
             output = self._model(*slot.arguments)
-            torch.cuda.synchronize(self._device)
+            self._backend.synchronize()
             return output
         if sum(place.nbytes for place in slot.outputs) > _KEPT_BYTES:
             return self._model(*slot.arguments)
@@ -300,7 +305,7 @@ class Clocked:
             self._give_up(held.pop())
             self._cold.move_on()
         loop_ns = _now() - began
-        torch.cuda.synchronize(self._device)
+        self._backend.synchronize()
         return Timed(
             elapsed_ns=[_nanoseconds(*marks) for marks in events],
             last=last,
@@ -348,7 +353,7 @@ class Clocked:
 
     def _pass_gates(self, asked: Time, host: Arena) -> Ran:
         """Queue it all; each round begins when the key to its inputs is there."""
-        stream = torch.cuda.current_stream(self._device).cuda_stream
+        stream = self._backend.current_stream().cuda_stream
         turns, kernels = Turns(host, asked.calls), self.kernels
         assert kernels is not None
         slots = [self.slots[asked.first + number] for number in range(asked.calls)]
@@ -371,9 +376,9 @@ class Clocked:
             kernels.digest(stream, outputs, calls, turns.digest_at)
             if asked.left:
                 kernels.digest(stream, inputs, calls, turns.left_at)
-            stream_write(stream, turns.done_at, number + 1)
+            self._backend.write_behind(stream, turns.done_at, number + 1)
         turns.queued.value = asked.calls + 1
-        torch.cuda.synchronize(self._device)
+        self._backend.synchronize()
         self._blank.clear()
         return putting.told(found, slot)
 
@@ -382,12 +387,9 @@ class Clocked:
         if asked.empty:
             return self._blank
         seed_torch(asked.seed + number, self._device)
-        ours = torch.cuda.current_stream(self._device)
+        ours = self._backend.current_stream()
         output = self._model(*slot.arguments)
-        left = torch.cuda.current_stream(self._device)
-        if left.cuda_stream != ours.cuda_stream:  # what is queued behind the call waits for it
-            ours.wait_stream(left)
-            torch.cuda.set_stream(ours)
+        self._backend.return_to(ours)
         return output
 
     def _between_events(self, slot: Slot, asked: Time, number: int, events: list[Marks]) -> Any:
@@ -403,8 +405,7 @@ class Clocked:
         return output
 
     def _synchronize(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        self._backend.synchronize()
 
 
 def _nanoseconds(start: Any, end: Any) -> int:

@@ -22,9 +22,9 @@ __all__ = ["Held", "Process", "at_rest", "holders", "left_since", "look_at", "no
 _KEPT_SHARE = 1 / 64
 _MODULES_MB = 512
 """More than this must be an attack's. Of the device's memory a verifier keeps so much between jobs
-(``gpu_sandbox/cuda/unused_memory.py``), and what its and the next worker's contexts load grows with
-the tasks that they have seen: libraries, kernels, workspaces of cuBLAS. A process that was left
-behind has a context of about as much, and shows by itself."""
+(``gpu_sandbox/verifier/backends/cuda.py``), and what its and the next worker's contexts load grows
+with the tasks that they have seen: libraries, kernels, workspaces of cuBLAS. A process that was
+left behind has a context of about as much, and shows by itself."""
 _INIT = 1
 _NOBODY = 0
 _PAUSE_S = 0.3

@@ -96,7 +96,7 @@ def _use_cuda(result: Survey) -> None:
         skip("no NVIDIA device")
     import torch
 
-    from gpu_sandbox.cuda.context import make_context
+    from gpu_sandbox.accelerator.cuda_context import make_context
 
     def main() -> None:
         began = time.monotonic()

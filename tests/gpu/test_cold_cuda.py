@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpu_sandbox.cuda.nvrtc import OwnKernels, compiled
-from gpu_sandbox.worker.cold_cache import Cold
+from gpu_sandbox.worker.backends.cuda_cold_cache import Cold
 
 pytestmark = [
     pytest.mark.gpu,

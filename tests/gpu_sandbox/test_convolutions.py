@@ -88,10 +88,11 @@ def judged(task: Task, case: Case, got: list[torch.Tensor]) -> str | None:
 
 
 def test_who_grants_it() -> None:
-    assert grants_tf32("cuda", "float32")
-    assert not grants_tf32("cpu", "float32")
-    assert not grants_tf32("cuda", "tf32")
-    assert not grants_tf32("cuda", "bf16")
+    cuda = torch.device("cuda")
+    assert grants_tf32(cuda, "float32")
+    assert not grants_tf32(CPU, "float32")
+    assert not grants_tf32(cuda, "tf32")
+    assert not grants_tf32(cuda, "bf16")
 
 
 @pytest.mark.parametrize("source", [CONVOLUTION, TRANSPOSED], ids=["3d", "transposed"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_sandbox.probes.device_facts_main import sheet_gb_s
+from gpu_sandbox.probes.backends.cuda import sheet_gb_s
 
 
 @pytest.mark.parametrize(

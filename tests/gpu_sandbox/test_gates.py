@@ -40,6 +40,7 @@ from gpu_sandbox.verifier.timing import gates
 from gpu_sandbox.verifier.timing.gates import Gated, Room
 from gpu_sandbox.verifier.worker_link.input_placement import Turn
 from gpu_sandbox.worker import timed_calls as clock
+from gpu_sandbox.worker.backends.cuda import CudaBackend
 from gpu_sandbox.worker.outputs import Slot
 from gpu_sandbox.worker.timed_calls import Clocked
 
@@ -119,7 +120,7 @@ class Worker:
 
     def __init__(self, model: Callable[..., Any]) -> None:
         self.clocked = Clocked(model, CPU)
-        self.clocked._device = SimpleNamespace(type="cuda")
+        self.clocked._backend = CudaBackend(torch.device("cuda"))
         self.clocked.kernels = ProcessorKernels()
         self.watch: Callable[[dict[int, Slot]], None] = lambda slots: None
         self.afterwards: Callable[[dict[int, Slot]], None] = lambda slots: None
@@ -173,19 +174,31 @@ class Worker:
         return self.clocked.recall(request)
 
 
+class Events:
+    """Of a device on whose one stream all is done at once."""
+
+    def stream(self) -> int:
+        return 0
+
+    def compiled_kernels(self) -> bytes:
+        return b""
+
+    def kernels(self) -> ProcessorKernels:
+        return ProcessorKernels()
+
+
 @pytest.fixture(autouse=True)
 def processor(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = SimpleNamespace(cuda_stream=0)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: stream)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
-    monkeypatch.setattr(gates, "compiled", lambda device: b"")
-    monkeypatch.setattr(gates, "_kernels", lambda image: ProcessorKernels())
+    monkeypatch.setattr(gates, "events_of", lambda device: Events())
     monkeypatch.setattr(gates, "_QUEUE_S", (0.01,) * 3)
     monkeypatch.setattr(clock, "seed_torch", lambda seed, device: None)
     monkeypatch.setattr(
-        clock,
-        "stream_write",
-        lambda stream, at, number: ctypes.memmove(at, ctypes.byref(ctypes.c_int32(number)), 4),
+        CudaBackend,
+        "write_behind",
+        lambda _, stream, at, number: ctypes.memmove(at, ctypes.byref(ctypes.c_int32(number)), 4),
     )
 
 
@@ -510,11 +523,11 @@ def test_gates_that_share_memory_take_turns_in_it() -> None:
 def test_a_sealing_that_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     behind, worker = gated("once", 2, torch.rand(17, 33)), Worker(doubled)
 
-    def fail(image: bytes) -> ProcessorKernels:
+    def fail(events: Events) -> ProcessorKernels:
         raise RuntimeError("no such kernel")
 
     with monkeypatch.context() as broken:
-        broken.setattr(gates, "_kernels", fail)
+        broken.setattr(Events, "kernels", fail)
         with pytest.raises(RuntimeError, match="no such kernel"):
             behind.passed(worker, 7)
     (output,), *_ = behind.passed(worker, 7, range(2)).outputs
@@ -526,11 +539,11 @@ def test_what_is_measured_beside_calls_spoils_no_release(monkeypatch: pytest.Mon
     behind, worker = gated("once", 2, torch.rand(17, 33)), Worker(doubled)
     behind.passed(worker, 7)
 
-    def read(device: torch.device, work: Callable[[], None]) -> float:
+    def read(events: Events, work: Callable[[], None]) -> float:
         work()
         return 9.0
 
-    monkeypatch.setattr(gates, "read_ns", read)
+    monkeypatch.setattr(Events, "read_ns", read, raising=False)
     assert behind.beside_ns(2.0) == 7.0
     (output,), *_ = behind.passed(worker, 7, range(2)).outputs
     assert torch.equal(output, behind.cases[0].tensors[0] * 2)

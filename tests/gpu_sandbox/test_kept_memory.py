@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gpu_sandbox.cuda.unused_memory import keep_little, leave_half
+from gpu_sandbox.verifier.backends.lookup import backend_of
 
-CUDA, CPU = torch.device("cuda:0"), torch.device("cpu")
+CUDA, CPU = backend_of(torch.device("cuda:0")), backend_of(torch.device("cpu"))
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_between_jobs_little_is_kept(
     monkeypatch: pytest.MonkeyPatch, given_back: list[str], reserved: int, gives: bool
 ) -> None:
     holds(monkeypatch, total=128, free=100, reserved=reserved, used=0)
-    keep_little(CUDA)
+    CUDA.keep_little()
     assert bool(given_back) is gives
 
 
@@ -56,11 +56,11 @@ def test_a_candidate_gets_half_of_what_nobody_uses(
     gives: bool,
 ) -> None:
     holds(monkeypatch, total=128, free=free, reserved=reserved, used=used)
-    leave_half(CUDA)
+    CUDA.leave_half()
     assert bool(given_back) is gives
 
 
 def test_a_processor_has_none(given_back: list[str]) -> None:
-    keep_little(CPU)
-    leave_half(CPU)
+    CPU.keep_little()
+    CPU.leave_half()
     assert not given_back

@@ -16,6 +16,7 @@ from gpu_sandbox.api.protocols import Precision
 from gpu_sandbox.runtime.precision import rounded
 from gpu_sandbox.tensors.chunked import distance
 from gpu_sandbox.tensors.pytree import mapped
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.numerics.half_precision_reference import lowered
 from gpu_sandbox.verifier.numerics.tolerances import RULES
 from gpu_sandbox.verifier.reference.cases import Case
@@ -145,9 +146,8 @@ class Exact:
         return copy.deepcopy(self._model).double()
 
     def _room(self) -> int:
-        if self._device.type == "cuda":
-            return int(torch.cuda.mem_get_info(self._device)[0]) // 4
-        return _BYTES_CPU
+        free = backend_of(self._device).free_bytes()
+        return _BYTES_CPU if free is None else free // 4
 
 
 def _explains(truth: Outputs, native: Outputs, *, lowers: bool) -> bool:

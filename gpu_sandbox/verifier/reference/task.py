@@ -19,6 +19,7 @@ from gpu_sandbox.runtime.task_file import Constructor, TaskFile
 from gpu_sandbox.tensors.chunked import finite
 from gpu_sandbox.tensors.memory_layout import among, extent_of, overlapping, sharing
 from gpu_sandbox.tensors.pytree import mapped, odd, pack
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.inputs.altered import Altered
 from gpu_sandbox.verifier.inputs.apply import Changed
 from gpu_sandbox.verifier.inputs.invariants import Form, Forms
@@ -50,10 +51,11 @@ class Task:
         precision: Precision = "float32",
     ) -> None:
         self.precision: Precision = precision
-        self.grants_tf32 = grants_tf32(device.type, precision)
+        self.grants_tf32 = grants_tf32(device, precision)
         """Whether convolutions may be off by it (``verifier/trials/convolution_recheck.py``)."""
         self._file = TaskFile(path)
         self._device = device
+        self._backend = backend_of(device)
         self._seeds = seeds
         self.mutates = self.returns_state = False
         self._probed = False
@@ -249,9 +251,9 @@ class Task:
         kept, given, tensors = _copied(case.arguments), case.tensors, list[torch.Tensor]()
         versions = [t._version for t in given]
         before = buffers(self.model)
-        seed, used = case.forward_seed, _used_bytes(self._device)
+        seed, used = case.forward_seed, self._backend.allocated_bytes()
         output = self._file.guarded("the reference", self._call, self.model, case.arguments, seed)
-        self._probed, self.peak_bytes = True, _peak_bytes(self._device) - used
+        self._probed, self.peak_bytes = True, self._backend.peak_bytes() - used
         tree = pack(kept, tensors, pickling=True)
         written = versions != [t._version for t in given]
         if written or not all(map(alike, tensors, given)):
@@ -316,8 +318,7 @@ class Task:
         seed_torch(forward_seed, self._device)
         with torch.no_grad():
             output = model(*arguments)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        self._backend.synchronize()
         return output
 
     def plain(self, arguments: Any, case: Case) -> Tree:
@@ -329,18 +330,6 @@ class Task:
         pack(self._call(model, arguments, case.forward_seed), found, pickling=False)
         kept = among(found, state(model))
         return [t.clone() if one else t for t, one in zip(found, kept, strict=True)]
-
-
-def _used_bytes(device: torch.device) -> int:
-    """By torch's allocator, whose peak is measured from now on."""
-    if device.type != "cuda":
-        return 0
-    torch.cuda.reset_peak_memory_stats(device)
-    return int(torch.cuda.memory_allocated(device))
-
-
-def _peak_bytes(device: torch.device) -> int:
-    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else 0
 
 
 def _copied(value: Any) -> Any:

@@ -13,15 +13,16 @@ import torch
 from gpu_sandbox.api.protocols import Protocol
 from gpu_sandbox.api.statistics import quantile, relative_spread
 from gpu_sandbox.contention.thresholds import medians_apart
-from gpu_sandbox.cuda.nvrtc import NoKernels, compiled
+from gpu_sandbox.cuda.nvrtc import NoKernels
 from gpu_sandbox.ipc.verifier_messages import Job, Measured
 from gpu_sandbox.ipc.worker_messages import Done, Warm
+from gpu_sandbox.verifier.backends.backend import Backend, EventClock
+from gpu_sandbox.verifier.backends.lookup import backend_of, events_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing.batches import FEW_CALLS, MANY_CALLS, Batch, Released, Settings
 from gpu_sandbox.verifier.timing.cpu_caches import Company
 from gpu_sandbox.verifier.timing.cpu_call import OneCall
-from gpu_sandbox.verifier.timing.event_overhead import KERNEL_NS
 from gpu_sandbox.verifier.timing.launch_cover import HostTime, cover_us, host_time
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
 from gpu_sandbox.verifier.timing.work_estimate import moved_bytes
@@ -43,11 +44,10 @@ class Baseline:
         self, task: Task, reference: Peer, job: Job, device: torch.device, first: Case
     ) -> None:
         self.slow = False
-        self.settings = _settings(job, device)
+        backend = backend_of(device)
+        self.settings = _settings(job, backend)
         self.releases = (
-            OneCall(task, first, device)
-            if device.type == "cpu"
-            else Batch(task, first, device, calls=1)
+            OneCall(task, first, device) if backend.on_host else Batch(task, first, device, calls=1)
         )
         self.gated_calls = 1
         self.draw_s = 0.0
@@ -59,7 +59,7 @@ class Baseline:
         self._make_batch = partial(Batch, task, first, device)
         self.moved_bytes = moved_bytes(task, first)
         """Of a call: read, and written."""
-        self._company = Company(sum(self.moved_bytes)) if device.type == "cpu" else None
+        self._company = Company(sum(self.moved_bytes)) if backend.on_host else None
         self._warm = False
         self._ready = False
         self._least_cover_us = self.settings.cover_us
@@ -112,7 +112,8 @@ class Baseline:
             releases.release_touches(self._peer, self.settings, self._job.seed).claim_ns
             for _ in range(_READINGS)
         ]
-        beyond_ns = max(round(min(read) / releases.calls - KERNEL_NS), 0)
+        kernel_ns = events_of(releases.device).kernel_ns
+        beyond_ns = max(round(min(read) / releases.calls - kernel_ns), 0)
         self.settings = msgspec.structs.replace(self.settings, reading_ns=beyond_ns)
 
     def cover(self, host: HostTime) -> int:
@@ -193,19 +194,20 @@ def warm(protocol: Protocol, once_s: float) -> Warm:
     return Warm(calls=max(1, min(protocol.warmup_calls, most)), seconds=protocol.warmup_s)
 
 
-def _settings(job: Job, device: torch.device) -> Settings:
-    if device.type != "cuda":
+def _settings(job: Job, backend: Backend) -> Settings:
+    events = backend.events
+    if events is None:
         return Settings()
     flush = job.protocol.flush_bytes
     if flush is None:
-        flush = 2 * int(torch.cuda.get_device_properties(device).L2_cache_size)
-    kernels = _kernels(device) if flush else b""
+        flush = 2 * events.cache_bytes()
+    kernels = _kernels(events) if flush else b""
     return Settings(flush_bytes=flush, kernels=kernels, cover_us=job.protocol.cover_us)
 
 
-def _kernels(device: torch.device) -> bytes:
+def _kernels(events: EventClock) -> bytes:
     """None where they can't be compiled: no gate decides there, either, which a label says."""
     try:
-        return compiled(device)
+        return events.compiled_kernels()
     except NoKernels:
         return b""

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 import msgspec
 import torch
 
-from gpu_sandbox.cuda.unused_memory import leave_half
 from gpu_sandbox.ipc.verifier_messages import Forged
 from gpu_sandbox.ipc.worker_messages import Ran, Time, Timed, Tree
 from gpu_sandbox.runtime.task_errors import Broken
 from gpu_sandbox.tensors.shared_arena import lay_out
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing.launch_cover import HostTime
@@ -122,8 +122,8 @@ class Released(msgspec.Struct, frozen=True):
 class Settings(msgspec.Struct, frozen=True):
     """What is done before each call: of CUDA releases (``messages.Time``), with ``kernels`` for it
     (``cuda/nvrtc.py``), and what is taken off each reading of events, since it is not the call's
-    (``event_overhead.py``); and whether the last one is repeated before one of the CPU
-    (``messages.StandBy``)."""
+    (``EventClock`` in ``verifier/backends``); and whether the last one is repeated before one of
+    the CPU (``messages.StandBy``)."""
 
     flush_bytes: int = 0
     kernels: bytes = b""
@@ -144,6 +144,7 @@ class Releases(ABC):
         self._task = task
         self._first = first
         self.device = device
+        self._backend = backend_of(device)
         outputs = [e.native for e in first.expected]
         spare = 1 if calls == 1 and task.has_second_place else 0
         self.layout = lay_out(first.tensors, outputs, calls, spare)
@@ -155,8 +156,7 @@ class Releases(ABC):
         self.let_go()  # gigabytes, maybe: not those before and these at a time
         drawn = self._ahead.pop((purpose, index), None) or self._drawn_anew(purpose, index)
         self.cases, self.unusual = drawn
-        if self.device.type == "cuda":  # or the first release would pay for the drawing
-            torch.cuda.synchronize(self.device)
+        self._backend.synchronize()  # or the first release would pay for the drawing
 
     @property
     def may_change(self) -> bool:
@@ -168,7 +168,7 @@ class Releases(ABC):
         always is: inputs that lie in its cache when they are copied tell on the walls."""
         number = len(self._ahead)
         each = self.calls * sum(t.numel() * t.element_size() for t in self._first.tensors)
-        if self.device.type == "cpu" or number >= most:
+        if self._backend.on_host or number >= most:
             return False
         if (number + 1) * each > min(_AHEAD_BYTES, self._affordable_bytes()):
             return False
@@ -184,13 +184,15 @@ class Releases(ABC):
         self._ahead.clear()
 
     def _affordable_bytes(self) -> int:
-        return int(torch.cuda.mem_get_info(self.device)[0] * _MOST_OF_FREE)
+        free = self._backend.free_bytes()
+        assert free is not None
+        return int(free * _MOST_OF_FREE)
 
     def _drawn_anew(self, purpose: str, index: int) -> tuple[list[Case], bool]:
         first = index * self.calls
         changed = self._surprises.among(self.calls, purpose, index)
         if not self._surprises.in_place:
-            leave_half(self.device)  # the reference ran on them
+            self._backend.leave_half()  # the reference ran on them
         cases = [
             changed.get(number) or self._drawn(purpose, first + number)
             for number in range(self.calls)

@@ -26,6 +26,7 @@ from events.outcomes import Label
 from gpu_sandbox.api.statistics import Estimate, quantile, relative_spread
 from gpu_sandbox.ipc.verifier_messages import Agreed, Job, Looped
 from gpu_sandbox.ipc.worker_messages import Done
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing import clock_filter as sifting
@@ -33,7 +34,6 @@ from gpu_sandbox.verifier.timing.baseline import Baseline, warm
 from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, Alone
 from gpu_sandbox.verifier.timing.batches import Batch
 from gpu_sandbox.verifier.timing.eager_loop import time_loops
-from gpu_sandbox.verifier.timing.event_overhead import beyond_kernel_ns
 from gpu_sandbox.verifier.timing.gate_benchmark import Passages
 from gpu_sandbox.verifier.timing.labels import labels_on_cpu, timing_labels
 from gpu_sandbox.verifier.timing.pairs import Pair, Pairing, unbelieved
@@ -41,7 +41,6 @@ from gpu_sandbox.verifier.timing.score import Score
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
 from gpu_sandbox.verifier.timing.stopping_rule import Enough
 from gpu_sandbox.verifier.timing.wall_clock_bound import Judgement
-from gpu_sandbox.verifier.timing.write_floor import least_ns
 from gpu_sandbox.verifier.trials.checks import Agreement
 from gpu_sandbox.verifier.worker_link.client import Peer
 
@@ -71,7 +70,7 @@ class Bench:
         self._clocks = clocks
         self._reference = reference
         self._job = job
-        self._device = device
+        self._backend = backend_of(device)
         self._first = first
         self._notes = notes
         self._baseline = baseline
@@ -88,7 +87,7 @@ class Bench:
         self._warm = False
         self._looped: Looped | None = None
         self._passages: Passages | None = None
-        if device.type == "cuda" and not baseline.slow:
+        if self._backend.events is not None and not baseline.slow:
             each_ns, calls = self._alone.claim_ns / calls, baseline.gated_calls
             net = self._baseline.settings.reading_ns > 0
             self._passages = Passages(task, reference, peer, device, first, calls, each_ns, net=net)
@@ -132,7 +131,7 @@ class Bench:
 
     def _time_loops(self, pairing: Pairing, peer: Peer, pairs: list[Pair]) -> None:
         """On the CPU pairs are of such calls."""
-        if self._device.type == "cpu":
+        if self._backend.on_host:
             return
         releases, score = self._releases, self._score
         assert isinstance(releases, Batch)
@@ -166,8 +165,9 @@ class Bench:
     def _least_ns(self) -> float:
         """Who changes its inputs writes something, also where that is all that it puts out. Without
         what events read beyond a kernel's time, where that is taken off claims as well."""
-        least = least_ns(self._bytes[1] or int(self._task.mutates), self._device)
-        beyond_ns = beyond_kernel_ns(self._device) if self._baseline.settings.reading_ns else 0.0
+        least = self._backend.least_write_ns(self._bytes[1] or int(self._task.mutates))
+        events = self._backend.events if self._baseline.settings.reading_ns else None
+        beyond_ns = events.beyond_kernel_ns() if events is not None else 0.0
         return max(least - beyond_ns, 0.0)
 
     # --- pairs
@@ -191,7 +191,7 @@ class Bench:
         for spots in self._releases.layout.outputs:  # the same inputs again: not the answer
             peer.scramble(spots)
         peer.ask(warm(self._job.protocol, once_s), Done, "warm-up")
-        if self._device.type == "cuda" and self._baseline.settings.cover_us:
+        if self._baseline.settings.cover_us:
             self._cover(peer)
 
     def _cover(self, peer: Peer) -> None:
@@ -257,7 +257,7 @@ class Bench:
 
     def _labels(self, pairs: list[Pair], found: Estimate, each_ns: float) -> dict[Label, str]:
         """Slow calls need no gate: flushes and covers are as nothing beside them."""
-        if self._device.type == "cpu":
+        if self._backend.on_host:
             blur_ns = self._score.blur(pairs) * self._score.baseline_ns(pairs)
             output_ns = quantile([float(p.baseline.output_ns) for p in pairs], 0.5)
             return labels_on_cpu(blur_ns, output_ns, each_ns)
@@ -269,7 +269,7 @@ class Bench:
             each_us = quantile(pairing.charged_ns, 0.5) / 1e3
             told = f"{each_us:.0f} us are added to a call, as filling them takes"
             self._notes.append(f"outputs lie in pages that were mapped, not written: {told}")
-        if self._device.type == "cpu" and not peer.shows_pages:
+        if self._backend.on_host and not peer.shows_pages:
             self._notes.append(
                 "no /proc/self/pagemap here: whether outputs were written is not seen"
             )
@@ -277,7 +277,7 @@ class Bench:
     def _note_load(self) -> None:
         """Pairing takes out drift, not a machine with more to run than it has cores."""
         load, cores = os.getloadavg()[0], os.cpu_count() or 1
-        if self._device.type == "cpu" and load > 1.5 * cores:
+        if self._backend.on_host and load > 1.5 * cores:
             self._notes.append(f"the machine was busy (load {load:.1f} on {cores} cores)")
 
 

@@ -23,9 +23,9 @@ from gpu_sandbox.api.statistics import quantile
 from gpu_sandbox.cuda.nvrtc import NoKernels
 from gpu_sandbox.ipc.verifier_messages import WorkerFailed
 from gpu_sandbox.ipc.worker_messages import Gate
+from gpu_sandbox.verifier.backends.lookup import events_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.event_overhead import reading_ns
 from gpu_sandbox.verifier.timing.gates import Gated, Room
 from gpu_sandbox.verifier.timing.pairs import Pairing
 from gpu_sandbox.verifier.timing.wall_clock_bound import (
@@ -185,7 +185,8 @@ class Passages:
             empties.append(empty_ns)
             into.append(own_ns)
         claim_ns = self._claim_ns * gated.calls
-        warm_ns, nothing_ns = min(walls[1:]) - min(own_empties[1:]), reading_ns(self._device)
+        warm_ns = min(walls[1:]) - min(own_empties[1:])
+        nothing_ns = events_of(self._device).reading_ns()
         return Passage(
             together=gated.gate == "once",
             calls=gated.calls,

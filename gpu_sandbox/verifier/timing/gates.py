@@ -15,7 +15,6 @@ import copy
 import os
 import time
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 
@@ -23,20 +22,18 @@ from gpu_sandbox.cuda.gate_channel import Turns
 from gpu_sandbox.cuda.gate_kernels import (
     DIGEST_BYTES,
     KEY_BYTES,
-    Kernels,
     Rows,
     digest_bytes,
     rounds,
 )
-from gpu_sandbox.cuda.nvrtc import compiled
 from gpu_sandbox.ipc.verifier_messages import Differs, Forged, WorkerSilent
 from gpu_sandbox.ipc.worker_messages import Gate, Ran, Time, Timed
 from gpu_sandbox.tensors.memory_layout import stride_told
 from gpu_sandbox.tensors.shared_arena import place
+from gpu_sandbox.verifier.backends.lookup import backend_of, events_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing.batches import Released, Releases, Settings
-from gpu_sandbox.verifier.timing.event_overhead import read_ns
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.digests import recalled
 
@@ -66,7 +63,8 @@ class Room:
         outputs = [e.native for e in first.expected]
         each = place(first.tensors, 0)[1]
         wanted = calls * (each * (2 if left else 1) + place(outputs, 0)[1])
-        if device.type == "cuda" and wanted > _MOST_OF_FREE * torch.cuda.mem_get_info(device)[0]:
+        free = backend_of(device).free_bytes()
+        if free is not None and wanted > _MOST_OF_FREE * free:
             raise torch.OutOfMemoryError(f"{wanted} bytes are too much of what is free")
         self.inputs = Rows(first.tensors, calls, device)
         self.outputs = Rows(outputs, calls, device)
@@ -91,7 +89,8 @@ class Gated(Releases):
         super().__init__(task, first, room.device, room.calls)
         self.gate = gate
         self._rounds = rounds(gate, room.calls)
-        self._image = compiled(room.device)
+        self._events = events_of(room.device)
+        self._image = self._events.compiled_kernels()
         self._inputs, self._outputs = room.inputs, room.outputs
         self._sealed, self._left = room.sealed, room.left
         self._digest_bytes, self._left_bytes = (
@@ -150,7 +149,7 @@ class Gated(Releases):
         left of its inputs, all of which it need not leave to be done. ``nothing_ns``: what events
         read of nothing."""
         inputs, outputs = self._inputs.stretches, self._outputs.stretches
-        kernels, stream = _kernels(self._image), _stream(self.device)
+        kernels, stream = self._events.kernels(), self._events.stream()
         made = [e.native for e in self._first.expected]
         self._sealed.cases = None  # this works where they lie
         room = torch.zeros(KEY_BYTES + DIGEST_BYTES, dtype=torch.uint8, device=self.device)
@@ -163,7 +162,7 @@ class Gated(Releases):
             kernels.digest(stream, outputs, range(1), digest_at)
             kernels.digest(stream, self._left.stretches, range(1), digest_at)
 
-        return max(read_ns(self.device, beside) - nothing_ns, 0.0)
+        return max(self._events.read_ns(beside) - nothing_ns, 0.0)
 
     # --- a release, step by step
 
@@ -173,7 +172,7 @@ class Gated(Releases):
         if self._sealed.cases is not self.cases:
             self._seal()
         peer.rows(peer.turn.inputs).copy_(self._inputs.bytes)
-        torch.cuda.synchronize(self.device)
+        self._backend.synchronize()
         return self._sealed.keys
 
     def _seal(self) -> None:
@@ -186,8 +185,8 @@ class Gated(Releases):
                 view.copy_(tensor.detach())
         keys = [os.urandom(KEY_BYTES) for _ in self._rounds]
         there = self._there(keys)
-        stream, calls, count = _stream(self.device), self._rounds[0], len(self._rounds)
-        _kernels(self._image).seal(stream, self._inputs.stretches, calls, there.data_ptr(), count)
+        stream, calls, count = self._events.stream(), self._rounds[0], len(self._rounds)
+        self._events.kernels().seal(stream, self._inputs.stretches, calls, there.data_ptr(), count)
         self._sealed.keys, self._sealed.cases = keys, self.cases
 
     def _opened(self, chosen: Sequence[int], ran: Ran) -> list[list[torch.Tensor]]:
@@ -200,8 +199,8 @@ class Gated(Releases):
         return self._outputs.taken(chosen, strides)
 
     def _open_outputs(self, keys: Sequence[bytes]) -> None:
-        there, kernels = self._there(keys), _kernels(self._image)
-        stream, calls, count = _stream(self.device), self._rounds[0], len(self._rounds)
+        there, kernels = self._there(keys), self._events.kernels()
+        stream, calls, count = self._events.stream(), self._rounds[0], len(self._rounds)
         outputs = self._outputs.stretches
         kernels.unseal_outputs(stream, outputs, calls, there.data_ptr(), count)
 
@@ -263,18 +262,8 @@ class Gated(Releases):
 
     def _digested(self, rows: Rows, size: int) -> list[bytes]:
         """So many bytes for each round."""
-        stream, count = _stream(self.device), len(self._rounds)
+        stream, count = self._events.stream(), len(self._rounds)
         room = torch.zeros(count, size, dtype=torch.uint8, device=self.device)
-        kernels = _kernels(self._image)
+        kernels = self._events.kernels()
         kernels.digest(stream, rows.stretches, self._rounds[0], room.data_ptr(), count)
         return [row.tobytes() for row in room.cpu().numpy()]
-
-
-@cache
-def _kernels(image: bytes) -> Kernels:
-    """In this process's context."""
-    return Kernels(image)
-
-
-def _stream(device: torch.device) -> int:
-    return int(torch.cuda.current_stream(device).cuda_stream)

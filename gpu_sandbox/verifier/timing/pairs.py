@@ -18,6 +18,7 @@ from gpu_sandbox.api.statistics import Estimate, estimate_bound, estimate_mean, 
 from gpu_sandbox.ipc.verifier_messages import Differs
 from gpu_sandbox.tensors.chunked import finite
 from gpu_sandbox.tensors.pytree import same_shape
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.numerics.expected import Expected
 from gpu_sandbox.verifier.numerics.fast_path import close_by
 from gpu_sandbox.verifier.numerics.mutated_inputs import expect_left
@@ -300,7 +301,7 @@ def bounded(pairs: Sequence[Pair], device: torch.device, most_rest_ns: float) ->
     baseline = [float(p.baseline.claim_ns + p.baseline.output_ns) for p in pairs]
     orders = _orders(pairs)
     wall = estimate_bound([p.wall_bound_ns(most_rest_ns) for p in pairs], baseline, orders)
-    if device.type != "cpu" or torch.get_num_threads() > 1:
+    if not backend_of(device).on_host or torch.get_num_threads() > 1:
         return wall
     cpu = estimate_bound([p.cpu_bound_ns(most_rest_ns) for p in pairs], baseline, orders)
     return max(wall, cpu, key=lambda estimate: estimate.ratio)

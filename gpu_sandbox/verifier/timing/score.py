@@ -9,6 +9,7 @@ import torch
 
 from gpu_sandbox.api.protocols import Protocol
 from gpu_sandbox.api.statistics import Estimate, has_both_orders, mean_over_median, quantile
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, Alone
 from gpu_sandbox.verifier.timing.claim_rules import WRITING, agree, believed, borne_out
 from gpu_sandbox.verifier.timing.labels import RESOLUTION_NS
@@ -42,7 +43,7 @@ class Score:
         notes: list[str],
     ) -> None:
         self._protocol = protocol
-        self._on_cpu = device.type == "cpu"
+        self._on_cpu = backend_of(device).on_host
         self._device = device
         self._calls = calls
         self._alone = alone

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 import torch
 
 from gpu_sandbox.api.protocols import Protocol
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.inputs.altered import Altered
 from gpu_sandbox.verifier.inputs.transforms import ways
 from gpu_sandbox.verifier.reference.cases import Case
@@ -36,9 +37,9 @@ class Rehearsal:
 
     def __init__(self, task: Task, device: torch.device, say: Callable[[str], None]) -> None:
         self._task = task
-        self._device = device
+        self._backend = backend_of(device)
         self._say = say
-        slow_s = _SLOW_ON_CPU_S if device.type == "cpu" else _SLOW_S
+        slow_s = _SLOW_ON_CPU_S if self._backend.on_host else _SLOW_S
         self._slow = task.forward_s > slow_s
 
     def nudged(self, first: Case) -> list[Nudged]:
@@ -60,7 +61,7 @@ class Rehearsal:
 
     def scaled(self, protocol: Protocol) -> None:
         """All that trials multiply whole inputs by: slow references get these trials, too."""
-        if self._slow and self._device.type == "cpu":
+        if self._slow and self._backend.on_host:
             return
         for way in scaled_ways(protocol):
             if way.told not in self._task.leave_out:
@@ -73,8 +74,7 @@ class Rehearsal:
     def _trying(self, told: str) -> Iterator[None]:
         self._say(told)
         yield
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)  # raises, and all is lost, if it has asserted
+        self._backend.synchronize()  # raises, and all is lost, if it has asserted
         self._say("")
 
 

@@ -30,6 +30,7 @@ from gpu_sandbox.tensors.trained_state import (
     constant_state,
     construct_trained,
 )
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.reference.cases import TRAINED, Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.trials.checks import Agreement, check_call, told_of
@@ -94,9 +95,8 @@ class TrainedTrial:
         """Why not to construct both once more."""
         model, device = self._task.model, torch.device(self._job.device)
         needed = sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
-        room = _LARGEST_BYTES
-        if device.type == "cuda":
-            room = int(torch.cuda.mem_get_info(device)[0]) // _COPIES
+        free = backend_of(device).free_bytes()
+        room = _LARGEST_BYTES if free is None else free // _COPIES
         if needed > room:
             return f"there is no memory for another {needed / (1 << 30):.1f} GiB of weights"
         return f"it takes {loaded_s:.0f} s to load" if loaded_s > _SLOW_LOAD_S else ""

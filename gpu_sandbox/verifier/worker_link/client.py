@@ -12,7 +12,6 @@ import torch
 
 from gpu_sandbox.confine.freeze import Still, Stoppable, Unstoppable
 from gpu_sandbox.cuda.gate_kernels import rows_of
-from gpu_sandbox.cuda.unused_memory import is_much
 from gpu_sandbox.ipc.cpu_call_messages import Where
 from gpu_sandbox.ipc.verifier_messages import Forged, WorkerDied
 from gpu_sandbox.ipc.worker_messages import (
@@ -30,6 +29,7 @@ from gpu_sandbox.ipc.worker_messages import (
 from gpu_sandbox.tensors.bitwise import same_bits
 from gpu_sandbox.tensors.pytree import pack
 from gpu_sandbox.tensors.shared_arena import Arena, Layout, place
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.worker_link.input_placement import Turn, next_slot
@@ -67,6 +67,7 @@ class Peer(Conversation):
         super().__init__(sock, call_s, reference=reference)
         self.pid = pid
         self._device = device
+        self._backend = backend_of(device)
         self._arena: Arena | None = None
         self._host: Arena | None = None
         self._has_kernels = False
@@ -80,7 +81,7 @@ class Peer(Conversation):
         """The slot of its last call."""
         self._seen: dict[Spot, torch.Tensor] = {}
         self._memory: Memory | None = None
-        self._processes = Stoppable(pid) if device.type == "cpu" else None
+        self._processes = Stoppable(pid) if self._backend.on_host else None
         self._restless = 0
 
     @property
@@ -147,7 +148,7 @@ class Peer(Conversation):
 
     def keep_little(self) -> None:
         """Between jobs, of a GPU's memory: who maps what we give back has it still."""
-        if self._arena is not None and is_much(self._arena.size, self._device):
+        if self._arena is not None and self._backend.is_much(self._arena.size):
             self.ask(ReleaseMemory(arena=True), Done, "share")
             self.give_up_arena()
 
@@ -318,5 +319,4 @@ class Peer(Conversation):
         return self._arena
 
     def _synchronize(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        self._backend.synchronize()

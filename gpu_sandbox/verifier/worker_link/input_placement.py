@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from gpu_sandbox.ipc.worker_messages import Spot
+from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.reference.cases import Case
 
 __all__ = ["Turn", "has_room_for_two", "next_slot"]
@@ -34,8 +35,9 @@ def has_room_for_two(case: Case, peak_bytes: int, device: torch.device) -> bool:
 
     ``peak_bytes``: device memory that the reference's forward needs besides. On the CPU memory is
     not looked at, and the answer is yes."""
-    if device.type != "cuda":
+    free = backend_of(device).free_bytes()
+    if free is None:
         return True
     inputs = sum(tensor.nbytes for tensor in case.tensors)
     outputs = sum(expected.native.nbytes for expected in case.expected)
-    return 2 * inputs + outputs + peak_bytes <= torch.cuda.mem_get_info(device)[0]
+    return 2 * inputs + outputs + peak_bytes <= free

@@ -4,16 +4,15 @@ in the stream of commands that nobody keeps."""
 from __future__ import annotations
 
 import secrets
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
 from gpu_sandbox.cuda.nvrtc import OwnKernels
+from gpu_sandbox.worker.backends.backend import Marks
 
-__all__ = ["Cold", "Marks"]
+__all__ = ["Cold"]
 
-Marks: TypeAlias = tuple[Any, Any]
-"""A pair of events."""
 _KERNELS = (("overwrite", 1056), ("let_go", 264))
 """With groups of threads: eight and two for each multiprocessor of an H100, as fast as it gets."""
 _MOST_MOVES = 4

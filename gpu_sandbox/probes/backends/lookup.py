@@ -1,0 +1,21 @@
+"""The probes' backend of one of torch's devices."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+from gpu_sandbox.probes.backends.backend import Backend
+from gpu_sandbox.probes.backends.cpu import CpuBackend
+from gpu_sandbox.probes.backends.cuda import CudaBackend
+
+__all__ = ["backend_of"]
+
+_BACKENDS: dict[str, type[Backend]] = {"cpu": CpuBackend, "cuda": CudaBackend}
+
+
+@cache
+def backend_of(device: torch.device) -> Backend:
+    """The same one for as long as this process lives."""
+    return _BACKENDS[device.type](device)

@@ -1,0 +1,28 @@
+"""The verifier's backend of one of torch's devices."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+from gpu_sandbox.verifier.backends.backend import Backend, EventClock
+from gpu_sandbox.verifier.backends.cpu import CpuBackend
+from gpu_sandbox.verifier.backends.cuda import CudaBackend
+
+__all__ = ["backend_of", "events_of"]
+
+_BACKENDS: dict[str, type[Backend]] = {"cpu": CpuBackend, "cuda": CudaBackend}
+
+
+@cache
+def backend_of(device: torch.device) -> Backend:
+    """The same one for as long as this process lives."""
+    return _BACKENDS[device.type](device)
+
+
+def events_of(device: torch.device) -> EventClock:
+    """Of a device that has them."""
+    events = backend_of(device).events
+    assert events is not None
+    return events
