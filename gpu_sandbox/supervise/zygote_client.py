@@ -298,7 +298,7 @@ class Zygote:
 # Read by libraries when they are loaded, so the zygote must have them. glibc gives large
 # blocks back to the system when they are freed, or not, by how the heap happens to lie: each
 # call then faults its output's pages in anew, in some processes and not in others, which made
-# one kernel read 1.2 or 2.7 ms (docs/sandbox.md). Keeping them is the steady state of a
+# one kernel read 1.2 or 2.7 ms. Keeping them is the steady state of a
 # long-lived process, and the same for both sides.
 _SHARED_VARIABLES = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # more, and glibc ignores it

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpu_sandbox.toolchain.identity import HEADERS
 from gpu_sandbox.toolchain.source_map import Origin
 
 __all__ = ["Unexplained", "cut_compiler_output", "first_error", "unexplained"]
@@ -238,7 +239,7 @@ def unexplained(output: str) -> Unexplained:
 
 def _is_own(file: str) -> bool:
     """Whether it is the candidate's text, and no header of torch, of the system or of ours."""
-    return not any(part in file for part in ("/include/", "/gpu_sandbox/headers/"))
+    return not any(part in file for part in ("/include/", f"{HEADERS}/"))
 
 
 class _Cure(NamedTuple):

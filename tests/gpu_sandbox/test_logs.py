@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gpu_sandbox.toolchain.compiler_log import cut_compiler_output, first_error, unexplained
+from gpu_sandbox.toolchain.identity import HEADERS
 
 GPP = """Error building extension 'x': [1/2] c++ -MMD -MF main.o.d -c /r/x/main.cpp
 FAILED: [code=1] main.o
@@ -123,6 +124,13 @@ def test_linker_errors_are_errors() -> None:
 
 def test_output_without_errors_is_cut_to_its_end() -> None:
     assert cut_compiler_output("\n".join(map(str, range(100))), {}, "").splitlines()[0] == "80"
+
+
+def test_an_error_in_our_headers_is_not_the_candidates() -> None:
+    curable = "m.cpp:1:2: error: ‘cumsum’ is not a member of ‘at’"
+    innocent = "1:2: error: expected ‘;’ before ‘}’ token"
+    assert unexplained(f"{HEADERS}/torch/all.h:{innocent}\n{curable}").members == {"cumsum"}
+    assert unexplained(f"m.cpp:{innocent}\n{curable}").members == set()
 
 
 def test_which_failures_the_real_headers_may_cure() -> None:
