@@ -31,8 +31,8 @@ from tests.gpu_sandbox.sources import ADD_RELU, HONEST
 
 PACKAGE = Path(gpu_sandbox.__file__).parent
 CHILDREN = {
-    "compiler", "cuda", "extension_build", "probes", "runtime", "tensors", "verifier", "worker",
-    "zygote",
+    "accelerator", "compiler", "cuda", "extension_build", "probes", "runtime", "tensors",
+    "verifier", "worker", "zygote",
 }  # fmt: skip
 """Rooms that no engine runs: they have protocols of their own."""
 KINDS = tuple(backend.kind for backend in BACKENDS)
