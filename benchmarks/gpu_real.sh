@@ -12,6 +12,9 @@
 # are interrupted. SHARD=K/N runs the K-th of N shares of honest, attacks and corpus. Where there is
 # no git repository COMMIT says which commit this is. A part that fails does not stop the others.
 # The table is of all parts that have left a stamp in OUT, and refuses to mix commits (MIXED=1).
+# Two GPUs of one host take different parts at a time, each with cores of its own; the corpora can
+# share one: XDG_CACHE_HOME=/tmp/a PART=honest taskset -c 0-15 benchmarks/gpu_real.sh cuda:0, and
+# XDG_CACHE_HOME=/tmp/b PART=attacks SHARD=1/2 taskset -c 16-31 benchmarks/gpu_real.sh cuda:1.
 set -u
 cd "$(dirname "$0")/.."
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
