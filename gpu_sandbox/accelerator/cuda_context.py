@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from gpu_sandbox.confine import seccomp_filter as seccomp
+from gpu_sandbox.confine import seccomp_filter
 
 __all__ = ["make_context", "start_driver"]
 
@@ -24,7 +24,7 @@ def make_context(device: torch.device) -> None:
     with _in_a_line():
         torch.empty(1, device=device)  # no kernel, which a profiler would take for the candidate's
         torch.cuda.synchronize(device)
-    seccomp.give_up_driver_sockets()
+    seccomp_filter.give_up_driver_sockets()
 
 
 @contextmanager

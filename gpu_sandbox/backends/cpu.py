@@ -13,7 +13,7 @@ from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import PrerequisiteMissing
 from gpu_sandbox.backends.address_sanitizer import AddressSanitizer, address_runtime
 from gpu_sandbox.backends.machine_checks import compiles, found
-from gpu_sandbox.backends.protocol import Builds, Checks, Language, Tools
+from gpu_sandbox.backends.protocol import Builds, Checks, Tools
 from gpu_sandbox.toolchain.identity import toolchain
 from gpu_sandbox.toolchain.prerequisites import require_compiler, require_cpp
 
@@ -97,7 +97,6 @@ class CpuBackend:
     kind = "cpu"
     first = "cpu"
     name_form = "'cpu'"
-    languages: tuple[Language, ...] = ("cpp",)
 
     visible_by = ""
     load_variables: Mapping[str, str] = {}

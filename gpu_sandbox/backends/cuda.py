@@ -14,7 +14,7 @@ from gpu_sandbox.api.evaluator import PrerequisiteMissing
 from gpu_sandbox.backends.compute_sanitizer import ComputeSanitizer, compute_sanitizer
 from gpu_sandbox.backends.machine_checks import compiles, found
 from gpu_sandbox.backends.nsight_compute import NsightCompute, refusal
-from gpu_sandbox.backends.protocol import Builds, Checks, Language, Tools
+from gpu_sandbox.backends.protocol import Builds, Checks, Tools
 from gpu_sandbox.toolchain.identity import toolchain
 from gpu_sandbox.toolchain.prerequisites import cuda_home, require_compiler
 
@@ -120,7 +120,6 @@ class CudaBackend:
     kind = "cuda"
     first = "cuda:0"
     name_form = "'cuda:N'"
-    languages: tuple[Language, ...] = ("cuda", "cpp", "triton")
 
     visible_by = _VISIBLE_BY
     load_variables: Mapping[str, str] = {

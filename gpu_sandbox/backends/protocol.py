@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import msgspec
 
@@ -22,13 +22,10 @@ __all__ = [
     "Builds",
     "Checks",
     "CounterTool",
-    "Language",
     "Sanitizer",
     "ToolCommand",
     "Tools",
 ]
-
-Language: TypeAlias = Literal["cuda", "cpp", "triton"]
 
 
 class Backend(Protocol):
@@ -40,8 +37,6 @@ class Backend(Protocol):
     """The name of its first device."""
     name_form: str
     """How a device is named, for an error message."""
-    languages: tuple[Language, ...]
-    """Kernel languages that run on it; the first is what ``auto`` means."""
 
     visible_by: str
     """Environment variable that says which devices a process sees; empty if it sees them all."""

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from gpu_sandbox.accelerator.lookup import accelerator_of
-from gpu_sandbox.extension_build import load_inline as extensions
+from gpu_sandbox.extension_build import load_inline
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel
 from gpu_sandbox.ipc.verifier_messages import Prepare, Step
 from gpu_sandbox.runtime.compiler_caches import packed
@@ -50,7 +50,7 @@ def _lay_out(order: Prepare, fds: list[int]) -> None:
         Path(name).write_text(text, encoding="utf-8", errors="surrogatepass")
     root = Path.cwd() / "extensions"
     root.mkdir(exist_ok=True)
-    os.environ[extensions.DIRECTORY_VARIABLE] = str(root)
+    os.environ[load_inline.DIRECTORY_VARIABLE] = str(root)
     for name, fd in zip(order.libraries, fds, strict=True):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         with open(fd, "rb") as built, open(root / name, "wb") as own:
@@ -69,7 +69,7 @@ def _call(order: Prepare, channel: Channel[Prepare]) -> None:
     init: Any = task.init_inputs(secrets.randbelow(_SEEDS))
     inputs = task.inputs(secrets.randbelow(_SEEDS), device)
     channel.send(Step(done="drawn"))
-    extensions.install(order.candidate)
+    load_inline.install(order.candidate)
     module: Any = import_file("candidate", str(Path("candidate.py").resolve()))
     init = moved(init, device)
     model = construct(module.ModelNew, init, secrets.randbelow(_SEEDS), device)

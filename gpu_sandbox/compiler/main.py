@@ -19,7 +19,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.compiler.fake_device import pretend_cuda
-from gpu_sandbox.extension_build import load_inline as extensions
+from gpu_sandbox.extension_build import load_inline
 from gpu_sandbox.extension_build.load_inline import BuildFailed, Builds
 from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.verifier_messages import MOST_BUILT, Built, Compile
@@ -38,14 +38,14 @@ def main(*, control: int, pretend: dict[str, Any] | None) -> None:
     torch.set_num_threads(1)
     root = Path.cwd() / "extensions"
     root.mkdir(exist_ok=True)
-    os.environ[extensions.DIRECTORY_VARIABLE] = str(root)
+    os.environ[load_inline.DIRECTORY_VARIABLE] = str(root)
     if pretend is not None:
         pretend_cuda(pretend)
     with socket.socket(fileno=control) as sock:
         channel: Channel[Compile] = Channel(sock, Compile)
         order = channel.receive()
         path = str(_written("candidate.py", order.candidate))
-        builds = extensions.install(order.candidate)
+        builds = load_inline.install(order.candidate)
         try:
             module = import_file("candidate", path)
         except (Exception, SystemExit) as error:

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from gpu_sandbox.confine import landlock
-from gpu_sandbox.confine import seccomp_filter as seccomp
+from gpu_sandbox.confine import landlock, seccomp_filter
 from gpu_sandbox.confine.identity import become
 from gpu_sandbox.confine.policy import (
     CGROUP,
@@ -79,7 +78,7 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
     policy, layers = order.policy, frozenset(order.layers)
     filter_ = b""
     if SECCOMP in layers:
-        filter_ = seccomp.program(
+        filter_ = seccomp_filter.program(
             own_files=MOUNT in layers,
             own_pids=PID in layers or UID in layers,
             own_user=UID in layers,
@@ -110,7 +109,7 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
             landlock.restrict(_rules(order, layers), order.machine.landlock_abi)
     if SECCOMP in layers:
         with _as(SECCOMP):
-            seccomp.apply(filter_)
+            seccomp_filter.apply(filter_)
     close_all_but({0, 1, 2, order.channel.fileno(), *order.keep_fds})
     ready(tuple(layer for layer in LAYERS if layer in layers))
     order.channel.close()

@@ -7,8 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
-from gpu_sandbox.confine import cgroups, landlock
-from gpu_sandbox.confine import seccomp_filter as seccomp
+from gpu_sandbox.confine import cgroups, landlock, seccomp_filter
 from gpu_sandbox.confine.cgroups import Hierarchy
 from gpu_sandbox.confine.identity import Uids, uid_range
 from gpu_sandbox.confine.policy import CGROUP, LANDLOCK, SECCOMP, UID
@@ -36,7 +35,7 @@ def look() -> tuple[Machine, dict[str, str]]:
     abi = landlock.abi()
     if abi == 0:
         missing[LANDLOCK] = "not in this kernel; Linux 5.13 with lsm=landlock,… has it"
-    if not seccomp.supported() or _status("Seccomp") is None:
+    if not seccomp_filter.supported() or _status("Seccomp") is None:
         missing[SECCOMP] = "this kernel has no seccomp, or no filter for this architecture"
     hierarchies, reason = cgroups.find()
     if {"memory", "pids"} - {c for h in hierarchies for c in h.controllers}:

@@ -15,8 +15,7 @@ import time
 from contextlib import suppress
 from types import TracebackType
 
-from gpu_sandbox.confine import cgroup_reclaim as leftovers
-from gpu_sandbox.confine import cgroups, processes
+from gpu_sandbox.confine import cgroup_reclaim, cgroups, processes
 from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, Stop, hear, tell
 from gpu_sandbox.confine.identity import map_user
 from gpu_sandbox.confine.policy import CGROUP, PID, LayerFailed, SpawnFailed, Status
@@ -188,13 +187,13 @@ class Ward:
         if self._channel.fileno() < 0 or CGROUP not in self._survey.layers:
             return
         for group in cgroups.reopen(self._survey.machine.hierarchies, self._number):
-            if not group.pids() and leftovers.laden(group):
-                leftovers.free(group, self._cores)
+            if not group.pids() and cgroup_reclaim.laden(group):
+                cgroup_reclaim.free(group, self._cores)
             group.close()
 
     def _strays(self) -> list[int]:
         """Who came to the zygote, its sub-reaper, when the warden died."""
-        kept = _wardens | self._others | leftovers.at_work()
+        kept = _wardens | self._others | cgroup_reclaim.at_work()
         heads = [pid for pid in processes.children(os.getpid()) if pid not in kept]
         return heads + [pid for head in heads for pid in processes.descendants(head)]
 

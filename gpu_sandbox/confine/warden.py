@@ -24,8 +24,7 @@ from typing import NoReturn
 
 import msgspec
 
-from gpu_sandbox.confine import apply_layers as candidate
-from gpu_sandbox.confine import processes
+from gpu_sandbox.confine import apply_layers, processes
 from gpu_sandbox.confine.cgroup_reclaim import laden
 from gpu_sandbox.confine.cgroups import Group
 from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, hear_stop, tell
@@ -116,7 +115,7 @@ class _Warden:
             os.chown(order.policy.home, order.uid, order.uid, follow_symlinks=False)
         self._candidate = os.fork()
         if self._candidate == 0:
-            candidate.run(order, lambda held: tell(order.channel, Ready(held)), self._failed)
+            apply_layers.run(order, lambda held: tell(order.channel, Ready(held)), self._failed)
         self._keep_fds(set())
         weaken_warden(watches=self._held is not None)
         if self._held is not None:

@@ -18,13 +18,13 @@ from functools import cache
 from typing import Any
 
 from gpu_sandbox.cuda.gate_kernels import DIGEST_BYTES, KEY_BYTES
-from gpu_sandbox.ipc import cpu_call_messages as signals
+from gpu_sandbox.ipc import cpu_call_messages
 from gpu_sandbox.tensors.shared_arena import ALIGN, Arena
 
 __all__ = ["Turns", "stream_write"]
 
 _COUNTERS_BYTES = 3 * ALIGN
-_PLAIN_BYTES = signals.DIGEST_BYTES
+_PLAIN_BYTES = cpu_call_messages.DIGEST_BYTES
 _LOOKS = 1000
 """Between two checks whether the other side is still there: well below a millisecond."""
 _NO_FLAGS = 0

@@ -34,7 +34,7 @@ from gpu_sandbox.evaluate.post_mortem import examined
 from gpu_sandbox.evaluate.preparation import Place
 from gpu_sandbox.evaluate.resources import Opened
 from gpu_sandbox.evaluate.speed_of_light import Load, Reach, weighed
-from gpu_sandbox.languages import LANGUAGES
+from gpu_sandbox.languages import languages_on
 from gpu_sandbox.static_checks.compiles_on_call import compiles_when_called
 from gpu_sandbox.static_checks.precheck import inspect_candidate
 
@@ -112,7 +112,7 @@ class Evaluation:
         job = msgspec.structs.replace(self._job, threads=threads)
         backend = backend_of(place.device)
         try:
-            if any(LANGUAGES[name].cache_keys for name in backend.languages):
+            if any(language.cache_keys for language in languages_on(backend.kind)):
                 await opened.zygote.compute_cache_keys()
             opened.devices.get_ready(self._devices, facts)
             prepared = await opened.preparations.prepare(place, job, built.files)

@@ -11,9 +11,14 @@ from gpu_sandbox.languages.cuda import CUDA
 from gpu_sandbox.languages.language import Language, Trial
 from gpu_sandbox.languages.triton import TRITON
 
-__all__ = ["COMPILERS", "LANGUAGES", "Language", "Trial", "languages_and_compilers"]
+__all__ = ["COMPILERS", "LANGUAGES", "Language", "Trial", "languages_and_compilers", "languages_on"]
 
 LANGUAGES: dict[str, Language] = {language.name: language for language in (CUDA, CPP, TRITON)}
+
+
+def languages_on(kind: str) -> tuple[Language, ...]:
+    """Those that run on a kind of device; ``auto`` means the first."""
+    return tuple(language for language in LANGUAGES.values() if kind in language.devices)
 
 
 def languages_and_compilers() -> tuple[Language, ...]:

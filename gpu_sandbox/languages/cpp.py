@@ -6,4 +6,4 @@ from gpu_sandbox.languages.language import Language
 
 __all__ = ["CPP"]
 
-CPP = Language(name="cpp", builders=("load_inline", "cpp_extension.load"))
+CPP = Language(name="cpp", devices=("cuda", "cpu"), builders=("load_inline", "cpp_extension.load"))

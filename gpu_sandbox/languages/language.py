@@ -26,6 +26,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 class Language(msgspec.Struct, frozen=True, kw_only=True):
     """What does not apply is left out.
 
+    ``devices``: the kinds of devices that its kernels run on.
+
     Sources. ``packages``: importing one of them shows that a source uses the language.
     ``has_kernel_decorators``: its kernels are functions under decorators of those packages.
     ``builders``: what else makes a kernel, by the last name or the last two of its dotted path.
@@ -41,6 +43,7 @@ class Language(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    devices: tuple[str, ...] = ("cuda",)
     packages: tuple[str, ...] = ()
     has_kernel_decorators: bool = False
     builders: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ import torch
 from torch.utils import _pytree
 
 from gpu_sandbox.accelerator.lookup import accelerator_of
-from gpu_sandbox.extension_build import load_inline as extensions
+from gpu_sandbox.extension_build import load_inline
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel
 from gpu_sandbox.ipc.verifier_messages import Examine
 from gpu_sandbox.runtime.module_loader import construct, import_file, settle
@@ -55,9 +55,9 @@ def examine(device: str) -> None:
     """Import, construct and call once, as the worker does; an exception ends it quietly."""
     root = Path.cwd() / "extensions"
     root.mkdir(exist_ok=True)
-    os.environ[extensions.DIRECTORY_VARIABLE] = str(root)
+    os.environ[load_inline.DIRECTORY_VARIABLE] = str(root)
     settle(torch.get_num_threads())
-    extensions.install()
+    load_inline.install()
     where = torch.device(device)
     accelerator_of(where).make_context()
     task: Any = import_file(TASK_MODULE, str(Path("task.py").resolve()))

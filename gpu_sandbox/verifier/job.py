@@ -39,9 +39,7 @@ from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.conditions import conditions
 from gpu_sandbox.verifier.observations import observe
 from gpu_sandbox.verifier.peak_memory import PeakMemory
-from gpu_sandbox.verifier.reference import conditioning as noise
-from gpu_sandbox.verifier.reference import determinism as repeats
-from gpu_sandbox.verifier.reference import module_state as held
+from gpu_sandbox.verifier.reference import conditioning, determinism, module_state
 from gpu_sandbox.verifier.reference.cases import Case, Seeds
 from gpu_sandbox.verifier.reference.degenerate_task import degenerate, labels_by
 from gpu_sandbox.verifier.reference.task import Task
@@ -50,7 +48,7 @@ from gpu_sandbox.verifier.task_memo import known
 from gpu_sandbox.verifier.timing.baseline import Baseline, measure_alone
 from gpu_sandbox.verifier.timing.benchmark import Bench
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
-from gpu_sandbox.verifier.trials import dry_run as rehearsal
+from gpu_sandbox.verifier.trials import dry_run
 from gpu_sandbox.verifier.trials.checks import Agreement
 from gpu_sandbox.verifier.trials.first_call import with_first_call
 from gpu_sandbox.verifier.trials.nan_propagation import propagation_note
@@ -334,8 +332,8 @@ def _in_turn(*works: Callable[[], bool]) -> Callable[[], bool]:
 def _told(task: Task, first: Case) -> list[str]:
     """Facts about the reference that a reader of any verdict on it should know."""
     return [
-        *repeats.told(task.repeats),
-        *noise.told(task.nudged, first.expected),
-        *held.told(task.updates),
-        *rehearsal.told(task),
+        *determinism.told(task.repeats),
+        *conditioning.told(task.nudged, first.expected),
+        *module_state.told(task.updates),
+        *dry_run.told(task),
     ]

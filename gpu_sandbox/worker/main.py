@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from gpu_sandbox.cuda.gate_kernels import Kernels
-from gpu_sandbox.extension_build import load_inline as extensions
+from gpu_sandbox.extension_build import load_inline
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.ipc.verifier_messages import CACHES
 from gpu_sandbox.ipc.worker_messages import (
@@ -197,7 +197,7 @@ class Worker:
         resource.setrlimit(resource.RLIMIT_NOFILE, (self._descriptors, self._descriptors))
         Path(self._path).write_text(request.source, encoding="utf-8", errors="surrogatepass")
         settle(request.threads, request.precision)
-        built = extensions.install(request.source)
+        built = load_inline.install(request.source)
         init_tensors = [t.clone() for t in self._need_arena().views(request.init_spots)]
         module = import_file("candidate", self._path)
         self._loaded = request, getattr(module, request.class_name), init_tensors
@@ -243,7 +243,7 @@ class Worker:
         """What the compile stage built, as files of our own: where ``extensions`` looks."""
         root = Path.cwd() / "extensions"
         root.mkdir(exist_ok=True)
-        os.environ[extensions.DIRECTORY_VARIABLE] = str(root)
+        os.environ[load_inline.DIRECTORY_VARIABLE] = str(root)
         for name, fd in zip(names, self._channel.take_fds(), strict=True):
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)

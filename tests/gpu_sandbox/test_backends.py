@@ -25,6 +25,7 @@ from gpu_sandbox.backends.known import (
     visible_variables,
 )
 from gpu_sandbox.backends.protocol import Backend
+from gpu_sandbox.languages import languages_on
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST
@@ -160,7 +161,7 @@ def test_a_lease_has_an_identity_without_facts(backend: Backend) -> None:
 def test_evaluations_have_limits_of_their_own(backend: Backend) -> None:
     assert backend.bench_s > 0
     assert backend.drains_s >= 0
-    assert backend.languages
+    assert languages_on(backend.kind)
     cached = backend.cache_bytes(FACTS)
     assert cached is None or cached > 0
 

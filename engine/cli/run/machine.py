@@ -14,6 +14,7 @@ from engine.config import Config
 from gpu_sandbox.api.evaluator import Evaluator, PrerequisiteMissing, SandboxFault
 from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import BACKENDS, backend_named
+from gpu_sandbox.languages import languages_on
 from gpu_sandbox.sandbox import LocalSandbox
 
 __all__ = ["check_language", "open_sandbox", "prerequisites", "resolve_device"]
@@ -36,10 +37,11 @@ def check_language(config: Config) -> None:
         return
     with prerequisites():
         backend = backend_named(device)
-    if language not in backend.languages:
+    names = [known.name for known in languages_on(backend.kind)]
+    if language not in names:
         raise Failure(
             f"prompts.language is {language}, and no such kernel runs on the"
-            f" {backend.kind.upper()}: give --language {backend.languages[0]}, or another device"
+            f" {backend.kind.upper()}: give --language {names[0]}, or another device"
             " with --device"
         )
 
@@ -78,7 +80,7 @@ async def resolve_device(sandbox: Evaluator, config: Config) -> tuple[Config, di
             facts = await sandbox.fingerprint(name)
     language = config.prompts.language
     if language == "auto":
-        language = backend_named(name).languages[0]
+        language = languages_on(backend_named(name).kind)[0].name
     return msgspec.structs.replace(
         config,
         sandbox=msgspec.structs.replace(config.sandbox, device=name),

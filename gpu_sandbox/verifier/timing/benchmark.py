@@ -29,7 +29,7 @@ from gpu_sandbox.ipc.worker_messages import Done
 from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing import clock_filter as sifting
+from gpu_sandbox.verifier.timing import clock_filter
 from gpu_sandbox.verifier.timing.baseline import Baseline, warm
 from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, Alone
 from gpu_sandbox.verifier.timing.batches import Batch
@@ -110,7 +110,7 @@ class Bench:
             pairs = self._enough.counted(taken)
             if self._alone.disturbance(pairs) < DISTURBED:
                 break
-        self._notes += sifting.notes(taken, pairs, self._clocks)
+        self._notes += clock_filter.notes(taken, pairs, self._clocks)
         self._note_pages(pairing, peer)
         self._time_loops(pairing, peer, pairs)
         passages = self._passages

