@@ -3,7 +3,7 @@
     python -m benchmarks.cuda_confined
 
 Drivers differ in what they need of a system, and say little when they don't get it (304, "OS call
-failed"). Each row is a ward without namespaces (tier B), as a candidate's, less what its name says.
+failed"). Each row is a jail without namespaces (tier B), as a candidate's, less what its name says.
 ``python -m tests.gpu_sandbox.users --no-namespaces python -m benchmarks.cuda_confined``: the same
 as another user, in what a container's profile leaves.
 """
@@ -52,12 +52,12 @@ def _tried(found: Survey) -> str:
     with tempfile.TemporaryFile() as output:
         with spawn(
             policy, found, _steps, output_fd=output.fileno(), environment={**kept, "HOME": home}
-        ) as ward:
-            ward.ended(60.0)
+        ) as jail:
+            jail.ended(60.0)
         output.seek(0)
         said = output.read().decode(errors="replace").strip().splitlines()
     shutil.rmtree(home, ignore_errors=True)  # the driver's cache of compiled kernels
-    how = f"signal {ward.signal}" if ward.signal else f"exit code {ward.code}"
+    how = f"signal {jail.signal}" if jail.signal else f"exit code {jail.code}"
     return f"{said[-1] if said else 'nothing'} ({how})"
 
 

@@ -31,7 +31,7 @@ from gpu_sandbox.static_checks.precheck import Inspected
 from gpu_sandbox.store.best_effort import Keeping
 from gpu_sandbox.supervise.isolation_policy import policy_for
 from gpu_sandbox.supervise.run_directory import RunDirectory, remove
-from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.compiler_flags import flag_sets
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
@@ -60,7 +60,7 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Lost(Exception):
-    """The zygote died, or its warden: nobody knows what has become of it."""
+    """The zygote died, or its jail init: nobody knows what has become of it."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +170,7 @@ class CompilePool:
         line: Line[Built] = Line(ours, Built, fds=MOST_BUILT)
         try:
             with theirs:
-                ward = await self._zygote.spawn(
+                process = await self._zygote.spawn(
                     "compiler",
                     {"pretend": backend_of(device).builds.pretended(candidate.facts)},
                     {"control": theirs},
@@ -180,19 +180,19 @@ class CompilePool:
                 )
             fds: list[int] = []
             try:
-                built, late = await self._answers(line, candidate, ward, fds)
-                await ward.end()
-                return await self._compiled(built, late, ward, key, fds)
+                built, late = await self._answers(line, candidate, process, fds)
+                await process.end()
+                return await self._compiled(built, late, process, key, fds)
             finally:
                 _close(fds)
-                await ward.end()
+                await process.end()
         finally:
             line.close()
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove, home)
 
     async def _answers(
-        self, line: Line[Built], candidate: Candidate, ward: Ward, fds: list[int]
+        self, line: Line[Built], candidate: Candidate, process: ForkedProcess, fds: list[int]
     ) -> tuple[Built | None, bool]:
         """The child's last word, and whether its time ran out before it had finished.
         ``fds`` gets the files that came with it.
@@ -214,21 +214,21 @@ class CompilePool:
             except (PeerGone, BadFrame):
                 pass
         if last is None and not scope.cancelled_caught:
-            await ward.ended_within(1.0)
+            await process.ended_within(1.0)
         return last, scope.cancelled_caught
 
     async def _compiled(
-        self, built: Built | None, late: bool, ward: Ward, key: str, fds: list[int]
+        self, built: Built | None, late: bool, process: ForkedProcess, key: str, fds: list[int]
     ) -> Compiled:
         nothing = BuildFiles([], [])
         if built is None:
-            if not late and ward.lost:
+            if not late and process.lost:
                 raise _Lost
-            outcome = _ended(late, ward, self._limits.compile_s)
+            outcome = _ended(late, process, self._limits.compile_s)
             return Compiled(
-                outcome=outcome, files=nothing, log=printed(ward.output(), stopped=late)
+                outcome=outcome, files=nothing, log=printed(process.output(), stopped=late)
             )
-        parts = (without_places(built.log[:_MAX_LOG]), printed(ward.output()))
+        parts = (without_places(built.log[:_MAX_LOG]), printed(process.output()))
         log = "\n".join(part for part in parts if part)
         if built.failure:
             failed = CompileFailed(reason=built.failure)
@@ -248,14 +248,14 @@ def _close(fds: list[int]) -> None:
         os.close(fds.pop())
 
 
-def _ended(late: bool, ward: Ward, limit_s: float) -> Outcome:
+def _ended(late: bool, process: ForkedProcess, limit_s: float) -> Outcome:
     """What a child that never reported has come to."""
     if late:
         reason = f"not compiled within {limit_s:g} s"
         return TimedOut(reason=reason, stage="compile", limit_s=limit_s)
-    how = f"signal {ward.signal}" if ward.signal else f"exit {ward.code}"
-    how = "its memory limit" if ward.out_of_memory else how
-    return Crashed(reason=f"its process died on import ({how})", signal=ward.signal)
+    how = f"signal {process.signal}" if process.signal else f"exit {process.code}"
+    how = "its memory limit" if process.out_of_memory else how
+    return Crashed(reason=f"its process died on import ({how})", signal=process.signal)
 
 
 def _key(candidate: Candidate) -> str:

@@ -3,13 +3,14 @@
 Standard library, ctypes and msgspec only. Use from a process with one thread::
 
     found = survey()                      # once; what holds here, and what doesn't and why
-    ward = spawn(policy, found, main, output_fd=out, keep_fds=(), environment={})
-    ...                                   # poll ward.fd
-    status = ward.end()                   # everything that it started is dead
+    jail = spawn(policy, found, main, output_fd=out, keep_fds=(), environment={})
+    ...                                   # poll jail.fd
+    status = jail.end()                   # everything that it started is dead
 """
 
 from __future__ import annotations
 
+from gpu_sandbox.confine.jail import Jail
 from gpu_sandbox.confine.kernel_support import Machine
 from gpu_sandbox.confine.policy import (
     LAYERS,
@@ -23,12 +24,12 @@ from gpu_sandbox.confine.policy import (
 from gpu_sandbox.confine.spawn import spawn
 from gpu_sandbox.confine.survey import survey
 from gpu_sandbox.confine.survey_result import Finding, Survey
-from gpu_sandbox.confine.ward import Ward
 
 __all__ = [
     "LAYERS",
     "MOUNT",
     "Finding",
+    "Jail",
     "LayerFailed",
     "Machine",
     "Policy",
@@ -36,7 +37,6 @@ __all__ = [
     "Status",
     "Survey",
     "Tier",
-    "Ward",
     "spawn",
     "survey",
 ]

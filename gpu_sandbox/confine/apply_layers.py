@@ -1,4 +1,4 @@
-"""From the warden's fork to the candidate's first line: layer by layer, then no way back.
+"""From the jail init's fork to the candidate's first line: layer by layer, then no way back.
 
 Invariant: ``main`` runs only when every promised layer is up in this very process and the
 zygote has been told so; the channel is closed before. Each step is ordered by what the next
@@ -43,7 +43,7 @@ from gpu_sandbox.confine.syscalls import (
 )
 
 if TYPE_CHECKING:
-    from gpu_sandbox.confine.warden import Order
+    from gpu_sandbox.confine.jail_init import Order
 
 __all__ = ["run"]
 
@@ -183,7 +183,7 @@ def _limit(order: Order, layers: frozenset[str]) -> None:
     if UID in layers:
         limits[resource.RLIMIT_NPROC] = policy.processes
     elif USER in layers and order.machine.own_process_count:
-        limits[resource.RLIMIT_NPROC] = policy.processes + 1  # the warden is of the same user
+        limits[resource.RLIMIT_NPROC] = policy.processes + 1  # the jail init is of the same user
     if policy.address_space:
         limits[resource.RLIMIT_AS] = _addresses() + policy.memory_bytes
     for limit, value in limits.items():

@@ -1,15 +1,15 @@
 """What the kernel keeps of a control group when its last process is gone, and is asked to free.
 
 Names that were looked up in vain are remembered, and charged to whoever looked: a loop over names
-that nobody has leaves gigabytes of them, which go to the group above when the ward's is removed.
+that nobody has leaves gigabytes of them, which go to the group above when the jail's is removed.
 The kernel frees them when somebody needs the memory, and looks up names the slower until then.
 It can be asked to free them at once. That takes about two seconds a gigabyte, in which it hears no
-signal, so a process does it that nobody waits for: a child of the zygote, which outlives the ward
+signal, so a process does it that nobody waits for: a child of the zygote, which outlives the jail
 by as much, and takes the group away when it is done. (If it is killed before, the kernel goes on
 to the end, and the next survey finds the empty group.)
 
 Pages of files are charged likewise, to whoever read them first: a compiler's among them, which the
-next ward wants. So nothing is asked for where the kernel's own memory is little.
+next jail wants. So nothing is asked for where the kernel's own memory is little.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gpu_sandbox.confine.syscalls import close_all_but
 __all__ = ["at_work", "finished_within", "free", "laden"]
 
 _LITTLE_BYTES = 32 << 20
-"""An ordinary ward's are a megabyte or two."""
+"""An ordinary jail's are a megabyte or two."""
 
 _children: set[int] = set()
 

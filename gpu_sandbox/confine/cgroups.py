@@ -1,4 +1,4 @@
-"""A control group per ward: its memory, its number of processes, and whoever is left in it.
+"""A control group per jail: its memory, its number of processes, and whoever is left in it.
 
 Invariant: groups are made under the zygote's own group or, where the kernel forbids that
 (version 2 keeps processes out of inner groups), beside it; so no limit that the machine's
@@ -35,14 +35,14 @@ class Hierarchy(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int
     base: str
-    """The directory under which wards' groups are made."""
+    """The directory under which jails' groups are made."""
     controllers: tuple[str, ...]
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """One ward's directory in one hierarchy, held by descriptors.
+    """One jail's directory in one hierarchy, held by descriptors.
 
-    Descriptors work where the path doesn't: in a ward's warden, whose root is another.
+    Descriptors work where the path doesn't: in a jail init, whose root is another.
     """
 
     hierarchy: Hierarchy

@@ -1,4 +1,4 @@
-"""What a zygote and a ward say to each other, and how it gets across: one packet a message.
+"""What a zygote and a jail say to each other, and how it gets across: one packet a message.
 
 Invariant: who sent a message is the kernel's word, not the sender's.
 """
@@ -68,7 +68,7 @@ class Closed:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """The zygote's end, which is told who sends, and the ward's."""
+    """The zygote's end, which is told who sends, and the jail's."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, _SO_PASSCRED, 1)
     return ours, theirs

@@ -1,9 +1,9 @@
-"""The root directory of a ward: an empty tmpfs with read-only binds of an allow-list.
+"""The root directory of a jail: an empty tmpfs with read-only binds of an allow-list.
 
 Invariant: when ``build`` returns, the calling process's root holds the view, a ``/proc`` of
 its own PID namespace, a minimal ``/dev`` with the policy's devices, and one size-limited
 tmpfs behind home, ``/tmp`` and ``/dev/shm``; all else is read-only, nosuid and nodev, and no
-path leads to the host's root. Runs in the warden, in its own mount namespace.
+path leads to the host's root. Runs in the jail init, in its own mount namespace.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _build(view: View, policy: Policy, uid: int, gid: int, own_pids: bool) -> No
 
 
 def _stage(policy: Policy) -> None:
-    """A root with three directories: the host's, the ward's, and its own to write to."""
+    """A root with three directories: the host's, the jail's, and its own to write to."""
     os.umask(0o022)
     mount("none", "/", "", _REC | _SLAVE)  # nothing that follows reaches the host's mounts
     staging = next(path for path in _STAGING if os.path.isdir(path))
@@ -93,7 +93,7 @@ def _fill(view: View, policy: Policy, uid: int, gid: int) -> None:
 
 
 def _move_in() -> None:
-    """The ward's directory becomes the root; no way is left to the others."""
+    """The jail's directory becomes the root; no way is left to the others."""
     unmount(_OLD, _DETACH)
     os.chdir(_NEW)
     pivot_root(".", ".")  # the old root lies over the new one now, and is taken off

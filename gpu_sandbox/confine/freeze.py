@@ -65,7 +65,7 @@ class Still:
 
 
 class Stoppable:
-    """A worker, and all that descends from its warden, which adopts whoever loses its own parent.
+    """A worker and all that descends from its jail init, which adopts orphans.
 
     Made before there is a candidate. Raises ``OSError`` if it has ended. ``close`` lets them be.
     Who does not lie still ``within_s`` is ``Unstoppable``.
@@ -76,11 +76,11 @@ class Stoppable:
         self._within_s = within_s
         self._held: dict[int, int] = {}
         """Descriptors of those that were stopped, by their pids."""
-        self._warden = _parent(worker)
-        self._wardens_session = _session(self._warden)
-        if self._warden in _ancestors():
-            raise ProcessLookupError(f"process {worker} has no warden, or has lost it")
-        if worker not in self._adopted() and _parent(worker) == self._warden:  # it has not ended
+        self._init = _parent(worker)
+        self._inits_session = _session(self._init)
+        if self._init in _ancestors():
+            raise ProcessLookupError(f"process {worker} has no jail init, or has lost it")
+        if worker not in self._adopted() and _parent(worker) == self._init:  # it has not ended
             # As on a kernel without CONFIG_PROC_CHILDREN.
             raise NotImplementedError("the kernel does not list the children of a process")
 
@@ -91,11 +91,11 @@ class Stoppable:
 
     @contextmanager
     def stopped(self) -> Iterator[Still]:
-        """Raises ``Unstoppable``; ``OSError`` if the worker or its warden has ended."""
+        """Raises ``Unstoppable``; ``OSError`` if the worker or its jail init has ended."""
         sent = self._send_stops(self._held)  # those that are known, before they are looked for
         time.sleep(_GIVES_WAY_S)
         try:
-            if _parent(self._worker) != self._warden:
+            if _parent(self._worker) != self._init:
                 raise ProcessLookupError(f"process {self._worker} has ended")
             used, since_ns = self._stop(sent)
             yield Still(used, self._seen, since_ns)
@@ -110,7 +110,7 @@ class Stoppable:
         while True:
             found, at_work = self._seen()
             if self._worker not in found:  # or nobody would be stopped, and all be well
-                raise ProcessLookupError(f"process {self._worker} is not its warden's child")
+                raise ProcessLookupError(f"process {self._worker} is not its jail init's child")
             used = {pid: _used_ns(pid) for pid in found}
             if at_work or used != before:
                 looks, still_ns = 0, time.perf_counter_ns()
@@ -155,7 +155,7 @@ class Stoppable:
 
     def _seen(self) -> tuple[set[int], set[int]]:
         """All processes, and those of them of which a thread does not lie still. Whether it does
-        comes first: who does starts no others afterwards. Not the warden's own forks
+        comes first: who does starts no others afterwards. Not the jail init's own forks
         (``confine/memory_watch.py``): they are of its session, which nobody else can join."""
         found, at_work, ahead = set[int](), set[int](), self._adopted()
         while ahead:
@@ -170,14 +170,14 @@ class Stoppable:
         return found, at_work
 
     def _adopted(self) -> list[int]:
-        children = _children(self._warden)
-        return [pid for pid in children if _session(pid) != self._wardens_session]
+        children = _children(self._init)
+        return [pid for pid in children if _session(pid) != self._inits_session]
 
     def _opened(self, pid: int, found: set[int]) -> int:
         """A descriptor, which never becomes another process'."""
         fd = os.pidfd_open(pid)
         try:
-            if _parent(pid) not in {self._warden, *found}:
+            if _parent(pid) not in {self._init, *found}:
                 raise ProcessLookupError
         except OSError:
             os.close(fd)

@@ -1,4 +1,4 @@
-"""Who a ward is: its namespaces, its user, its capabilities.
+"""Who a jail is: its namespaces, its user, its capabilities.
 
 Invariant: the candidate runs without a single capability, now and after any ``exec``; as
 root's child under a user id that nobody else has, as an ordinary user's child under that
@@ -45,7 +45,7 @@ __all__ = [
     "map_user",
     "next_uid",
     "uid_range",
-    "weaken_warden",
+    "weaken_jail_init",
 ]
 
 SYS_ADMIN = 21
@@ -73,7 +73,7 @@ def next_uid(uids: Uids) -> int:
 
 
 def uid_range() -> tuple[Uids | None, str]:
-    """Ids for wards, or why there are none. In a container only some may be mapped."""
+    """Ids for jails, or why there are none. In a container only some may be mapped."""
     if os.geteuid() != 0:
         return None, "not started as root; candidates run under your own user id"
     if lacks(_SETUID) or lacks(_SETGID):
@@ -142,8 +142,8 @@ def enter_namespaces(layers: Iterable[str]) -> None:
             raise LayerFailed(layer, str(error)) from error
 
 
-def weaken_warden(*, watches: bool) -> None:
-    """The warden keeps what it needs to end a ward of another uid, and to count its memory if
+def weaken_jail_init(*, watches: bool) -> None:
+    """The jail init keeps what it needs to end a jail of another uid, and to count its memory if
     it ``watches`` that, and can't be looked into."""
     prctl(_PR_SET_DUMPABLE, 0)
     kept = 1 << _KILL | 1 << _SETUID | 1 << _SETGID | 1 << _DAC_OVERRIDE

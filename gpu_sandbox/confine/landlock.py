@@ -1,4 +1,4 @@
-"""Landlock: what a ward may do with files, TCP, abstract sockets and signals.
+"""Landlock: what a jail may do with files, TCP, abstract sockets and signals.
 
 Invariant: every right that the kernel knows is handled, so what no rule grants is refused.
 Holds without any privilege and without namespaces.
@@ -75,7 +75,7 @@ def restrict(rules: Sequence[Rule], version: int) -> None:
     try:
         for rule in rules:
             _grant(ruleset, rule, handled)
-        # From version 7 on refusals are logged: a ward must not flood the kernel's log.
+        # From version 7 on refusals are logged: a jail must not flood the kernel's log.
         call("landlock_restrict_self", ruleset, _QUIET if version >= 7 else 0)
     finally:
         os.close(ruleset)

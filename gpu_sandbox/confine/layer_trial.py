@@ -1,4 +1,4 @@
-"""A ward on trial: started with some of the layers, it attacks itself, and leaves a daemon.
+"""A jail on trial: started with some of the layers, it attacks itself, and leaves a daemon.
 
 Invariant: every attack has a finding; what did not answer did not hold. Nothing of a trial
 is left when its context is.
@@ -17,10 +17,10 @@ from typing import IO
 import msgspec
 
 from gpu_sandbox.confine.attacks import Attack, Result, Targets, attempt, scratch, tight_policy
+from gpu_sandbox.confine.jail import Jail
 from gpu_sandbox.confine.kernel_support import Machine
 from gpu_sandbox.confine.spawn import spawn
 from gpu_sandbox.confine.survey_result import Finding, Survey
-from gpu_sandbox.confine.ward import Ward
 
 __all__ = ["Trial", "trial"]
 
@@ -44,12 +44,12 @@ def trial(
         policy = tight_policy(home)
 
         def main() -> None:
-            found = [attempt(a, targets, policy) for a in attacks if not a.ends_ward]
+            found = [attempt(a, targets, policy) for a in attacks if not a.ends_jail]
             answer.write(msgspec.json.encode(found))
             answer.close()
             _leave_daemon()
             for attack in attacks:
-                if attack.ends_ward:
+                if attack.ends_jail:
                     attempt(attack, targets, policy)
 
         with spawn(
@@ -59,10 +59,10 @@ def trial(
             output_fd=printed.fileno(),
             keep_fds=(answer.fileno(),),
             environment={"PATH": os.defpath},
-        ) as ward:
+        ) as jail:
             answer.close()
             printed.close()
-            yield Trial(name, attacks, ward, results, output)
+            yield Trial(name, attacks, jail, results, output)
 
 
 @contextmanager
@@ -89,13 +89,13 @@ class Trial:
         self,
         name: str,
         attacks: Sequence[Attack],
-        ward: Ward,
+        jail: Jail,
         results: IO[bytes],
         output: IO[bytes],
     ) -> None:
         self.name = name
         self._attacks = attacks
-        self._ward = ward
+        self._jail = jail
         self._results = results
         self._output = output
         self.cut_short = False
@@ -103,13 +103,13 @@ class Trial:
 
     def findings(self) -> list[Finding]:
         """Wait for its end; call it once."""
-        ended = self._ward.ended(_ATTACK_S)
-        status = self._ward.end()
+        ended = self._jail.ended(_ATTACK_S)
+        status = self._jail.end()
         found = [self._finding(r.attack, r.held, r.detail) for r in self._answered()]
         for attack in self._attacks:
-            if attack.ends_ward:
+            if attack.ends_jail:
                 held = status.out_of_memory
-                detail = "ended with its ward" if held else "let be"
+                detail = "ended with its jail" if held else "let be"
                 found.append(self._finding(attack.name, held, detail))
         alive, printed = self._drained()
         silent = {attack.name for attack in self._attacks} - {finding.attack for finding in found}
@@ -117,7 +117,7 @@ class Trial:
         last = (printed.splitlines() or ["killed"])[-1]
         why = f"no answer: {last}" if ended else "did not finish"
         found += [self._finding(attack, False, why) for attack in sorted(silent)]
-        detail = "still there" if alive else "killed with the ward"
+        detail = "still there" if alive else "killed with the jail"
         return [*found, self._finding(_DAEMON, not alive, detail)]
 
     def _finding(self, attack: str, held: bool, detail: str) -> Finding:

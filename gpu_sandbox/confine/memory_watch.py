@@ -1,11 +1,11 @@
-"""What the processes of a ward hold of the host's memory, for where no control group counts it.
+"""What the processes of a jail hold of the host's memory, for where no control group counts it.
 
-Read by the warden, every tenth of a second, from the ``/proc`` of its zygote, which is opened
-before the ward has one of its own: that one hides the candidate even from the warden.
+Read by the jail init, every tenth of a second, from the ``/proc`` of its zygote, which is opened
+before the jail has one of its own: that one hides the candidate even from the jail init.
 
 Counted are anonymous, shared and huge pages, swap, the tables that say where pages are (a look
 at every second megabyte of an empty mapping makes some, and no page), and files in memory that
-are held open but not mapped, and what lies in sockets, if these are the ward's own. What forks
+are held open but not mapped, and what lies in sockets, if these are the jail's own. What forks
 share with the zygote is nobody's doing. Where the sum of what each process holds is over the limit,
 it is counted once more with shared pages divided among those that share them, as far as the kernel
 shows that: to root with CAP_SYS_PTRACE.
@@ -33,7 +33,7 @@ _MOST_EXCUSED = 8
 """Forks of which what they have of the zygote is not counted, where it can't be told apart."""
 _EXACT_S, _EXACT_S_PER_GB, _MOST_EXACT_S = 1.5, 0.1, 6.0
 """Some hundredths do for a gigabyte, counted in each process that has it, where the machine is not
-busy. No longer than the last: the warden hears of nothing meanwhile, and ``Ward.end`` waits for it.
+busy. No longer than the last: the jail init hears of nothing meanwhile, and ``Jail.end`` waits.
 """
 _UNANSWERED = 2
 """In a row, and the rough account is held against it."""
@@ -44,23 +44,23 @@ _BLOCK = 512
 
 
 class HeldMemory:
-    """Of the calling process, a warden with nobody in its ward yet, and all that descends from it.
+    """Memory of the calling process, a jail init before its candidate, and of all descendants.
 
     ``sockets``: it will be in a network namespace of its own, so that what lies in local sockets
-    there is the ward's. Raises ``LayerFailed`` where ``/proc`` does not show it.
+    there is the jail's. Raises ``LayerFailed`` where ``/proc`` does not show it.
     """
 
     def __init__(self, *, sockets: bool = False) -> None:
         self._sockets = sockets
         try:
             self.fd = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            self._warden = os.readlink("self", dir_fd=self.fd)
-            self._inherited = self._rough(self._warden)[0]
+            self._init = os.readlink("self", dir_fd=self.fd)
+            self._inherited = self._rough(self._init)[0]
             self._memory_files = _device_of_memory_files()
             self._unanswered = 0
             self._holds_until, self._holds_above = 0.0, 0
         except OSError as error:
-            raise LayerFailed(WATCH, f"/proc does not show a ward's processes: {error}") from error
+            raise LayerFailed(WATCH, f"/proc does not show a jail's processes: {error}") from error
 
     def exceeds(self, limit_bytes: int) -> bool:
         limit_bytes -= self._in_sockets(limit_bytes)
@@ -118,8 +118,8 @@ class HeldMemory:
         return sum(own for own, _ in known) + shared
 
     def _descendants(self) -> Iterator[str]:
-        """Whoever loses its parent becomes the warden's child."""
-        left = self._children(self._warden)
+        """Whoever loses its parent becomes the jail init's child."""
+        left = self._children(self._init)
         while left:
             pid = left.pop()
             yield pid
@@ -202,7 +202,7 @@ def _answered_by_fork(
     question: Callable[[], int | None], *, within_s: float, meanwhile: Callable[[], bool]
 ) -> int | None:
     """The answer of a fork, if there is one in time, and as long as ``meanwhile`` is true: whoever
-    maps memory without end can keep the kernel from saying how much it has, and the warden must
+    maps memory without end can keep the kernel from saying how much it has, and the jail init must
     not stand still for that."""
     read, write = os.pipe()
     try:

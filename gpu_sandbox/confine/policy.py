@@ -74,18 +74,18 @@ Tier = Literal["A", "B", "C"]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What one ward may have. Sizes in bytes; paths are absolute."""
+    """What one jail may have. Sizes in bytes; paths are absolute."""
 
     home: str
-    """The only place to write. A private, size-limited tmpfs that vanishes with the ward
+    """The only place to write. A private, size-limited tmpfs that vanishes with the jail
     where mount namespaces hold; else this directory, which the caller has made, empty, and
-    which becomes the ward's uid's where ``uid`` holds."""
+    which becomes the jail's uid's where ``uid`` holds."""
     readable: tuple[str, ...] = ()
     """Files and directories to read on top of what an interpreter and a compiler need."""
     devices: tuple[str, ...] = ()
     """Device nodes to open, such as ``/dev/nvidia0``."""
     memory_bytes: int = 16 << 30
-    """Of the whole ward, by cgroup or watched; of the addresses of each process, on top of what it
+    """Of the whole jail, by cgroup or watched; of the addresses of each process, on top of what it
     begins with, if ``address_space``."""
     address_space: bool = False
     """Never with CUDA, which reserves terabytes of addresses."""
@@ -107,7 +107,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """How the candidate process ended: one of ``code`` and ``signal`` is set.
 
-    Both are None when nobody could see it: its warden was killed from outside.
+    Both are None when nobody could see it: its jail init was killed from outside.
     """
 
     code: int | None = None
@@ -131,12 +131,12 @@ class LayerFailed(Exception):
 class SpawnFailed(LayerFailed):
     """No candidate was started: ``layer``, which the survey had promised, failed.
 
-    ``layer`` is ``"warden"`` or ``"start"`` when it was something else.
+    ``layer`` is ``"jail init"`` or ``"start"`` when it was something else.
     """
 
 
 def may_connect(layers: Collection[str]) -> bool:
-    """Whether a process in there can connect to another's socket in the same ward (seccomp.py)."""
+    """Whether a process in there can connect to another's socket in the same jail (seccomp.py)."""
     return MOUNT in layers or SECCOMP not in layers
 
 

@@ -1,7 +1,7 @@
 """Finding, killing and reaping processes where no PID namespace does it.
 
 Invariant: nothing here kills by a broad match: a tree is followed from a named root, a user
-is a ward's own.
+is a jail's own.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def kill(pids: Iterable[int]) -> None:
 def kill_user(uid: int) -> None:
     """SIGKILL for every process of a user, in one sweep that no fork outruns.
 
-    The caller needs CAP_SETUID. ``uid`` must be a ward's own.
+    The caller needs CAP_SETUID. ``uid`` must be a jail's own.
     """
     pid = os.fork()
     if pid == 0:

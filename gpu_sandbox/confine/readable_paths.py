@@ -1,4 +1,4 @@
-"""Which of the host's files a ward may read: an allow-list drawn from this interpreter.
+"""Which of the host's files a jail may read: an allow-list drawn from this interpreter.
 
 Invariant: a tree on the list is software (the system's, the interpreter's, a compiler's),
 never a home directory, a parent of one, or a directory that everybody writes to. What had to
@@ -122,7 +122,7 @@ def _homes() -> set[str]:
 
 
 def base_view() -> View:
-    """What every ward sees. Looks at ``sys.path``, PATH and the environment of this process."""
+    """What every jail sees. Looks at ``sys.path``, PATH and the environment of this process."""
     seen = _Collector()
     for path in (*_SYSTEM, *_DRIVERS, *(f"/etc/{name}" for name in _ETC)):
         seen.add(path)

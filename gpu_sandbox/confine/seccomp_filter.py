@@ -1,7 +1,7 @@
-"""The system call filter, as BPF that the kernel runs before every call of a ward.
+"""The system call filter, as BPF that the kernel runs before every call of a jail.
 
 Invariant: what is not refused by name is allowed, except calls newer than the newest that
-this module knows, which don't exist for a ward. Refusals look like those of an old or
+this module knows, which don't exist for a jail. Refusals look like those of an old or
 cautious kernel (EPERM, ENOSYS), so that libraries take the path they have for those; only a
 foreign calling convention, which has no honest use, kills.
 """
@@ -102,7 +102,7 @@ def program(
     """The filter. ``own_files``: the mount namespace holds; ``own_pids``: that of processes, or an
     own user; ``pinned``: cores are fixed.
 
-    Without processes or a user of its own a ward is the equal of the next one's, and of the engine:
+    Without processes or a user of its own a jail is the equal of the next one's, and of the engine:
     it changes its own limits and priority only, by the name that means itself (0).
     Without a mount namespace there are files of others, for some of which Landlock has no right:
     attributes that a candidate could leave notes in for the next one, owners, and being told of

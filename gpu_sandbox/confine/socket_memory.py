@@ -1,7 +1,7 @@
 """What lies in the local sockets of a network namespace, sent and not received.
 
 It is the kernel's memory, and in no process's account: two hundred kilobytes of each of a thousand
-pairs, in each process of a ward. The kernel tells of it by its socket diagnostics (sock_diag(7)),
+pairs, in each process of a jail. The kernel tells of it by its socket diagnostics (sock_diag(7)),
 to anybody in the namespace.
 """
 

@@ -1,8 +1,8 @@
-"""Start a function in a ward.
+"""Start a function in a jail.
 
-Invariant, for a zygote (one thread, no children but wards): ``spawn`` either returns a ward
+Invariant, for a zygote (one thread, no children but jails): ``spawn`` either returns a jail
 in which every layer of the survey holds, as its own process said, or raises and leaves
-nothing. A ward ends when its zygote dies, by whatever cause.
+nothing. A jail ends when its zygote dies, by whatever cause.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from contextlib import contextmanager, suppress
 
 from gpu_sandbox.confine import cgroups, channel
 from gpu_sandbox.confine.identity import next_uid
+from gpu_sandbox.confine.jail import Jail
+from gpu_sandbox.confine.jail_init import Order
+from gpu_sandbox.confine.jail_init import run as run_jail_init
 from gpu_sandbox.confine.policy import (
     CGROUP,
     PID,
@@ -28,9 +31,6 @@ from gpu_sandbox.confine.policy import (
 )
 from gpu_sandbox.confine.survey_result import Survey
 from gpu_sandbox.confine.syscalls import CLONE_NEWPID, CLONE_NEWUSER, clone, prctl
-from gpu_sandbox.confine.ward import Ward
-from gpu_sandbox.confine.warden import Order
-from gpu_sandbox.confine.warden import run as run_warden
 
 __all__ = ["spawn"]
 
@@ -47,7 +47,7 @@ def spawn(
     output_fd: int,
     keep_fds: Sequence[int] = (),
     environment: Mapping[str, str],
-) -> Ward:
+) -> Jail:
     """Run ``main`` in a fork of this process, under every layer of ``survey``.
 
     It gets no input, ``output_fd`` as output and error, ``keep_fds`` under their numbers,
@@ -81,13 +81,13 @@ def spawn(
             )
     except LayerFailed as failure:
         raise SpawnFailed(failure.layer, failure.reason) from failure
-    ward = Ward(ours, pid, uid, number, survey, policy.affinity)
+    jail = Jail(ours, pid, uid, number, survey, policy.affinity)
     try:
-        ward.begin()
+        jail.begin()
     except BaseException:
-        ward.end(0.0)
+        jail.end(0.0)
         raise
-    return ward
+    return jail
 
 
 def _check(policy: Policy, keep_fds: Sequence[int]) -> None:
@@ -141,7 +141,7 @@ def _be_single_threaded() -> None:
     """Raises ``SpawnFailed`` if this process has threads, whose locks a fork would keep shut.
 
     OpenBLAS, which comes with numpy, starts threads on import and stops them in a fork
-    handler of libc; ``clone`` runs no handlers, and the warden's own ``fork`` would wait for
+    handler of libc; ``clone`` runs no handlers, and the jail init's own ``fork`` would wait for
     threads that it never had. One idle fork here has them stopped, until they are used.
     """
     if len(os.listdir("/proc/self/task")) == 1:
@@ -163,7 +163,7 @@ def _clone(order: Order) -> int:
     try:
         pid = clone(flags)
         if pid == 0:
-            run_warden(order)
+            run_jail_init(order)
     except OSError as error:
         if not flags:
             raise LayerFailed("start", str(error)) from error

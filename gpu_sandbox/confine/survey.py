@@ -1,6 +1,6 @@
 """Which layers hold on this machine: each is set up, alone and with the others, and attacked.
 
-Invariants: a layer is promised only if a real ward could be started with it and every attack
+Invariants: a layer is promised only if a real jail could be started with it and every attack
 that it claims to refuse was refused while it stood alone, and again while all stood together;
 every other layer has a reason that says what to do. The survey leaves nothing behind.
 """
@@ -50,7 +50,7 @@ def survey(*, without: Collection[str] = ()) -> Survey:
     """Look, try and attack: 0.1 to 0.5 s. ``without``: layers to do without, by name.
 
     Call it in the zygote itself, or in a process with the same rights, ``sys.path`` and
-    environment. Raises ``SpawnFailed`` if not even an unconfined ward can be started.
+    environment. Raises ``SpawnFailed`` if not even an unconfined jail can be started.
     """
     began = time.monotonic()
     machine, missing = look()
@@ -112,7 +112,7 @@ def _settle(
     aims: Targets,
     findings: list[Finding],
 ) -> list[str]:
-    """The layers with which a ward starts; attacks it while all of them stand."""
+    """The layers with which a jail starts; attacks it while all of them stand."""
     layers = list(wanted)
     while True:
         attacks = [a for a in ATTACKS if not a.layers or _claims(a, layers, machine)]
@@ -214,7 +214,7 @@ def _attack_each(
 
 def _answers(begun: Trial, again: Callable[[], AbstractContextManager[Trial]]) -> list[Finding]:
     """A trial's findings, of a new one if it was killed before it answered. One of its attacks has
-    the kernel kill a process for its memory, which stays charged to the ward for as long as
+    the kernel kill a process for its memory, which stays charged to the jail for as long as
     somebody, a monitor, say, reads about that process in ``/proc``: then the kernel kills who waits
     for it, too."""
     found = begun.findings()

@@ -11,7 +11,7 @@ __all__ = ["Finding", "Survey"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One attack, tried from inside of a ward."""
+    """One attack, tried from inside of a jail."""
 
     attack: str
     layer: str

@@ -90,7 +90,7 @@ REFUSED = (
     "_sysctl",
     # SysV and POSIX queues. Without a namespace they reach, and outlive, everyone, and by its id
     # one is used that nobody asked for. With one they are freed by a thread of the kernel when the
-    # ward is gone: gigabytes take it a second, beside what is timed then. Python, torch, Triton and
+    # jail is gone: gigabytes take it a second, beside what is timed then. Python, torch, Triton and
     # OpenMP share memory, and have semaphores, by files in /dev/shm; CUDA, CUPTI, Nsight Compute
     # and compute-sanitizer work without.
     "shmget",
@@ -106,7 +106,7 @@ REFUSED = (
     "semctl",
     "mq_open",
     "mq_unlink",
-    # what goes on while all of a ward's processes are stopped, since another is timed: a signal by
+    # what goes on while all of a jail's processes are stopped, since another is timed: a signal by
     # nobody, which wakes one (``fcntl`` is asked for one, too), and what runs out or comes in then,
     # which takes the processor in an interrupt, for each of thousands of epolls that wait for it.
     # (``setitimer`` has a kind of those; both in seccomp.py.) Blocking calls end with the stop.

@@ -67,7 +67,7 @@ class DeviceFacts:
         line: Line[Facts] = Line(ours, Facts)
         try:
             with theirs:
-                ward = await zygote.spawn(
+                process = await zygote.spawn(
                     "facts",
                     {"device": device.inside, "cores": list(cores)},
                     {"control": theirs},
@@ -79,10 +79,10 @@ class DeviceFacts:
                 with anyio.fail_after(self._limits.start_s):
                     answer = await line.receive()
             except (PeerGone, BadFrame, TimeoutError):
-                why = await ward.last_words()
+                why = await process.last_words()
                 raise SandboxFault(f"{device.name}: its facts can't be read ({why})") from None
             finally:
-                await ward.end()
+                await process.end()
         finally:
             line.close()
         if answer.missing:

@@ -183,19 +183,19 @@ class Station:
         if worker is None:
             await verifier.give(job)
             return await verifier.report(limit_s, reached)
-        job = msgspec.structs.replace(job, worker_pid=worker.ward.pid)
+        job = msgspec.structs.replace(job, worker_pid=worker.process.pid)
         await verifier.give(job, worker.peer.fileno(), *libraries)
         worker.peer.close()
         report = await verifier.report(limit_s, reached)
         if isinstance(report.finding, WorkerDied):
-            await worker.ward.ended_within(DEATH_S)  # its signal is worth a moment
-            worker.died = worker.ward.ended.is_set()
+            await worker.process.ended_within(DEATH_S)  # its signal is worth a moment
+            worker.died = worker.process.ended.is_set()
         return report
 
     async def _ready_verifier(self, *, with_candidate: bool) -> Verifier:
         """The living one, or a new one: it says when its device works."""
         if self._verifier is not None:
-            if not self._verifier.ward.ended.is_set():
+            if not self._verifier.process.ended.is_set():
                 with suppress(DeviceNotReady):
                     return await self._probed(self._verifier)
             else:
@@ -261,7 +261,7 @@ class Station:
 
     async def _end(self, worker: Worker) -> None:
         await worker.end()
-        self._judge_end(stuck=worker.ward.stuck)
+        self._judge_end(stuck=worker.process.stuck)
 
     def _judge_end(self, *, stuck: bool) -> None:
         if stuck:
@@ -281,11 +281,11 @@ class Station:
 
 
 def _left_by(worker: Worker, report: Report) -> Concluded:
-    ward = worker.ward
+    process = worker.process
     return Concluded(
         report=report,
-        worker_output=ward.output(),
-        worker_signal=ward.signal if worker.died else None,
-        worker_code=ward.code if worker.died else None,
-        out_of_memory=ward.out_of_memory,
+        worker_output=process.output(),
+        worker_signal=process.signal if worker.died else None,
+        worker_code=process.code if worker.died else None,
+        out_of_memory=process.out_of_memory,
     )

@@ -1,9 +1,9 @@
-"""What the kernel still has to free when the last process of a ward is gone.
+"""What the kernel still has to free when the last process of a jail is gone.
 
 Most is freed by the processes as they end: their own pages, files in memory, and what was mounted
 for them. Not so what only threads of the kernel find out to be nobody's, such as a memory file
 that lies in a socket which only its own message holds: gigabytes of it are a second of a core's
-and the memory's time, beside whatever is timed then. A ward can't be kept from all of that, so who
+and the memory's time, beside whatever is timed then. A jail can't be kept from all of that, so who
 times next waits until no more memory is being freed.
 """
 

@@ -168,7 +168,7 @@ class KnownCeilings:
         line: Line[Probed] = Line(ours, Probed)
         try:
             with theirs:
-                ward = await self._zygote.spawn(
+                process = await self._zygote.spawn(
                     "ceilings",
                     {"device": device.inside, "cores": list(cores), "threads": threads},
                     {"control": theirs},
@@ -180,10 +180,10 @@ class KnownCeilings:
                 with anyio.fail_after(self._limits.call_s):
                     answer = await line.receive()
             except (PeerGone, BadFrame, TimeoutError):
-                why = await ward.last_words()
+                why = await process.last_words()
                 raise SandboxFault(f"the probe did not answer ({why})") from None
             finally:
-                await ward.end()
+                await process.end()
         finally:
             line.close()
         return answer

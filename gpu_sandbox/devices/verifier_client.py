@@ -20,7 +20,7 @@ from gpu_sandbox.devices.worker_pool import DeviceNotReady, Worker, child_variab
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.verifier_messages import TRYING, FromVerifier, Go, Job, Ready, Report, Stage
 from gpu_sandbox.supervise.run_directory import RunDirectory
-from gpu_sandbox.supervise.zygote_client import DEATH_S, Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import DEATH_S, ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 
 __all__ = ["Verifier", "VerifierDied", "VerifierSilent", "start_verifier"]
@@ -68,14 +68,14 @@ class VerifierSilent(Exception):
 class Verifier:
     """A running one. It does one job at a time; after a failure it is of no further use."""
 
-    def __init__(self, device: Device, ward: Ward, line: Line[FromVerifier]) -> None:
+    def __init__(self, device: Device, process: ForkedProcess, line: Line[FromVerifier]) -> None:
         self._device = device
         self._line = line
         self._introduced = self._is_ready = False
         self._call_s = 0.0
         self.preparing: Callable[[], int] = lambda: 0
         """How many processes of ours lie still on the device while it is timed."""
-        self.ward = ward
+        self.process = process
         self.reference: Worker | None = None
 
     def hold(self, reference: Worker) -> None:
@@ -101,7 +101,7 @@ class Verifier:
             with anyio.fail_after(within_s):
                 frame = await self._line.receive()
         except (PeerGone, BadFrame, TimeoutError):
-            why = await self.ward.last_words()
+            why = await self.process.last_words()
             raise DeviceNotReady(f"{self._device.name} is not ready ({why})") from None
         if not isinstance(frame, Ready):
             raise DeviceNotReady("the verifier is out of step")
@@ -112,12 +112,12 @@ class Verifier:
         assert self.reference is not None
         self._call_s, self._is_ready = job.call_s, False
         if not self._introduced:
-            job = msgspec.structs.replace(job, reference_pid=self.reference.ward.pid)
+            job = msgspec.structs.replace(job, reference_pid=self.reference.process.pid)
             fds = (self.reference.peer.fileno(), *fds)
         try:
             await self._line.send(job, *fds)
         except PeerGone:
-            raise VerifierDied("start", None, self.ward.output()) from None
+            raise VerifierDied("start", None, self.process.output()) from None
         if not self._introduced:
             self.reference.peer.close()
             self._introduced = True
@@ -147,21 +147,21 @@ class Verifier:
         except BadFrame as error:
             raise SandboxFault(f"the verifier sent a malformed frame: {error}") from None
         except PeerGone:
-            await self.ward.ended_within(DEATH_S)
-            await self.ward.end()
-            raise VerifierDied(stage, self.ward.signal, self.ward.output()) from None
+            await self.process.ended_within(DEATH_S)
+            await self.process.end()
+            raise VerifierDied(stage, self.process.signal, self.process.output()) from None
         except TimeoutError:
             raise VerifierSilent(stage, self._call_s if _trying(stage) else limit_s) from None
 
     @property
     def stuck(self) -> bool:
         """Something of it was killed, and the kernel does not let go of it."""
-        return self.ward.stuck or (self.reference is not None and self.reference.ward.stuck)
+        return self.process.stuck or (self.reference is not None and self.reference.process.stuck)
 
     async def end(self) -> None:
         with anyio.CancelScope(shield=True):
             self._line.close()
-            await self.ward.end()
+            await self.process.end()
             if self.reference is not None:
                 await self.reference.end()
 
@@ -175,7 +175,7 @@ async def start_verifier(
     line: Line[FromVerifier] = Line(ours, FromVerifier)
     try:
         with theirs:
-            ward = await zygote.spawn(
+            process = await zygote.spawn(
                 "verifier",
                 {"device": device.inside, "cores": list(cores)},
                 {"control": theirs},
@@ -186,7 +186,7 @@ async def start_verifier(
     except BaseException:
         line.close()
         raise
-    return Verifier(device, ward, line)
+    return Verifier(device, process, line)
 
 
 def _trying(stage: str) -> str:

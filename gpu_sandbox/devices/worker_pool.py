@@ -29,7 +29,7 @@ from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.worker_messages import MakeContext, Reply
 from gpu_sandbox.supervise.isolation_policy import policy_for
 from gpu_sandbox.supervise.run_directory import RunDirectory, remove
-from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
 
@@ -48,21 +48,21 @@ class DeviceNotReady(SandboxFault):
 class Worker:
     """``peer`` is the verifier's end of its socket. ``died``: before it was ended."""
 
-    def __init__(self, ward: Ward, peer: socket.socket, home: Path) -> None:
-        self.ward = ward
+    def __init__(self, process: ForkedProcess, peer: socket.socket, home: Path) -> None:
+        self.process = process
         self.peer = peer
         self.home = home
         self.died = False
 
     async def end(self) -> None:
         self.peer.close()
-        await self.ward.end()
+        await self.process.end()
         await _removed(self.home)
 
 
 async def _living(worker: Worker | None) -> Worker | None:
     """The same, unless it has died meanwhile."""
-    if worker is None or not worker.ward.ended.is_set():
+    if worker is None or not worker.process.ended.is_set():
         return worker
     await worker.end()
     return None
@@ -202,7 +202,7 @@ class Workers:
             with theirs:
                 own = self._run.home(name)
                 home = await self._zygote.candidates_home(own)
-                ward = await self._zygote.spawn(
+                process = await self._zygote.spawn(
                     "worker",
                     {"device": self._device.inside, "descriptors": self._limits.descriptors},
                     {"peer": theirs},
@@ -214,7 +214,7 @@ class Workers:
             ours.close()
             await _removed(self._run.path / name)
             raise
-        return Worker(ward, ours, own)
+        return Worker(process, ours, own)
 
     async def close(self) -> None:
         """Nothing is left of the spares, and none is made any more."""
@@ -258,7 +258,7 @@ class Workers:
                     await line.receive()
             except (PeerGone, BadFrame, TimeoutError) as failure:
                 worker.died = isinstance(failure, PeerGone)
-                why = await worker.ward.last_words()
+                why = await worker.process.last_words()
                 raise DeviceNotReady(f"a worker can't use {self._device.name} ({why})") from None
         except BaseException:
             await worker.end()

@@ -28,7 +28,7 @@ from gpu_sandbox.ipc.framing import Line, PeerGone
 from gpu_sandbox.ipc.verifier_messages import Built, Examine
 from gpu_sandbox.supervise.isolation_policy import policy_for
 from gpu_sandbox.supervise.run_directory import RunDirectory, remove
-from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
 
@@ -117,7 +117,7 @@ class ExtraRun:
         line: Line[Built] = Line(ours, Built)
         try:
             with theirs:
-                ward = await self._zygote.spawn(
+                process = await self._zygote.spawn(
                     "autopsy",
                     {},
                     {"control": theirs},
@@ -129,27 +129,27 @@ class ExtraRun:
             try:
                 with anyio.move_on_after(limit_s):
                     await line.send(order, *fds)
-                    cut = await _ended(ward, others_wait)
+                    cut = await _ended(process, others_wait)
             except PeerGone:
                 cut = None
             finally:
-                await ward.end()
-            if ward.stuck and backend.has_contexts:
+                await process.end()
+            if process.stuck and backend.has_contexts:
                 raise StillThere
-            return Printed(ward.output(), cut)
+            return Printed(process.output(), cut)
         finally:
             line.close()
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove, home)
 
 
-async def _ended(ward: Ward, others_wait: Callable[[], bool] | None) -> Cut | None:
+async def _ended(process: ForkedProcess, others_wait: Callable[[], bool] | None) -> Cut | None:
     """Nobody tells us when another engine begins to wait for a device."""
-    while not ward.ended.is_set():
+    while not process.ended.is_set():
         if others_wait is not None and others_wait():
             return "others"
         with anyio.move_on_after(_GLANCE_S if others_wait is not None else math.inf):
-            await ward.ended.wait()
+            await process.ended.wait()
     return None
 
 

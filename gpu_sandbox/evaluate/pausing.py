@@ -1,4 +1,4 @@
-"""A ward that lies still while its device is timed, and the time that it has run."""
+"""A jail that lies still while its device is timed, and the time that it has run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import anyio.to_thread
 from gpu_sandbox.confine.freeze import Still, Stoppable, Unstoppable
 from gpu_sandbox.devices.timing_lock import GLANCE_S, Permit
 
-__all__ = ["PausingWard"]
+__all__ = ["PausingJail"]
 
 _WITHIN_S = 1.0
 """To stop them. Who forks faster than that is ended, before the timed side's patience is
@@ -22,8 +22,8 @@ _reading = threading.Lock()
 """What the kernel says of processes is read through files that all ``Stoppable`` keep open."""
 
 
-class PausingWard:
-    """Stops all processes of a ward when its permit is revoked, and lets them go on later.
+class PausingJail:
+    """Stops all processes of a jail when its permit is revoked, and lets them go on later.
 
     ``drains_s``: what a stopped process has queued on its device may run for so long; the permit is
     given back after that.
@@ -40,8 +40,8 @@ class PausingWard:
         """It has run for longer than it was allowed to."""
 
     @classmethod
-    async def of(cls, pid: int, permit: Permit, drains_s: float) -> PausingWard:
-        """``pid`` is the ward's first process, which has no candidate yet. ``permit`` was taken.
+    async def of(cls, pid: int, permit: Permit, drains_s: float) -> PausingJail:
+        """``pid`` is the jail's first process, which has no candidate yet. ``permit`` was taken.
         Raises ``OSError`` if it has ended."""
         return cls(await anyio.to_thread.run_sync(_found, pid), permit, drains_s)
 

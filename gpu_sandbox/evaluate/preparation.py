@@ -28,7 +28,7 @@ from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.devices.device_session import Concluded
 from gpu_sandbox.devices.timing_lock import Permit, timing_file
 from gpu_sandbox.devices.worker_pool import child_variables
-from gpu_sandbox.evaluate.pausing import PausingWard
+from gpu_sandbox.evaluate.pausing import PausingJail
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.verifier_messages import (
     CACHES,
@@ -41,7 +41,7 @@ from gpu_sandbox.ipc.verifier_messages import (
 )
 from gpu_sandbox.supervise.isolation_policy import policy_for
 from gpu_sandbox.supervise.run_directory import RunDirectory, remove
-from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable
 
@@ -124,17 +124,17 @@ class Preparations:
         line: Line[Step] = Line(ours, Step, fds=1)
         try:
             with theirs:
-                ward = await self._spawned(place, home, theirs)
+                process = await self._spawned(place, home, theirs)
             try:
-                return await self._done(place, job, files, permit, ward, line)
+                return await self._done(place, job, files, permit, process, line)
             finally:
-                await ward.end()
+                await process.end()
         finally:
             line.close()
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove, home)
 
-    async def _spawned(self, place: Place, own: Path, control: socket.socket) -> Ward:
+    async def _spawned(self, place: Place, own: Path, control: socket.socket) -> ForkedProcess:
         nodes = backend_of(place.device).nodes()
         home = await self._zygote.candidates_home(own)
         return await self._zygote.spawn(
@@ -152,12 +152,12 @@ class Preparations:
         job: Job,
         files: BuildFiles,
         permit: Permit,
-        ward: Ward,
+        process: ForkedProcess,
         line: Line[Step],
     ) -> Prepared:
         try:
             drains_s = backend_of(place.device).drains_s
-            pausing = await PausingWard.of(ward.pid, permit, drains_s)
+            pausing = await PausingJail.of(process.pid, permit, drains_s)
         except (OSError, NotImplementedError):  # it can't be stopped: nothing is prepared here
             return Prepared()
         steps = _Steps(line, pausing, job)
@@ -174,7 +174,7 @@ class Preparations:
                 group.start_soon(pausing.watch, group.cancel_scope)
                 await steps.take(order, files.fds)
                 group.cancel_scope.cancel()
-            await ward.end()
+            await process.end()
         finally:
             await pausing.close()
         if archives := line.take_fds() if steps.are_done else []:
@@ -183,17 +183,17 @@ class Preparations:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(_add, files, archives, is_full)
         return Prepared(
-            concluded=_concluded(steps.silent_in, ward) if pausing.is_late else None,
+            concluded=_concluded(steps.silent_in, process) if pausing.is_late else None,
             call_s=steps.call_s,
             ran_s=pausing.ran_s,
-            stuck=ward.stuck,
+            stuck=process.stuck,
         )
 
 
 class _Steps:
     """Of one preparation, as its process tells of them."""
 
-    def __init__(self, line: Line[Step], pausing: PausingWard, job: Job) -> None:
+    def __init__(self, line: Line[Step], pausing: PausingJail, job: Job) -> None:
         self._line = line
         self._pausing = pausing
         self._job = job
@@ -231,10 +231,10 @@ class _Steps:
         self._pausing.allow(limit_s)
 
 
-def _concluded(silent: WorkerSilent | None, ward: Ward) -> Concluded | None:
+def _concluded(silent: WorkerSilent | None, process: ForkedProcess) -> Concluded | None:
     if silent is None:
         return None
-    return Concluded(report=Report(finding=silent, timings_s={}), worker_output=ward.output())
+    return Concluded(report=Report(finding=silent, timings_s={}), worker_output=process.output())
 
 
 def _add(files: BuildFiles, archives: list[int], is_full: bool) -> None:

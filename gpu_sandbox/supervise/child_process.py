@@ -1,5 +1,5 @@
 """A child process of our own: started clean, drained, and surely ended. (Foreign code runs
-in wards of the zygote only.)
+in jails of the zygote only.)
 
 Invariants: a child leads its own session and process group; it inherits only the named
 descriptors and an allow-list of variables; its output is drained for as long as it

@@ -2,7 +2,7 @@
 
 A child started here is a fork of the zygote (``zygote/main.py``), confined unless it is
 one of our own. Its output is drained for as long as it lives, so that a flood never
-blocks it. ``Ward.end`` returns when the zygote has said that nothing of it is left.
+blocks it. ``ForkedProcess.end`` returns when the zygote has said that nothing of it is left.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from gpu_sandbox.supervise.child_process import Child, Output, Spec, child
 from gpu_sandbox.supervise.run_directory import RunDirectory
 from gpu_sandbox.toolchain.environment import child_environment
 
-__all__ = ["DEATH_S", "Ward", "Zygote"]
+__all__ = ["DEATH_S", "ForkedProcess", "Zygote"]
 
 _END_S = 15.0
 _KILLED_S = 160.0
 """The zygote itself says after some 13 s that something is stuck, or after two minutes where the
-kernel is at work on it all the while, and looks for 20 s more what is left of a ward whose warden
+kernel is at work on it all the while, and looks for 20 s more what is left of a jail whose init
 does not answer; others wait for it then."""
 _DRAIN_S = 0.2
 DEATH_S = 2.0
 """For one that has hung up to have ended."""
 
 
-class Ward:
-    """A running child. ``output()`` is what it printed, cut to the limit."""
+class ForkedProcess:
+    """A running fork of the zygote. ``output()`` is what it printed, cut to the limit."""
 
     def __init__(self, zygote: Zygote, number: int, output: Output) -> None:
         self._zygote = zygote
@@ -71,7 +71,7 @@ class Ward:
 
     @property
     def lost(self) -> bool:
-        """It has ended, and nobody knows how: its warden did, too, or the zygote."""
+        """It has ended, and nobody knows how: its jail init did, too, or the zygote."""
         return self.ended.is_set() and self.code is None and self.signal is None
 
     async def ended_within(self, seconds: float) -> bool:
@@ -120,7 +120,7 @@ class Zygote:
         self._limits = limits
         self._without_layers = without_layers
         self._numbers = itertools.count(1)
-        self._wards: dict[int, Ward] = {}
+        self._processes: dict[int, ForkedProcess] = {}
         self._line: Line[FromZygote] | None = None
         self._starting = anyio.Lock()
         self._sending = anyio.Lock()
@@ -150,14 +150,14 @@ class Zygote:
         environment: dict[str, str],
         directory: Path,
         policy: Policy | None,
-    ) -> Ward:
+    ) -> ForkedProcess:
         """``sockets`` stay the caller's. Raises ``SandboxFault``; nothing is left then."""
         line = await self._alive()
         read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(write, True)
         output = Output(read, self._limits.output_bytes)
         number = next(self._numbers)
-        ward = self._wards[number] = Ward(self, number, output)
+        process = self._processes[number] = ForkedProcess(self, number, output)
         self._group.start_soon(output.drain)
         order = Spawn(
             id=number,
@@ -177,18 +177,18 @@ class Zygote:
                 sent = True
             os.close(write)
             with anyio.fail_after(self._limits.start_s):
-                await ward.answered.wait()
-            if ward.refused:
-                raise SandboxFault(f"a {role} could not be started: {ward.refused}")
+                await process.answered.wait()
+            if process.refused:
+                raise SandboxFault(f"a {role} could not be started: {process.refused}")
         except BaseException as error:
             if not sent:
                 os.close(write)
-                ward.gone(None, None)  # nobody else knows of it
-            await ward.end()
+                process.gone(None, None)  # nobody else knows of it
+            await process.end()
             if isinstance(error, PeerGone | OSError):
                 raise SandboxFault(f"the zygote did not start a {role}: {error!r}") from None
             raise
-        return ward
+        return process
 
     async def compute_cache_keys(self) -> None:
         """Once: see ``ComputeCacheKeys``. Does not wait for it, but what is spawned next does.
@@ -212,7 +212,7 @@ class Zygote:
             pass  # of who ends by nothing else it is said that it is stuck
 
     def forget(self, number: int) -> None:
-        self._wards.pop(number, None)
+        self._processes.pop(number, None)
 
     async def close(self) -> None:
         self._closing.set()
@@ -255,8 +255,8 @@ class Zygote:
                     with anyio.CancelScope(shield=True):
                         line.close()  # it ends its children then, and itself
                         await running.exited_within(_END_S)
-                    for ward in list(self._wards.values()):
-                        ward.gone(None, None)
+                    for process in list(self._processes.values()):
+                        process.gone(None, None)
 
     async def _greeted(self, line: Line[FromZygote], running: Child) -> None:
         try:
@@ -277,17 +277,17 @@ class Zygote:
             while True:
                 match await line.receive():
                     case Spawned(id=number, pid=pid):
-                        if ward := self._wards.get(number):
-                            ward.pid = pid
-                            ward.answered.set()
+                        if process := self._processes.get(number):
+                            process.pid = pid
+                            process.answered.set()
                     case Refused(id=number, reason=reason):
-                        if ward := self._wards.get(number):
-                            ward.refused = reason
-                            ward.gone(None, None)
+                        if process := self._processes.get(number):
+                            process.refused = reason
+                            process.gone(None, None)
                     case Ended(id=number) as ended:
-                        if ward := self._wards.get(number):
-                            ward.out_of_memory = ended.out_of_memory
-                            ward.gone(ended.code, ended.signal, stuck=ended.stuck)
+                        if process := self._processes.get(number):
+                            process.out_of_memory = ended.out_of_memory
+                            process.gone(ended.code, ended.signal, stuck=ended.stuck)
                     case _:
                         pass
         except (PeerGone, BadFrame, OSError):

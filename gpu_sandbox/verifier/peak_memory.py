@@ -25,7 +25,7 @@ from gpu_sandbox.ipc.verifier_messages import Agreed, Job
 from gpu_sandbox.ipc.worker_messages import Done, ReleaseMemory, Repeat
 from gpu_sandbox.tensors.shared_arena import lay_out
 from gpu_sandbox.verifier.backends.lookup import backend_of
-from gpu_sandbox.verifier.process_memory import device_bytes, host_bytes, ward_of
+from gpu_sandbox.verifier.process_memory import device_bytes, host_bytes, jail_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing.work_estimate import moved_bytes
@@ -161,14 +161,14 @@ class PeakMemory:
 
     def _account(self, peer: Peer) -> Callable[[], int | None]:
         """Of the processes that there are now."""
-        worker, ward = peer.pid, ward_of(peer.pid)
+        worker, jail = peer.pid, jail_of(peer.pid)
         if self._backend.on_host:
-            return lambda: host_bytes(worker, ward)
-        return _of_device(self._nvml, worker, ward)
+            return lambda: host_bytes(worker, jail)
+        return _of_device(self._nvml, worker, jail)
 
 
-def _of_device(nvml: Nvml | None, worker: int, ward: frozenset[int]) -> Callable[[], int | None]:
-    return lambda: None if nvml is None else device_bytes(nvml, worker, ward)
+def _of_device(nvml: Nvml | None, worker: int, jail: frozenset[int]) -> Callable[[], int | None]:
+    return lambda: None if nvml is None else device_bytes(nvml, worker, jail)
 
 
 def calls_for(call_s: float) -> int:

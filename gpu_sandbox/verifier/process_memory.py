@@ -13,35 +13,35 @@ from pathlib import Path
 
 from gpu_sandbox.cuda.nvml import Nvml
 
-__all__ = ["device_bytes", "host_bytes", "ward_of"]
+__all__ = ["device_bytes", "host_bytes", "jail_of"]
 
 _COUNTED = ("RssAnon", "VmSwap")
 """Of a process's status. Shared memory is left out: the arena lies there."""
 _KB = 1024
 
 
-def device_bytes(nvml: Nvml, worker: int, ward: Collection[int]) -> int | None:
-    """Of the device's memory, by the worker and all others of its ward."""
+def device_bytes(nvml: Nvml, worker: int, jail: Collection[int]) -> int | None:
+    """Of the device's memory, by the worker and all others of its jail."""
     listed = nvml.processes()
     if listed is None or worker not in {process.pid for process in listed}:
         return None
-    sizes = [process.used_bytes for process in listed if process.pid in ward]
+    sizes = [process.used_bytes for process in listed if process.pid in jail]
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
 
 
-def host_bytes(worker: int, ward: Collection[int]) -> int | None:
+def host_bytes(worker: int, jail: Collection[int]) -> int | None:
     """Of the host's memory, swap included. What forks share counts in each of them."""
     own = _anonymous_bytes(worker)
     if own is None:
         return None
-    others = (_anonymous_bytes(pid) for pid in ward if pid != worker)
+    others = (_anonymous_bytes(pid) for pid in jail if pid != worker)
     return own + sum(size or 0 for size in others)  # another may have ended
 
 
-def ward_of(worker: int) -> frozenset[int]:
-    """The worker, all that descends from it, and what its warden has adopted, which is whatever
-    loses its parent. Not the warden's own forks: they are of its session."""
+def jail_of(worker: int) -> frozenset[int]:
+    """The worker, all that descends from it, and what its jail init has adopted, which is whatever
+    loses its parent. Not the jail init's own forks: they are of its session."""
     found, ahead = set[int](), [worker, *_adopted(worker)]
     while ahead:
         pid = ahead.pop()
@@ -52,11 +52,11 @@ def ward_of(worker: int) -> frozenset[int]:
 
 
 def _adopted(worker: int) -> list[int]:
-    warden = _stat(worker)[0]
-    if warden is None or warden in _ancestors():  # it has none
+    init = _stat(worker)[0]
+    if init is None or init in _ancestors():  # it has none
         return []
-    session = _stat(warden)[1]
-    return [pid for pid in _children(warden) if _stat(pid)[1] != session]
+    session = _stat(init)[1]
+    return [pid for pid in _children(init) if _stat(pid)[1] != session]
 
 
 def _ancestors() -> set[int]:

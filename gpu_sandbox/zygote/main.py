@@ -24,9 +24,9 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from gpu_sandbox.confine import Status, Survey, Ward, processes, spawn, survey
+from gpu_sandbox.confine import Jail, Status, Survey, processes, spawn, survey
 from gpu_sandbox.confine.cgroup_reclaim import at_work, finished_within
-from gpu_sandbox.confine.warden import KILL_S, PATIENCE_S
+from gpu_sandbox.confine.jail_init import KILL_S, PATIENCE_S
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.ipc.zygote_messages import (
     MODULES,
@@ -47,7 +47,7 @@ __all__ = ["main"]
 
 _PRELOADED = ("encodings.ascii", "torch.utils.cpp_extension", "torch.utils.flop_counter")
 _ENDED_S = KILL_S + 2.0
-"""And more where the kernel is at it: then a ward says by itself when it has had enough."""
+"""And more where the kernel is at it: then a jail says by itself when it has had enough."""
 _FREED_S = 5.0
 """Two gigabytes, or more: whoever works on for us when we are gone is killed."""
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
@@ -55,7 +55,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Trusted:
-    """A child of our own, as a ``Ward`` is one of the others: no walls, but surely ended."""
+    """A child of our own, as a ``Jail`` is one of the others: no walls, but surely ended."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -87,7 +87,7 @@ class Zygote:
         self._socket = sock
         self._channel: Channel[ToZygote] = Channel(sock, ToZygote, fds=MAX_FDS)
         self._survey = found
-        self._living: dict[int, Ward | _Trusted] = {}
+        self._living: dict[int, Jail | _Trusted] = {}
         self._endings = Endings(self._spent, due_s=_ENDED_S, most_s=PATIENCE_S + 2.0)
         self._stuck: set[int] = set()
         """Killed, and the kernel does not let go of them: nobody waits for them twice."""
@@ -134,7 +134,7 @@ class Zygote:
         return None if left_s is None else left_s * 1000
 
     def _spent(self, number: int) -> tuple[int, int]:
-        """Not by a warden, which goes on killing."""
+        """Not by a jail init, which goes on killing."""
         living = self._living[number]
         return processes.spent(_head(living), itself=isinstance(living, _Trusted))
 
@@ -172,7 +172,7 @@ class Zygote:
             output, sockets = fds[0], dict(zip(order.sockets, fds[1:], strict=True))
             main = _entry(order, sockets)
             if order.policy is None:
-                living: Ward | _Trusted = self._fork(order, main, output, fds[1:])
+                living: Jail | _Trusted = self._fork(order, main, output, fds[1:])
             else:
                 living = spawn(
                     order.policy,
@@ -299,9 +299,9 @@ def _close_all_but(kept: set[int]) -> None:
                 os.close(int(name))
 
 
-def _head(living: Ward | _Trusted) -> int:
+def _head(living: Jail | _Trusted) -> int:
     """Our own child of it."""
-    return living.pid if isinstance(living, _Trusted) else living.warden
+    return living.pid if isinstance(living, _Trusted) else living.init_pid
 
 
 def _reaped(pid: int, within_s: float) -> int | None:

@@ -1,4 +1,4 @@
-"""What a ward does to get away, and what is left of it."""
+"""What a jail does to get away, and what is left of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpu_sandbox.confine import (
     processes,
     spawn,
 )
-from tests.confine.wards import (
+from tests.confine.jails import (
     NAMESPACES,
     a_policy,
     alive,
@@ -51,15 +51,15 @@ def test_sigterm_is_answered_or_followed_by_sigkill() -> None:
     for main, code, number in ((polite, 5, None), (deaf, None, signal.SIGKILL)):
         with running(main, keep_fds=(write,)) as it:
             os.read(read, 1)
-            assert not it.ward.ended()
+            assert not it.jail.ended()
             began = time.monotonic()
-            status = it.ward.end(0.2 if main is deaf else 5.0)
+            status = it.jail.end(0.2 if main is deaf else 5.0)
             assert time.monotonic() - began < 30  # of the sixty that it would sleep
             assert (status.code, status.signal) == (code, number)
 
 
 @in_zygote
-def test_no_daemon_outlives_its_ward() -> None:
+def test_no_daemon_outlives_its_jail() -> None:
     for layers in ((), ("namespaces:pid",), ("namespaces:pid", "cgroup"), NAMESPACES):
         read, write = os.pipe()
 
@@ -70,10 +70,10 @@ def test_no_daemon_outlives_its_ward() -> None:
         with running(main, policy, usable(without(*layers)), keep_fds=(write,)) as it:
             os.close(write)
             it.text()
-            assert it.ward.ended(30.0), layers
-            assert it.ward.end().remained >= 4
-            assert it.ward.status is not None
-            assert it.ward.status.code == 0
+            assert it.jail.ended(30.0), layers
+            assert it.jail.end().remained >= 4
+            assert it.jail.status is not None
+            assert it.jail.status.code == 0
         assert os.read(read, 9) == b"x"
         assert os.read(read, 9) == b""  # all ends of the pipe are closed
         os.close(read)
@@ -81,7 +81,7 @@ def test_no_daemon_outlives_its_ward() -> None:
 
 
 @in_zygote
-def test_a_warden_killed_from_outside_takes_its_ward_along() -> None:
+def test_a_jail_init_killed_from_outside_takes_its_jail_along() -> None:
     for layers in ((), ("namespaces:pid",), ("namespaces:pid", "cgroup"), NAMESPACES):
         read, write = os.pipe()
 
@@ -92,10 +92,10 @@ def test_a_warden_killed_from_outside_takes_its_ward_along() -> None:
         with running(main, a_policy(), usable(without(*layers)), keep_fds=(write,)) as it:
             os.close(write)
             assert os.read(read, 1) == b"x"
-            os.kill(it.ward.warden, signal.SIGKILL)
-            assert it.ward.ended(30.0)
-            status = it.ward.end()
-            assert (status.code, status.signal, it.ward.stuck) == (None, None, False)
+            os.kill(it.jail.init_pid, signal.SIGKILL)
+            assert it.jail.ended(30.0)
+            status = it.jail.end()
+            assert (status.code, status.signal, it.jail.stuck) == (None, None, False)
             it.text()
         assert os.read(read, 9) == b""
         os.close(read)
@@ -111,7 +111,7 @@ def test_a_flood_is_no_obstacle() -> None:
 
     with running(main) as it:
         time.sleep(0.1)
-        assert it.ward.end().signal == signal.SIGTERM
+        assert it.jail.end().signal == signal.SIGTERM
 
 
 @in_zygote
@@ -130,20 +130,20 @@ def test_a_fork_bomb_stays_small() -> None:
             time.sleep(100)
 
         with running(main, a_policy(processes=40), without(*layers)) as it:
-            warden = it.ward.warden
-            assert eventually(lambda w=warden: len(processes.descendants(w)) > 20), layers
+            init = it.jail.init_pid
+            assert eventually(lambda w=init: len(processes.descendants(w)) > 20), layers
             time.sleep(0.3)
-            count = len(processes.descendants(warden))
+            count = len(processes.descendants(init))
             assert 20 < count <= 40, (layers, count)
-            it.ward.end(0.05)
-            assert not it.ward.stuck
+            it.jail.end(0.05)
+            assert not it.jail.stuck
             it.text()
         assert processes.children(os.getpid()) == []
 
 
 @in_zygote
 def test_a_forged_report_is_not_believed() -> None:
-    """The channel is closed before the candidate runs, and its warden can't be reached."""
+    """The channel is closed before the candidate runs, and its jail init can't be reached."""
 
     def main() -> None:
         for fd in range(3, 256):
@@ -159,13 +159,13 @@ def test_a_forged_report_is_not_believed() -> None:
 
 
 @in_zygote
-def test_two_hundred_wards_leave_nothing() -> None:
+def test_two_hundred_jails_leave_nothing() -> None:
     fds = os.listdir("/proc/self/fd")
     mounts = Path("/proc/self/mountinfo").read_text()
     policy = a_policy()
     with open(os.devnull, "wb") as output:
         for index in range(200):
-            ward = spawn(
+            jail = spawn(
                 policy,
                 found(),
                 lambda: os._exit(4) if os.fork() else time.sleep(100),
@@ -173,11 +173,11 @@ def test_two_hundred_wards_leave_nothing() -> None:
                 environment={},
             )
             if index % 2:
-                assert ward.ended(30)
-                assert ward.end().code == 4
+                assert jail.ended(30)
+                assert jail.end().code == 4
             else:
-                ward.end()
-            assert not ward.stuck
+                jail.end()
+            assert not jail.stuck
     assert os.listdir("/proc/self/fd") == fds
     assert Path("/proc/self/mountinfo").read_text() == mounts
     assert processes.children(os.getpid()) == []
@@ -197,9 +197,9 @@ def test_a_killed_zygote_leaves_nothing(tmp_path: Path) -> None:
                 time.sleep(300)
 
             options: dict[str, Any] = {"output_fd": 1, "keep_fds": (write,), "environment": {}}
-            wards = [spawn(a_policy(), kept, main, **options) for _ in range(3)]
+            jails = [spawn(a_policy(), kept, main, **options) for _ in range(3)]
             time.sleep(300)
-            assert wards
+            assert jails
             os._exit(0)
         os.close(write)
         try:

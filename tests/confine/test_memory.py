@@ -24,7 +24,7 @@ from gpu_sandbox.confine.attacks import excess
 from gpu_sandbox.confine.cgroups import Group
 from gpu_sandbox.confine.memory_watch import HeldMemory
 from gpu_sandbox.confine.policy import WATCH
-from tests.confine.wards import (
+from tests.confine.jails import (
     MIB,
     NAMESPACES,
     a_policy,
@@ -174,7 +174,7 @@ def names_looked_up_in_vain() -> int:
 
 
 @in_zygote
-def test_the_kernel_gives_back_what_it_remembers_of_a_ward() -> None:
+def test_the_kernel_gives_back_what_it_remembers_of_a_jail() -> None:
     need("cgroup")
     ready, write = os.pipe()
     many, mine = 400_000, os.urandom(40).hex()
@@ -189,8 +189,8 @@ def test_the_kernel_gives_back_what_it_remembers_of_a_ward() -> None:
     with running(main, keep_fds=(write,)) as it:
         assert os.read(ready, 1) == b"x"
         assert names_looked_up_in_vain() > before + many * 0.9
-        it.ward.end()
-        assert not it.ward.stuck
+        it.jail.end()
+        assert not it.jail.stuck
     assert eventually(lambda: names_looked_up_in_vain() < before + many * 0.5)
     assert leftovers.finished_within(30.0)
     assert processes.children(os.getpid()) == []
@@ -198,7 +198,7 @@ def test_the_kernel_gives_back_what_it_remembers_of_a_ward() -> None:
 
 
 @in_zygote
-def test_memory_that_is_watched_ends_with_the_whole_ward() -> None:
+def test_memory_that_is_watched_ends_with_the_whole_jail() -> None:
     watched = survey(without=("cgroup",))
     assert "memory:watched" in watched.layers, watched.missing
     assert [f.held for f in watched.findings if f.attack == "fill the memory"] == [True, True]
@@ -217,10 +217,10 @@ def test_memory_that_is_watched_ends_with_the_whole_ward() -> None:
         assert (status.code, status.out_of_memory) == (0, False), text
 
     flat = tuple(layer for layer in watched.layers if layer not in NAMESPACES)
-    open_wards = usable(msgspec.structs.replace(watched, layers=flat))
+    open_jails = usable(msgspec.structs.replace(watched, layers=flat))
     syscalls.keep_only(~(1 << 19))  # what it takes to look closer
     for fill in (fill_alone, fill_by_many):
-        for layers in (watched, open_wards):
+        for layers in (watched, open_jails):
             status, text = run(fill, policy(), layers)
             assert (status.signal, status.out_of_memory) == (signal.SIGKILL, True), (fill, text)
             assert processes.children(os.getpid()) == []

@@ -19,7 +19,7 @@ from gpu_sandbox.confine import (
     processes,
 )
 from gpu_sandbox.confine.policy import WATCH
-from tests.confine.wards import (
+from tests.confine.jails import (
     ENDS,
     ROOT,
     SKIPPED,
@@ -91,12 +91,12 @@ def _live_a_little() -> None:
         scatter(write)
         time.sleep(300)
 
-    for kill_warden in (False, True):
+    for kill_init in (False, True):
         with running(daemons, keep_fds=(write,)) as it:
             os.read(read, 1)
-            if kill_warden:
-                os.kill(it.ward.warden, signal.SIGKILL)
-            it.ward.end(0.05)
+            if kill_init:
+                os.kill(it.jail.init_pid, signal.SIGKILL)
+            it.jail.end(0.05)
             it.text()
         assert processes.children(os.getpid()) == []
 

@@ -1,4 +1,4 @@
-"""Wards that share what others have: whom they could reach."""
+"""Jails that share what others have: whom they could reach."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ import pytest
 from gpu_sandbox.confine import seccomp_filter as seccomp
 from gpu_sandbox.confine import survey, syscalls
 from gpu_sandbox.confine.syscall_numbers import NUMBERS
-from tests.confine.wards import NAMESPACES, a_policy, found, in_zygote, need, run, skip
+from tests.confine.jails import NAMESPACES, a_policy, found, in_zygote, need, run, skip
 
 
 @in_zygote
-def test_without_files_of_its_own_a_ward_meets_nobody_over_sockets() -> None:
+def test_without_files_of_its_own_a_jail_meets_nobody_over_sockets() -> None:
     """With a device it makes those of a driver, named as a driver's are, until it gives them up:
     in threads that are there already, too."""
     need("seccomp")
@@ -96,16 +96,16 @@ def test_without_files_of_its_own_a_ward_meets_nobody_over_sockets() -> None:
 
 
 @in_zygote
-def test_without_a_user_of_its_own_a_ward_changes_nobody_elses_limits() -> None:
+def test_without_a_user_of_its_own_a_jail_changes_nobody_elses_limits() -> None:
     def main() -> None:
-        warden = os.getppid()
+        init = os.getppid()
         batch = (os.SCHED_BATCH, os.sched_param(0))
         for change in (
-            lambda: os.setpriority(os.PRIO_PROCESS, warden, 5),
+            lambda: os.setpriority(os.PRIO_PROCESS, init, 5),
             lambda: os.setpriority(os.PRIO_USER, 0, 5),
-            lambda: os.sched_setscheduler(warden, *batch),
-            lambda: os.sched_setparam(warden, os.sched_param(0)),
-            lambda: resource.prlimit(warden, resource.RLIMIT_NOFILE),
+            lambda: os.sched_setscheduler(init, *batch),
+            lambda: os.sched_setparam(init, os.sched_param(0)),
+            lambda: resource.prlimit(init, resource.RLIMIT_NOFILE),
         ):
             with pytest.raises(PermissionError):
                 change()
@@ -120,7 +120,7 @@ def test_without_a_user_of_its_own_a_ward_changes_nobody_elses_limits() -> None:
 
 
 @in_zygote
-def test_without_a_user_of_its_own_a_ward_writes_the_names_of_its_threads_only() -> None:
+def test_without_a_user_of_its_own_a_jail_writes_the_names_of_its_threads_only() -> None:
     """As CUDA's driver does while it starts, in threads that came after the rule."""
     need("landlock", "no-new-privs")
     other = os.getpid()
@@ -157,7 +157,7 @@ def test_without_a_user_of_its_own_a_ward_writes_the_names_of_its_threads_only()
 
 
 @in_zygote
-def test_without_files_of_its_own_a_ward_leaves_no_notes(tmp_path: Path) -> None:
+def test_without_files_of_its_own_a_jail_leaves_no_notes(tmp_path: Path) -> None:
     """In attributes, which no right of Landlock's is about. Who copies files does not mind."""
     need("seccomp")
     note = tmp_path / "note"
@@ -195,7 +195,7 @@ def test_without_files_of_its_own_a_ward_leaves_no_notes(tmp_path: Path) -> None
 
 
 @in_zygote
-def test_as_ones_own_user_a_ward_opens_no_file_to_others_and_takes_none_away(
+def test_as_ones_own_user_a_jail_opens_no_file_to_others_and_takes_none_away(
     tmp_path: Path,
 ) -> None:
     """Landlock has no right for that. Compilers make programs all the same, and who copies goes
@@ -247,7 +247,7 @@ def test_as_ones_own_user_a_ward_opens_no_file_to_others_and_takes_none_away(
 
 
 @in_zygote
-def test_for_a_ward_that_is_stopped_nothing_runs_out_or_comes_in() -> None:
+def test_for_a_jail_that_is_stopped_nothing_runs_out_or_comes_in() -> None:
     """No timer wakes it, or takes the processor in an interrupt, and no descriptor."""
     need("seccomp")
 
@@ -302,7 +302,7 @@ def test_memory_that_is_there_does_not_become_huge_pages() -> None:
 
 
 @in_zygote
-def test_a_ward_tells_nobody_out_of_band() -> None:
+def test_a_jail_tells_nobody_out_of_band() -> None:
     """Nor has it pairs of sockets of another family, by another part of the kernel."""
     need("seccomp")
 
@@ -327,8 +327,8 @@ def test_a_ward_tells_nobody_out_of_band() -> None:
 
 
 @in_zygote
-def test_no_ward_has_memory_that_is_nobodys() -> None:
-    """It would be freed when the ward is gone, beside what is timed then; and by its id anybody's
+def test_no_jail_has_memory_that_is_nobodys() -> None:
+    """It would be freed when the jail is gone, beside what is timed then; and by its id anybody's
     is there."""
     need("seccomp")
     segment = syscalls.call("shmget", 0, 4096, 0o1600)

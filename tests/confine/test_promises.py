@@ -17,7 +17,7 @@ from gpu_sandbox.confine import (
     processes,
 )
 from gpu_sandbox.confine.cgroups import Hierarchy
-from tests.confine.wards import a_policy, found, group_directories, in_zygote, run, running
+from tests.confine.jails import a_policy, found, group_directories, in_zygote, run, running
 
 
 @in_zygote

@@ -17,7 +17,7 @@ from gpu_sandbox.confine import seccomp_filter as seccomp
 from gpu_sandbox.confine import syscall_numbers as numbers
 from gpu_sandbox.confine.attacks import ATTACKS, Attack, Targets, targets
 from gpu_sandbox.confine.policy import NO_NEW_PRIVS, WATCH, Policy, tier_of
-from tests.confine.wards import (
+from tests.confine.jails import (
     NAMESPACES,
     a_policy,
     eventually,
@@ -90,7 +90,7 @@ def test_a_layer_that_does_nothing_is_found_out() -> None:
 
 
 def _killed_on_trial(times: int) -> Survey:
-    """As by the kernel, when a process of the ward that has ended still has its memory."""
+    """As by the kernel, when a process of the jail that has ended still has its memory."""
     need(NO_NEW_PRIVS)
     deaths = mmap.mmap(-1, 1)
 

@@ -1,4 +1,4 @@
-"""Which of the host's files a ward may read."""
+"""Which of the host's files a jail may read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpu_sandbox.confine import readable_paths as view
-from tests.confine.wards import ROOT, a_policy, in_zygote, need, run, skip
+from tests.confine.jails import ROOT, a_policy, in_zygote, need, run, skip
 
 
 def test_a_home_is_never_on_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,8 +121,8 @@ def test_nothing_of_the_host_is_in_sight() -> None:
 
 
 @in_zygote
-def test_nothing_tells_a_ward_how_busy_the_machine_is() -> None:
-    """It would do so while the ward is stopped, by a thread of the kernel."""
+def test_nothing_tells_a_jail_how_busy_the_machine_is() -> None:
+    """It would do so while the jail is stopped, by a thread of the kernel."""
     need("namespaces:mount", "namespaces:pid")
 
     def main() -> None:

@@ -20,7 +20,7 @@ from gpu_sandbox.confine import (
     Survey,
     survey,
 )
-from tests.confine.wards import (
+from tests.confine.jails import (
     ENVIRONMENT,
     NAMESPACES,
     a_policy,

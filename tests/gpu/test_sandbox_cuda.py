@@ -434,13 +434,13 @@ async def test_a_second_look_has_new_workers_on_both_sides(sandbox: LocalSandbox
     verifier = sandbox._open.devices._stations["cuda:0"]._verifier
     assert verifier is not None
     assert verifier.reference is not None
-    before = verifier.reference.ward.pid
+    before = verifier.reference.process.pid
     asked = msgspec.structs.replace(request(SMALL, source), root_ms=1.0, incumbent_ms=1e9)
     verdict = await judge(sandbox, "twice", asked)
     assert isinstance(verdict.outcome, Correct)
     assert any(note.startswith("judged twice") for note in verdict.notes)
     assert verifier.reference is not None
-    assert verifier.reference.ward.pid != before
+    assert verifier.reference.process.pid != before
 
 
 async def test_a_large_task_leaves_its_candidates_their_memory(sandbox: LocalSandbox) -> None:

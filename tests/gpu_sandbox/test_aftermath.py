@@ -96,7 +96,7 @@ async def test_the_baseline_is_looked_at_alone_when_that_is_done(
     monkeypatch.setattr(station, "settled", lambda: note("settled"))
     peer = SimpleNamespace(fileno=lambda: 0, close=lambda: None)
     worker = SimpleNamespace(
-        ward=SimpleNamespace(pid=1), peer=peer, end=lambda: note("ended, with its files")
+        process=SimpleNamespace(pid=1), peer=peer, end=lambda: note("ended, with its files")
     )
     verifier = SimpleNamespace(give=lambda *_: note("given"), report=report)
     await bench._reported(cast(Verifier, verifier), cast(Worker, worker), cast(Job, AJob()), [], 1)

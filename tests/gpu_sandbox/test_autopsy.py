@@ -29,7 +29,7 @@ from gpu_sandbox.diagnose.tool_run import Body, StillThere
 from gpu_sandbox.evaluate.post_mortem import examined, tools_for
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.static_checks.precheck import inspect_candidate
-from gpu_sandbox.supervise.zygote_client import Ward
+from gpu_sandbox.supervise.zygote_client import ForkedProcess
 from gpu_sandbox.toolchain.stack_traces import printed
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, HONEST, inline
@@ -265,8 +265,10 @@ async def test_compute_sanitizer_is_started_confined_and_heard(
         assert (await findings(run, body, RACES, 20.0)).lines == []
         broken_off = await findings(run, body, MEMORY, 20.0, lambda: True)
         assert broken_off.cut == "others"
-        gone = Ward.gone
-        monkeypatch.setattr(Ward, "gone", lambda self, *how, **_: gone(self, *how, stuck=True))
+        gone = ForkedProcess.gone
+        monkeypatch.setattr(
+            ForkedProcess, "gone", lambda self, *how, **_: gone(self, *how, stuck=True)
+        )
         with pytest.raises(StillThere):
             await findings(run, body, MEMORY, 20.0)
 

@@ -13,7 +13,7 @@ import pytest
 from events.outcomes import Correct
 from gpu_sandbox.devices.lease import Leases
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from tests.gpu_sandbox.conftest import evaluation, left_behind
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 from tests.processes import processes_with
@@ -31,7 +31,7 @@ async def test_cancelling_kills_and_cleans_and_frees_the_device(
             await sandbox.evaluate(evaluation(ADD_RELU, candidate("while True: pass")))
         assert scope.cancelled_caught
         most = 1 + 2 * 2
-        assert len(processes_with(str(tmp_path))) <= most, "the zygote, two spares, their wardens"
+        assert len(processes_with(str(tmp_path))) <= most, "the zygote, two spares, their inits"
         assert left_behind(tmp_path, waiting=True) == []
         with anyio.fail_after(10):
             async with anyio.create_task_group() as group, Leases(group).hold("cpu"):
@@ -45,7 +45,7 @@ async def test_cancelling_while_a_worker_is_started_leaves_no_home(
     started = anyio.Event()
     spawn = Zygote.spawn
 
-    async def stalled(self: Zygote, role: str, *args: object, **options: object) -> Ward:
+    async def stalled(self: Zygote, role: str, *args: object, **options: object) -> ForkedProcess:
         if Path(str(options["directory"])).name.startswith("worker-"):
             started.set()
             await anyio.sleep_forever()

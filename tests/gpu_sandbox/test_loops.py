@@ -115,7 +115,7 @@ class Bench:
 
 @pytest.fixture(autouse=True)
 def unstopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody stops the other side, as on a GPU: that takes wardens, which these have not."""
+    """Nobody stops the other side, as on a GPU: that takes jail inits, which these have not."""
     monkeypatch.setattr("gpu_sandbox.verifier.worker_link.client.Stoppable", Processes)
 
 

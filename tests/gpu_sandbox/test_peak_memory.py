@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from events.outcomes import Correct
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.verifier.peak_memory import beyond, calls_for
-from gpu_sandbox.verifier.process_memory import device_bytes, host_bytes, ward_of
+from gpu_sandbox.verifier.process_memory import device_bytes, host_bytes, jail_of
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.nvml import FakeDriver
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
@@ -152,7 +152,7 @@ async def test_published_protocols_measure_none_of_it(shared_sandbox: LocalSandb
 # --- the accounts
 
 
-def test_the_driver_tells_of_the_worker_and_of_its_ward(driver: FakeDriver) -> None:
+def test_the_driver_tells_of_the_worker_and_of_its_jail(driver: FakeDriver) -> None:
     driver.process(os.getpid(), 900 * MB)
     driver.process(100, 300 * MB)
     driver.process(101, 30 * MB)
@@ -204,14 +204,14 @@ def test_the_kernel_tells_of_all_that_descend_from_a_worker(
     assert family.stdin is not None
     assert family.stdout is not None
     child = int(family.stdout.readline())
-    ward = ward_of(family.pid)
-    assert {family.pid, child} <= ward
-    assert os.getpid() not in ward, "this process is no warden of its children"
-    before = host_bytes(family.pid, ward)
+    jail = jail_of(family.pid)
+    assert {family.pid, child} <= jail
+    assert os.getpid() not in jail, "this process is no jail init of its children"
+    before = host_bytes(family.pid, jail)
     family.stdin.write("\n")
     family.stdin.flush()
     family.stdout.readline()
-    after = host_bytes(family.pid, ward)
+    after = host_bytes(family.pid, jail)
     assert before is not None
     assert after is not None
     assert 100 * MB <= after - before < 120 * MB
@@ -223,7 +223,7 @@ def test_the_kernel_tells_of_all_that_descend_from_a_worker(
 def test_one_that_has_ended_has_no_account() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    assert host_bytes(ended.pid, ward_of(ended.pid)) is None
+    assert host_bytes(ended.pid, jail_of(ended.pid)) is None
 
 
 # --- arithmetic

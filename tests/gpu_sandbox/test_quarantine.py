@@ -24,7 +24,7 @@ from gpu_sandbox.devices.second_look import Looks
 from gpu_sandbox.devices.verifier_client import Verifier
 from gpu_sandbox.devices.worker_pool import DeviceNotReady
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 
@@ -47,19 +47,19 @@ def three_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 def stuck(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Roles whose processes, when they end, count as held by the kernel."""
     roles: set[str] = set()
-    spawn, gone = Zygote.spawn, Ward.gone
-    role_of: dict[Ward, str] = {}
+    spawn, gone = Zygote.spawn, ForkedProcess.gone
+    role_of: dict[ForkedProcess, str] = {}
 
-    async def spawned(self: Zygote, role: str, *args: object, **options: object) -> Ward:
-        ward = await spawn(self, role, *args, **options)  # type: ignore[arg-type]
-        role_of[ward] = role
-        return ward
+    async def spawned(self: Zygote, role: str, *args: object, **options: object) -> ForkedProcess:
+        process = await spawn(self, role, *args, **options)  # type: ignore[arg-type]
+        role_of[process] = role
+        return process
 
-    def went(self: Ward, *how: int | None, stuck: bool = False) -> None:
+    def went(self: ForkedProcess, *how: int | None, stuck: bool = False) -> None:
         gone(self, *how, stuck=stuck or role_of.get(self) in roles)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Zygote, "spawn", spawned)
-    monkeypatch.setattr(Ward, "gone", went)
+    monkeypatch.setattr(ForkedProcess, "gone", went)
     return roles
 
 
@@ -235,7 +235,7 @@ async def test_a_task_that_breaks_while_leave_is_awaited_costs_no_verifier(
 
         return await report(self, limit_s, after_a_while)
 
-    async def spawned(self: Zygote, role: str, *args: object, **options: object) -> Ward:
+    async def spawned(self: Zygote, role: str, *args: object, **options: object) -> ForkedProcess:
         roles.append(role)
         return await spawn(self, role, *args, **options)  # type: ignore[arg-type]
 

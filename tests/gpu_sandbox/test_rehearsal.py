@@ -11,7 +11,7 @@ import torch
 
 from events.outcomes import Correct
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.verifier.reference.cases import Seeds
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.trials.dry_run import Rehearsal
@@ -40,7 +40,7 @@ def roles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     started: list[str] = []
     spawn = Zygote.spawn
 
-    async def spawned(self: Zygote, role: str, *args: object, **options: object) -> Ward:
+    async def spawned(self: Zygote, role: str, *args: object, **options: object) -> ForkedProcess:
         started.append(role)
         return await spawn(self, role, *args, **options)  # type: ignore[arg-type]
 

@@ -18,7 +18,7 @@ import pytest
 from gpu_sandbox.confine import freeze as stopping
 from gpu_sandbox.confine.freeze import Stoppable, Unstoppable
 
-WARDEN = """
+JAIL_INIT = """
 import ctypes, os, signal, subprocess, sys, threading, time
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -71,7 +71,7 @@ def work():
         forked(lambda: (forked(globals()[each]), rest()))
     rest()
 
-OWN = "own_fork"  # of the warden's own
+OWN = "own_fork"  # of the jail init's own
 KINDS = [kind for kind in sys.argv[1:] if kind != OWN]
 worker = forked(work)
 while os.getsid(worker) != worker:
@@ -85,12 +85,12 @@ rest()
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., tuple[int, int]]]:
-    """A warden and its worker, which starts children of the named kinds, and gives their pids."""
+    """A jail init and its worker, which starts children of the named kinds: their pids."""
     started: list[subprocess.Popen[str]] = []
     workers: dict[int, int] = {}
 
     def begin(*kinds: str) -> tuple[int, int]:
-        command = [sys.executable, "-c", WARDEN, *kinds]
+        command = [sys.executable, "-c", JAIL_INIT, *kinds]
         made = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         started.append(made)
         assert made.stdout is not None
@@ -144,23 +144,23 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_all_below_the_warden_lie_still_and_go_on_afterwards(
+def test_all_below_the_jail_init_lie_still_and_go_on_afterwards(
     start: Callable[..., tuple[int, int]],
 ) -> None:
     kinds = ("burn", "sleep_beside_a_burning_thread", "rest")
-    warden, worker = start(*kinds)
-    wait_until(lambda: len(below(warden)) == 1 + 2 * len(kinds))
+    init, worker = start(*kinds)
+    wait_until(lambda: len(below(init)) == 1 + 2 * len(kinds))
     stoppable = Stoppable(worker)
     for _ in range(3):
         with stoppable.stopped():
-            all_of_them = below(warden)
+            all_of_them = below(init)
             assert len(all_of_them) == 1 + 2 * len(kinds)
             before = {pid: used_ns(pid) for pid in all_of_them}
             time.sleep(0.05)
             assert all(states(pid) == {"T"} for pid in all_of_them)
             assert at_work_since(before) == 0
-            assert states(warden) == {"S"}
-        wait_until(lambda: not any("T" in states(pid) for pid in below(warden)))
+            assert states(init) == {"S"}
+        wait_until(lambda: not any("T" in states(pid) for pid in below(init)))
         wait_until(partial(lambda used: at_work_since(used) == 2, before))
 
 
@@ -170,16 +170,16 @@ def test_who_forks_or_wakes_another_is_stopped_too(
 ) -> None:
     """Or is unstoppable, who ends sooner than it is found."""
     monkeypatch.setattr("gpu_sandbox.confine.freeze._WITHIN_S", 1.0)
-    warden, worker = start(kind)
-    wait_until(lambda: len(below(warden)) >= 3)
+    init, worker = start(kind)
+    wait_until(lambda: len(below(init)) >= 3)
     stoppable, seen = Stoppable(worker), set()
     for _ in range(10):
         evades = Unstoppable if kind == "change_for_ever" else ()
         with suppress(evades), stoppable.stopped():
-            all_of_them = below(warden)
+            all_of_them = below(init)
             before = {pid: used_ns(pid) for pid in all_of_them}
             time.sleep(0.02)
-            assert all_of_them == below(warden)
+            assert all_of_them == below(init)
             assert all(states(pid) <= {"T", "Z"} for pid in all_of_them)
             assert at_work_since(before) == 0
             seen |= set(all_of_them)
@@ -189,24 +189,24 @@ def test_who_forks_or_wakes_another_is_stopped_too(
 
 
 def test_who_loses_its_parent_is_stopped_too(start: Callable[..., tuple[int, int]]) -> None:
-    warden, worker = start("burn")
-    wait_until(lambda: len(below(warden)) == 3)
+    init, worker = start("burn")
+    wait_until(lambda: len(below(init)) == 3)
     stoppable = Stoppable(worker)
-    between, orphan = below(warden)[1:]
+    between, orphan = below(init)[1:]
     os.kill(between, signal.SIGKILL)
-    wait_until(lambda: int(facts(Path(f"/proc/{orphan}"))[1]) == warden)
+    wait_until(lambda: int(facts(Path(f"/proc/{orphan}"))[1]) == init)
     with stoppable.stopped():
         assert states(worker) == states(orphan) == {"T"}
 
 
 def test_who_starts_programs_is_stopped_too(start: Callable[..., tuple[int, int]]) -> None:
     """A new process that is stopped before it is the program keeps its parent in the kernel."""
-    warden, worker = start(*["start_programs_for_ever"] * 3)
-    wait_until(lambda: len(below(warden)) >= 4)
+    init, worker = start(*["start_programs_for_ever"] * 3)
+    wait_until(lambda: len(below(init)) >= 4)
     stoppable = Stoppable(worker)
     for _ in range(20):
         with stoppable.stopped() as still:
-            assert all(states(pid) <= {"T", "Z"} for pid in below(warden))
+            assert all(states(pid) <= {"T", "Z"} for pid in below(init))
             assert still.used_ns() < 1_000_000
         time.sleep(0.005)
 
@@ -216,8 +216,8 @@ def test_a_thread_that_is_gone_when_it_is_looked_at_was_at_work(
 ) -> None:
     """It may have started the next one."""
     monkeypatch.setattr("gpu_sandbox.confine.freeze._WITHIN_S", 0.2)
-    warden, worker = start("rest")
-    wait_until(lambda: len(below(warden)) == 3)
+    init, worker = start("rest")
+    wait_until(lambda: len(below(init)) == 3)
     seen = stopping._threads
     gone = str(2**22 + 1)  # beyond all numbers
     monkeypatch.setattr(stopping, "_threads", lambda pid: [gone] if pid == worker else seen(pid))
@@ -232,8 +232,8 @@ def test_who_seems_to_lie_still_but_uses_a_processor_is_unstoppable(
     monkeypatch.setattr("gpu_sandbox.confine.freeze._WITHIN_S", 0.2)
     used = itertools.count()
     monkeypatch.setattr("gpu_sandbox.confine.freeze._used_ns", lambda _: next(used))
-    warden, worker = start("rest")
-    wait_until(lambda: len(below(warden)) == 3)
+    init, worker = start("rest")
+    wait_until(lambda: len(below(init)) == 3)
     with pytest.raises(Unstoppable), Stoppable(worker).stopped():
         raise AssertionError("it was not stopped")
 
@@ -241,11 +241,11 @@ def test_who_seems_to_lie_still_but_uses_a_processor_is_unstoppable(
 def test_what_is_used_of_a_processor_while_all_are_stopped_is_told(
     start: Callable[..., tuple[int, int]],
 ) -> None:
-    warden, worker = start("burn")
-    wait_until(lambda: len(below(warden)) == 3)
+    init, worker = start("burn")
+    wait_until(lambda: len(below(init)) == 3)
     with Stoppable(worker).stopped() as still:
         assert still.used_ns() < 1_000_000
-        os.kill(below(warden)[-1], signal.SIGCONT)
+        os.kill(below(init)[-1], signal.SIGCONT)
         wait_until(lambda: still.used_ns() > 5_000_000)
 
 
@@ -254,9 +254,9 @@ def test_children_of_one_with_the_number_of_another_that_is_gone_are_found(
 ) -> None:
     """A file of children that was opened of one that is gone is empty, and no error. Numbers come
     again: who takes as many as there are had children that nobody stopped."""
-    warden, worker = start("burn")
-    wait_until(lambda: len(below(warden)) == 3)
-    between, burning = below(warden)[1:]
+    init, worker = start("burn")
+    wait_until(lambda: len(below(init)) == 3)
+    between, burning = below(init)[1:]
     gone = subprocess.Popen(["sleep", "1000"])
     stale = os.open(f"/proc/{gone.pid}/task/{gone.pid}/children", os.O_RDONLY)
     gone.kill()
@@ -272,19 +272,19 @@ def test_who_stays_in_the_kernel_is_unstoppable(
     """Its other processes are let go on."""
     monkeypatch.setattr("gpu_sandbox.confine.freeze._WITHIN_S", 0.2)
     monkeypatch.setattr("gpu_sandbox.confine.freeze._lies_still", lambda pid: pid != worker)
-    warden, worker = start("rest")
-    wait_until(lambda: len(below(warden)) == 3)
+    init, worker = start("rest")
+    wait_until(lambda: len(below(init)) == 3)
     with pytest.raises(Unstoppable), Stoppable(worker).stopped():
         raise AssertionError("it was not stopped")
-    wait_until(lambda: all(states(pid) == {"S"} for pid in below(warden)))
+    wait_until(lambda: all(states(pid) == {"S"} for pid in below(init)))
 
 
-def test_the_wardens_own_forks_go_on(start: Callable[..., tuple[int, int]]) -> None:
+def test_the_jail_inits_own_forks_go_on(start: Callable[..., tuple[int, int]]) -> None:
     """They look after memory: who stopped them would be told that nobody answers, and the
     candidate be charged with what they use."""
-    warden, worker = start("rest", "own_fork")
-    wait_until(lambda: len(below(warden)) == 4)
-    (own,) = {pid for pid in below(warden) if os.getsid(pid) == warden}
+    init, worker = start("rest", "own_fork")
+    wait_until(lambda: len(below(init)) == 4)
+    (own,) = {pid for pid in below(init) if os.getsid(pid) == init}
     wait_until(lambda: states(own) == {"S"})
     with Stoppable(worker).stopped() as still:
         assert states(worker) == {"T"}
@@ -305,9 +305,9 @@ def test_a_kernel_that_lists_no_children_is_refused(
         Stoppable(worker)
 
 
-def test_a_worker_without_a_warden_is_refused() -> None:
+def test_a_worker_without_a_jail_init_is_refused() -> None:
     """Or whatever descends from one of ours would be stopped."""
-    with pytest.raises(ProcessLookupError, match="no warden"):
+    with pytest.raises(ProcessLookupError, match="no jail init"):
         Stoppable(os.getpid())
 
 

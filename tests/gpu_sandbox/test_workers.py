@@ -158,7 +158,7 @@ async def test_on_a_gpu_a_worker_is_begun_before_its_context_is_made(tmp_path: P
             assert zygote.told[1:] == ["worker 1 has a context"]
             workers.begin_spares()
             worker = await workers.take("worker")
-            assert cast(SimpleNamespace, worker.ward).name == "worker 1"
+            assert cast(SimpleNamespace, worker.process).name == "worker 1"
             await workers.still()
             assert zygote.told[2:] == ["worker 2 begun"]
             await worker.end()
@@ -213,7 +213,7 @@ async def test_nobody_waits_for_another_to_die(tmp_path: Path) -> None:
         zygote = Zygote(group, run, limits)
         workers = Workers(HERE, zygote, run, group, limits, ())
         slow, other = await workers.take("worker"), await workers.take("worker")
-        os.kill(slow.ward.pid, signal.SIGSTOP)
+        os.kill(slow.process.pid, signal.SIGSTOP)
 
         async def end() -> None:
             await slow.end()
@@ -227,6 +227,6 @@ async def test_nobody_waits_for_another_to_die(tmp_path: Path) -> None:
             await other.end()
             told.append("other ended")
         assert told == ["another begun", "other ended", "slow ended"]
-        assert slow.ward.signal == signal.SIGKILL
+        assert slow.process.signal == signal.SIGKILL
         await another.end()
         await zygote.close()

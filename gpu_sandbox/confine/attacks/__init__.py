@@ -1,4 +1,4 @@
-"""Attacks that a ward tries on itself, so that no layer is promised that does nothing."""
+"""Attacks that a jail tries on itself, so that no layer is promised that does nothing."""
 
 from __future__ import annotations
 

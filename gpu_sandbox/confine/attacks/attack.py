@@ -31,9 +31,9 @@ class Attack(msgspec.Struct, frozen=True):
     landlock_abi: int = 1
     """The first version of Landlock that refuses it."""
     per_user: bool = False
-    """Refused by resource limits as well, if the ward's user is nobody else's."""
-    ends_ward: bool = False
-    """Refused by ending the whole ward for its memory: tried last, and never answered."""
+    """Refused by resource limits as well, if the jail's user is nobody else's."""
+    ends_jail: bool = False
+    """Refused by ending the whole jail for its memory: tried last, and never answered."""
 
 
 def attempt(attack: Attack, targets: Targets, policy: Policy) -> Result:

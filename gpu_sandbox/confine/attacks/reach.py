@@ -1,4 +1,4 @@
-"""Attacks on what lies outside of the ward: files, servers, processes, shared memory."""
+"""Attacks on what lies outside of the jail: files, servers, processes, shared memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gpu_sandbox.confine.syscalls import call
 __all__ = [
     "abstract_socket",
     "read_canary",
+    "read_jail_init",
     "read_secret",
-    "read_warden",
     "shared_memory",
     "signal_a_process",
     "tcp",
@@ -95,7 +95,7 @@ def trace(targets: Targets, _: Policy) -> tuple[bool, str]:
     return refused(attach, "attached to a foreign process")
 
 
-def read_warden(_: Targets, __: Policy) -> tuple[bool, str]:
+def read_jail_init(_: Targets, __: Policy) -> tuple[bool, str]:
     detail = ""
     for name in ("environ", "mem", "maps"):
         path = f"/proc/{os.getppid() or 1}/{name}"

@@ -34,14 +34,14 @@ ATTACKS = (
     Attack("find shared memory", reach.shared_memory, (IPC, SECCOMP)),
     Attack("signal a process", reach.signal_a_process, (PID, UID, LANDLOCK), 6),
     Attack("trace a process", reach.trace, (PID, UID, LANDLOCK, SECCOMP)),
-    Attack("read the warden", reach.read_warden, ()),
+    Attack("read the jail init", reach.read_jail_init, ()),
     Attack("become root", rights.become_root, (UID,)),
     Attack("hold capabilities", rights.capabilities, (UID, USER)),
     Attack("make forbidden calls", rights.forbidden_calls, (SECCOMP,)),
     Attack("call by another convention", rights.foreign_convention, (SECCOMP,)),
     Attack("start too many processes", excess.too_many_processes, (CGROUP, RLIMITS), per_user=True),
     Attack("take too much memory", excess.too_much_memory, (CGROUP,)),
-    Attack("fill the memory", excess.fill_memory, (WATCH,), ends_ward=True),
+    Attack("fill the memory", excess.fill_memory, (WATCH,), ends_jail=True),
     Attack("write too large a file", excess.too_large_a_file, (RLIMITS,)),
     Attack("open too many files", excess.too_many_files, (RLIMITS,)),
     Attack("gain privileges by exec", rights.new_privileges, (NO_NEW_PRIVS,)),
@@ -52,4 +52,4 @@ ATTACKS = (
         for layer in NAMESPACE_FILES
     ),
 )
-"""``read the warden`` has no layer of its own: nothing may get there under any of them."""
+"""``read the jail init`` has no layer of its own: nothing may get there under any of them."""

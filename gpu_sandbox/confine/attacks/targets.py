@@ -1,4 +1,4 @@
-"""What attacks aim at: made by the survey outside of the ward, and gone with it."""
+"""What attacks aim at: made by the survey outside of the jail, and gone with it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LONGEST_SOCKET_PATH = 100
 
 
 class Targets(msgspec.Struct, frozen=True, kw_only=True):
-    """Things outside of the ward that a candidate must not reach."""
+    """Things outside of the jail that a candidate must not reach."""
 
     canary: str
     """A file that everybody may read, in a directory that everybody may write to."""

@@ -1,11 +1,11 @@
-"""The first process of a ward: trusted, sets up what the candidate must not escape, ends it.
+"""The first process of a jail: trusted, sets up what the candidate must not escape, ends it.
 
-Invariants: the warden outlives every process of its ward, unless it is killed from outside;
+Invariants: the jail init outlives every process of its jail, unless it is killed from outside;
 it ends when the zygote's end of the channel closes, whatever the reason; it reports the
 candidate's status only when ``wait`` says that nobody is left, or that somebody can't be
 killed. It never returns into the zygote's frames.
 
-In a PID namespace it is process 1: the kernel kills the ward with it. Elsewhere it is a
+In a PID namespace it is process 1: the kernel kills the jail with it. Elsewhere it is a
 sub-reaper: whoever leaves the candidate's tree becomes its child.
 """
 
@@ -29,7 +29,7 @@ from gpu_sandbox.confine.cgroup_reclaim import laden
 from gpu_sandbox.confine.cgroups import Group
 from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, hear_stop, tell
 from gpu_sandbox.confine.filesystem import build
-from gpu_sandbox.confine.identity import enter_namespaces, weaken_warden
+from gpu_sandbox.confine.identity import enter_namespaces, weaken_jail_init
 from gpu_sandbox.confine.kernel_support import Machine
 from gpu_sandbox.confine.memory_watch import LOOK_S, HeldMemory
 from gpu_sandbox.confine.policy import (
@@ -57,7 +57,7 @@ _RETRY_MS = 20
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a ward needs, decided before the fork."""
+    """Everything that a jail needs, decided before the fork."""
 
     policy: Policy
     layers: tuple[str, ...]
@@ -75,18 +75,18 @@ def run(order: Order) -> NoReturn:
     """The child's side of ``clone``: signals are blocked, nothing is set up."""
     code = 70
     try:
-        _Warden(order).run()
+        _JailInit(order).run()
         code = 0
     except LayerFailed as failure:
         tell(order.channel, Failed(failure.layer, failure.reason))
     except BaseException:
         lines = traceback.format_exc().splitlines()
-        tell(order.channel, Failed("warden", " | ".join(line.strip() for line in lines[-3:])))
+        tell(order.channel, Failed("jail init", " | ".join(line.strip() for line in lines[-3:])))
     finally:
         os._exit(code)
 
 
-class _Warden:
+class _JailInit:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._layers = frozenset(order.layers)
@@ -101,7 +101,7 @@ class _Warden:
 
     def run(self) -> None:
         order = self._order
-        self._become_a_warden()
+        self._become_jail_init()
         if WATCH in self._layers:
             self._held = HeldMemory(sockets=NET in self._layers)
         if USER in self._layers:
@@ -117,7 +117,7 @@ class _Warden:
         if self._candidate == 0:
             apply_layers.run(order, lambda held: tell(order.channel, Ready(held)), self._failed)
         self._keep_fds(set())
-        weaken_warden(watches=self._held is not None)
+        weaken_jail_init(watches=self._held is not None)
         if self._held is not None:
             self._leave_cores()
         stuck = self._watch()
@@ -133,7 +133,7 @@ class _Warden:
     def _failed(self, failure: LayerFailed) -> None:
         tell(self._order.channel, Failed(failure.layer, failure.reason))
 
-    def _become_a_warden(self) -> None:
+    def _become_jail_init(self) -> None:
         order = self._order
         self._keep_fds({order.output_fd, *order.keep_fds})
         null = os.open(os.devnull, os.O_RDWR)
@@ -207,7 +207,7 @@ class _Warden:
         return not self._kill_all()
 
     def _exceeds_memory(self) -> bool:
-        """As a control group would say: who takes more than the ward may have is killed."""
+        """As a control group would say: who takes more than the jail may have is killed."""
         limit_bytes = self._order.policy.memory_bytes
         self._out_of_memory = self._held is not None and self._held.exceeds(limit_bytes)
         return self._out_of_memory
@@ -260,7 +260,7 @@ class _Warden:
         processes.kill(processes.descendants(os.getpid()))
 
     def _remove_groups(self) -> None:
-        """But for those that ``Ward.end`` has freed first."""
+        """But for those that ``Jail.end`` has freed first."""
         for group in self._order.groups:
             if laden(group):
                 continue

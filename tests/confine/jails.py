@@ -1,6 +1,6 @@
-"""Tests of confinement: each in an interpreter of its own, which spawns wards as a zygote does.
+"""Tests of confinement: each in an interpreter of its own, which spawns jails as a zygote does.
 
-One thread, and no children but wards. As root the tests cover namespaces without user
+One thread, and no children but jails. As root the tests cover namespaces without user
 namespaces, and drop to an ordinary user for the rest.
 """
 
@@ -26,10 +26,10 @@ import pytest
 
 from gpu_sandbox.confine import (
     LAYERS,
+    Jail,
     Policy,
     Status,
     Survey,
-    Ward,
     spawn,
     survey,
 )
@@ -100,8 +100,8 @@ def a_policy(home: str | None = None, **changes: Any) -> Policy:
 
 
 class Running:
-    def __init__(self, ward: Ward, output: int) -> None:
-        self.ward = ward
+    def __init__(self, jail: Jail, output: int) -> None:
+        self.jail = jail
         self.output = output
 
     def text(self, timeout_s: float = 30.0) -> str:
@@ -126,7 +126,7 @@ def running(
 ) -> Iterator[Running]:
     read, write = os.pipe()
     try:
-        ward = spawn(
+        jail = spawn(
             policy or a_policy(),
             survey_ or found(),
             main,
@@ -139,16 +139,16 @@ def running(
         raise
     finally:
         os.close(write)
-    with ward:
-        yield Running(ward, read)
+    with jail:
+        yield Running(jail, read)
     os.close(read)
 
 
 def run(main: Callable[[], None], *arguments: Any, **options: Any) -> tuple[Status, str]:
     with running(main, *arguments, **options) as it:
         text = it.text(100.0)
-        assert it.ward.ended(30.0)
-        return it.ward.end(), text
+        assert it.jail.ended(30.0)
+        return it.jail.end(), text
 
 
 def without(*layers: str) -> Survey:

@@ -1,4 +1,4 @@
-"""The ordinary life of a ward."""
+"""The ordinary life of a jail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from gpu_sandbox.confine import (
     syscalls,
 )
-from tests.confine.wards import (
+from tests.confine.jails import (
     ENDS,
     ENVIRONMENT,
     a_policy,
@@ -29,7 +29,7 @@ from tests.confine.wards import (
 
 
 @in_zygote
-def test_a_ward_starts_clean(tmp_path: Path) -> None:
+def test_a_jail_starts_clean(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s")
     leaked = os.open(secret, os.O_RDONLY)
@@ -59,12 +59,12 @@ def test_a_ward_starts_clean(tmp_path: Path) -> None:
     signal.signal(signal.SIGTERM, lambda *_: None)
     print("zygote's own line")  # in Python's buffer when it forks
     with running(main, policy, keep_fds=(kept_write,)) as it:
-        assert it.ward.layers == found().layers
-        assert it.ward.pid > 0
+        assert it.jail.layers == found().layers
+        assert it.jail.pid > 0
         text = it.text()
         assert text.splitlines() == ["printed", "to error"], text
-        assert it.ward.end() == it.ward.status
-        assert (it.ward.code, it.ward.signal, it.ward.stuck) == (0, None, False)
+        assert it.jail.end() == it.jail.status
+        assert (it.jail.code, it.jail.signal, it.jail.stuck) == (0, None, False)
     assert os.read(kept_read, 9) == b"kept"
     if "namespaces:mount" in found().layers:
         assert os.listdir(policy.home) == []
@@ -159,7 +159,7 @@ def test_files_that_others_need_stay_in_memory() -> None:
 
 
 @in_zygote
-def test_wards_do_not_meet() -> None:
+def test_jails_do_not_meet() -> None:
     """Two at once, with the same home: other files, other users, other processes."""
     need("namespaces:mount", "namespaces:pid")
     policy = a_policy()
@@ -178,7 +178,7 @@ def test_wards_do_not_meet() -> None:
         os.read(read, 1)
         status, text = run(second, policy)
         assert status.code == 0, text
-        outer = Path(f"/proc/{one.ward.pid}/status").read_text()
+        outer = Path(f"/proc/{one.jail.pid}/status").read_text()
         if "uid" in found().layers:
             assert f"Uid:\t{2_000_000}"[:6] in outer
-            assert os.stat(f"/proc/{one.ward.warden}").st_uid == 0
+            assert os.stat(f"/proc/{one.jail.init_pid}").st_uid == 0

@@ -1,8 +1,8 @@
-"""A running ward, as its zygote sees it: watched, stopped, and surely ended.
+"""A running jail, as its zygote sees it: watched, stopped, and surely ended.
 
-Invariants: ``Ward.end`` returns within ``grace_s`` and some thirty seconds, and says so if
+Invariants: ``Jail.end`` returns within ``grace_s`` and some thirty seconds, and says so if
 something could not be killed; it leaves no process and no control group otherwise, even if
-the warden was killed from outside. (Where the kernel still has much to free, one group stays
+the jail init was killed from outside. (Where the kernel still has much to free, one group stays
 until that is done: ``cgroup_reclaim.py``.)
 """
 
@@ -18,22 +18,22 @@ from types import TracebackType
 from gpu_sandbox.confine import cgroup_reclaim, cgroups, processes
 from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, Stop, hear, tell
 from gpu_sandbox.confine.identity import map_user
+from gpu_sandbox.confine.jail_init import KILL_S
 from gpu_sandbox.confine.policy import CGROUP, PID, LayerFailed, SpawnFailed, Status
 from gpu_sandbox.confine.survey_result import Survey
-from gpu_sandbox.confine.warden import KILL_S
 
-__all__ = ["Ward"]
+__all__ = ["Jail"]
 
 _START_S = 30.0
 
-_wardens: set[int] = set()
+_inits: set[int] = set()
 """Of this process, not yet reaped."""
 
 
-class Ward:
-    """A running ward. Not for threads; may be used as a context, which ends it.
+class Jail:
+    """A running jail. Not for threads; may be used as a context, which ends it.
 
-    Keep it: when it is dropped, its channel closes, and the ward is killed.
+    Keep it: when it is dropped, its channel closes, and the jail is killed.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class Ward:
         survey: Survey,
         cores: tuple[int, ...],
     ) -> None:
-        self.warden = pid
-        """The warden's pid, as the zygote numbers it."""
+        self.init_pid = pid
+        """The jail init's pid, as the zygote numbers it."""
         self.pid = 0
         """The candidate's, likewise."""
         self.layers: tuple[str, ...] = ()
@@ -61,10 +61,10 @@ class Ward:
         self._survey = survey
         self._cores = cores
         self._others = frozenset(() if PID in survey.layers else processes.children(os.getpid()))
-        """Of the zygote, before: not this ward's, whatever happens."""
+        """Of the zygote, before: not this jail's, whatever happens."""
         self._lost = False
         self._reaped = False
-        _wardens.add(pid)
+        _inits.add(pid)
 
     def begin(self) -> None:
         """Wait until the candidate is about to run. Raises ``SpawnFailed``."""
@@ -77,7 +77,7 @@ class Ward:
                     return
                 case MapUser():
                     try:
-                        map_user(self.warden, self._uid)
+                        map_user(self.init_pid, self._uid)
                     except LayerFailed as failure:
                         raise SpawnFailed(failure.layer, failure.reason) from failure
                     tell(self._channel, Stop(0.0))
@@ -90,7 +90,7 @@ class Ward:
 
     @property
     def fd(self) -> int:
-        """Readable once the ward has ended, by itself or not. -1 after ``end``."""
+        """Readable once the jail has ended, by itself or not. -1 after ``end``."""
         return self._channel.fileno()
 
     def fileno(self) -> int:
@@ -115,19 +115,19 @@ class Ward:
     def end(self, grace_s: float = 0.2, *, told: bool = False) -> Status:
         """Kill whoever is left, reap, clean up. Safe to call twice; never raises for the dead.
 
-        ``told``: it was stopped so long ago that its warden would have answered.
+        ``told``: it was stopped so long ago that its jail init would have answered.
 
-        If ``stuck`` is set afterwards, a process is left, and perhaps its warden, which the
+        If ``stuck`` is set afterwards, a process is left, and perhaps its jail init, which the
         kernel holds back: call again later to reap it.
         """
         if not self.ended() and not told:
             self.stop(grace_s)
             self.ended(grace_s + KILL_S + 2)
-        if self.status is None:  # not even the warden answers
+        if self.status is None:  # not even the jail init answers
             self.status, self._lost = Status(), True
         if not self._reap(0.0 if self._lost or self.stuck else 1.0):
             with suppress(ProcessLookupError):
-                os.kill(self.warden, signal.SIGKILL)
+                os.kill(self.init_pid, signal.SIGKILL)
             if not self._reap(0.0 if self.stuck else 1.0 if told else KILL_S):
                 self.stuck = True
         if self._lost:
@@ -149,13 +149,13 @@ class Ward:
         return self.status.signal if self.status is not None else None
 
     def _reap(self, timeout_s: float) -> bool:
-        if not self._reaped and processes.reap(self.warden, timeout_s):
+        if not self._reaped and processes.reap(self.init_pid, timeout_s):
             self._reaped = True
-            _wardens.discard(self.warden)
+            _inits.discard(self.init_pid)
         return self._reaped
 
     def _sweep(self) -> None:
-        """After a warden that was killed from outside: what did not die with it."""
+        """After a jail init that was killed from outside: what did not die with it."""
         groups = []
         if CGROUP in self._survey.layers:
             groups = cgroups.reopen(self._survey.machine.hierarchies, self._number)
@@ -183,7 +183,7 @@ class Ward:
             group.close()
 
     def _free_what_the_kernel_keeps(self) -> None:
-        """In groups that the warden left for that. Nobody waits for it."""
+        """In groups that the jail init left for that. Nobody waits for it."""
         if self._channel.fileno() < 0 or CGROUP not in self._survey.layers:
             return
         for group in cgroups.reopen(self._survey.machine.hierarchies, self._number):
@@ -192,12 +192,12 @@ class Ward:
             group.close()
 
     def _strays(self) -> list[int]:
-        """Who came to the zygote, its sub-reaper, when the warden died."""
-        kept = _wardens | self._others | cgroup_reclaim.at_work()
+        """Who came to the zygote, its sub-reaper, when the jail init died."""
+        kept = _inits | self._others | cgroup_reclaim.at_work()
         heads = [pid for pid in processes.children(os.getpid()) if pid not in kept]
         return heads + [pid for head in heads for pid in processes.descendants(head)]
 
-    def __enter__(self) -> Ward:
+    def __enter__(self) -> Jail:
         return self
 
     def __exit__(
