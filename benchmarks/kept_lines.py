@@ -19,7 +19,7 @@ import torch
 
 from gpu_sandbox.api.statistics import quantile
 from gpu_sandbox.cuda.nvrtc import OwnKernels, compiled
-from gpu_sandbox.worker.backends.cuda_cold_cache import Cold
+from gpu_sandbox.worker.backends.cuda_cold_cache import CudaColdCache
 
 _READINGS, _COVER_US = 60, 100
 _STREAMING, _PERSISTING = 1, 2
@@ -75,7 +75,7 @@ class Readings:
 
     def __init__(self, device: torch.device, asking: Asking) -> None:
         self._size = 2 * int(torch.cuda.get_device_properties(device).L2_cache_size)
-        self.cold, self._kernels = Cold(device), OwnKernels(compiled(device))
+        self.cold, self._kernels = CudaColdCache(device), OwnKernels(compiled(device))
         self._reset = asking.reset
         self.ways: dict[str, Callable[[], Any]] = {
             "not overwritten": lambda: self.cold.events(0, _COVER_US),

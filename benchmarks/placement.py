@@ -29,7 +29,7 @@ from gpu_sandbox.tensors.pytree import pack
 from gpu_sandbox.tensors.shared_arena import Arena, lay_out
 from gpu_sandbox.verifier.timing.launch_cover import HostTime, cover_us, host_time
 from gpu_sandbox.worker.outputs import Slot
-from gpu_sandbox.worker.timed_calls import Clocked
+from gpu_sandbox.worker.timed_calls import TimedModel
 
 _CALLS, _RELEASES, _PLACES = 16, 8, 8
 _PROTOCOL_COVER_US = 60
@@ -76,7 +76,7 @@ class Module:
         x = torch.rand(self._shape, device=self._device)
         layout = lay_out([x], [x], _CALLS)
         arena = Arena.create(layout.total_bytes, self._device)
-        self._clocked = Clocked(self._forward, self._device)
+        self._clocked = TimedModel(self._forward, self._device)
         self._clocked.kernels = Kernels(compiled(self._device))
         for number, (ins, outs) in enumerate(zip(layout.inputs, layout.outputs, strict=True)):
             views = arena.views(ins)

@@ -73,7 +73,7 @@ def _write_on_device(stream: int, address: int, value: int) -> None:
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Releases that the worker passes. Rounds are numbered on from ``first``."""
+    """Batches that the worker passes. Rounds are numbered on from ``first``."""
 
     gate: Gate
     kind: Kind

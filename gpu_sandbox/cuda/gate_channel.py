@@ -21,7 +21,7 @@ from gpu_sandbox.cuda.gate_kernels import DIGEST_BYTES, KEY_BYTES
 from gpu_sandbox.ipc import cpu_call_messages
 from gpu_sandbox.tensors.shared_arena import ALIGN, Arena
 
-__all__ = ["Turns", "stream_write"]
+__all__ = ["GateChannel", "stream_write"]
 
 _COUNTERS_BYTES = 3 * ALIGN
 _PLAIN_BYTES = cpu_call_messages.DIGEST_BYTES
@@ -31,7 +31,7 @@ _NO_FLAGS = 0
 _MOST = 0x7FFFFFFF
 
 
-class Turns:
+class GateChannel:
     """The counters, each in a cache line of its own, and addresses of what comes with them, for so
     many ``calls``."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import torch
 
-__all__ = ["LIBRARY", "Nvml", "OnDevice", "nvml_of", "told_reasons"]
+__all__ = ["LIBRARY", "Nvml", "OnDevice", "describe_reasons", "nvml_of"]
 
 LIBRARY = "libnvidia-ml.so.1"
 _SUCCESS, _TOO_SMALL = 0, 7
@@ -145,7 +145,7 @@ def _on_device(info: Any) -> OnDevice:
     return OnDevice(int(info.pid), None if used == _NOT_AVAILABLE else used)
 
 
-def told_reasons(reasons: int) -> str:
+def describe_reasons(reasons: int) -> str:
     """In words; empty for none."""
     return ", ".join(name for bit, name in _REASONS.items() if reasons & bit)
 

@@ -46,7 +46,7 @@ class Answer:
         nothing = [0] * (len(dimensions) + sum(dimensions))
         self.failed = self._words.pack(_FAILED, *nothing, NOTHING_PLAIN)
 
-    def told(
+    def encode(
         self,
         elapsed_ns: int,
         outputs: Iterable[tuple[int, tuple[int, ...]]],
@@ -59,7 +59,7 @@ class Answer:
             words += stride
         return self._words.pack(*words, plain)
 
-    def heard(self, said: bytes) -> tuple[int, list[Where], bytes] | None:
+    def decode(self, said: bytes) -> tuple[int, list[Where], bytes] | None:
         """What bytes of this size say; None that the call has failed."""
         elapsed_ns, *words, plain = self._words.unpack(said)
         if elapsed_ns == _FAILED:

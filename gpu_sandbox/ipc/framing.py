@@ -123,7 +123,7 @@ class Channel(_Reading[T]):
         self._sock.settimeout(None)
         return self._sock.recv, self._sock.sendall
 
-    def tell(self, data: bytes) -> None:
+    def send_bytes(self, data: bytes) -> None:
         """A few bytes that are no frame, where microseconds count. The other end knows how many."""
         try:
             self._sock.sendall(data)
@@ -132,7 +132,7 @@ class Channel(_Reading[T]):
         except (BrokenPipeError, ConnectionResetError) as error:
             raise PeerGone from error
 
-    def told(self, count: int, limit_s: float) -> bytes:
+    def receive_bytes(self, count: int, limit_s: float) -> bytes:
         """So many bytes that are no frame. The limit is that of all its pieces together."""
         return self._exactly(count, time.monotonic() + limit_s)
 

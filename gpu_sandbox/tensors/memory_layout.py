@@ -21,10 +21,10 @@ __all__ = [
     "overlap",
     "overlapping",
     "reach_bytes",
+    "reported_stride",
     "sharing",
     "spread",
     "storages",
-    "stride_told",
 ]
 
 _MOST_PAIRS = 1 << 16
@@ -194,13 +194,13 @@ def spread(tensor: torch.Tensor) -> bool:
     return reach > _SPREAD * tensor.numel() > 0
 
 
-def stride_told(place: torch.Tensor, leaf: Leaf) -> Sequence[int]:
+def reported_stride(place: torch.Tensor, leaf: Leaf) -> Sequence[int]:
     """How what was put there lies, as a worker says: within the place, whatever it says."""
     told = leaf.stride
-    return told if len(told) == place.dim() and _may_lie(place, told) else place.stride()
+    return told if len(told) == place.dim() and may_lie_so(place, told) else place.stride()
 
 
-def _may_lie(place: torch.Tensor, stride: Sequence[int]) -> bool:
+def may_lie_so(place: torch.Tensor, stride: Sequence[int]) -> bool:
     """In a place that lies as the reference's output."""
     shape = place.shape
     return dense(shape, stride) and (in_order(shape, stride) or not in_order(shape, place.stride()))

@@ -46,7 +46,7 @@ from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.stopwatch import Spent
 from gpu_sandbox.verifier.task_memo import known
 from gpu_sandbox.verifier.timing.baseline import Baseline, measure_alone
-from gpu_sandbox.verifier.timing.benchmark import Bench
+from gpu_sandbox.verifier.timing.benchmark import Benchmark
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
 from gpu_sandbox.verifier.trials import dry_run
 from gpu_sandbox.verifier.trials.checks import Agreement
@@ -119,7 +119,7 @@ class Assignment:
         if not self._job.conditions:
             return {}
         found = conditions(self._device, self._job.protocol.precision)
-        return {**found, **self._clocks.told()}
+        return {**found, **self._clocks.conditions()}
 
     def _find(self, task_path: str) -> Finding:
         self._stage("reference", waits=self._backend.is_crowded())
@@ -183,7 +183,7 @@ class Assignment:
         self._stage("baseline", waits=True, meanwhile=ahead)
         self._backend.leave_half()
         with self._spent.on("check"):
-            bench = Bench(
+            bench = Benchmark(
                 task,
                 baseline,
                 self._reference,

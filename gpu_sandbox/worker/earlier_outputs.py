@@ -10,12 +10,12 @@ import torch
 
 from gpu_sandbox.ipc.worker_messages import Ran
 
-__all__ = ["Earlier"]
+__all__ = ["EarlierOutputs"]
 
 _MOST = 64
 
 
-class Earlier:
+class EarlierOutputs:
     """Does not keep them: only what the candidate itself holds can be returned once more."""
 
     def __init__(self) -> None:

@@ -13,13 +13,13 @@ import torch
 
 from gpu_sandbox.cuda.gate_kernels import Kernels, Stretches
 from gpu_sandbox.ipc.worker_messages import Ran
-from gpu_sandbox.tensors.memory_layout import _may_lie
-from gpu_sandbox.worker.outputs import Delivered, Slot, described, fits
+from gpu_sandbox.tensors.memory_layout import may_lie_so
+from gpu_sandbox.worker.outputs import Delivered, Slot, describe_outputs, fits
 
-__all__ = ["Putting", "blank"]
+__all__ = ["GatedOutputs", "blank"]
 
 
-class Putting:
+class GatedOutputs:
     """Of one release; ``outputs`` are all its places. How the first call's outputs lie, the others'
     do in their places, too."""
 
@@ -34,15 +34,15 @@ class Putting:
                 continue
             if number not in self._strides:
                 own = tensor.stride()
-                self._strides[number] = own if _may_lie(to, own) else to.stride()
+                self._strides[number] = own if may_lie_so(to, own) else to.stride()
             if self._strides[number] != to.stride():
                 to = to.as_strided(to.shape, self._strides[number])
             first = self._outputs.block(call, to.data_ptr(), calls)
             self._kernels.put(self._stream, tensor, to, first, self._kernels.taken_at)
 
-    def told(self, found: Delivered, slot: Slot) -> Ran:
+    def describe(self, found: Delivered, slot: Slot) -> Ran:
         """Of the last call's outputs, and how they lie in their places."""
-        ran = described(found, slot)
+        ran = describe_outputs(found, slot)
         leaves = [
             msgspec.structs.replace(leaf, stride=self._strides.get(number, ()))
             for number, leaf in enumerate(ran.leaves)

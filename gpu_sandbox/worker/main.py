@@ -60,7 +60,7 @@ from gpu_sandbox.worker.compare_weights import compare_weights
 from gpu_sandbox.worker.expose_memory import open_own_memory
 from gpu_sandbox.worker.outputs import Slot
 from gpu_sandbox.worker.profiler import profile
-from gpu_sandbox.worker.timed_calls import Clocked
+from gpu_sandbox.worker.timed_calls import TimedModel
 
 __all__ = ["main"]
 
@@ -78,9 +78,9 @@ class Worker:
         """On a GPU, of a candidate: it may still look at its inputs there."""
         self._host: Arena | None = None
         self._kernels: Kernels | None = None
-        self._clocked = Clocked(_nothing, device)
+        self._clocked = TimedModel(_nothing, device)
         self._model: Any = None
-        self._before: tuple[Any, Clocked] | None = None
+        self._before: tuple[Any, TimedModel] | None = None
         self._loaded: tuple[Load, Any, list[torch.Tensor]] | None = None
         self._path = str(Path.cwd() / "candidate.py")
         self._stage = "import"
@@ -191,7 +191,7 @@ class Worker:
 
     def _load(self, request: Load) -> Loaded:
         self._reference = request.class_name == "Model"
-        self._clocked = Clocked(_nothing, self._device)  # not two models: they fill the memory
+        self._clocked = TimedModel(_nothing, self._device)  # not two models: they fill the memory
         self._model = self._before = self._loaded = None
         self._take_libraries(request.libraries)
         resource.setrlimit(resource.RLIMIT_NOFILE, (self._descriptors, self._descriptors))
@@ -218,7 +218,7 @@ class Worker:
         """Call this one from now on, on the slots that there are."""
         assert self._loaded is not None
         before, self._model = self._clocked, model
-        self._clocked = Clocked(model, self._device, self._loaded[0].owned)
+        self._clocked = TimedModel(model, self._device, self._loaded[0].owned)
         self._clocked.kernels = self._kernels
         self._clocked.take_places(before)
 

@@ -29,12 +29,12 @@ __all__ = [
     "Delivered",
     "Slot",
     "deliver",
-    "delivered",
-    "described",
+    "describe_outputs",
     "fits",
-    "given_up",
-    "laid_open",
-    "ordered",
+    "in_index_order",
+    "locate_outputs",
+    "pack_outputs",
+    "reclaimable",
 ]
 
 
@@ -66,33 +66,33 @@ class Delivered(NamedTuple):
 
 def deliver(output: Any, slot: Slot) -> Delivered:
     """Copy each output tensor that fits to its place."""
-    found = delivered(output)
+    found = pack_outputs(output)
     _copy(found.tensors, slot.outputs)
     return found
 
 
-def delivered(output: Any) -> Delivered:
+def pack_outputs(output: Any) -> Delivered:
     found: list[torch.Tensor] = []
     return Delivered(pack(output, found, pickling=False), found)
 
 
-def ordered(output: Any) -> Any:
+def in_index_order(output: Any) -> Any:
     """With each tensor in the order of its indices; what is no plain structure stays as it is."""
     if isinstance(output, torch.Tensor):
         return output if _in_order(output) else output.contiguous()
     if type(output) in (list, tuple):
-        return type(output)(map(ordered, output))
+        return type(output)(map(in_index_order, output))
     if isinstance(output, tuple) and hasattr(output, "_make"):
-        return output._make(map(ordered, output))
-    return {k: ordered(v) for k, v in output.items()} if type(output) is dict else output
+        return output._make(map(in_index_order, output))
+    return {k: in_index_order(v) for k, v in output.items()} if type(output) is dict else output
 
 
-def laid_open(
+def locate_outputs(
     tensors: list[torch.Tensor], slot: Slot
 ) -> tuple[list[tuple[int, tuple[int, ...]]], list[torch.Tensor], int]:
     """Where each output is that is as expected, tensors that hold those there that can't be read as
     they are, and how many nanoseconds it took to copy them. What is nothing out of the ordinary
-    costs as little as can be (``Released.output_ns``)."""
+    costs as little as can be (``TimedBatch.output_ns``)."""
     found: list[tuple[int, tuple[int, ...]]] = [*slot.nowhere]
     held: list[torch.Tensor] = []
     copied_ns = 0
@@ -132,7 +132,7 @@ def _readable(tensor: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def given_up(
+def reclaimable(
     output: Any,
     owned: Sequence[bool],
     others: Sequence[torch.Tensor],
@@ -141,7 +141,7 @@ def given_up(
     """Other tensors of the memory of those that are ``owned`` by whoever called, and are not the
     memory of ``others``, nor at one of these addresses, where ``inputs`` lie. Their caller may
     write to it when it is done with them."""
-    tensors = delivered(output).tensors
+    tensors = pack_outputs(output).tensors
     there = inputs | storages(others) if others else inputs
     ways = zip(tensors, owned, among_storages(tensors, there), strict=False)
     return [
@@ -184,7 +184,7 @@ def fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:
     )
 
 
-def described(delivered: Delivered, slot: Slot) -> Ran:
+def describe_outputs(delivered: Delivered, slot: Slot) -> Ran:
     places = slot.outputs
     shared = sharing([extent_of(tensor) for tensor in delivered.tensors])
     leaves = [

@@ -16,12 +16,12 @@ from torch.autograd.profiler import profile as recorded
 
 from events.observations import MOST_NAME, MOST_ROWS, Profile, ProfileRow
 from gpu_sandbox.worker.backends.lookup import backend_of
-from gpu_sandbox.worker.timed_calls import Clocked
+from gpu_sandbox.worker.timed_calls import TimedModel
 
 __all__ = ["profile"]
 
 
-def profile(clocked: Clocked, calls: int, device: torch.device) -> Profile:
+def profile(clocked: TimedModel, calls: int, device: torch.device) -> Profile:
     """``calls`` forwards: kernels and copies of a GPU, or operators of the CPU."""
     backend = backend_of(device)
     with _hushed(), recorded(use_kineto=True, **backend.profiler_options()) as seen:

@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 import torch
 
-from gpu_sandbox.cuda.gate_channel import Turns
+from gpu_sandbox.cuda.gate_channel import GateChannel
 from gpu_sandbox.cuda.gate_kernels import Kernels, Stretches, rounds
 from gpu_sandbox.ipc.cpu_call_messages import NOTHING_PLAIN, SEED_BYTES
 from gpu_sandbox.ipc.framing import Channel, PeerGone
@@ -34,21 +34,21 @@ from gpu_sandbox.tensors.memory_layout import storages
 from gpu_sandbox.tensors.overwriting import write_over
 from gpu_sandbox.tensors.pytree import plain_digest, plain_digests
 from gpu_sandbox.tensors.shared_arena import Arena
-from gpu_sandbox.worker.backends.backend import ColdCache, Marks
+from gpu_sandbox.worker.backends.backend import ColdCache, EventPair
 from gpu_sandbox.worker.backends.lookup import backend_of
-from gpu_sandbox.worker.earlier_outputs import Earlier
-from gpu_sandbox.worker.gated_outputs import Putting, blank
+from gpu_sandbox.worker.earlier_outputs import EarlierOutputs
+from gpu_sandbox.worker.gated_outputs import GatedOutputs, blank
 from gpu_sandbox.worker.outputs import (
     Slot,
     deliver,
-    delivered,
-    described,
-    given_up,
-    laid_open,
-    ordered,
+    describe_outputs,
+    in_index_order,
+    locate_outputs,
+    pack_outputs,
+    reclaimable,
 )
 
-__all__ = ["Clocked"]
+__all__ = ["TimedModel"]
 
 _now = time.perf_counter_ns
 _KEPT_BYTES = 64 << 20
@@ -56,7 +56,7 @@ _KEPT_BYTES = 64 << 20
 _seed_cpu = torch.default_generator.manual_seed
 
 
-class Clocked:
+class TimedModel:
     """A model, and the slots that it is called on. Of what it returns, what is ``owned`` by its
     caller is written over when it is given up, while nothing is timed: or who takes the same memory
     again would write once what is the same in each output."""
@@ -75,10 +75,10 @@ class Clocked:
         self._answered: Slot | None = None
         self._ready: Slot | None = None
         self._storages: tuple[int, frozenset[int]] = -1, frozenset()
-        self._laid_open: list[torch.Tensor] = []
+        self._located: list[torch.Tensor] = []
         self._trees: list[Tree] = []
         self._launch_ns = self._handled_ns = self._copied_ns = 0
-        self._earlier = Earlier()
+        self._earlier = EarlierOutputs()
         self.slots: dict[int, Slot] = {}
         self.placed = 0
         """How often slots have changed."""
@@ -88,7 +88,7 @@ class Clocked:
     def put_in_order(self) -> None:
         """What the model returns, from now on and as a part of each call."""
         model = self._model
-        self._model = lambda *arguments: ordered(model(*arguments))
+        self._model = lambda *arguments: in_index_order(model(*arguments))
 
     def run(self, asked: Run) -> Ran:
         """One forward under its own seed, so that dropout draws the same on both sides."""
@@ -99,7 +99,7 @@ class Clocked:
             if asked.then:
                 self._call_more(asked, held[0])
             found = deliver(held[0], slot)
-            ran = self._earlier.marked(described(found, slot), found.tensors)
+            ran = self._earlier.marked(describe_outputs(found, slot), found.tensors)
             self._earlier.add(found.tensors)
             del found
             self._give_up(held.pop())  # nobody else has it any more
@@ -108,10 +108,10 @@ class Clocked:
 
     def _call_more(self, asked: Run, output: Any) -> None:
         """If what they give is one memory with ``output``, that is what to tell."""
-        tensors = delivered(output).tensors
+        tensors = pack_outputs(output).tensors
         for number in asked.then:
             more = [self._model(*self.slots[number].arguments)]
-            self._earlier.add(delivered(more[0]).tensors)
+            self._earlier.add(pack_outputs(more[0]).tensors)
             self._give_up(more.pop(), tensors)
 
     def warm(self, calls: int, seconds: float) -> None:
@@ -163,7 +163,7 @@ class Clocked:
 
     def _give_up(self, output: Any, held: Sequence[torch.Tensor] = ()) -> None:
         """If nobody else has it, it ends before: what its end does to its memory is undone."""
-        memory = given_up(output, self._owned, held, self._input_storages())
+        memory = reclaimable(output, self._owned, held, self._input_storages())
         del output
         write_over(memory)
 
@@ -178,7 +178,7 @@ class Clocked:
         self.slots[number] = slot
         self.placed += 1
 
-    def take_places(self, other: Clocked) -> None:
+    def take_places(self, other: TimedModel) -> None:
         """Have the same slots as the other one, from now on."""
         self.slots = other.slots
         self.placed += 1
@@ -236,10 +236,10 @@ class Clocked:
                 owed = self._owed
                 tensors, plain = [owed], NOTHING_PLAIN
                 if type(owed) is not torch.Tensor:
-                    tree, tensors = delivered(owed)
+                    tree, tensors = pack_outputs(owed)
                     plain = plain_digest(tree)
-                found, self._laid_open, self._copied_ns = laid_open(tensors, slot)
-                told_now = slot.answer.told(elapsed_ns, found, plain)
+                found, self._located, self._copied_ns = locate_outputs(tensors, slot)
+                told_now = slot.answer.encode(elapsed_ns, found, plain)
                 self._handled_ns = _now() - began
                 tell(told_now)
         except PeerGone:
@@ -265,11 +265,11 @@ class Clocked:
     def describe(self) -> Ran:
         """The output of the call that was timed."""
         self._give_up_before()
-        self._laid_open.clear()
+        self._located.clear()
         assert self._ready is not None
-        found = delivered(self._owed)
+        found = pack_outputs(self._owed)
         ran = msgspec.structs.replace(
-            described(found, self._ready),
+            describe_outputs(found, self._ready),
             handled_ns=self._handled_ns,
             copied_ns=self._copied_ns,
         )
@@ -281,7 +281,7 @@ class Clocked:
     def forget(self) -> None:
         """The output of the last call."""
         self._give_up_before()
-        self._laid_open.clear()
+        self._located.clear()
         self._before, self._owed = self._owed, None
         self._give_up_before()
 
@@ -291,7 +291,7 @@ class Clocked:
             self._give_up(held.pop())
 
     def _time_cuda(self, asked: Time) -> Timed:
-        events: list[Marks] = []
+        events: list[EventPair] = []
         self._launch_ns = 0
         began = _now()
         for number in range(asked.calls):
@@ -299,7 +299,7 @@ class Clocked:
             held = [self._between_events(slot, asked, number, events)]
             found = deliver(held[0], slot)
             if number == asked.calls - 1:
-                last = described(found, slot)
+                last = describe_outputs(found, slot)
             self._trees.append(found.tree)
             del found
             self._give_up(held.pop())
@@ -328,7 +328,7 @@ class Clocked:
                 found = deliver(held[0], slot)
                 self._trees.append(found.tree)
                 if slot is slots[-1]:
-                    last = described(found, slot)
+                    last = describe_outputs(found, slot)
                 del found
                 self._give_up(held.pop())
             self._synchronize()
@@ -354,7 +354,7 @@ class Clocked:
     def _pass_gates(self, asked: Time, host: Arena) -> Ran:
         """Queue it all; each round begins when the key to its inputs is there."""
         stream = self._backend.current_stream().cuda_stream
-        turns, kernels = Turns(host, asked.calls), self.kernels
+        turns, kernels = GateChannel(host, asked.calls), self.kernels
         assert kernels is not None
         slots = [self.slots[asked.first + number] for number in range(asked.calls)]
         if asked.empty:
@@ -362,13 +362,13 @@ class Clocked:
         places, address = [slot.place for slot in slots], slots[0].address
         inputs = Stretches.of([place.inputs for place in places], address)
         outputs = Stretches.of([place.outputs for place in places], address)
-        putting = Putting(kernels, stream, outputs)
+        putting = GatedOutputs(kernels, stream, outputs)
         for number, calls in enumerate(rounds(asked.gate, asked.calls)):
             kernels.take(stream, turns.given_at, number + 1, turns.key_at(number))
             kernels.seal(stream, inputs, calls, kernels.taken_at)
             for k in calls:
                 slot = slots[k]
-                found = delivered(self._queued(slot, asked, k))
+                found = pack_outputs(self._queued(slot, asked, k))
                 putting.put(found, slot, k, calls)
                 turns.commit(k, plain_digest(found.tree))
                 self._trees.append(found.tree)
@@ -380,7 +380,7 @@ class Clocked:
         turns.queued.value = asked.calls + 1
         self._backend.synchronize()
         self._blank.clear()
-        return putting.told(found, slot)
+        return putting.describe(found, slot)
 
     def _queued(self, slot: Slot, asked: Time, number: int) -> Any:
         """The output of a call that has been queued on this stream."""
@@ -392,7 +392,7 @@ class Clocked:
         self._backend.return_to(ours)
         return output
 
-    def _between_events(self, slot: Slot, asked: Time, number: int, events: list[Marks]) -> Any:
+    def _between_events(self, slot: Slot, asked: Time, number: int, events: list[EventPair]) -> Any:
         """One call on a cold cache, queued behind other work; nothing is waited for."""
         seed_torch(asked.seed + number, self._device)
         start, end = self._cold.events(asked.flush_bytes, asked.cover_us, self.kernels)

@@ -34,7 +34,7 @@ PROBE = """
 import os, statistics, time, torch
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
 from gpu_sandbox.contention.foreign_processes import Foreign
-from gpu_sandbox.cuda.nvml import nvml_of, told_reasons
+from gpu_sandbox.cuda.nvml import nvml_of, describe_reasons
 device = torch.device("cuda:0")
 block = torch.zeros(1 << 28, device=device)
 began = time.perf_counter()
@@ -54,7 +54,7 @@ began = time.perf_counter()
 listed = nvml.processes()
 asked = time.perf_counter() - began
 print(f"open {1e3 * opened:.1f} ms, reading {statistics.median(costs):.0f} us, at most "
-      f"{max(costs):.0f} us, processes {1e3 * asked:.2f} ms, {clocks.told()}")
+      f"{max(costs):.0f} us, processes {1e3 * asked:.2f} ms, {clocks.conditions()}")
 print(f"we are {os.getpid()}; listed {listed}; used {nvml.used_bytes()}")
 assert listed is not None
 """

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpu_sandbox.cuda.nvrtc import OwnKernels, compiled
-from gpu_sandbox.worker.backends.cuda_cold_cache import Cold
+from gpu_sandbox.worker.backends.cuda_cold_cache import CudaColdCache
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,7 +30,7 @@ def test_it_writes_all_that_it_is_to_and_nothing_else(size: int) -> None:
 
 @pytest.mark.parametrize("size", [64 << 20, (64 << 20) + 2])
 def test_before_a_call_both_halves_are_written(size: int) -> None:
-    cold, kernels = Cold(_DEVICE), OwnKernels(compiled(_DEVICE))
+    cold, kernels = CudaColdCache(_DEVICE), OwnKernels(compiled(_DEVICE))
     cold.events(size, 20, kernels)
     assert cold._scratch is not None
     cold._scratch.fill_(7)

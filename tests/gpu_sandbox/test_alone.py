@@ -11,16 +11,16 @@ import pytest
 
 from gpu_sandbox.ipc.worker_messages import Ran
 from gpu_sandbox.verifier.timing.baseline import Baseline
-from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, Alone
-from gpu_sandbox.verifier.timing.batches import Released
+from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, BaselineDrift
+from gpu_sandbox.verifier.timing.batches import TimedBatch
 from gpu_sandbox.verifier.timing.pairs import Pair, claimed
 
 CALM_US, BUSY_US = 400.0, 500.0
 
 
-def released(claim_us: float) -> Released:
+def released(claim_us: float) -> TimedBatch:
     claim, rest = int(claim_us * 1e3), 100_000
-    return Released(claim, claim + rest, 0, [], Ran(tree=None, leaves=[]))
+    return TimedBatch(claim, claim + rest, 0, [], Ran(tree=None, leaves=[]))
 
 
 class Machine:
@@ -32,7 +32,7 @@ class Machine:
         self._claims_us = claims_us
         self.windows: list[int] = []
 
-    def alone(self, releases: int, purpose: str) -> list[Released]:
+    def alone(self, releases: int, purpose: str) -> list[TimedBatch]:
         assert purpose
         self.windows.append(releases)
         return [released(next(self._claims_us)) for _ in range(releases)]
@@ -40,7 +40,7 @@ class Machine:
 
 def disturbance(machine: Machine, *, within_s: float) -> float:
     """What is held against a candidate beside which the baseline took ``BUSY_US``."""
-    alone = Alone(cast(Baseline, machine))
+    alone = BaselineDrift(cast(Baseline, machine))
     pairs = [Pair(released(BUSY_US), released(BUSY_US), bool(n % 2)) for n in range(10)]
     assert alone.disturbance(pairs) >= DISTURBED, "or nobody would look again"
     alone.measure_again(lambda: alone.disturbance(pairs) >= DISTURBED, within_s)
@@ -55,7 +55,7 @@ def test_few_pairs_are_for_what_calls_take_or_for_who_is_late_between_them(
     claim_us: float, spent_s: float, is_late: bool
 ) -> None:
     """A machine that stands still for a second is nobody's fault."""
-    alone = Alone(cast(Baseline, Machine(repeat(CALM_US))))
+    alone = BaselineDrift(cast(Baseline, Machine(repeat(CALM_US))))
     pairs = [Pair(released(claim_us), released(CALM_US), first=True) for _ in range(3)]
     told = alone.late(pairs, spent_s)
     assert bool(told) == is_late, told
@@ -65,7 +65,7 @@ def test_few_pairs_are_for_what_calls_take_or_for_who_is_late_between_them(
 def test_a_machine_that_has_become_slower_is_not_its_doing(times: float, is_late: bool) -> None:
     """But no candidate may take more than four times as long as that, and no looks are for ever."""
     machine = Waits()
-    alone = Alone(cast(Baseline, machine))
+    alone = BaselineDrift(cast(Baseline, machine))
     pairs = [Pair(released(CALM_US), released(CALM_US), first=True) for _ in range(100)]
     spent_s = 4 * alone.due_s(pairs, 100) * 2 + 2
     assert alone.late(pairs, spent_s)
@@ -77,13 +77,13 @@ def test_a_machine_that_has_become_slower_is_not_its_doing(times: float, is_late
 
 
 class Waits(Machine):
-    """Releases take a while by the clock on the wall."""
+    """Batches take a while by the clock on the wall."""
 
     def __init__(self) -> None:
         super().__init__(repeat(CALM_US))
         self.pause_s = 0.01
 
-    def alone(self, releases: int, purpose: str) -> list[Released]:
+    def alone(self, releases: int, purpose: str) -> list[TimedBatch]:
         time.sleep(releases * self.pause_s)
         return super().alone(releases, purpose)
 
@@ -113,7 +113,7 @@ def test_what_slows_the_baseline_and_is_gone_is_charged_with_it() -> None:
 
 def test_who_slows_the_baseline_in_one_order_only_is_found_out() -> None:
     """Its share is below a half of all pairs, but all of an order: what the ratio is made of."""
-    alone = Alone(cast(Baseline, Machine(repeat(CALM_US))))
+    alone = BaselineDrift(cast(Baseline, Machine(repeat(CALM_US))))
     taken = [(n % 2 == 0, 2.0 if n % 2 == 0 and n % 20 else 1.0) for n in range(100)]
     assert sum(slower > 1 for _, slower in taken) < 50
     pairs = [Pair(released(CALM_US), released(CALM_US * s), first) for first, s in taken]

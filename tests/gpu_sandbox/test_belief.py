@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_sandbox.api.statistics import Estimate
-from gpu_sandbox.verifier.timing.claim_rules import WRITING, agree, believed, borne_out
+from gpu_sandbox.verifier.timing.claim_rules import WRITING, agree, believed, is_corroborated
 
 CLOCK = "the outer clock"
 BLUR = 0.02
@@ -58,4 +58,4 @@ def test_nobody_is_scored_faster_than_is_claimed_or_can_be(
     assert found.ratio * 1.25 + blur >= bound.ratio * 0.999
     assert gated or found.ratio * 1.1 + blur >= bound.ratio * 0.999
     if agree(claim, bound, blur):
-        assert borne_out(claim, bound, blur)
+        assert is_corroborated(claim, bound, blur)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gpu_sandbox.ipc.worker_messages import Ran
-from gpu_sandbox.verifier.timing.batches import Released
+from gpu_sandbox.verifier.timing.batches import TimedBatch
 from gpu_sandbox.verifier.timing.labels import labels_on_cpu
 from gpu_sandbox.verifier.timing.pairs import Pair
 
 
-def released(claim_ns: int, wall_ns: int, cpu_ns: int, beside_ns: int = 0) -> Released:
+def released(reported_ns: int, wall_ns: int, cpu_ns: int, beside_ns: int = 0) -> TimedBatch:
     last = Ran(tree=None, leaves=[])
-    return Released(claim_ns, wall_ns, 0, [], last, cpu_ns=cpu_ns, beside_ns=beside_ns)
+    return TimedBatch(reported_ns, wall_ns, 0, [], last, cpu_ns=cpu_ns, beside_ns=beside_ns)
 
 
 def pair(beside_ns: int = 0) -> Pair:
@@ -20,12 +20,12 @@ def pair(beside_ns: int = 0) -> Pair:
 
 
 @pytest.mark.parametrize(
-    ("beside_ns", "most_rest_ns", "bound_ns"), [(0, 1e9, 400), (100, 1e9, 500), (0, 450, 550)]
+    ("beside_ns", "max_overhead_ns", "bound_ns"), [(0, 1e9, 400), (100, 1e9, 500), (0, 450, 550)]
 )
 def test_of_the_baselines_rest_what_is_the_candidates_doing_is_not_believed(
-    beside_ns: int, most_rest_ns: float, bound_ns: float
+    beside_ns: int, max_overhead_ns: float, bound_ns: float
 ) -> None:
-    assert pair(beside_ns).wall_bound_ns(most_rest_ns) == bound_ns
+    assert pair(beside_ns).wall_bound_ns(max_overhead_ns) == bound_ns
 
 
 @pytest.mark.parametrize(
@@ -38,21 +38,21 @@ def test_nobody_is_through_before_an_output_like_his_is_told_of(
     """To list tensors is needed by any worker; to copy scattered ones is not, if one's own are not
     scattered."""
     last = Ran(tree=None, leaves=[])
-    candidate = Released(100_000, 1_000_000, 0, [], last)
-    told = Released(
+    candidate = TimedBatch(100_000, 1_000_000, 0, [], last)
+    told = TimedBatch(
         300_000, 900_000 + handled_ns, 0, [], last, handled_ns=handled_ns, copied_ns=copied_ns
     )
-    rest = told.rest_ns
+    rest = told.overhead_ns
     assert rest == 600_000 + min(handled_ns, 25_000)
     sure = Pair(candidate, told, first=True).wall_bound_ns(600_000)
     assert sure == bound_ns
 
 
-@pytest.mark.parametrize(("most_rest_ns", "bound_ns"), [(1e9, 400), (300, 500)])
+@pytest.mark.parametrize(("max_overhead_ns", "bound_ns"), [(1e9, 400), (300, 500)])
 def test_the_processor_time_besides_calls_has_a_limit_too(
-    most_rest_ns: float, bound_ns: float
+    max_overhead_ns: float, bound_ns: float
 ) -> None:
-    assert pair().cpu_bound_ns(most_rest_ns) == bound_ns
+    assert pair().cpu_bound_ns(max_overhead_ns) == bound_ns
 
 
 @pytest.mark.parametrize(

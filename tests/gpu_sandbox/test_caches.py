@@ -18,9 +18,9 @@ from gpu_sandbox.ipc.worker_messages import Done, Ran
 from gpu_sandbox.verifier.reference.cases import Seeds
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing.baseline import Baseline
-from gpu_sandbox.verifier.timing.batches import Released
-from gpu_sandbox.verifier.timing.cpu_caches import Company, private_cache_bytes
-from gpu_sandbox.verifier.timing.cpu_call import OneCall
+from gpu_sandbox.verifier.timing.batches import TimedBatch
+from gpu_sandbox.verifier.timing.cpu_caches import SharedCacheTraffic, private_cache_bytes
+from gpu_sandbox.verifier.timing.cpu_call import SingleCalls
 from tests.gpu_sandbox.sources import ADD_RELU
 
 
@@ -57,12 +57,14 @@ def test_each_release_alone_has_the_company_that_one_in_pairs_has(
 ) -> None:
     seen: list[str | int] = []
 
-    def release(*_: Any) -> Released:
+    def release(*_: Any) -> TimedBatch:
         seen.append("release")
-        return Released(1000, 2000, 0, [], Ran(tree=None, leaves=[]))
+        return TimedBatch(1000, 2000, 0, [], Ran(tree=None, leaves=[]))
 
-    monkeypatch.setattr(OneCall, "release", release)
-    monkeypatch.setattr(Company, "keep", lambda company: seen.append(company.total_bytes))
+    monkeypatch.setattr(SingleCalls, "release", release)
+    monkeypatch.setattr(
+        SharedCacheTraffic, "keep", lambda company: seen.append(company.total_bytes)
+    )
 
     @contextmanager
     def stopped() -> Iterator[Still]:
@@ -91,4 +93,4 @@ def test_each_release_alone_has_the_company_that_one_in_pairs_has(
 
 @pytest.mark.parametrize("gigabytes", [1, 1000])
 def test_company_is_bounded(gigabytes: int) -> None:
-    assert Company(gigabytes << 30).total_bytes == 64 << 20
+    assert SharedCacheTraffic(gigabytes << 30).total_bytes == 64 << 20

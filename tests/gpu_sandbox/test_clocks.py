@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from gpu_sandbox.api.protocols import PROTOCOLS, protocol_named
 from gpu_sandbox.ipc.worker_messages import Ran
 from gpu_sandbox.verifier.timing import clock_filter as sifting
-from gpu_sandbox.verifier.timing.batches import Released
-from gpu_sandbox.verifier.timing.benchmark import Bench
+from gpu_sandbox.verifier.timing.batches import TimedBatch
+from gpu_sandbox.verifier.timing.benchmark import Benchmark
 from gpu_sandbox.verifier.timing.pairs import Pair
 from gpu_sandbox.verifier.timing.sm_clocks import HARD, Clocks, Reading, Side, slower_side
-from gpu_sandbox.verifier.timing.stopping_rule import Enough
+from gpu_sandbox.verifier.timing.stopping_rule import StoppingRule
 from tests.gpu_sandbox.nvml import FakeDriver
 
 THERMAL, BRAKE, POWER_CAP, IDLE = 0x40, 0x80, 0x4, 0x1
@@ -32,7 +32,7 @@ def test_readings_are_the_drivers_and_their_extremes_are_kept(driver: FakeDriver
     for mhz, reasons in ((1905, POWER_CAP), (LOW, THERMAL | POWER_CAP), (1980, IDLE)):
         driver.reading(mhz, reasons)
         clocks.read()
-    assert clocks.told() == {
+    assert clocks.conditions() == {
         "clocks.sm.timed": [LOW, FULL],
         "clocks.lowered_by": "power cap, thermal slowdown by hardware",
     }
@@ -52,13 +52,13 @@ def test_without_a_driver_nothing_is_read() -> None:
     clocks = Clocks(None)
     assert clocks.read() is None
     assert clocks.read_between() is None
-    assert clocks.told() == {}
+    assert clocks.conditions() == {}
 
 
 def test_a_driver_that_knows_no_clock(driver: FakeDriver) -> None:
     clocks = Clocks(driver.nvml)
     assert clocks.read() is None
-    assert clocks.told() == {}
+    assert clocks.conditions() == {}
 
 
 # --- which side of a pair was slowed
@@ -104,8 +104,8 @@ def test_it_does_not_matter_which_side_is_the_candidates(
 # --- which pairs count
 
 
-def pair(slowed: Side | None = None, claim_ns: int = 1000) -> Pair:
-    released = Released(claim_ns, 2 * claim_ns, 0, [], Ran(tree=None, leaves=[]))
+def pair(slowed: Side | None = None, reported_ns: int = 1000) -> Pair:
+    released = TimedBatch(reported_ns, 2 * reported_ns, 0, [], Ran(tree=None, leaves=[]))
     low, full = Reading(LOW, THERMAL), Reading(FULL)
     readings = {"candidate": (low, full), "baseline": (full, low), None: (full, full)}[slowed]
     assert slower_side(*readings) == slowed
@@ -167,7 +167,7 @@ class Scripted:
     def __init__(self, sides: list[Side | None]) -> None:
         self._sides = sides
         self.made = 0
-        self.looked_s = 0.0
+        self.recheck_s = 0.0
 
     def pair(self, *_: Any) -> Pair:
         side = self._sides[self.made] if self.made < len(self._sides) else None
@@ -177,13 +177,13 @@ class Scripted:
 
 def taken(protocol: str, sides: list[Side | None], clocks: Clocks) -> tuple[list[Pair], int]:
     """What a bench counts, and how many pairs were made for it."""
-    bench: Any = object.__new__(Bench)
+    bench: Any = object.__new__(Benchmark)
     bench._clocks, bench._notes = clocks, []
     bench._baseline = SimpleNamespace(settings=None)
     bench._releases = SimpleNamespace(calls=1, forget_ahead=lambda: None, may_change=False)
     job: Any = SimpleNamespace(protocol=protocol_named(protocol), bench_s=60.0)
     alone: Any = SimpleNamespace(due_s=lambda pairs, made: 1e-3 * made)
-    bench._enough = Enough(
+    bench._enough = StoppingRule(
         job, bench._releases, alone, lambda pairs: False, lambda pairs, s: "", bench._notes
     )
     pairing = Scripted(sides)

@@ -30,8 +30,8 @@ from gpu_sandbox.verifier.numerics.rules.error_quantiles import Bulk
 from gpu_sandbox.verifier.numerics.tolerances import RULES, Margin
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing import pairs
-from gpu_sandbox.verifier.timing.batches import Batch, Released
-from gpu_sandbox.verifier.timing.pairs import Pair, Pairing, unbelieved
+from gpu_sandbox.verifier.timing.batches import EventBatches, TimedBatch
+from gpu_sandbox.verifier.timing.pairs import Pair, Pairing, whole_wall_ratio
 from gpu_sandbox.verifier.trials import checks as judge
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
@@ -41,11 +41,11 @@ CALLS = 16
 MEGABYTE = 1 << 20
 
 
-def batch(calls: int, output_bytes: int, changed: tuple[int, ...] = ()) -> Batch:
-    """Releases of calls that all put out so much, some of them on changed inputs."""
+def batch(calls: int, output_bytes: int, changed: tuple[int, ...] = ()) -> EventBatches:
+    """Batches of calls that all put out so much, some of them on changed inputs."""
     native = torch.empty(output_bytes, dtype=torch.uint8, device="meta")
     first: Any = SimpleNamespace(tensors=[torch.rand(3)], expected=[SimpleNamespace(native=native)])
-    made = Batch(SimpleNamespace(altered=[], has_second_place=True), first, CPU, calls)  # type: ignore[arg-type]
+    made = EventBatches(SimpleNamespace(altered=[], has_second_place=True), first, CPU, calls)  # type: ignore[arg-type]
     ways = [object() if number in changed else None for number in range(calls)]
     made.cases = [SimpleNamespace(altered=way) for way in ways]  # type: ignore[misc]
     return made
@@ -454,11 +454,14 @@ def test_what_we_wait_for_a_workers_device_is_no_time_of_ours() -> None:
 
     def pair(wall_us: int, own_us: int) -> Pair:
         sides = [
-            Released(claim * 1000, wall * 1000, own * 1000, [], ran)
+            TimedBatch(claim * 1000, wall * 1000, own * 1000, [], ran)
             for claim, wall, own in ((300, wall_us, own_us), (1000, 2000, 400))
         ]
         return Pair(*sides, first=True)
 
-    honest, early = unbelieved([pair(2000, 400)] * 8), unbelieved([pair(2000, 1700)] * 8)
+    honest, early = (
+        whole_wall_ratio([pair(2000, 400)] * 8),
+        whole_wall_ratio([pair(2000, 1700)] * 8),
+    )
     assert honest.ratio == early.ratio == pytest.approx(1.6)
-    assert unbelieved([pair(1900, 300)] * 8).ratio == pytest.approx(1.6)
+    assert whole_wall_ratio([pair(1900, 300)] * 8).ratio == pytest.approx(1.6)

@@ -23,7 +23,7 @@ from gpu_sandbox.verifier.worker_link.worker_memory import Memory, Unreadable
 from gpu_sandbox.worker import outputs as delivery
 from gpu_sandbox.worker.expose_memory import open_own_memory
 from gpu_sandbox.worker.outputs import Slot
-from gpu_sandbox.worker.timed_calls import Clocked
+from gpu_sandbox.worker.timed_calls import TimedModel
 
 CPU = torch.device("cpu")
 SEED = -1
@@ -41,10 +41,10 @@ def memory() -> Iterator[Memory]:
     memory.close()
 
 
-def laid(model: Any, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> Clocked:
+def laid(model: Any, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> TimedModel:
     layout = lay_out(inputs, outputs, 2)
     arena = Arena(torch.zeros(layout.total_bytes, dtype=torch.uint8))
-    clocked = Clocked(model, CPU)
+    clocked = TimedModel(model, CPU)
     for number in range(2):
         spots = layout.inputs[number], layout.outputs[number]
         place = Place(
@@ -58,12 +58,12 @@ def laid(model: Any, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) ->
 
 
 @pytest.fixture
-def clocked() -> Clocked:
+def clocked() -> TimedModel:
     return laid(double, [X, Y], list(double(X, Y)))
 
 
 def answered(
-    clocked: Clocked, rehearsals: int = 0, within_s: float = 60.0
+    clocked: TimedModel, rehearsals: int = 0, within_s: float = 60.0
 ) -> tuple[int, list[Where]] | None:
     """A call as the verifier has one made, and what is told of it."""
     ours, theirs = socket.socketpair()
@@ -73,24 +73,26 @@ def answered(
         channel: Channel[Request] = Channel(theirs, Request)
         answering = pool.submit(clocked.answer, channel)
         ours.sendall(SEED.to_bytes(SEED_BYTES, "little", signed=True))
-        heard = form.heard(ours.recv(form.size))
+        heard = form.decode(ours.recv(form.size))
         answering.result()
     return heard
 
 
-def made(clocked: Clocked, rehearsals: int = 0, within_s: float = 60.0) -> list[Where]:
+def made(clocked: TimedModel, rehearsals: int = 0, within_s: float = 60.0) -> list[Where]:
     heard = answered(clocked, rehearsals, within_s)
     assert heard is not None
     assert heard[0] > 0
     return heard[1]
 
 
-def read(memory: Memory, clocked: Clocked, found: list[Where]) -> list[torch.Tensor]:
+def read(memory: Memory, clocked: TimedModel, found: list[Where]) -> list[torch.Tensor]:
     spots = clocked.slots[0].place.outputs
     return [memory.read(*each) for each in zip(spots, found, strict=True)]
 
 
-def test_outputs_are_read_from_where_the_call_left_them(clocked: Clocked, memory: Memory) -> None:
+def test_outputs_are_read_from_where_the_call_left_them(
+    clocked: TimedModel, memory: Memory
+) -> None:
     got = read(memory, clocked, made(clocked))
     assert all(torch.equal(a, b) for a, b in zip(got, double(X, Y), strict=True))
     assert all(leaf.written and not leaf.aliases_input for leaf in clocked.describe().leaves)
@@ -210,7 +212,7 @@ def test_a_byte_of_a_boolean_is_no_third_value(memory: Memory) -> None:
     ],
 )
 def test_what_can_not_be_read_is_nothing(
-    clocked: Clocked, memory: Memory, address: int | None, stride: tuple[int, ...]
+    clocked: TimedModel, memory: Memory, address: int | None, stride: tuple[int, ...]
 ) -> None:
     _, where = made(clocked)
     (spot, _) = clocked.slots[0].place.outputs
@@ -218,7 +220,7 @@ def test_what_can_not_be_read_is_nothing(
         memory.read(spot, Where(where.address if address is None else address, stride))
 
 
-def test_memory_of_one_that_has_ended_is_nothing(clocked: Clocked) -> None:
+def test_memory_of_one_that_has_ended_is_nothing(clocked: TimedModel) -> None:
     """Nor of one that is another program by now: it has none of what was shown any more."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -237,7 +239,7 @@ def test_memory_of_one_that_has_ended_is_nothing(clocked: Clocked) -> None:
 
 
 @pytest.mark.parametrize("output", ["call", "look at it"])
-def test_what_fails_is_said_in_time_and_raised(clocked: Clocked, output: str) -> None:
+def test_what_fails_is_said_in_time_and_raised(clocked: TimedModel, output: str) -> None:
     class Odd(torch.Tensor):
         @classmethod
         def __torch_function__(cls, *_: Any, **__: Any) -> Any:
@@ -248,22 +250,22 @@ def test_what_fails_is_said_in_time_and_raised(clocked: Clocked, output: str) ->
             raise ArithmeticError
         return torch.Tensor._make_subclass(Odd, x)
 
-    other = Clocked(model, CPU)
+    other = TimedModel(model, CPU)
     other.slots = clocked.slots
     with pytest.raises(ArithmeticError):
         answered(other)
 
 
-def test_warming_up_takes_the_slots_in_turn(clocked: Clocked) -> None:
+def test_warming_up_takes_the_slots_in_turn(clocked: TimedModel) -> None:
     called = []
-    other = Clocked(lambda x, y: called.append(x.data_ptr()), CPU)
+    other = TimedModel(lambda x, y: called.append(x.data_ptr()), CPU)
     other.slots = clocked.slots
     other.warm(3, 0.0)
     addresses = [slot.inputs[0].data_ptr() for slot in clocked.slots.values()]
     assert called == [addresses[number % len(addresses)] for number in range(3)]
 
 
-def test_a_call_is_rehearsed_on_the_inputs_before(clocked: Clocked) -> None:
+def test_a_call_is_rehearsed_on_the_inputs_before(clocked: TimedModel) -> None:
     """Who did so by itself would be faster than who does not. Before the first there are none."""
     seen: list[float] = []
 
@@ -271,7 +273,7 @@ def test_a_call_is_rehearsed_on_the_inputs_before(clocked: Clocked) -> None:
         seen.append(x[0, 0].item())
         return double(x, y)
 
-    other = Clocked(model, CPU)
+    other = TimedModel(model, CPU)
     other.slots = clocked.slots
     x = other.slots[0].inputs[0]
     x[0, 0] = 7
@@ -287,7 +289,7 @@ def test_a_call_is_rehearsed_on_the_inputs_before(clocked: Clocked) -> None:
     assert len(seen) == 8, "what lies elsewhere was nobody's input yet"
 
 
-def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: Clocked) -> None:
+def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: TimedModel) -> None:
     """Else what a call takes hangs on where the allocator puts its output."""
     outs: list[weakref.ref[torch.Tensor]] = []
     alive: list[list[bool]] = []
@@ -298,7 +300,7 @@ def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: Clocked)
         outs.append(weakref.ref(outputs[1]))
         return outputs
 
-    other = Clocked(model, CPU)
+    other = TimedModel(model, CPU)
     other.slots = clocked.slots
     for _ in range(4):
         made(other)
@@ -306,7 +308,7 @@ def test_an_output_lives_until_the_next_is_there_and_no_longer(clocked: Clocked)
     assert alive == [[], [True], [False, True], [False, False, True]]
 
 
-def test_of_rehearsals_one_output_is_left_when_the_clock_starts(clocked: Clocked) -> None:
+def test_of_rehearsals_one_output_is_left_when_the_clock_starts(clocked: TimedModel) -> None:
     """To give back the one before takes a while, which who keeps it would be credited with."""
     outs: list[weakref.ref[torch.Tensor]] = []
 
@@ -315,7 +317,7 @@ def test_of_rehearsals_one_output_is_left_when_the_clock_starts(clocked: Clocked
         outs.append(weakref.ref(outputs[1]))
         return outputs
 
-    other = Clocked(model, CPU)
+    other = TimedModel(model, CPU)
     other.slots = clocked.slots
     made(other)
     other.describe()
@@ -341,7 +343,7 @@ def test_warm_calls_hold_as_many_outputs_as_timed_ones(words: int, held: bool) -
     assert (outs[-1]() is not None) == held
 
 
-def test_a_view_of_much_memory_does_not_hold_it(clocked: Clocked) -> None:
+def test_a_view_of_much_memory_does_not_hold_it(clocked: TimedModel) -> None:
     outs: list[weakref.ref[torch.Tensor]] = []
 
     def model(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -349,7 +351,7 @@ def test_a_view_of_much_memory_does_not_hold_it(clocked: Clocked) -> None:
         outs.append(weakref.ref(outputs[1]))
         return outputs
 
-    other = Clocked(model, CPU)
+    other = TimedModel(model, CPU)
     other.slots = clocked.slots
     made(other)
     assert outs[0]() is not None
@@ -378,7 +380,7 @@ def test_the_order_of_keys_means_nothing_and_a_dataclass_is_its_fields() -> None
 
 def returning(
     output: Any, owned: list[bool], inputs: list[torch.Tensor] | None = None
-) -> tuple[list[Any], Clocked]:
+) -> tuple[list[Any], TimedModel]:
     """What it has returned, in order."""
     made: list[Any] = []
 
@@ -389,7 +391,7 @@ def returning(
     shown = output(*(inputs or [X]))
     outputs = [shown] if isinstance(shown, torch.Tensor) else list(shown)
     laid_out = laid(model, inputs or [X], outputs)
-    clocked = Clocked(model, CPU, owned)
+    clocked = TimedModel(model, CPU, owned)
     clocked.slots = laid_out.slots
     made.clear()
     return made, clocked
@@ -445,7 +447,7 @@ def test_of_what_is_large_an_eighth_is_written_over(monkeypatch: pytest.MonkeyPa
     small, large, seen = torch.ones(250), torch.ones(3, 160), set()
     for _ in range(30):
         small.fill_(1), large.fill_(1)
-        overwriting.write_over(delivery.given_up([small, large.t()], [True, True], []))
+        overwriting.write_over(delivery.reclaimable([small, large.t()], [True, True], []))
         assert small.isnan().all()
         assert int(large.isnan().sum()) == 3 * 20
         seen.add(int(large[0].isnan().nonzero()[0]))
@@ -462,7 +464,7 @@ def test_what_the_end_of_an_output_does_to_it_is_undone() -> None:
         weakref.finalize(output, kept[-1].fill_, 7.0)
         return output
 
-    clocked = Clocked(model, CPU, [True])
+    clocked = TimedModel(model, CPU, [True])
     clocked.slots = laid(model, [X], [X.view(-1)]).slots
     kept.clear()
     clocked.warm(4, 0.0)

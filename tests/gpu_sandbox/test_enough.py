@@ -12,9 +12,9 @@ import pytest
 from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.ipc.verifier_messages import WorkerSilent
 from gpu_sandbox.ipc.worker_messages import Ran
-from gpu_sandbox.verifier.timing.batches import Released
+from gpu_sandbox.verifier.timing.batches import TimedBatch
 from gpu_sandbox.verifier.timing.pairs import Pair
-from gpu_sandbox.verifier.timing.stopping_rule import Enough
+from gpu_sandbox.verifier.timing.stopping_rule import StoppingRule
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
 BENCH_S = 1.0
@@ -23,7 +23,7 @@ PATIENCE_S = 3.0
 
 def pair(candidate_us: float, number: int, *, changed: bool = False) -> Pair:
     candidate, baseline = (
-        Released(int(us * 1e3), int(us * 1e3), 0, [], Ran(tree=None, leaves=[]))
+        TimedBatch(int(us * 1e3), int(us * 1e3), 0, [], Ran(tree=None, leaves=[]))
         for us in (candidate_us, 1000.0)
     )
     return Pair(candidate, baseline, bool(number % 2), changed=changed)
@@ -31,7 +31,7 @@ def pair(candidate_us: float, number: int, *, changed: bool = False) -> Pair:
 
 def enough(
     *, due_s: float, late_at_s: float = math.inf, may_change: bool = True, notes: list[str]
-) -> Enough:
+) -> StoppingRule:
     """Of pairs that ought to take so long each."""
     job: Any = SimpleNamespace(protocol=protocol_named("strict"), bench_s=BENCH_S)
     releases: Any = SimpleNamespace(calls=1, may_change=may_change)
@@ -40,7 +40,7 @@ def enough(
     def late(pairs: Sequence[Pair], spent_s: float) -> str:
         return "late" if spent_s > late_at_s else ""
 
-    return Enough(job, releases, alone, lambda pairs: False, late, notes)
+    return StoppingRule(job, releases, alone, lambda pairs: False, late, notes)
 
 
 def pairs(number: int, changed: int = 99) -> list[Pair]:

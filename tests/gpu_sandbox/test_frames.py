@@ -93,15 +93,15 @@ def test_bare_bytes_come_whole_or_are_none(ends: ENDS) -> None:
     channel: Channel[Finding] = Channel(ours, Finding)
     theirs.sendall(b"1234")
     theirs.sendall(b"5678")
-    assert channel.told(8, 5.0) == b"12345678"
-    channel.tell(b"9")
+    assert channel.receive_bytes(8, 5.0) == b"12345678"
+    channel.send_bytes(b"9")
     assert theirs.recv(8) == b"9"
     theirs.sendall(b"123")
     with pytest.raises(PeerSilent):
-        channel.told(8, 0.05)
+        channel.receive_bytes(8, 0.05)
     theirs.close()
     with pytest.raises(PeerGone):
-        channel.told(8, 5.0)
+        channel.receive_bytes(8, 5.0)
 
 
 def test_urgent_data_is_something_said_but_none_of_it(ends: ENDS) -> None:
@@ -114,7 +114,7 @@ def test_urgent_data_is_something_said_but_none_of_it(ends: ENDS) -> None:
     channel: Channel[Finding] = Channel(ours, Finding)
     assert channel.pending()
     with pytest.raises(PeerSilent):
-        channel.told(8, 0.05)
+        channel.receive_bytes(8, 0.05)
 
 
 def test_descriptors_are_taken_only_while_they_are_expected(ends: ENDS) -> None:

@@ -1,4 +1,4 @@
-"""Releases behind gates, with this processor for a device: who may see what when, and what is held
+"""Batches behind gates, with this processor for a device: who may see what when, and what is held
 against what. The kernels themselves are in ``tests/gpu/test_sealing_cuda.py``."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from gpu_sandbox.cuda import gate_kernels as sealing
-from gpu_sandbox.cuda.gate_channel import Turns
+from gpu_sandbox.cuda.gate_channel import GateChannel
 from gpu_sandbox.cuda.gate_kernels import KEY_BYTES, Kernels, rows_of
 from gpu_sandbox.ipc.verifier_messages import Differs, Finding, Forged
 from gpu_sandbox.ipc.worker_messages import (
@@ -32,17 +32,17 @@ from gpu_sandbox.ipc.worker_messages import (
     Time,
     Timed,
 )
-from gpu_sandbox.tensors.memory_layout import stride_told
+from gpu_sandbox.tensors.memory_layout import reported_stride
 from gpu_sandbox.tensors.pytree import numbers
 from gpu_sandbox.tensors.shared_arena import Arena, Layout
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.timing import gates
-from gpu_sandbox.verifier.timing.gates import Gated, Room
+from gpu_sandbox.verifier.timing.gates import GateBuffers, GatedBatches
 from gpu_sandbox.verifier.worker_link.input_placement import Turn
 from gpu_sandbox.worker import timed_calls as clock
 from gpu_sandbox.worker.backends.cuda import CudaBackend
 from gpu_sandbox.worker.outputs import Slot
-from gpu_sandbox.worker.timed_calls import Clocked
+from gpu_sandbox.worker.timed_calls import TimedModel
 
 CPU = torch.device("cpu")
 OUT = 2
@@ -119,12 +119,12 @@ class Worker:
     turn = Turn(0, [], [])
 
     def __init__(self, model: Callable[..., Any]) -> None:
-        self.clocked = Clocked(model, CPU)
+        self.clocked = TimedModel(model, CPU)
         self.clocked._backend = CudaBackend(torch.device("cuda"))
         self.clocked.kernels = ProcessorKernels()
         self.watch: Callable[[dict[int, Slot]], None] = lambda slots: None
         self.afterwards: Callable[[dict[int, Slot]], None] = lambda slots: None
-        self.recalled: list[int] = []
+        self.recall_trees: list[int] = []
         self._arena: Arena | None = None
         self._host: Arena | None = None
         self.answering: Timed | None = None
@@ -170,7 +170,7 @@ class Worker:
         return self.answering
 
     def ask(self, request: Recall, expected: type[Ran], stage: str) -> Ran:
-        self.recalled.append(request.call)
+        self.recall_trees.append(request.call)
         return self.clocked.recall(request)
 
 
@@ -202,11 +202,11 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def gated(gate: Gate, calls: int, *outputs: torch.Tensor, mutates: bool = False) -> Gated:
+def gated(gate: Gate, calls: int, *outputs: torch.Tensor, mutates: bool = False) -> GatedBatches:
     expected = [SimpleNamespace(native=tensor) for tensor in outputs]
     first = SimpleNamespace(tensors=drawn(), expected=expected)
-    room = Room(first, CPU, calls + 2, left=mutates).for_calls(calls)
-    made = Gated(
+    room = GateBuffers(first, CPU, calls + 2, left=mutates).for_calls(calls)
+    made = GatedBatches(
         SimpleNamespace(margins=None, mutates=mutates, has_second_place=False), first, room, gate
     )
     made.cases = [SimpleNamespace(tensors=drawn()) for _ in range(calls)]
@@ -293,7 +293,7 @@ def test_plain_values_of_chosen_calls_are_there_afterwards(gate: Gate, calls: in
     assert [numbers(tree) for tree in released.trees] == [
         [behind.cases[number].tensors[0].sum().item(), 0.0] for number in chosen[:2]
     ]
-    assert worker.recalled == chosen[1:2], "the last call's are told of anyway"
+    assert worker.recall_trees == chosen[1:2], "the last call's are told of anyway"
     assert behind.passed(worker, 7, empty=True).trees == []
 
 
@@ -325,7 +325,7 @@ def test_where_all_plain_values_are_the_same_nobody_is_asked() -> None:
     behind, worker = gated("once", 5, torch.rand(17, 33)), Worker(lambda x, _: (x * 2, None))
     released = behind.passed(worker, 7, range(5))
     assert len(released.trees) == 2
-    assert worker.recalled == []
+    assert worker.recall_trees == []
 
 
 def stepped(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -401,8 +401,8 @@ def test_what_belongs_in_order_is_read_in_order_whatever_a_worker_says() -> None
         shape=(33, 17), dtype="int64", device="cpu", written=True, aliases_input=False,
         overlapping=False, stride=(1, 33),
     )  # fmt: skip
-    assert stride_told(memory, leaf) == (17, 1)
-    assert stride_told(memory.view(17, 33).t(), leaf) == (1, 33)
+    assert reported_stride(memory, leaf) == (17, 1)
+    assert reported_stride(memory.view(17, 33).t(), leaf) == (1, 33)
 
 
 def test_outputs_that_lie_differently_from_call_to_call_are_read_right() -> None:
@@ -427,7 +427,7 @@ def test_whatever_a_worker_says_is_read_within_the_place(told: tuple[int, ...]) 
         shape=(17, 33), dtype="int64", device="cpu", written=True, aliases_input=False,
         overlapping=False, stride=told,
     )  # fmt: skip
-    read = memory[1].as_strided((17, 33), stride_told(memory[1], leaf))
+    read = memory[1].as_strided((17, 33), reported_stride(memory[1], leaf))
     assert sorted(read.flatten().tolist()) == memory[1].flatten().tolist()
     assert read.shape == (17, 33)
 
@@ -477,7 +477,7 @@ class Watching(Worker):
 
     def _given(self, calls: int) -> bytes:
         assert self._host is not None
-        return ctypes.string_at(Turns(self._host, calls).key_at(0), calls * KEY_BYTES)
+        return ctypes.string_at(GateChannel(self._host, calls).key_at(0), calls * KEY_BYTES)
 
 
 @GATES
@@ -505,11 +505,11 @@ def test_gates_that_share_memory_take_turns_in_it() -> None:
     outputs = [SimpleNamespace(native=torch.rand(17, 33))]
     first = SimpleNamespace(tensors=drawn(), expected=outputs)
     room, task = (
-        Room(first, CPU, 4),
+        GateBuffers(first, CPU, 4),
         SimpleNamespace(margins=None, mutates=False, has_second_place=False),
     )
     ways: dict[Gate, int] = {"once": 4, "each": 3}
-    both = [Gated(task, first, room.for_calls(calls), way) for way, calls in ways.items()]
+    both = [GatedBatches(task, first, room.for_calls(calls), way) for way, calls in ways.items()]
     for behind in both:
         behind.cases = [SimpleNamespace(tensors=drawn()) for _ in range(behind.calls)]
     workers = [Worker(doubled), Worker(doubled)]

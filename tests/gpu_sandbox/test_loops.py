@@ -25,8 +25,8 @@ from gpu_sandbox.ipc.verifier_messages import Agreed, Differs, Finding, Looped, 
 from gpu_sandbox.ipc.worker_messages import Ran, TensorAt
 from gpu_sandbox.verifier.reference.cases import Case, Seeds
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.batches import Batch, Released
-from gpu_sandbox.verifier.timing.eager_loop import Loops, looped, time_loops
+from gpu_sandbox.verifier.timing.batches import EventBatches, TimedBatch
+from gpu_sandbox.verifier.timing.eager_loop import LoopBatches, looped, time_loops
 from gpu_sandbox.verifier.timing.pairs import Pair, Pairing
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
 from gpu_sandbox.verifier.trials.first_call import FirstCall, with_first_call
@@ -109,8 +109,8 @@ class Bench:
         protocol = protocol_named("strict")
         return Pairing(self.task, self.reference, peer, protocol, self.first, Clocks(None))
 
-    def loops(self, calls: int) -> Loops:
-        return Loops(self.task, self.first, CPU, calls, 3)
+    def loops(self, calls: int) -> LoopBatches:
+        return LoopBatches(self.task, self.first, CPU, calls, 3)
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +137,7 @@ def test_a_loop_takes_what_its_calls_take_by_the_verifiers_clock(bench: Bench) -
     pair = pairing.looped(loops, 0)
     assert pair.candidate.wall_ns >= calls * SLEEP_S * 1e9
     assert pair.baseline.wall_ns < pair.candidate.wall_ns
-    assert (pair.candidate.claim_ns, pair.candidate.outputs) == (0, [])
+    assert (pair.candidate.reported_ns, pair.candidate.outputs) == (0, [])
     assert loops.empty_ns(bench.reference) > 0
 
 
@@ -178,9 +178,9 @@ def test_who_fails_in_a_loop_has_failed(bench: Bench) -> None:
 
 def test_pairs_of_loops_come_to_a_ratio(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A candidate that sleeps is as slow as that, and the verifier's figure says so."""
-    monkeypatch.setattr(Batch, "_affordable_bytes", lambda _: 1 << 30)
+    monkeypatch.setattr(EventBatches, "_affordable_bytes", lambda _: 1 << 30)
     peer = bench.peer(sleeping(HONEST))
-    releases = Batch(bench.task, bench.first, CPU, 4)
+    releases = EventBatches(bench.task, bench.first, CPU, 4)
     found = time_loops(
         bench.pairing(peer),
         bench.reference,
@@ -199,7 +199,7 @@ def test_pairs_of_loops_come_to_a_ratio(bench: Bench, monkeypatch: pytest.Monkey
 
 
 def test_slow_calls_are_looped_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Batch, "_affordable_bytes", lambda _: 1 << 30)
+    monkeypatch.setattr(EventBatches, "_affordable_bytes", lambda _: 1 << 30)
     peer = bench.peer(HONEST)
     pairing = bench.pairing(peer)
     made: list[int] = []
@@ -209,7 +209,7 @@ def test_slow_calls_are_looped_once(bench: Bench, monkeypatch: pytest.MonkeyPatc
     )
     found = time_loops(
         pairing, bench.reference, peer, bench.task, bench.first,
-        Batch(bench.task, bench.first, CPU, 1), 1e-3, 20e3, (60 * MS, 60 * MS),
+        EventBatches(bench.task, bench.first, CPU, 1), 1e-3, 20e3, (60 * MS, 60 * MS),
     )  # fmt: skip
     assert made == [1]
     assert found is not None
@@ -220,13 +220,13 @@ def test_slow_calls_are_looped_once(bench: Bench, monkeypatch: pytest.MonkeyPatc
 def test_without_memory_for_many_one_call_has_to_do(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Batch, "_affordable_bytes", lambda _: 1 << 30)
+    monkeypatch.setattr(EventBatches, "_affordable_bytes", lambda _: 1 << 30)
     short_of_memory = WorkerFailed(stage="run", kind="OutOfMemoryError", message="", traceback="")
     peer, tried = bench.peer(HONEST), list[int]()
     pairing = bench.pairing(peer)
     looped_by = pairing.looped
 
-    def lacking(loops: Loops, at: int) -> Pair:
+    def lacking(loops: LoopBatches, at: int) -> Pair:
         tried.append(loops.calls)
         if loops.calls > 1:
             raise Ended(short_of_memory)
@@ -235,7 +235,7 @@ def test_without_memory_for_many_one_call_has_to_do(
     monkeypatch.setattr(pairing, "looped", lacking)
     timed = time_loops(
         pairing, bench.reference, peer, bench.task, bench.first,
-        Batch(bench.task, bench.first, CPU, 4), 1e-3, 20e3, (1e3, 1e3),
+        EventBatches(bench.task, bench.first, CPU, 4), 1e-3, 20e3, (1e3, 1e3),
     )  # fmt: skip
     assert timed is not None
     assert tried[0] > 1
@@ -247,7 +247,7 @@ def test_without_memory_for_many_one_call_has_to_do(
 
 def pair(candidate_ms: float, baseline_ms: float, *, first: bool = True) -> Pair:
     ran = Ran(tree=TensorAt(index=0), leaves=[])
-    sides = (Released(0, round(ms * MS), 0, [], ran) for ms in (candidate_ms, baseline_ms))
+    sides = (TimedBatch(0, round(ms * MS), 0, [], ran) for ms in (candidate_ms, baseline_ms))
     return Pair(*sides, first)
 
 

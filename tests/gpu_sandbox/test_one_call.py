@@ -20,8 +20,8 @@ from gpu_sandbox.tensors.pytree import pack, plain_digest
 from gpu_sandbox.tensors.shared_arena import Layout
 from gpu_sandbox.verifier.reference.cases import Case, Seeds
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.batches import Released, Settings
-from gpu_sandbox.verifier.timing.cpu_call import OneCall
+from gpu_sandbox.verifier.timing.batches import Settings, TimedBatch
+from gpu_sandbox.verifier.timing.cpu_call import SingleCalls
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.input_placement import Turn
 from gpu_sandbox.verifier.worker_link.requests import Ended
@@ -94,10 +94,10 @@ class Recorder:
         self.seen.append("put")
         time.sleep(SLOW_S)
 
-    def tell(self, *_: Any) -> None:
+    def send_bytes(self, *_: Any) -> None:
         self.seen.append("seed")
 
-    def told(self, size: int, stage: str) -> bytes:
+    def receive_bytes(self, size: int, stage: str) -> bytes:
         self.seen.append("answer")
         assert size == len(self._said)
         return self._said
@@ -120,27 +120,27 @@ class Recorder:
 
 
 FORM, MAPPED = Answer([2]), 8192
-SAID = FORM.told(CLAIM_NS, [Where(4096, (128, 1))])
+SAID = FORM.encode(CLAIM_NS, [Where(4096, (128, 1))])
 
 
 @pytest.fixture
-def release(tmp_path: Path) -> Callable[..., Released]:
+def release(tmp_path: Path) -> Callable[..., TimedBatch]:
     (tmp_path / "task.py").write_text(ADD_RELU)
     task = Task(str(tmp_path / "task.py"), torch.device("cpu"), Seeds(3))
     first: Case = task.draw("trial", 0)
     task.solve(first, exact=True)
-    calls = OneCall(task, first, torch.device("cpu"))
+    calls = SingleCalls(task, first, torch.device("cpu"))
     calls.cases = [first]
     calls._eviction = cast(Any, SimpleNamespace(evict=lambda: None))
 
-    def one(peer: Recorder, chosen: list[int]) -> Released:
+    def one(peer: Recorder, chosen: list[int]) -> TimedBatch:
         return calls.release(cast(Peer, peer), Settings(), 3, chosen)
 
     return one
 
 
 def test_inputs_come_and_outputs_are_read_while_the_worker_lies_still(
-    release: Callable[..., Released],
+    release: Callable[..., TimedBatch],
 ) -> None:
     peer = Recorder(SAID)
     released = release(peer, [0])
@@ -148,12 +148,12 @@ def test_inputs_come_and_outputs_are_read_while_the_worker_lies_still(
     looks = ["look at pages of 4096", "spoil", "read at 4096", "put right", "look at inputs"]
     assert peer.seen == [*before, *call, "stop", *looks, "go on", "Describe"]
     assert [len(outputs) for outputs in released.outputs] == [1]
-    assert released.claim_ns == CLAIM_NS
+    assert released.reported_ns == CLAIM_NS
     assert released.mapped_bytes == MAPPED
 
 
 def test_neither_is_on_the_clock_but_the_stop_and_being_let_go_are(
-    release: Callable[..., Released],
+    release: Callable[..., TimedBatch],
 ) -> None:
     """Who makes those last, and works meanwhile, is not to do so for nothing."""
     released = release(Recorder(SAID), [0])
@@ -162,7 +162,7 @@ def test_neither_is_on_the_clock_but_the_stop_and_being_let_go_are(
 
 
 def test_what_is_used_of_a_processor_all_the_same_is_on_the_clock(
-    release: Callable[..., Released],
+    release: Callable[..., TimedBatch],
 ) -> None:
     used_ns = 10**10
     released = release(Recorder(SAID, used_ns), [0])
@@ -170,7 +170,7 @@ def test_what_is_used_of_a_processor_all_the_same_is_on_the_clock(
     assert released.cpu_ns > 2 * used_ns
 
 
-def test_nothing_is_read_of_a_call_that_was_not_chosen(release: Callable[..., Released]) -> None:
+def test_nothing_is_read_of_a_call_that_was_not_chosen(release: Callable[..., TimedBatch]) -> None:
     peer = Recorder(SAID)
     assert release(peer, []).outputs == []
     assert not any("read" in each or "look" in each for each in peer.seen)
@@ -178,7 +178,7 @@ def test_nothing_is_read_of_a_call_that_was_not_chosen(release: Callable[..., Re
 
 @pytest.mark.parametrize("intact", [True, False])
 def test_inputs_are_what_they_were_when_the_worker_lay_still(
-    release: Callable[..., Released], intact: bool
+    release: Callable[..., TimedBatch], intact: bool
 ) -> None:
     """It could put them back afterwards."""
     peer = Recorder(SAID)
@@ -186,7 +186,7 @@ def test_inputs_are_what_they_were_when_the_worker_lay_still(
     assert release(peer, [0]).intact == intact
 
 
-def test_a_failure_is_told_by_its_frame(release: Callable[..., Released]) -> None:
+def test_a_failure_is_told_by_its_frame(release: Callable[..., TimedBatch]) -> None:
     peer = Recorder(FORM.failed)
     with pytest.raises(Ended) as ended:
         release(peer, [0])
@@ -196,7 +196,7 @@ def test_a_failure_is_told_by_its_frame(release: Callable[..., Released]) -> Non
 
 @pytest.mark.parametrize(("written", "leaves"), [(True, 1), (False, 1), (True, 0)])
 def test_what_can_not_be_read_was_forged_unless_it_is_said_not_to_be_there(
-    release: Callable[..., Released], written: bool, leaves: int
+    release: Callable[..., TimedBatch], written: bool, leaves: int
 ) -> None:
     """Which the verdict then gives the reason of."""
 
@@ -214,7 +214,7 @@ def test_what_can_not_be_read_was_forged_unless_it_is_said_not_to_be_there(
 
 
 def test_elements_that_share_memory_are_seen_by_their_strides(
-    release: Callable[..., Released],
+    release: Callable[..., TimedBatch],
 ) -> None:
     """Or who takes the worker over need not write all of them."""
     peer = Recorder(SAID)
@@ -226,10 +226,10 @@ def test_elements_that_share_memory_are_seen_by_their_strides(
 
 @pytest.mark.parametrize("in_order", [True, False])
 def test_elements_in_another_order_are_seen_by_their_strides(
-    release: Callable[..., Released], *, in_order: bool
+    release: Callable[..., TimedBatch], *, in_order: bool
 ) -> None:
     """Or who takes the worker over could leave a transposition out."""
-    peer = Recorder(FORM.told(CLAIM_NS, [Where(4096, (1, 64))]))
+    peer = Recorder(FORM.encode(CLAIM_NS, [Where(4096, (1, 64))]))
     peer.in_order = in_order
     if not in_order:
         assert not release(peer, [0]).last.leaves[0].in_order
@@ -241,11 +241,11 @@ def test_elements_in_another_order_are_seen_by_their_strides(
 
 @pytest.mark.parametrize("later", [0.5, 0.0, True, "0.5", None])
 def test_plain_values_are_those_that_it_answered_with(
-    release: Callable[..., Released], later: Any
+    release: Callable[..., TimedBatch], later: Any
 ) -> None:
     """Or they are worked out when the clock has stopped."""
     made = [torch.zeros(1), {"mean": 0.5}]
-    said = FORM.told(
+    said = FORM.encode(
         CLAIM_NS, [Where(4096, (128, 1))], plain_digest(pack(made, [], pickling=False))
     )
     peer = Recorder(said)
@@ -259,7 +259,7 @@ def test_plain_values_are_those_that_it_answered_with(
 
 
 def test_an_output_nested_deeper_than_python_recurses_is_a_forgery(
-    release: Callable[..., Released],
+    release: Callable[..., TimedBatch],
 ) -> None:
     """msgspec reads such a one from Python 3.12 on."""
     peer = Recorder(SAID)
@@ -275,24 +275,24 @@ def test_an_output_nested_deeper_than_python_recurses_is_a_forgery(
 
 
 def test_what_telling_of_the_output_takes_beyond_a_little_is_no_rest(
-    release: Callable[..., Released],
+    release: Callable[..., TimedBatch],
 ) -> None:
     """It grows with what is returned, and a worker can do without."""
     peer = Recorder(SAID)
     peer.handled_ns = 20_000
     little = release(peer, [0])
-    assert (little.output_ns, little.rest_ns) == (0, little.wall_ns - CLAIM_NS)
+    assert (little.output_ns, little.overhead_ns) == (0, little.wall_ns - CLAIM_NS)
     peer.handled_ns = 1_025_000
     much = release(peer, [0])
     assert much.output_ns == 1_000_000
-    assert much.rest_ns == much.wall_ns - CLAIM_NS - 1_000_000
-    assert much.told_ns == 1_000_000
+    assert much.overhead_ns == much.wall_ns - CLAIM_NS - 1_000_000
+    assert much.describing_ns == 1_000_000
     peer.copied_ns = 400_000
     copied = release(peer, [0])
-    assert (copied.output_ns, copied.told_ns) == (1_000_000, 600_000)
+    assert (copied.output_ns, copied.describing_ns) == (1_000_000, 600_000)
     peer.handled_ns = peer.copied_ns = 10**12
-    assert release(peer, [0]).rest_ns >= 0, "it may say what it likes"
-    assert release(peer, [0]).told_ns == 0
+    assert release(peer, [0]).overhead_ns >= 0, "it may say what it likes"
+    assert release(peer, [0]).describing_ns == 0
 
 
 def test_two_outputs_in_one_place_are_seen_by_their_addresses(tmp_path: Path) -> None:
@@ -300,13 +300,13 @@ def test_two_outputs_in_one_place_are_seen_by_their_addresses(tmp_path: Path) ->
     task = Task(str(tmp_path / "task.py"), torch.device("cpu"), Seeds(3))
     first: Case = task.draw("trial", 0)
     task.solve(first, exact=True)
-    calls = OneCall(task, first, torch.device("cpu"))
+    calls = SingleCalls(task, first, torch.device("cpu"))
     calls.cases = [first]
     calls._eviction = cast(Any, SimpleNamespace(evict=lambda: None))
     form, size = Answer([2, 2]), 64 * 128 * 4
     for second, same in ((4096 + size, False), (4096 + size - 4, True), (4096, True)):
         places = [Where(4096, (128, 1)), Where(second, (128, 1))]
-        peer = Recorder(form.told(CLAIM_NS, places))
+        peer = Recorder(form.encode(CLAIM_NS, places))
         peer.leaves = 2
         if same:
             with pytest.raises(Ended) as ended:

@@ -11,14 +11,14 @@ import torch
 
 from gpu_sandbox.api.statistics import Estimate
 from gpu_sandbox.verifier.timing import gate_benchmark as passages
-from gpu_sandbox.verifier.timing.gate_benchmark import Passages
-from gpu_sandbox.verifier.timing.wall_clock_bound import Judgement, Passage
+from gpu_sandbox.verifier.timing.gate_benchmark import GateBenchmark
+from gpu_sandbox.verifier.timing.wall_clock_bound import GateCalibration, Judgement
 
 EMPTY_NS, CALLS_NS = 950_000.0, 75_000.0
 SLOWER_NS = 95_000.0
 """Than usual, on both sides: much beside the calls, little beside a release."""
 BEFORE = Judgement(claim=1.0, found=Estimate(1.0, 0.99, 1.01), at_most=5.0)
-PASSAGE = Passage(
+PASSAGE = GateCalibration(
     together=False,
     calls=32,
     empty_ns=EMPTY_NS,
@@ -45,10 +45,10 @@ class Looks:
 
 def judged(monkeypatch: pytest.MonkeyPatch, looks: Looks, seconds: float = 60.0) -> Judgement:
     gated = SimpleNamespace(let_go=lambda: None)
-    monkeypatch.setattr(Passages, "_all_alone", lambda self, calls: [(gated, PASSAGE)])
+    monkeypatch.setattr(GateBenchmark, "_all_alone", lambda self, calls: [(gated, PASSAGE)])
     monkeypatch.setattr(passages, "_SPELL_S", 0.001)
     anything: Any = None
-    made = Passages(anything, anything, anything, torch.device("cuda"), anything, 32, 4000.0)
+    made = GateBenchmark(anything, anything, anything, torch.device("cuda"), anything, 32, 4000.0)
     peer: Any = SimpleNamespace(queues=True)
     pairing: Any = looks
     made.claim(4000.0)

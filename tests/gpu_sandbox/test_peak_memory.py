@@ -65,7 +65,7 @@ import os
 import sys
 
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
-clock.Clocked.release_memory = lambda self: os._exit(0)
+clock.TimedModel.release_memory = lambda self: os._exit(0)
 """
 
 

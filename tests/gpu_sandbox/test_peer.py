@@ -16,7 +16,7 @@ from gpu_sandbox.confine.freeze import Still, Unstoppable
 from gpu_sandbox.ipc.framing import Channel, PeerGone
 from gpu_sandbox.ipc.verifier_messages import Finding, Forged, WorkerDied, WorkerSilent
 from gpu_sandbox.ipc.worker_messages import Describe, Done, Ran, Request
-from gpu_sandbox.verifier.timing.batches import Released, Settings
+from gpu_sandbox.verifier.timing.batches import Settings, TimedBatch
 from gpu_sandbox.verifier.timing.pairs import Pairing
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
 from gpu_sandbox.verifier.worker_link.client import Peer
@@ -121,8 +121,8 @@ class Side:
 
 
 class OneRelease:
-    def release(self, peer: Peer, settings: Settings, seed: int, chosen: list[int]) -> Released:
-        return Released(1, 2, 0, [], Ran(tree=None, leaves=[]))
+    def release(self, peer: Peer, settings: Settings, seed: int, chosen: list[int]) -> TimedBatch:
+        return TimedBatch(1, 2, 0, [], Ran(tree=None, leaves=[]))
 
 
 def test_a_release_tells_what_the_other_side_used_meanwhile() -> None:

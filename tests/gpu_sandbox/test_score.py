@@ -13,7 +13,7 @@ import torch
 
 from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.ipc.worker_messages import Plain, Ran
-from gpu_sandbox.verifier.timing.batches import Released
+from gpu_sandbox.verifier.timing.batches import TimedBatch
 from gpu_sandbox.verifier.timing.pairs import Pair
 from gpu_sandbox.verifier.timing.score import Score
 from tests.gpu_sandbox.test_enough import pair
@@ -27,7 +27,9 @@ def score(
     disturbance: float = 1.0,
     least: Callable[[], float] = lambda: 0.0,
 ) -> Score:
-    alone: Any = SimpleNamespace(disturbance=lambda pairs: disturbance, rest_ns=0, most_rest_ns=0.0)
+    alone: Any = SimpleNamespace(
+        disturbance=lambda pairs: disturbance, overhead_ns=0, max_overhead_ns=0.0
+    )
     return Score(protocol_named(protocol), torch.device("cpu"), 1, alone, least, notes)
 
 
@@ -93,12 +95,12 @@ def test_walls_of_pairs_bound_no_short_call_where_a_gate_decides(
     claim = made.claimed(pairs).ratio
     assert claim == pytest.approx(1.0)
     assert (made.believed(pairs).ratio == pytest.approx(claim)) == stands
-    assert made.borne_out(pairs) == stands
+    assert made.is_corroborated(pairs) == stands
     assert (notes == []) == stands
 
 
 def late(call_ns: float, number: int) -> Pair:
     """Both sides claim the same; the candidate's release is four times as long."""
-    claimed = Released(int(call_ns), int(call_ns), 0, [], LAST, cpu_ns=int(call_ns))
+    claimed = TimedBatch(int(call_ns), int(call_ns), 0, [], LAST, cpu_ns=int(call_ns))
     longer = msgspec.structs.replace(claimed, wall_ns=int(4 * call_ns), cpu_ns=int(4 * call_ns))
     return Pair(longer, claimed, bool(number % 2))

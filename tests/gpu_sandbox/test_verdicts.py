@@ -259,8 +259,8 @@ clock._now = lambda: now() // 10
 """
 SMALL_CLAIMS = """
 import gpu_sandbox.ipc.cpu_call_messages as signals
-told = signals.Answer.told
-signals.Answer.told = lambda self, ns, *rest: told(self, ns // 10, *rest)
+told = signals.Answer.encode
+signals.Answer.encode = lambda self, ns, *rest: told(self, ns // 10, *rest)
 """
 
 
@@ -326,7 +326,7 @@ import torch
 import torch.nn as nn
 
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
-time_cpu = clock.Clocked._time_cpu
+time_cpu = clock.TimedModel._time_cpu
 
 
 def claimed(self, seed, slot):
@@ -334,7 +334,7 @@ def claimed(self, seed, slot):
     return 20_000
 
 
-clock.Clocked._time_cpu = claimed
+clock.TimedModel._time_cpu = claimed
 
 
 class ModelNew(nn.Module):

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_sandbox.api.statistics import Estimate, quantile
-from gpu_sandbox.verifier.timing.wall_clock_bound import Judgement, Passage, judged
+from gpu_sandbox.verifier.timing.wall_clock_bound import GateCalibration, Judgement, judged
 
 OWN_NS, WARM_NS, EMPTY_NS, CALLS = 1_000_000.0, 800_000.0, 400_000.0, 20
 
 
-def passage(*, together: bool = True) -> Passage:
-    return Passage(
+def passage(*, together: bool = True) -> GateCalibration:
+    return GateCalibration(
         together=together,
         calls=CALLS,
         empty_ns=EMPTY_NS,

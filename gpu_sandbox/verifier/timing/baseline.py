@@ -20,9 +20,15 @@ from gpu_sandbox.verifier.backends.backend import Backend, EventClock
 from gpu_sandbox.verifier.backends.lookup import backend_of, events_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.batches import FEW_CALLS, MANY_CALLS, Batch, Released, Settings
-from gpu_sandbox.verifier.timing.cpu_caches import Company
-from gpu_sandbox.verifier.timing.cpu_call import OneCall
+from gpu_sandbox.verifier.timing.batches import (
+    FEW_CALLS,
+    MANY_CALLS,
+    EventBatches,
+    Settings,
+    TimedBatch,
+)
+from gpu_sandbox.verifier.timing.cpu_caches import SharedCacheTraffic
+from gpu_sandbox.verifier.timing.cpu_call import SingleCalls
 from gpu_sandbox.verifier.timing.launch_cover import HostTime, cover_us, host_time
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
 from gpu_sandbox.verifier.timing.work_estimate import moved_bytes
@@ -47,7 +53,9 @@ class Baseline:
         backend = backend_of(device)
         self.settings = _settings(job, backend)
         self.releases = (
-            OneCall(task, first, device) if backend.on_host else Batch(task, first, device, calls=1)
+            SingleCalls(task, first, device)
+            if backend.on_host
+            else EventBatches(task, first, device, calls=1)
         )
         self.gated_calls = 1
         self.draw_s = 0.0
@@ -56,10 +64,10 @@ class Baseline:
         self._first = first
         self._peer = reference
         self._job = job
-        self._make_batch = partial(Batch, task, first, device)
+        self._make_batch = partial(EventBatches, task, first, device)
         self.moved_bytes = moved_bytes(task, first)
         """Of a call: read, and written."""
-        self._company = Company(sum(self.moved_bytes)) if backend.on_host else None
+        self._company = SharedCacheTraffic(sum(self.moved_bytes)) if backend.on_host else None
         self._warm = False
         self._ready = False
         self._least_cover_us = self.settings.cover_us
@@ -86,7 +94,7 @@ class Baseline:
         self.releases.draw("alone", 1)
         self.draw_s = draw_s = time.perf_counter() - began
         first = [self._release() for _ in range(3)]
-        once_ns = min(one.claim_ns for one in first)
+        once_ns = min(one.reported_ns for one in first)
         few = MANY_CALLS if self._job.protocol.mean else FEW_CALLS
         calls, self.gated_calls = (
             self.releases.long_enough(once_ns, draw_s, self._job.bench_s, most)
@@ -101,15 +109,15 @@ class Baseline:
         self.settings = msgspec.structs.replace(self.settings, rehearses=rehearses)
         self._host = first[-1].host_time(self.releases.calls)
         self.cover(self._host)
-        if self.settings.cover_us and isinstance(self.releases, Batch):
+        if self.settings.cover_us and isinstance(self.releases, EventBatches):
             self._take_readings(self.releases)
 
-    def _take_readings(self, releases: Batch) -> None:
+    def _take_readings(self, releases: EventBatches) -> None:
         """What events read beyond device time, here where it is trusted: two processes differ by
         some tenths of a microsecond. Where launches are not hidden there is no telling it from
         what they take."""
         read = [
-            releases.release_touches(self._peer, self.settings, self._job.seed).claim_ns
+            releases.release_touches(self._peer, self.settings, self._job.seed).reported_ns
             for _ in range(_READINGS)
         ]
         kernel_ns = events_of(releases.device).kernel_ns
@@ -141,7 +149,7 @@ class Baseline:
         self._peer.ask(warm(self._job.protocol, once_s), Done, "warm-up")
         self._warm = once_s <= _SLOW_S
 
-    def alone(self, releases: int, purpose: str) -> list[Released]:
+    def alone(self, releases: int, purpose: str) -> list[TimedBatch]:
         """So many releases, each on inputs of its own, with outputs taken, after as much else as
         in the pairs."""
         self.get_ready()
@@ -156,7 +164,7 @@ class Baseline:
         self.releases.let_go()
         return seen
 
-    def _release(self, chosen: Sequence[int] = ()) -> Released:
+    def _release(self, chosen: Sequence[int] = ()) -> TimedBatch:
         return self.releases.release(self._peer, self.settings, self._job.seed, chosen)
 
 
@@ -172,7 +180,7 @@ def measure_alone(
     clocks.read()
     while len(samples) < max(protocol.min_pairs, 50):
         (released,) = baseline.alone(1, f"baseline/{len(samples)}")
-        samples.append(released.claim_ns / baseline.releases.calls / 1e6)
+        samples.append(released.reported_ns / baseline.releases.calls / 1e6)
         clocks.read_between()
         if time.monotonic() > deadline:
             break

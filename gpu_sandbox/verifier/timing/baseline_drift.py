@@ -10,7 +10,7 @@ from gpu_sandbox.api.statistics import middle_of_orders, quantile
 from gpu_sandbox.verifier.timing.baseline import Baseline
 from gpu_sandbox.verifier.timing.pairs import Pair
 
-__all__ = ["DISTURBED", "Alone"]
+__all__ = ["DISTURBED", "BaselineDrift"]
 
 DISTURBED = 1.15
 """As many times as long a release takes beside a candidate that is charged with it."""
@@ -28,26 +28,26 @@ _LOOKS = 4
 """At least, before a candidate is cleared."""
 
 
-class Alone:
+class BaselineDrift:
     """Made, and so measured, before there is a candidate."""
 
     def __init__(self, baseline: Baseline) -> None:
         self._baseline = baseline
         began = time.monotonic()
-        self.claim_ns, self.rest_ns = self._measured("alone", _RELEASES)
+        self.reported_ns, self.overhead_ns = self._measured("alone", _RELEASES)
         """Of a release: what its calls take, and what it takes besides."""
         self._turn_s = (time.monotonic() - began) / self._affordable(_RELEASES)
         self._slower, self._again = 1.0, 0
 
     def cover_longer(self, longer_ns: float) -> None:
         """Each release takes so much longer from now on, whoever's it is."""
-        self.rest_ns += longer_ns
+        self.overhead_ns += longer_ns
         self._turn_s += longer_ns / 1e9
 
     @property
-    def most_rest_ns(self) -> float:
+    def max_overhead_ns(self) -> float:
         """That is believed of a release beside a candidate."""
-        return _REST_GROWS * self.rest_ns
+        return _REST_GROWS * self.overhead_ns
 
     def measure_again(self, suspect: Callable[[], bool], within_s: float) -> None:
         """When the candidate is gone. What is slow then, too, is the machine, which is by turns,
@@ -55,9 +55,9 @@ class Alone:
         ``suspect``, or time is up; then a quarter of them will do, not a single one: of many looks
         at a busy machine one is always slow. Never by fewer than some, however long they take."""
         began = time.monotonic()
-        affordable = int(within_s * 1e9 / (_LOOKS * self.claim_ns))
+        affordable = int(within_s * 1e9 / (_LOOKS * self.reported_ns))
         releases = max(_FEWEST, min(_RELEASES_AGAIN, affordable))
-        before, looks = (self.claim_ns, self.rest_ns), list[tuple[float, float]]()
+        before, looks = (self.reported_ns, self.overhead_ns), list[tuple[float, float]]()
         while True:
             looks.append(self._measured(f"after/{len(looks)}", releases))
             spent_s = time.monotonic() - began
@@ -74,20 +74,20 @@ class Alone:
         self, before: tuple[float, float], looks: list[tuple[float, float]], share: float
     ) -> None:
         """What is besides the calls may not grow much by it: a claim hides there."""
-        claim_ns, rest_ns = (quantile(each, share) for each in zip(*looks, strict=True))
-        self.claim_ns = max(before[0], claim_ns)
-        self.rest_ns = max(before[1], min(rest_ns, before[1] * _REST_LATER))
+        reported_ns, overhead_ns = (quantile(each, share) for each in zip(*looks, strict=True))
+        self.reported_ns = max(before[0], reported_ns)
+        self.overhead_ns = max(before[1], min(overhead_ns, before[1] * _REST_LATER))
 
     def disturbance(self, pairs: Sequence[Pair]) -> float:
         """How many times as long the baseline takes beside the candidate as without it. As the
         ratio is estimated: of each order of the pairs, or who slows it in one would go unseen."""
-        slower = [math.log(p.baseline.claim_ns / self.claim_ns) for p in pairs]
+        slower = [math.log(p.baseline.reported_ns / self.reported_ns) for p in pairs]
         return math.exp(middle_of_orders(slower, [p.first for p in pairs]))
 
     def due_s(self, pairs: Sequence[Pair], made: int) -> float:
         """How long so many pairs, of which these are some, ought to take."""
-        claims_ns = [float(pair.candidate.claim_ns) for pair in pairs] or [0.0]
-        longer_s = max(0.0, quantile(claims_ns, 0.5) - self.claim_ns) / 1e9
+        claims_ns = [float(pair.candidate.reported_ns) for pair in pairs] or [0.0]
+        longer_s = max(0.0, quantile(claims_ns, 0.5) - self.reported_ns) / 1e9
         return made * (2 * self._turn_s + longer_s)
 
     def late(self, pairs: Sequence[Pair], spent_s: float) -> str:
@@ -112,7 +112,7 @@ class Alone:
 
     def rest_grew(self, pairs: Sequence[Pair]) -> bool:
         """Further than a candidate is to gain by: by its doing, or the machine is busier now."""
-        return quantile([float(p.baseline.rest_ns) for p in pairs], 0.5) > self.most_rest_ns
+        return quantile([float(p.baseline.overhead_ns) for p in pairs], 0.5) > self.max_overhead_ns
 
     def _affordable(self, releases: int) -> int:
         return 1 if self._baseline.slow else releases
@@ -120,5 +120,5 @@ class Alone:
     def _measured(self, purpose: str, releases: int) -> tuple[float, float]:
         """Medians of what a release claims, and of what it takes besides, in nanoseconds."""
         seen = self._baseline.alone(self._affordable(releases), purpose)
-        claims, rests = [float(r.claim_ns) for r in seen], [float(r.rest_ns) for r in seen]
+        claims, rests = [float(r.reported_ns) for r in seen], [float(r.overhead_ns) for r in seen]
         return quantile(claims, 0.5), quantile(rests, 0.5)

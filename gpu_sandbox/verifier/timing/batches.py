@@ -1,9 +1,8 @@
-"""Releases: a run of calls on inputs that were drawn a moment ago, timed from outside.
+"""Batches of timed calls on freshly drawn inputs, timed by the verifier.
 
-Both sides, the baseline's worker and the candidate's, go through this code; neither sees
-the other's memory. On a GPU (``Batch``) outputs are copied to memory that the verifier owns before
-the clock stops: those of as many calls as memory allows, which nobody else knows where it is not
-all of them. On the CPU they are read where they are, when the worker lies still (``cpu_call.py``).
+The baseline's worker and the candidate's go through the same code. On a GPU (``EventBatches``) the
+outputs of secretly chosen calls are copied to the verifier's memory before the clock stops. On the
+CPU (``cpu_call.py``) they are read where they lie, while the worker is frozen.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing.launch_cover import HostTime
 from gpu_sandbox.verifier.trials.hidden_cases import Surprises
 from gpu_sandbox.verifier.worker_link.client import Peer
-from gpu_sandbox.verifier.worker_link.digests import recalled
+from gpu_sandbox.verifier.worker_link.digests import recall_trees
 
 __all__ = [
     "FEW_CALLS",
     "MANY_CALLS",
-    "Batch",
-    "Released",
-    "Releases",
+    "Batches",
+    "EventBatches",
     "Settings",
-    "believable",
+    "TimedBatch",
+    "check_reported_time",
 ]
 
 _LONG_NS = 8_000_000
@@ -54,8 +53,8 @@ _FEWEST_COMPARED, _COMPARED_BYTES = 2, 1 << 27
 one is left out unseen seven times in eight where two are compared."""
 
 
-class Released(msgspec.Struct, frozen=True):
-    """``claim_ns``: of the calls, as the worker says; ``wall_ns``: of all, as we saw;
+class TimedBatch(msgspec.Struct, frozen=True):
+    """``reported_ns``: of the calls, as the worker says; ``wall_ns``: of all, as we saw;
     ``own_ns``: what copying took us of ``wall_ns``; ``cpu_ns``: on the CPU what its processes used
     of the processor meanwhile, by the kernel's account; ``beside_ns``: what the other side's used,
     though they should lie still; ``handled_ns``: what it says that telling of its output took, and
@@ -68,7 +67,7 @@ class Released(msgspec.Struct, frozen=True):
     whether its inputs were what was drawn when it lay still, if that was looked at.
     """
 
-    claim_ns: int
+    reported_ns: int
     wall_ns: int
     own_ns: int
     outputs: list[list[torch.Tensor]]
@@ -86,19 +85,19 @@ class Released(msgspec.Struct, frozen=True):
     trees: list[Tree] = []
     """Of the first chosen calls, where outputs hold plain values; on the CPU there is ``last``."""
 
-    def bare(self) -> Released:
+    def bare(self) -> TimedBatch:
         """Without the outputs, which may be gigabytes."""
         return msgspec.structs.replace(self, outputs=[], left=[], trees=[])
 
     def host_time(self, calls: int) -> HostTime:
         """Of each of so many calls."""
-        return HostTime(self.launch_ns, self.loop_ns, self.claim_ns / calls)
+        return HostTime(self.launch_ns, self.loop_ns, self.reported_ns / calls)
 
-    def charged(self, more_ns: int) -> Released:
+    def charged(self, more_ns: int) -> TimedBatch:
         """Longer by so much, all of it the calls'."""
-        claim_ns, wall_ns = self.claim_ns + more_ns, self.wall_ns + more_ns
+        reported_ns, wall_ns = self.reported_ns + more_ns, self.wall_ns + more_ns
         return msgspec.structs.replace(
-            self, claim_ns=claim_ns, wall_ns=wall_ns, cpu_ns=self.cpu_ns + more_ns
+            self, reported_ns=reported_ns, wall_ns=wall_ns, cpu_ns=self.cpu_ns + more_ns
         )
 
     @property
@@ -109,14 +108,14 @@ class Released(msgspec.Struct, frozen=True):
         return max(0, self.handled_ns - _HANDLED_NS)
 
     @property
-    def told_ns(self) -> int:
+    def describing_ns(self) -> int:
         """Of ``output_ns`` what any worker takes to tell of such an output, however it lies."""
         return max(0, self.handled_ns - self.copied_ns - _HANDLED_NS)
 
     @property
-    def rest_ns(self) -> int:
+    def overhead_ns(self) -> int:
         """Spent outside the calls, and not on their output, if the claim is true."""
-        return self.wall_ns - self.claim_ns - self.output_ns
+        return self.wall_ns - self.reported_ns - self.output_ns
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -132,8 +131,8 @@ class Settings(msgspec.Struct, frozen=True):
     rehearses: bool = False
 
 
-class Releases(ABC):
-    """Releases of ``calls`` calls each, on inputs all like those of ``first``."""
+class Batches(ABC):
+    """Batches of ``calls`` calls each, on inputs all like those of ``first``."""
 
     def __init__(self, task: Task, first: Case, device: torch.device, calls: int) -> None:
         self.calls = calls
@@ -221,7 +220,7 @@ class Releases(ABC):
     @abstractmethod
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
-    ) -> Released:
+    ) -> TimedBatch:
         """Of the inputs drawn last. Raises ``Ended`` for claims that can't be.
 
         The clock starts before the worker can see the first of them: a head start is none.
@@ -233,7 +232,7 @@ class Releases(ABC):
         return peer.intact(peer.turn.inputs[number], self.cases[number].tensors)
 
 
-class Batch(Releases):
+class EventBatches(Batches):
     """All calls at once, each with its own place for inputs and outputs. On the CPU that is
     one call (``cpu_call.py``)."""
 
@@ -250,10 +249,10 @@ class Batch(Releases):
 
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
-    ) -> Released:
+    ) -> TimedBatch:
         return self._released(peer, settings, seed, chosen)
 
-    def release_touches(self, peer: Peer, settings: Settings, seed: int) -> Released:
+    def release_touches(self, peer: Peer, settings: Settings, seed: int) -> TimedBatch:
         """Of a kernel on one element in place of the model."""
         return self._released(peer, settings, seed, (), empty=True)
 
@@ -265,7 +264,7 @@ class Batch(Releases):
         chosen: Sequence[int],
         *,
         empty: bool = False,
-    ) -> Released:
+    ) -> TimedBatch:
         if settings.kernels:
             peer.give_kernels(settings.kernels)
         turn = peer.lay(self.layout, self.cases)
@@ -288,9 +287,9 @@ class Batch(Releases):
         left = peer.taken(turn.inputs[chosen[0]]) if changed else []
         ended = time.perf_counter_ns()
         wall_ns, own_ns = ended - began, ended - answered + given - began
-        claim_ns = believable(peer, timed.elapsed_ns, self.calls, wall_ns)
-        return Released(
-            max(claim_ns - settings.reading_ns * self.calls, 1),
+        reported_ns = check_reported_time(peer, timed.elapsed_ns, self.calls, wall_ns)
+        return TimedBatch(
+            max(reported_ns - settings.reading_ns * self.calls, 1),
             wall_ns,
             own_ns,
             outputs,
@@ -298,11 +297,11 @@ class Batch(Releases):
             launch_ns=max(timed.launch_ns, 0),
             loop_ns=max(timed.loop_ns, 0),
             left=left,
-            trees=recalled(peer, timed.last, timed.plain, self.calls, chosen),
+            trees=recall_trees(peer, timed.last, timed.plain, self.calls, chosen),
         )
 
 
-def believable(peer: Peer, claims: Sequence[int], calls: int, wall_ns: int) -> int:
+def check_reported_time(peer: Peer, claims: Sequence[int], calls: int, wall_ns: int) -> int:
     """Its claim in nanoseconds, if it is one that can be; else that is its end."""
     if len(claims) != calls or min(claims) < 0 or sum(claims) > wall_ns:
         raise peer.ended(Forged(reason="it claims a time that can't be"))

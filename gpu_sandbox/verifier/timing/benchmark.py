@@ -31,27 +31,27 @@ from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing import clock_filter
 from gpu_sandbox.verifier.timing.baseline import Baseline, warm
-from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, Alone
-from gpu_sandbox.verifier.timing.batches import Batch
+from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, BaselineDrift
+from gpu_sandbox.verifier.timing.batches import EventBatches
 from gpu_sandbox.verifier.timing.eager_loop import time_loops
-from gpu_sandbox.verifier.timing.gate_benchmark import Passages
+from gpu_sandbox.verifier.timing.gate_benchmark import GateBenchmark
 from gpu_sandbox.verifier.timing.labels import labels_on_cpu, timing_labels
-from gpu_sandbox.verifier.timing.pairs import Pair, Pairing, unbelieved
+from gpu_sandbox.verifier.timing.pairs import Pair, Pairing, whole_wall_ratio
 from gpu_sandbox.verifier.timing.score import Score
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
-from gpu_sandbox.verifier.timing.stopping_rule import Enough
+from gpu_sandbox.verifier.timing.stopping_rule import StoppingRule
 from gpu_sandbox.verifier.timing.wall_clock_bound import Judgement
 from gpu_sandbox.verifier.trials.checks import Agreement
 from gpu_sandbox.verifier.worker_link.client import Peer
 
-__all__ = ["Bench"]
+__all__ = ["Benchmark"]
 
-_MOST_LOOKED_S = 60.0
+_MAX_RECHECK_S = 60.0
 """That looking again at outputs may take: or what it returns would hold the device for long."""
 _ATTEMPTS = 2
 
 
-class Bench:
+class Benchmark:
     """Made before ``peer`` has loaded the candidate: the baseline is measured alone then."""
 
     def __init__(
@@ -77,20 +77,22 @@ class Bench:
         self._bytes = baseline.moved_bytes
         baseline.get_ready()
         self._releases = baseline.releases
-        self._alone = Alone(baseline)
+        self._alone = BaselineDrift(baseline)
         calls = self._releases.calls
         self._score = Score(job.protocol, device, calls, self._alone, self._least_ns, notes)
-        self._enough = Enough(
+        self._enough = StoppingRule(
             job, self._releases, self._alone, self._score.settled, self._late, notes
         )
         self._peer, self._forgiven_s = peer, 0.0
         self._warm = False
         self._looped: Looped | None = None
-        self._passages: Passages | None = None
+        self._passages: GateBenchmark | None = None
         if self._backend.events is not None and not baseline.slow:
-            each_ns, calls = self._alone.claim_ns / calls, baseline.gated_calls
+            each_ns, calls = self._alone.reported_ns / calls, baseline.gated_calls
             net = self._baseline.settings.reading_ns > 0
-            self._passages = Passages(task, reference, peer, device, first, calls, each_ns, net=net)
+            self._passages = GateBenchmark(
+                task, reference, peer, device, first, calls, each_ns, net=net
+            )
             self._score.gates_decide = not self._passages.undecided
 
     def run(
@@ -121,7 +123,7 @@ class Bench:
             passages.claim(baseline_ns)
             self._score.gates_decide = not passages.undecided
         claim, believed = self._score.claimed(pairs).ratio, self._score.believed(pairs)
-        judgement = Judgement(claim, believed, unbelieved(pairs).ratio)
+        judgement = Judgement(claim, believed, whole_wall_ratio(pairs).ratio)
         if passages is not None:
             judgement = passages.judge(pairing, peer, judgement, self._job.bench_s)
             self._notes += [judgement.note] if judgement.note else []
@@ -134,7 +136,7 @@ class Bench:
         if self._backend.on_host:
             return
         releases, score = self._releases, self._score
-        assert isinstance(releases, Batch)
+        assert isinstance(releases, EventBatches)
         host_ns = quantile([float(p.baseline.launch_ns) for p in pairs], 0.5)
         device_ns = 1e6 * score.candidate_ms(pairs), score.baseline_ns(pairs)
         self._looped = time_loops(
@@ -155,7 +157,7 @@ class Bench:
         """What the baseline does without the candidate, where it did worse beside it."""
 
         def suspect() -> bool:
-            grew = self._alone.rest_grew(pairs) and not self._score.borne_out(pairs)
+            grew = self._alone.rest_grew(pairs) and not self._score.is_corroborated(pairs)
             return grew or self._alone.disturbance(pairs) >= DISTURBED
 
         if suspect():
@@ -203,13 +205,13 @@ class Bench:
         self._alone.cover_longer(1000 * longer_us * self._releases.calls)
 
     def _taken(self, pairing: Pairing, attempt: int) -> list[Pair]:
-        began, looked_s, self._forgiven_s = time.monotonic(), pairing.looked_s, 0.0
+        began, recheck_s, self._forgiven_s = time.monotonic(), pairing.recheck_s, 0.0
         made: list[Pair] = []
         purpose, settings = _purpose(attempt), self._baseline.settings
         self._clocks.read()
         for number in itertools.count():
             made.append(pairing.pair(self._releases, settings, purpose, number))
-            forgiven_s = self._forgiven_s + min(pairing.looked_s - looked_s, _MOST_LOOKED_S)
+            forgiven_s = self._forgiven_s + min(pairing.recheck_s - recheck_s, _MAX_RECHECK_S)
             if self._enough.reached(made, time.monotonic() - began - forgiven_s):
                 break
         self._clocks.read()
@@ -242,7 +244,7 @@ class Bench:
             bounded_ratio=max(judgement.at_most, found.ratio) * allowance,
             pairs=len(pairs),
             candidate_ms=self._score.candidate_ms(pairs),
-            candidate_spread=relative_spread([float(p.candidate.claim_ns) for p in pairs]),
+            candidate_spread=relative_spread([float(p.candidate.reported_ns) for p in pairs]),
             baseline_ms=baseline_ms,
             max_abs_error=off.worst,
             error=off.error,

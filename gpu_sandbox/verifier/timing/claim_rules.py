@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpu_sandbox.api.statistics import Estimate
 
-__all__ = ["WRITING", "agree", "believed", "borne_out"]
+__all__ = ["WRITING", "agree", "believed", "is_corroborated"]
 
 WRITING = "what writing its outputs takes"
 
@@ -22,7 +22,7 @@ def agree(claim: Estimate, bound: Estimate, blur: float) -> bool:
     return bound.ratio <= claim.ratio * _EXCESS + blur
 
 
-def borne_out(claim: Estimate, bound: Estimate, blur: float) -> bool:
+def is_corroborated(claim: Estimate, bound: Estimate, blur: float) -> bool:
     """Whether the outer clock's ``bound`` leaves the claim possible."""
     surely = bound.low > claim.ratio * _EXCESS + blur
     return not surely and bound.ratio <= claim.ratio * _DOUBT + blur
@@ -35,7 +35,7 @@ def believed(
     out, or, without gates, bears it out to a part; and ``least``, which no call can do without,
     where the claim is far below it, and the clock is, too."""
     found, why = claim, ""
-    if not borne_out(claim, bound, blur):
+    if not is_corroborated(claim, bound, blur):
         found, why = bound, "the outer clock"
     elif not gated and claim.ratio < (bound.ratio - blur) / _BEYOND:
         found, why = claim.at_least((bound.ratio - blur) / _BEYOND), "the outer clock"

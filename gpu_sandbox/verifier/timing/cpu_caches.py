@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["Company", "Eviction", "private_cache_bytes"]
+__all__ = ["Eviction", "SharedCacheTraffic", "private_cache_bytes"]
 
 _CPUS = Path("/sys/devices/system/cpu")
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
@@ -43,7 +43,7 @@ class Eviction:
         self._block.add_(1)  # a mere fill may pass the caches by
 
 
-class Company:
+class SharedCacheTraffic:
     """For releases of one side alone: what passes through the shared cache between two of them
     where there is another side. In memory of its own, as much as that and the checks use."""
 

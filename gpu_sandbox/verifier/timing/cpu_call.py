@@ -26,20 +26,25 @@ from gpu_sandbox.ipc.worker_messages import Describe, Done, Failed, Ran, StandBy
 from gpu_sandbox.tensors.memory_layout import extent_at, in_order, overlapping, sharing
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.batches import Batch, Released, Settings, believable
+from gpu_sandbox.verifier.timing.batches import (
+    EventBatches,
+    Settings,
+    TimedBatch,
+    check_reported_time,
+)
 from gpu_sandbox.verifier.timing.cpu_caches import Eviction
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.digests import digest_of
 from gpu_sandbox.verifier.worker_link.worker_memory import Unreadable
 
-__all__ = ["OneCall"]
+__all__ = ["SingleCalls"]
 
 _REHEARSALS, _REHEARSAL_S = 4, 0.02
 """Of the call before, or fewer if they take longer. A softmax of 2 MB that repeated it by itself,
 and kept the other side waiting, was 1.35 times as fast as one that did not; once is not enough."""
 
 
-class OneCall(Batch):
+class SingleCalls(EventBatches):
     """Of one call, because who sees several inputs at once can do their work together."""
 
     def __init__(self, task: Task, first: Case, device: torch.device) -> None:
@@ -54,7 +59,7 @@ class OneCall(Batch):
 
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
-    ) -> Released:
+    ) -> TimedBatch:
         turn = peer.lay(self.layout, self.cases)
         start = seed.to_bytes(SEED_BYTES, "little", signed=True)
         self._eviction.evict()
@@ -65,10 +70,10 @@ class OneCall(Batch):
             peer.put(self.cases)
             ahead_ns = peer.used_while(before)
             began = time.perf_counter_ns()  # before it is let go, and can see them
-        peer.tell(start, "bench")
-        said = peer.told(self._answer.size, "bench")
+        peer.send_bytes(start, "bench")
+        said = peer.receive_bytes(self._answer.size, "bench")
         with peer.stopped() as after:
-            heard = self._answer.heard(said)
+            heard = self._answer.decode(said)
             mapped = self._mapped_bytes(peer, heard[1]) if heard and chosen else 0
             outputs = self._read(peer, heard[1]) if heard and chosen else None
             looks = chosen and not self._task.mutates
@@ -90,11 +95,11 @@ class OneCall(Batch):
         beyond_ns = ahead_ns + late_ns
         wall_ns = after.since_ns - began + beyond_ns
         cpu_ns = after.used_since(before) + beyond_ns
-        claim_ns = believable(peer, [heard[0]], 1, wall_ns)
+        reported_ns = check_reported_time(peer, [heard[0]], 1, wall_ns)
         found = [outputs] if outputs is not None else []
-        handled_ns = min(max(ran.handled_ns, 0), wall_ns - claim_ns)
-        return Released(
-            claim_ns,
+        handled_ns = min(max(ran.handled_ns, 0), wall_ns - reported_ns)
+        return TimedBatch(
+            reported_ns,
             wall_ns,
             0,
             found,

@@ -1,15 +1,10 @@
-"""Calls in a plain Python loop, by the verifier's clock: what a model in eager mode pays.
+"""Calls in a plain Python loop by the verifier's clock: the time that a model in eager mode takes.
 
-Device time leaves out launches and what the host does in a call. Here nothing hides them: no
-flush, no cover, no events, one wait for the device at the end (``messages.Loop``). Each call has
-inputs at an address of its own, drawn anew for each loop: as many sets as there is time to draw,
-and which calls have the same is random. Outputs of calls that were chosen in secret are compared,
-so a worker that leaves out work or answers too early is found.
-
-Delivering outputs and the message lie between the request and the reply as well, behind the
-calls. An empty loop of the reference's worker, which is trusted, tells what they take; that is
-taken off both sides. Loops of N and of 2N would tell it of each side by itself, but a worker that
-is slow in the shorter ones would gain by it.
+Launches and host work count: no flush, no cover, no events, one wait for the device at the end
+(``worker_messages.Loop``). Each call has inputs at an address of its own, drawn for the loop, and
+secretly chosen outputs are compared. An empty loop of the baseline's worker shows what outputs and
+the message take, which is taken off both sides. Loops of N and 2N calls would show that for each
+side by itself, but a worker could slow the shorter ones.
 """
 
 from __future__ import annotations
@@ -26,13 +21,13 @@ from gpu_sandbox.ipc.verifier_messages import Looped, WorkerFailed
 from gpu_sandbox.ipc.worker_messages import Loop, Timed
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.batches import Batch, Released, Settings
+from gpu_sandbox.verifier.timing.batches import EventBatches, Settings, TimedBatch
 from gpu_sandbox.verifier.timing.pairs import Pair, Pairing
 from gpu_sandbox.verifier.worker_link.client import Peer
-from gpu_sandbox.verifier.worker_link.digests import recalled
+from gpu_sandbox.verifier.worker_link.digests import recall_trees
 from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
 
-__all__ = ["Loops", "looped", "time_loops"]
+__all__ = ["LoopBatches", "looped", "time_loops"]
 
 
 _MOST_CALLS = 64
@@ -46,15 +41,15 @@ _WARMEST = 0.25
 """A warm call takes at least so much of a cold one's device time, whatever its walls say."""
 
 
-class Loops(Batch):
-    """Loops of ``calls`` calls in place of releases, on ``distinct`` sets of inputs. Without
+class LoopBatches(EventBatches):
+    """LoopBatches of ``calls`` calls in place of releases, on ``distinct`` sets of inputs. Without
     claims."""
 
     def __init__(
         self, task: Task, first: Case, device: torch.device, calls: int, distinct: int
     ) -> None:
         super().__init__(task, first, device, calls)
-        self._distinct = Batch(task, first, device, min(distinct, calls))
+        self._distinct = EventBatches(task, first, device, min(distinct, calls))
 
     def draw(self, purpose: str, index: int) -> None:
         """Each set is there once at least."""
@@ -74,7 +69,7 @@ class Loops(Batch):
 
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
-    ) -> Released:
+    ) -> TimedBatch:
         return self._looped(peer, seed, chosen)
 
     def empty_ns(self, peer: Peer) -> int:
@@ -87,7 +82,7 @@ class Loops(Batch):
 
     def _looped(
         self, peer: Peer, seed: int, chosen: Sequence[int], *, empty: bool = False
-    ) -> Released:
+    ) -> TimedBatch:
         turn = peer.lay(self.layout, self.cases)
         peer.put(self.cases)
         began = time.perf_counter_ns()
@@ -96,14 +91,14 @@ class Loops(Batch):
         wall_ns = time.perf_counter_ns() - began
         outputs = [peer.taken(turn.outputs[number]) for number in chosen]
         changed = bool(chosen) and self._task.mutates
-        return Released(
+        return TimedBatch(
             0,
             wall_ns,
             0,
             outputs,
             timed.last,
             left=peer.taken(turn.inputs[chosen[0]]) if changed else [],
-            trees=recalled(peer, timed.last, timed.plain, self.calls, chosen),
+            trees=recall_trees(peer, timed.last, timed.plain, self.calls, chosen),
         )
 
 
@@ -114,7 +109,7 @@ def looped(
     and of the baseline, takes at least."""
     beside = quantile(empty_ns, 0.5)
 
-    def each(releases: list[Released], least: float) -> list[float]:
+    def each(releases: list[TimedBatch], least: float) -> list[float]:
         return [max((r.wall_ns - beside) / calls, least, 1.0) for r in releases]
 
     candidate = each([pair.candidate for pair in pairs], least_ns[0])
@@ -135,7 +130,7 @@ def time_loops(
     peer: Peer,
     task: Task,
     first: Case,
-    releases: Batch,
+    releases: EventBatches,
     draw_s: float,
     host_ns: float,
     device_ns: tuple[float, float],
@@ -153,7 +148,7 @@ def time_loops(
     least_ns = (_WARMEST * device_ns[0], _WARMEST * device_ns[1])
     for count in dict.fromkeys((calls, 1)):
         try:
-            loops = Loops(task, first, releases.device, count, distinct)
+            loops = LoopBatches(task, first, releases.device, count, distinct)
             if count > 1:
                 loops.warm(reference, peer)
             pairs, empty_ns = _taken(pairing, reference, loops, slow=each_ns > _SLOW_NS)
@@ -167,7 +162,7 @@ def time_loops(
 
 
 def _taken(
-    pairing: Pairing, reference: Peer, loops: Loops, *, slow: bool
+    pairing: Pairing, reference: Peer, loops: LoopBatches, *, slow: bool
 ) -> tuple[list[Pair], list[float]]:
     """And what empty loops beside them take."""
     pairs: list[Pair] = []

@@ -26,13 +26,13 @@ from gpu_sandbox.ipc.worker_messages import Gate
 from gpu_sandbox.verifier.backends.lookup import events_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.gates import Gated, Room
+from gpu_sandbox.verifier.timing.gates import GateBuffers, GatedBatches
 from gpu_sandbox.verifier.timing.pairs import Pairing
 from gpu_sandbox.verifier.timing.wall_clock_bound import (
     BELIEVED_DOUBT,
     FEWEST_LOOKS,
+    GateCalibration,
     Judgement,
-    Passage,
     judged,
     least_slack_ns,
     low,
@@ -40,7 +40,7 @@ from gpu_sandbox.verifier.timing.wall_clock_bound import (
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
 
-__all__ = ["Passages"]
+__all__ = ["GateBenchmark"]
 
 _ALONE, _ALONE_AT_LEAST, _ALONE_S = 6, 4, 0.1
 _QUEUED_ENOUGH = 5
@@ -59,8 +59,8 @@ _READING = 0.8
 """Of what reading the clock adds to a claim, and to no wall: it differs by a fifth at most."""
 
 
-class Passages:
-    """Made while no candidate is there. ``calls`` are let in at once; ``claim_ns`` is what the
+class GateBenchmark:
+    """Made while no candidate is there. ``calls`` are let in at once; ``reported_ns`` is what the
     baseline says of one, ``net`` whether without what reading the clock adds.
 
     Without those that could not tell its calls from none; without any if it waits for its
@@ -75,18 +75,18 @@ class Passages:
         device: torch.device,
         first: Case,
         calls: int,
-        claim_ns: float,
+        reported_ns: float,
         *,
         net: bool = False,
     ) -> None:
         self._reference = reference
         self._peer = peer
         self._first = first
-        self._claim_ns, self._net = claim_ns, net
+        self._claim_ns, self._net = reported_ns, net
         self._task, self._device = task, device
         self.undecided = ""
         """Why no gate decides anything; empty where one does."""
-        self._passages: list[tuple[Gated, Passage]] = []
+        self._passages: list[tuple[GatedBatches, GateCalibration]] = []
         try:
             self._passages = self._all_alone(calls)
         except NoKernels as error:
@@ -103,19 +103,19 @@ class Passages:
         if not self.undecided and not any(passage.decides_warm for _, passage in self._passages):
             self.undecided = "calls this short can't be told from none by it"
 
-    def _all_alone(self, calls: int) -> list[tuple[Gated, Passage]]:
+    def _all_alone(self, calls: int) -> list[tuple[GatedBatches, GateCalibration]]:
         """One after the other; all or none."""
-        found: list[tuple[Gated, Passage]] = []
+        found: list[tuple[GatedBatches, GateCalibration]] = []
         enough = max(_FEWEST_CALLS, math.ceil(_WANTED_NS / max(self._claim_ns, 1.0)))
         calls = min(calls, enough)
         rounds = min(calls, _MOST_ROUNDS) if calls > 1 else 0
         ways: list[tuple[Gate, int]] = [("once", calls), ("each", rounds)]
-        room: Room | None = None
+        room: GateBuffers | None = None
         for gate, wanted in ways:
             while wanted and least_slack_ns(wanted) < self._claim_ns * wanted:
                 changes = self._task.mutates
-                room = room or Room(self._first, self._device, wanted, left=changes)
-                gated = Gated(self._task, self._first, room.for_calls(wanted), gate)
+                room = room or GateBuffers(self._first, self._device, wanted, left=changes)
+                gated = GatedBatches(self._task, self._first, room.for_calls(wanted), gate)
                 passage = self._alone(gated)
                 gated.let_go()
                 if passage is not None:
@@ -147,8 +147,8 @@ class Passages:
         self,
         pairing: Pairing,
         peer: Peer,
-        gated: Gated,
-        passage: Passage,
+        gated: GatedBatches,
+        passage: GateCalibration,
         before: Judgement,
         seconds: float,
     ) -> Judgement:
@@ -167,7 +167,7 @@ class Passages:
                 break
         return after
 
-    def _alone(self, gated: Gated) -> Passage | None:
+    def _alone(self, gated: GatedBatches) -> GateCalibration | None:
         """As pairs later: two releases of the same inputs, in random order, outputs taken.
         ``peer`` holds nothing yet, so that these may be the same each time."""
         walls: list[float] = []
@@ -184,22 +184,22 @@ class Passages:
                 return None
             empties.append(empty_ns)
             into.append(own_ns)
-        claim_ns = self._claim_ns * gated.calls
+        reported_ns = self._claim_ns * gated.calls
         warm_ns = min(walls[1:]) - min(own_empties[1:])
         nothing_ns = events_of(self._device).reading_ns()
-        return Passage(
+        return GateCalibration(
             together=gated.gate == "once",
             calls=gated.calls,
             empty_ns=low(empties[2:]),
             noise_ns=quantile(empties[2:], 0.5) - min(empties[2:]),
             usual_ns=low(walls[1:]),
-            warm_ns=min(max(warm_ns, _WARMEST * claim_ns), claim_ns),
-            own_ns=claim_ns,
+            warm_ns=min(max(warm_ns, _WARMEST * reported_ns), reported_ns),
+            own_ns=reported_ns,
             beside_ns=gated.beside_ns(nothing_ns),
             reading_ns=0.0 if self._net else _READING * nothing_ns,
         )
 
-    def _both(self, gated: Gated, seed: int, *, empty: bool) -> tuple[float, float]:
+    def _both(self, gated: GatedBatches, seed: int, *, empty: bool) -> tuple[float, float]:
         """Walls of the empty ``peer`` and of the reference, which may be told to be, too."""
         chosen = gated.choose()
         takers = [(self._peer, True), (self._reference, empty)]
@@ -214,7 +214,7 @@ class Passages:
 def _judged(
     walls: Iterator[tuple[int, int]],
     peer: Peer,
-    passage: Passage,
+    passage: GateCalibration,
     before: Judgement,
     deadline: float,
 ) -> tuple[Judgement, list[float]]:

@@ -1,4 +1,4 @@
-"""Releases behind a gate: the worker queues its calls on the device, then the keys come.
+"""Batches behind a gate: the worker queues its calls on the device, then the keys come.
 
 Inputs are there before, sealed, and what a call has put out is committed to by a digest
 (``cuda/gate_kernels.py``). Nothing but unsealing, the calls, the sealing of their outputs and their
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import torch
 
-from gpu_sandbox.cuda.gate_channel import Turns
+from gpu_sandbox.cuda.gate_channel import GateChannel
 from gpu_sandbox.cuda.gate_kernels import (
     DIGEST_BYTES,
     KEY_BYTES,
@@ -28,16 +28,16 @@ from gpu_sandbox.cuda.gate_kernels import (
 )
 from gpu_sandbox.ipc.verifier_messages import Differs, Forged, WorkerSilent
 from gpu_sandbox.ipc.worker_messages import Gate, Ran, Time, Timed
-from gpu_sandbox.tensors.memory_layout import stride_told
+from gpu_sandbox.tensors.memory_layout import reported_stride
 from gpu_sandbox.tensors.shared_arena import place
 from gpu_sandbox.verifier.backends.lookup import backend_of, events_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.batches import Released, Releases, Settings
+from gpu_sandbox.verifier.timing.batches import Batches, Settings, TimedBatch
 from gpu_sandbox.verifier.worker_link.client import Peer
-from gpu_sandbox.verifier.worker_link.digests import recalled
+from gpu_sandbox.verifier.worker_link.digests import recall_trees
 
-__all__ = ["Gated", "Room"]
+__all__ = ["GateBuffers", "GatedBatches"]
 
 _QUEUE_S = (1.0, 0.25, 0.0)
 """How long calls may take to be queued, after so many releases in a row that were not."""
@@ -51,7 +51,7 @@ class Sealed:
     keys: Sequence[bytes] = ()
 
 
-class Room:
+class GateBuffers:
     """The verifier's own memory for the inputs and outputs of so many calls like that one, and for
     what these leave of their inputs if ``left``. Raises ``torch.OutOfMemoryError`` also where it
     would leave a candidate too little."""
@@ -71,7 +71,7 @@ class Room:
         self.left = Rows(first.tensors if left else [], calls, device)
         self.sealed = Sealed()
 
-    def for_calls(self, calls: int) -> Room:
+    def for_calls(self, calls: int) -> GateBuffers:
         """For fewer, in the same memory: what is sealed there is for all of these."""
         fewer = copy.copy(self)
         fewer.calls, fewer.inputs = calls, self.inputs.first(calls)
@@ -79,13 +79,13 @@ class Room:
         return fewer
 
 
-class Gated(Releases):
+class GatedBatches(Batches):
     """``gate``: "once", one key lets in all calls; "each", each call has a key of its own, that is
     given when the call before is done: so they can't be worked on together. A worker that says too
     early that a call is done commits to outputs that it can't know.
     """
 
-    def __init__(self, task: Task, first: Case, room: Room, gate: Gate) -> None:
+    def __init__(self, task: Task, first: Case, room: GateBuffers, gate: Gate) -> None:
         super().__init__(task, first, room.device, room.calls)
         self.gate = gate
         self._rounds = rounds(gate, room.calls)
@@ -104,18 +104,18 @@ class Gated(Releases):
 
     def release(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
-    ) -> Released:
+    ) -> TimedBatch:
         return self.passed(peer, seed, chosen)
 
     def passed(
         self, peer: Peer, seed: int, chosen: Sequence[int] = (), *, empty: bool = False
-    ) -> Released:
+    ) -> TimedBatch:
         """Without claims. ``empty``: all but the model, by a worker that is trusted: that of
         the reference, or one that has no candidate yet."""
         peer.give_kernels(self._image)
         turn = peer.lay(self.layout, self.cases)
-        size = Turns.size(len(self._rounds), self.calls)
-        turns = Turns(peer.share_host(size), self.calls)
+        size = GateChannel.size(len(self._rounds), self.calls)
+        turns = GateChannel(peer.share_host(size), self.calls)
         turns.reset()
         keys = self._put(peer)
         request = Time(
@@ -141,8 +141,8 @@ class Gated(Releases):
             self._open_outputs(keys)
         outputs = self._opened(chosen, timed.last)
         left = [view.clone() for view in self._left.views[chosen[0]]] if chosen else []
-        trees = recalled(peer, timed.last, plain, self.calls, chosen)
-        return Released(0, wall_ns, 0, outputs, timed.last, left=left, trees=trees)
+        trees = recall_trees(peer, timed.last, plain, self.calls, chosen)
+        return TimedBatch(0, wall_ns, 0, outputs, timed.last, left=left, trees=trees)
 
     def beside_ns(self, nothing_ns: float) -> float:
         """What a call's unsealing takes, and its outputs' sealing and digest, and that of what is
@@ -193,7 +193,7 @@ class Gated(Releases):
         """The outputs of these calls, in memory of their own."""
         views = self._outputs.views[0]
         if len(ran.leaves) == len(views):
-            strides = [stride_told(*each) for each in zip(views, ran.leaves, strict=True)]
+            strides = [reported_stride(*each) for each in zip(views, ran.leaves, strict=True)]
         else:  # which ends it, later
             strides = [view.stride() for view in views]
         return self._outputs.taken(chosen, strides)
@@ -208,7 +208,7 @@ class Gated(Releases):
         """On the device."""
         return torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).to(self.device)
 
-    def _let_queue(self, peer: Peer, turns: Turns) -> None:
+    def _let_queue(self, peer: Peer, turns: GateChannel) -> None:
         """Not for long: a forward that waits for the device waits for us."""
         deadline = time.monotonic() + _QUEUE_S[min(peer.unqueued, len(_QUEUE_S) - 1)]
 
@@ -222,7 +222,7 @@ class Gated(Releases):
             raise peer.ended(Forged(reason="the worker answered before its turn"))
 
     def _let_in(
-        self, peer: Peer, turns: Turns, keys: Sequence[bytes]
+        self, peer: Peer, turns: GateChannel, keys: Sequence[bytes]
     ) -> tuple[list[bytes], list[bytes]]:
         """Give the keys, and take the digests: of memory, one a round, and of plain values, one a
         call."""
@@ -235,7 +235,7 @@ class Gated(Releases):
             plain += turns.plain(calls)
         return taken, plain
 
-    def _await_turn(self, peer: Peer, turns: Turns, number: int) -> None:
+    def _await_turn(self, peer: Peer, turns: GateChannel, number: int) -> None:
         deadline = time.monotonic() + peer.call_s
 
         def go_on() -> bool:

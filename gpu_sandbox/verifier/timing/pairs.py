@@ -25,8 +25,8 @@ from gpu_sandbox.verifier.numerics.mutated_inputs import expect_left
 from gpu_sandbox.verifier.numerics.rules.slices import lost_in_some
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.batches import Released, Releases, Settings
-from gpu_sandbox.verifier.timing.gates import Gated
+from gpu_sandbox.verifier.timing.batches import Batches, Settings, TimedBatch
+from gpu_sandbox.verifier.timing.gates import GatedBatches
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks, Reading, Side, slower_side
 from gpu_sandbox.verifier.trials.checks import (
     check_call,
@@ -40,7 +40,7 @@ from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.page_map import filling_ns
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
-__all__ = ["Pair", "Pairing", "bounded", "claimed", "unbelieved"]
+__all__ = ["Pair", "Pairing", "bounded", "claimed", "whole_wall_ratio"]
 
 _TOLD = 0.8
 """Of what it takes the baseline to tell of its outputs: by so much two processes may differ."""
@@ -54,28 +54,28 @@ class Pair(msgspec.Struct, frozen=True):
     ``readings``: of the clock, as the candidate's release ended, and as the baseline's did;
     ``slowed``: the side that the device did at a lower one, by these."""
 
-    candidate: Released
-    baseline: Released
+    candidate: TimedBatch
+    baseline: TimedBatch
     first: bool
     counts: bool = True
     changed: bool = False
     readings: tuple[Reading | None, Reading | None] = (None, None)
     slowed: Side | None = None
 
-    def wall_bound_ns(self, most_rest_ns: float) -> float:
+    def wall_bound_ns(self, max_overhead_ns: float) -> float:
         """The candidate's time if nothing that it says is believed, but that messages,
-        copies and flushes cost it what they cost the baseline, or ``most_rest_ns``. What its own
+        copies and flushes cost it what they cost the baseline, or ``max_overhead_ns``. What its own
         processes took of the baseline's time is none of that. And not less than it takes to tell of
         as many outputs: who was faster has not told of them as all do, and may hide its calls."""
-        rest = self.baseline.rest_ns - self.baseline.beside_ns
-        left = self.candidate.wall_ns - min(rest, most_rest_ns)
-        return max(left, _TOLD * self.baseline.told_ns)
+        rest = self.baseline.overhead_ns - self.baseline.beside_ns
+        left = self.candidate.wall_ns - min(rest, max_overhead_ns)
+        return max(left, _TOLD * self.baseline.describing_ns)
 
-    def cpu_bound_ns(self, most_rest_ns: float) -> float:
+    def cpu_bound_ns(self, max_overhead_ns: float) -> float:
         """The same from the processor time: less than the truth for whatever waits, but a
         busy machine does not add to it. For workers of one thread: idle ones of a pool spin."""
-        rest = self.baseline.cpu_ns - self.baseline.claim_ns - self.baseline.output_ns
-        return float(self.candidate.cpu_ns - max(min(rest, most_rest_ns), 0))
+        rest = self.baseline.cpu_ns - self.baseline.reported_ns - self.baseline.output_ns
+        return float(self.candidate.cpu_ns - max(min(rest, max_overhead_ns), 0))
 
 
 class Pairing:
@@ -97,13 +97,13 @@ class Pairing:
         self._protocol = protocol
         self._first = first
         self._clocks = clocks
-        self.looked_s = 0.0
+        self.recheck_s = 0.0
         """What it took to look again at outputs that differ, and at what is left of inputs, which
         the baseline alone is not held to: that is nobody's delay."""
         self.charged_ns: list[float] = []
         """Of releases, for outputs that lie in pages which it has not written."""
 
-    def pair(self, releases: Releases, settings: Settings, purpose: str, index: int) -> Pair:
+    def pair(self, releases: Batches, settings: Settings, purpose: str, index: int) -> Pair:
         """The ``index``-th for ``purpose``. Raises ``Ended`` for outputs that differ."""
         releases.draw(purpose, index)
         chosen = releases.choose()
@@ -120,7 +120,7 @@ class Pairing:
         changed = any(case.altered for case in releases.cases)
         return Pair(candidate, baseline, pair.first, counts, changed, pair.readings, slowed)
 
-    def _charged(self, candidate: Released, baseline: Released) -> Released:
+    def _charged(self, candidate: TimedBatch, baseline: TimedBatch) -> TimedBatch:
         """With what writing its outputs takes, where it has mapped them into place instead, and the
         baseline has not."""
         mapped = candidate.mapped_bytes - baseline.mapped_bytes
@@ -136,14 +136,14 @@ class Pairing:
 
     def _released(
         self,
-        releases: Releases,
+        releases: Batches,
         settings: Settings,
         chosen: list[int],
         reading: Callable[[], Reading | None] = lambda: None,
     ) -> Pair:
         seed = secrets.randbits(48)
 
-        def one(peer: Peer, other: Peer) -> tuple[Released, Reading | None]:
+        def one(peer: Peer, other: Peer) -> tuple[TimedBatch, Reading | None]:
             with other.stopped() as still:
                 released = releases.release(peer, settings, seed, chosen)
                 beside_ns = other.used_while(still)
@@ -158,7 +158,7 @@ class Pairing:
             candidate = one(self._peer, self._reference)
         return Pair(candidate[0], baseline[0], first, readings=(candidate[1], baseline[1]))
 
-    def gated_walls_ns(self, gated: Gated, index: int) -> tuple[int, int]:
+    def gated_walls_ns(self, gated: GatedBatches, index: int) -> tuple[int, int]:
         """What a release behind a gate takes the candidate and the baseline, by our clock. Raises
         ``Ended`` for outputs that differ."""
         gated.draw(f"gated/{gated.gate}", index)  # who saw them together may not see them again
@@ -167,7 +167,7 @@ class Pairing:
         self._check(gated, pair, chosen)
         return pair.candidate.wall_ns, pair.baseline.wall_ns
 
-    def looped(self, loops: Releases, index: int) -> Pair:
+    def looped(self, loops: Batches, index: int) -> Pair:
         """A loop of each side (``eager_loop.py``). Raises ``Ended`` for outputs that differ."""
         loops.draw("loops", index)
         chosen = loops.choose()
@@ -177,7 +177,7 @@ class Pairing:
             pair, candidate=pair.candidate.bare(), baseline=pair.baseline.bare()
         )
 
-    def _check(self, releases: Releases, pair: Pair, chosen: list[int]) -> None:
+    def _check(self, releases: Batches, pair: Pair, chosen: list[int]) -> None:
         """What the candidate made of some inputs against what the baseline did. Whether all is
         plainly right is asked at once: a GPU is waited for once, not for each output."""
         last = releases.cases[-1]
@@ -185,7 +185,7 @@ class Pairing:
         tree, began = pair.baseline.last.tree, time.monotonic()
         check_shape(self._first, pair.candidate.last, None, tree, usual, counts=counts)
         self._check_plain([releases.cases[number] for number in chosen], pair)
-        self.looked_s += time.monotonic() - began
+        self.recheck_s += time.monotonic() - began
         if not self._task.mutates and not self._intact(releases, pair.candidate, chosen):
             raise Ended(Differs(reason="it changed its inputs"))
         cases = [releases.cases[number] for number in chosen]
@@ -200,11 +200,11 @@ class Pairing:
             ways = zip(pair.baseline.left, cases[0].tensors, strict=True)
             left = [expect_left(after, before) for after, before in ways]
             check_left(left, pair.candidate.left, self._protocol, None, cases[0].changed)
-            self.looked_s += time.monotonic() - began
+            self.recheck_s += time.monotonic() - began
         if cases[0].altered is None and not fixed:  # which that is nobody knows
             began = time.monotonic()
             _look_at_columns(*calls[0][1:], close)
-            self.looked_s += time.monotonic() - began
+            self.recheck_s += time.monotonic() - began
         left_over = iter(close)
         for case, expected, got in calls:
             mine = [next(left_over) is not None and not one.drawn for one in expected]
@@ -213,7 +213,7 @@ class Pairing:
             if not all(mine):
                 began = time.monotonic()
                 check_call(case, expected, got, self._protocol, None, self._rounding.timed_looks)
-                self.looked_s += time.monotonic() - began
+                self.recheck_s += time.monotonic() - began
 
     def _check_plain(self, cases: Sequence[Case], pair: Pair) -> None:
         """What else there is in the outputs of those calls, on a GPU."""
@@ -238,7 +238,7 @@ class Pairing:
         self._task.allow(expected)
         return expected
 
-    def _intact(self, releases: Releases, released: Released, chosen: list[int]) -> bool:
+    def _intact(self, releases: Batches, released: TimedBatch, chosen: list[int]) -> bool:
         """Whether the candidate's inputs are what they were. On the CPU that was looked at before,
         and of the baseline's as well: whose memory is looked at more is faster in its next release,
         by 1.5 % in a product of two 256 KB matrices."""
@@ -281,13 +281,13 @@ def _told(cases: Sequence[Case]) -> str:
 
 def claimed(pairs: Sequence[Pair], *, mean: bool) -> Estimate:
     """Candidate / baseline, as both say."""
-    candidate, baseline = [float(p.candidate.claim_ns) for p in pairs], _baseline_ns(pairs)
+    candidate, baseline = [float(p.candidate.reported_ns) for p in pairs], _baseline_ns(pairs)
     if mean:
         return estimate_mean(candidate, baseline)
     return estimate_median(candidate, baseline, _orders(pairs))
 
 
-def unbelieved(pairs: Sequence[Pair]) -> Estimate:
+def whole_wall_ratio(pairs: Sequence[Pair]) -> Estimate:
     """All that the candidate's worker took, whatever for, against what the baseline says. Of giving
     inputs and taking outputs no more is left out than these took of the baseline: a worker that
     answers too early has us wait for its device then."""
@@ -296,19 +296,19 @@ def unbelieved(pairs: Sequence[Pair]) -> Estimate:
     return estimate_bound(walls, _baseline_ns(pairs), _orders(pairs))
 
 
-def bounded(pairs: Sequence[Pair], device: torch.device, most_rest_ns: float) -> Estimate:
+def bounded(pairs: Sequence[Pair], device: torch.device, max_overhead_ns: float) -> Estimate:
     """By the verifier's clock, or on one core by the kernel's account, if that is more."""
-    baseline = [float(p.baseline.claim_ns + p.baseline.output_ns) for p in pairs]
+    baseline = [float(p.baseline.reported_ns + p.baseline.output_ns) for p in pairs]
     orders = _orders(pairs)
-    wall = estimate_bound([p.wall_bound_ns(most_rest_ns) for p in pairs], baseline, orders)
+    wall = estimate_bound([p.wall_bound_ns(max_overhead_ns) for p in pairs], baseline, orders)
     if not backend_of(device).on_host or torch.get_num_threads() > 1:
         return wall
-    cpu = estimate_bound([p.cpu_bound_ns(most_rest_ns) for p in pairs], baseline, orders)
+    cpu = estimate_bound([p.cpu_bound_ns(max_overhead_ns) for p in pairs], baseline, orders)
     return max(wall, cpu, key=lambda estimate: estimate.ratio)
 
 
 def _baseline_ns(pairs: Sequence[Pair]) -> list[float]:
-    return [float(p.baseline.claim_ns) for p in pairs]
+    return [float(p.baseline.reported_ns) for p in pairs]
 
 
 def _orders(pairs: Sequence[Pair]) -> list[bool]:

@@ -10,8 +10,8 @@ import torch
 from gpu_sandbox.api.protocols import Protocol
 from gpu_sandbox.api.statistics import Estimate, has_both_orders, mean_over_median, quantile
 from gpu_sandbox.verifier.backends.lookup import backend_of
-from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, Alone
-from gpu_sandbox.verifier.timing.claim_rules import WRITING, agree, believed, borne_out
+from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, BaselineDrift
+from gpu_sandbox.verifier.timing.claim_rules import WRITING, agree, believed, is_corroborated
 from gpu_sandbox.verifier.timing.labels import RESOLUTION_NS
 from gpu_sandbox.verifier.timing.pairs import Pair, bounded, claimed
 
@@ -38,7 +38,7 @@ class Score:
         protocol: Protocol,
         device: torch.device,
         calls: int,
-        alone: Alone,
+        alone: BaselineDrift,
         least: Callable[[], float],
         notes: list[str],
     ) -> None:
@@ -69,10 +69,10 @@ class Score:
             return True
         return agree(claim, self._bounded(pairs), self.blur(pairs))
 
-    def borne_out(self, pairs: Sequence[Pair]) -> bool:
+    def is_corroborated(self, pairs: Sequence[Pair]) -> bool:
         if not self._walls_count(pairs):
             return True
-        return borne_out(self.claimed(pairs), self._bounded(pairs), self.blur(pairs))
+        return is_corroborated(self.claimed(pairs), self._bounded(pairs), self.blur(pairs))
 
     def believed(self, pairs: Sequence[Pair]) -> Estimate:
         found, why = self._held_against_all(pairs)
@@ -103,19 +103,19 @@ class Score:
         as long as its calls, and the same one differs by some percent between processes; on the
         CPU what it takes besides its calls does. Held against what that is without a candidate,
         which could stretch it."""
-        claim_ns = quantile([float(p.baseline.claim_ns) for p in pairs], 0.5)
-        rest_ns = quantile([float(p.baseline.rest_ns) for p in pairs], 0.5)
+        reported_ns = quantile([float(p.baseline.reported_ns) for p in pairs], 0.5)
+        overhead_ns = quantile([float(p.baseline.overhead_ns) for p in pairs], 0.5)
         if self._on_cpu:
-            return _REST_BLUR * min(rest_ns, self._alone.rest_ns) / claim_ns
-        return _BLUR * (claim_ns + min(rest_ns, self._alone.most_rest_ns)) / claim_ns
+            return _REST_BLUR * min(overhead_ns, self._alone.overhead_ns) / reported_ns
+        return _BLUR * (reported_ns + min(overhead_ns, self._alone.max_overhead_ns)) / reported_ns
 
     def candidate_ms(self, pairs: Sequence[Pair]) -> float:
         """Of one call, as it says."""
-        return self._typical([p.candidate.claim_ns for p in pairs]) / self._calls / 1e6
+        return self._typical([p.candidate.reported_ns for p in pairs]) / self._calls / 1e6
 
     def baseline_ns(self, pairs: Sequence[Pair]) -> float:
         """Of one call."""
-        return self._typical([p.baseline.claim_ns for p in pairs]) / self._calls
+        return self._typical([p.baseline.reported_ns for p in pairs]) / self._calls
 
     def allowance(self, pairs: Sequence[Pair], scored: float) -> float:
         """What the ratio that is ``scored`` must be multiplied with in all."""
@@ -128,8 +128,8 @@ class Score:
         if self._protocol.mean:
             return 1.0
         times = mean_over_median(
-            [float(p.candidate.claim_ns) for p in pairs],
-            [float(p.baseline.claim_ns) for p in pairs],
+            [float(p.candidate.reported_ns) for p in pairs],
+            [float(p.baseline.reported_ns) for p in pairs],
             [p.first for p in pairs],
         )
         mean = times * self.claimed(pairs).ratio
@@ -150,7 +150,7 @@ class Score:
         return times
 
     def _bounded(self, pairs: Sequence[Pair]) -> Estimate:
-        return bounded(pairs, self._device, self._alone.most_rest_ns)
+        return bounded(pairs, self._device, self._alone.max_overhead_ns)
 
     def _typical(self, values: list[int]) -> float:
         if self._protocol.mean:

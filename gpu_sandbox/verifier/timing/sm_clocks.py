@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from gpu_sandbox.cuda.nvml import Nvml, told_reasons
+from gpu_sandbox.cuda.nvml import Nvml, describe_reasons
 
 __all__ = ["HARD", "Clocks", "Reading", "Side", "slower_side"]
 
@@ -59,13 +59,13 @@ class Clocks:
         """Between releases: only where that takes no time worth speaking of."""
         return self.read() if self._quick else None
 
-    def told(self) -> dict[str, Any]:
+    def conditions(self) -> dict[str, Any]:
         """For a figure's conditions."""
         if not self._highest_mhz:
             return {}
         return {
             "clocks.sm.timed": [self._lowest_mhz, self._highest_mhz],
-            "clocks.lowered_by": told_reasons(self.reasons),
+            "clocks.lowered_by": describe_reasons(self.reasons),
         }
 
     def _cost_s(self) -> float:

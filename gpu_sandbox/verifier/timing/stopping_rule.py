@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 
 from gpu_sandbox.ipc.verifier_messages import Job, WorkerSilent
 from gpu_sandbox.verifier.timing import clock_filter
-from gpu_sandbox.verifier.timing.baseline_drift import Alone
-from gpu_sandbox.verifier.timing.batches import Releases
+from gpu_sandbox.verifier.timing.baseline_drift import BaselineDrift
+from gpu_sandbox.verifier.timing.batches import Batches
 from gpu_sandbox.verifier.timing.pairs import Pair
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
-__all__ = ["Enough"]
+__all__ = ["StoppingRule"]
 
 _PATIENCE = 3
 _FEWEST_CHANGED, _ENOUGH_CHANGED = 3, 5
-"""Releases that had changed inputs: five are all kinds of them
+"""Batches that had changed inputs: five are all kinds of them
 (``verifier/trials/hidden_cases.py``)."""
 
 
-class Enough:
+class StoppingRule:
     """Too few pairs are worth waiting for, but not for ever: slow models get fewer. Whether so many
     as are wanted at least say enough is for ``settled`` to tell, and for ``late`` why so many took
     too many seconds, or nothing."""
@@ -28,8 +28,8 @@ class Enough:
     def __init__(
         self,
         job: Job,
-        releases: Releases,
-        alone: Alone,
+        releases: Batches,
+        alone: BaselineDrift,
         settled: Callable[[Sequence[Pair]], bool],
         late: Callable[[Sequence[Pair], float], str],
         notes: list[str],

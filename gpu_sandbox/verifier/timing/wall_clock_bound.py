@@ -16,8 +16,8 @@ from gpu_sandbox.api.statistics import Estimate, estimate_bound, quantile
 __all__ = [
     "BELIEVED_DOUBT",
     "FEWEST_LOOKS",
+    "GateCalibration",
     "Judgement",
-    "Passage",
     "judged",
     "least_slack_ns",
     "low",
@@ -38,7 +38,7 @@ _BEYOND = 1.1
 have had a part in it: the claim is raised to what is measured over this."""
 
 
-class Passage(msgspec.Struct, frozen=True, kw_only=True):
+class GateCalibration(msgspec.Struct, frozen=True, kw_only=True):
     """One way through gates, with what it takes while no candidate is there.
 
     Nanoseconds of a release of ``calls``: ``empty_ns`` with nothing called, ``noise_ns``
@@ -82,7 +82,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
         """Whether walls of the baseline beside a candidate say that something is slow just now."""
         return low(walls) > self.usual_ns + self.slack_ns
 
-    def claiming(self, each_ns: float) -> Passage:
+    def claiming(self, each_ns: float) -> GateCalibration:
         """The same if the baseline claims so much of a call, where that is less. A busy processor
         is late with what it launches: then a call claims twice what it takes."""
         own_ns = min(self.own_ns, each_ns * self.calls)
@@ -104,7 +104,7 @@ class Judgement(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-def judged(passage: Passage, walls: list[float], before: Judgement) -> Judgement:
+def judged(passage: GateCalibration, walls: list[float], before: Judgement) -> Judgement:
     """What the candidate's walls, two at least, say of the claim in ``before``, whatever that was
     scored as. Pure.
 

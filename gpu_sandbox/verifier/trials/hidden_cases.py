@@ -31,7 +31,7 @@ __all__ = ["Surprises"]
 
 _MANY = 8
 _ONE_IN = 4
-"""Releases, by chance: who counts them learns nothing."""
+"""Batches, by chance: who counts them learns nothing."""
 _AHEAD, _STOCK = 4, 2
 """For so many releases so many are drawn ahead."""
 _TRIES = 6

@@ -15,7 +15,7 @@ from gpu_sandbox.ipc.worker_messages import Ran, Recall, Tree
 from gpu_sandbox.tensors.pytree import plain_digest
 from gpu_sandbox.verifier.worker_link.client import Peer
 
-__all__ = ["digest_of", "recalled"]
+__all__ = ["digest_of", "recall_trees"]
 
 _LOOKED_AT = 2
 """Of the chosen calls, beside the last one: where rounding turns what is counted, each look takes a
@@ -30,7 +30,7 @@ def digest_of(peer: Peer, tree: Tree) -> bytes:
         raise peer.ended(Forged(reason="its output is nested deeper than any can be")) from None
 
 
-def recalled(
+def recall_trees(
     peer: Peer, last: Ran, digests: Sequence[bytes], calls: int, chosen: Sequence[int]
 ) -> list[Tree]:
     """The trees of the first few chosen ones of so many calls; none where ``digests`` say that

@@ -64,19 +64,19 @@ class Conversation:
         except (PeerSilent, PeerGone) as error:
             raise self._ending(error, stage) from None
 
-    def tell(self, data: bytes, stage: str) -> None:
+    def send_bytes(self, data: bytes, stage: str) -> None:
         """A few bytes that are no frame."""
         self._require_silence()
         try:
-            self._channel.tell(data)
+            self._channel.send_bytes(data)
         except (PeerSilent, PeerGone) as error:
             raise self._ending(error, stage) from None
 
-    def told(self, count: int, stage: str) -> bytes:
+    def receive_bytes(self, count: int, stage: str) -> bytes:
         """So many bytes that are no frame."""
         try:
             with self._answering(stage, self.call_s) as limit_s:
-                return self._channel.told(count, limit_s)
+                return self._channel.receive_bytes(count, limit_s)
         except (PeerGone, BadFrame) as error:
             raise self._ending(error, stage) from None
 

@@ -13,16 +13,18 @@ from gpu_sandbox.cuda.nvrtc import OwnKernels
 from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.worker_messages import Request
 
-__all__ = ["Backend", "ColdCache", "Marks"]
+__all__ = ["Backend", "ColdCache", "EventPair"]
 
-Marks: TypeAlias = tuple[Any, Any]
+EventPair: TypeAlias = tuple[Any, Any]
 """A pair of events."""
 
 
 class ColdCache(Protocol):
     """What lies before and between calls that a device's events time. Nothing is waited for."""
 
-    def events(self, flush_bytes: int, cover_us: int, kernels: OwnKernels | None = None) -> Marks:
+    def events(
+        self, flush_bytes: int, cover_us: int, kernels: OwnKernels | None = None
+    ) -> EventPair:
         """For a call on a cache that holds other things, behind work that lasts so long. Without
         ``kernels`` it holds what it was told to keep, too."""
 

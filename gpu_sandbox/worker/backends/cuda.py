@@ -14,7 +14,7 @@ from gpu_sandbox.cuda.gate_kernels import Kernels
 from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.worker_messages import Done, MakeContext, Request
 from gpu_sandbox.worker.backends.backend import Backend
-from gpu_sandbox.worker.backends.cuda_cold_cache import Cold
+from gpu_sandbox.worker.backends.cuda_cold_cache import CudaColdCache
 
 __all__ = ["CudaBackend"]
 
@@ -32,8 +32,8 @@ class CudaBackend(Cuda, Backend):
         torch.zeros(1, device=self.device)  # a kernel, too
         channel.send(Done())
 
-    def cold_cache(self) -> Cold:
-        return Cold(self.device)
+    def cold_cache(self) -> CudaColdCache:
+        return CudaColdCache(self.device)
 
     def empty_cache(self) -> None:
         torch.cuda.empty_cache()

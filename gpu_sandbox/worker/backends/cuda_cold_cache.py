@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from gpu_sandbox.cuda.nvrtc import OwnKernels
-from gpu_sandbox.worker.backends.backend import Marks
+from gpu_sandbox.worker.backends.backend import EventPair
 
-__all__ = ["Cold"]
+__all__ = ["CudaColdCache"]
 
 _KERNELS = (("overwrite", 1056), ("let_go", 264))
 """With groups of threads: eight and two for each multiprocessor of an H100, as fast as it gets."""
@@ -24,7 +24,7 @@ _CYCLES_PER_US = 2000
 _device_sleep: Any = torch.cuda._sleep
 
 
-class Cold:
+class CudaColdCache:
     """Of one worker's device. Nothing is waited for."""
 
     def __init__(self, device: torch.device) -> None:
@@ -34,7 +34,9 @@ class Cold:
         self._spot: torch.Tensor | None = None
         self._element: torch.Tensor | None = None
 
-    def events(self, flush_bytes: int, cover_us: int, kernels: OwnKernels | None = None) -> Marks:
+    def events(
+        self, flush_bytes: int, cover_us: int, kernels: OwnKernels | None = None
+    ) -> EventPair:
         """For a call on a cache that holds other things, behind work that lasts so long. Without
         ``kernels`` it holds what it was told to keep, too."""
         event: Any = torch.cuda.Event

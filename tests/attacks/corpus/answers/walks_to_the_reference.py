@@ -9,7 +9,7 @@ import sys
 import torch
 import torch.nn as nn
 
-NAMES = {"Task", "Case", "Expected", "Bench", "Verifier", "Peer", "Job"}
+NAMES = {"Task", "Case", "Expected", "Benchmark", "Verifier", "Peer", "Job"}
 
 
 def look():

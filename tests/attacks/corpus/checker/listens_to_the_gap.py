@@ -6,7 +6,7 @@ import time
 
 import torch
 import torch.nn as nn
-from gpu_sandbox.worker.timed_calls import Clocked
+from gpu_sandbox.worker.timed_calls import TimedModel
 
 STATE = {"timed": False, "fast": False, "ended": 0.0, "stopped": 0.0, "number": -1}
 GAPS = []
@@ -27,7 +27,7 @@ def tick():
 
 
 threading.Thread(target=tick, daemon=True).start()
-_answer, _describe, _stand_by = Clocked.answer, Clocked.describe, Clocked.stand_by
+_answer, _describe, _stand_by = TimedModel.answer, TimedModel.describe, TimedModel.stand_by
 
 
 def answer(self, channel):
@@ -57,7 +57,7 @@ def stand_by(self, asked):
     return _stand_by(self, asked)
 
 
-Clocked.answer, Clocked.describe, Clocked.stand_by = answer, describe, stand_by
+TimedModel.answer, TimedModel.describe, TimedModel.stand_by = answer, describe, stand_by
 
 
 class ModelNew(nn.Module):

@@ -12,7 +12,7 @@ import torch
 import torch.nn as nn
 
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
-stand_by, answer = clock.Clocked.stand_by, clock.Clocked.answer
+stand_by, answer = clock.TimedModel.stand_by, clock.TimedModel.answer
 let_go, is_second = 0, False
 
 
@@ -34,13 +34,13 @@ def of_nothing(self, channel):
     self._answered = slot = self._ready
     told, tell = channel.signals()
     told(8)
-    tell(slot.answer.told(1000, [(slot.address, (2, -1))]))
+    tell(slot.answer.encode(1000, [(slot.address, (2, -1))]))
     self._owed = torch.empty(512, 1024, dtype=torch.bool)
     return None
 
 
 signal.signal(signal.SIGCONT, count)
-clock.Clocked.stand_by, clock.Clocked.answer = look, of_nothing
+clock.TimedModel.stand_by, clock.TimedModel.answer = look, of_nothing
 
 
 class ModelNew(nn.Module):

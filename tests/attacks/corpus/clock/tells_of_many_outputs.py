@@ -18,7 +18,7 @@ steps = np.arange(N, dtype="<i8") * (A * B * 4)
 held = []
 spared = []
 
-answer, describe, stand_by = clock.Clocked.answer, clock.Clocked.describe, clock.Clocked.stand_by
+answer, describe, stand_by = clock.TimedModel.answer, clock.TimedModel.describe, clock.TimedModel.stand_by
 
 def straight(self, channel):
     if type(self._model) is not ModelNew:
@@ -50,10 +50,10 @@ def measured(self, asked):
         slot = self.slots[asked.slot]
         y = list(torch.empty(N, A, B).unbind(0))
         began = now()
-        tree, tensors = clock.delivered(y)
+        tree, tensors = clock.pack_outputs(y)
         clock.plain_digest(tree)
-        found, opened, _ = clock.laid_open(tensors, slot)
-        slot.answer.told(1, found)
+        found, opened, _ = clock.locate_outputs(tensors, slot)
+        slot.answer.encode(1, found)
         spared.append(now() - began)
         del spared[:-9]
     self._ready, before = self.slots[asked.slot], self._answered or self.slots[asked.slot]
@@ -61,7 +61,7 @@ def measured(self, asked):
         for _ in range(asked.rehearsals):
             torch.relu(before.inputs[0])
 
-clock.Clocked.answer, clock.Clocked.describe, clock.Clocked.stand_by = straight, told, measured
+clock.TimedModel.answer, clock.TimedModel.describe, clock.TimedModel.stand_by = straight, told, measured
 SHARE = 0.9
 
 

