@@ -39,8 +39,17 @@ from gpu_sandbox.confine.policy import (
 from gpu_sandbox.confine.survey_result import Finding, Survey
 from gpu_sandbox.confine.syscalls import lacks
 
-__all__ = ["survey"]
+__all__ = ["NAMESPACE_SETTINGS", "survey"]
 
+NAMESPACE_SETTINGS = {
+    "/proc/sys/user/max_user_namespaces": ("0", "user.max_user_namespaces=10000"),
+    "/proc/sys/kernel/unprivileged_userns_clone": ("0", "kernel.unprivileged_userns_clone=1"),
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": (
+        "1",
+        "kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+}
+"""Files that may forbid user namespaces: the value that does, and the sysctl that allows them."""
 _TRIALS = 4
 """Of the same, at most, while they are killed before they answer."""
 _NAMESPACES = (MOUNT, NET, IPC, PID, UTS, CGROUP_NAMESPACE)
@@ -153,16 +162,8 @@ def _advice(layer: str, reason: str, *, by_user: bool) -> str:
             "(--security-opt systempaths=unconfined, or procMount: Unmasked)"
         )
     if layer == USER or (layer in _NAMESPACES and by_user):
-        for name, bad, fix in (
-            ("user/max_user_namespaces", "0", "user.max_user_namespaces=10000"),
-            ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
-            (
-                "kernel/apparmor_restrict_unprivileged_userns",
-                "1",
-                "kernel.apparmor_restrict_unprivileged_userns=0",
-            ),
-        ):
-            with suppress(OSError), open(f"/proc/sys/{name}", encoding="ascii") as file:
+        for path, (bad, fix) in NAMESPACE_SETTINGS.items():
+            with suppress(OSError), open(path, encoding="ascii") as file:
                 if file.read().strip() == bad:
                     return f"; sysctl {fix}"
     if layer == USER or layer in _NAMESPACES:

@@ -20,6 +20,7 @@ from gpu_sandbox.backends.known import BACKENDS, backend_named
 from gpu_sandbox.builds.build_cache import CACHE_BYTES, BuildCache
 from gpu_sandbox.confine import Survey
 from gpu_sandbox.confine.policy import may_connect
+from gpu_sandbox.confine.survey_cache import forget_survey
 from gpu_sandbox.doctor.cache_contents import HoldingKind, holding
 from gpu_sandbox.doctor.optional_tools import OPTIONAL
 from gpu_sandbox.sandbox import LocalSandbox, default_cache
@@ -76,10 +77,12 @@ async def examine(
 
 
 async def _surveyed(cache: Path | None) -> list[Check]:
+    """By a new survey, whatever an earlier start has found."""
     try:
+        forget_survey((cache or default_cache()) / "isolation")
         async with LocalSandbox(("cpu",), cache=cache, require_isolation="C") as sandbox:
             return isolation_checks(await sandbox.survey())
-    except (PrerequisiteMissing, SandboxFault) as fault:
+    except (PrerequisiteMissing, SandboxFault, OSError) as fault:
         line = (str(fault).splitlines() or ["the sandbox failed"])[0]
         return [Check(name="isolation", ok=False, needed=True, detail=line)]
 

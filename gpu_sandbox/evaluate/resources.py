@@ -59,7 +59,8 @@ class Opened:
         self._run = run
         self._builds = BuildCache(settings.cache / "builds", settings.cache_bytes, keeping)
         self._compilers: dict[str, CompilePool] = {}
-        self.zygote = Zygote(group, run, settings.limits, settings.without_layers)
+        surveys = settings.cache / "isolation"
+        self.zygote = Zygote(group, run, settings.limits, settings.without_layers, surveys)
         self.preparations = Preparations(self.zygote, run, settings.limits)
         self.devices = DevicePool(
             settings.devices,

@@ -114,11 +114,14 @@ class Zygote:
         run: RunDirectory,
         limits: Limits,
         without_layers: tuple[str, ...] = (),
+        surveys: Path | None = None,
     ) -> None:
+        """``surveys``: directory of the cached survey; the run's own if there is none."""
         self._group = group
         self._run = run
         self._limits = limits
         self._without_layers = without_layers
+        self._surveys = surveys or run.path / "isolation"
         self._numbers = itertools.count(1)
         self._processes: dict[int, ForkedProcess] = {}
         self._line: Line[FromZygote] | None = None
@@ -234,7 +237,11 @@ class Zygote:
             home = self._run.home("zygote")
             spec = Spec(
                 module="gpu_sandbox.zygote.main",
-                arguments={"control": theirs.fileno(), "without": list(self._without_layers)},
+                arguments={
+                    "control": theirs.fileno(),
+                    "surveys": str(self._surveys),
+                    "without": list(self._without_layers),
+                },
                 directory=home,
                 environment=child_environment(home, **_SHARED_VARIABLES),
                 token=self._run.token,

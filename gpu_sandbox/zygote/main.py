@@ -21,12 +21,14 @@ import socket
 import tempfile
 import traceback
 from collections.abc import Callable, Collection
+from pathlib import Path
 
 import msgspec
 
-from gpu_sandbox.confine import Jail, Status, Survey, processes, spawn, survey
+from gpu_sandbox.confine import Jail, SpawnFailed, Status, Survey, processes, spawn
 from gpu_sandbox.confine.cgroup_reclaim import at_work, finished_within
 from gpu_sandbox.confine.jail_init import KILL_S, PATIENCE_S
+from gpu_sandbox.confine.survey_cache import cached_survey, forget_survey
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.ipc.zygote_messages import (
     MODULES,
@@ -83,10 +85,11 @@ class Zygote:
     """Spawns on command, reports every end. It waits for nobody who is slow to die, as they are
     who have memory of a GPU: others are spawned and ended meanwhile."""
 
-    def __init__(self, sock: socket.socket, found: Survey) -> None:
+    def __init__(self, sock: socket.socket, found: Survey, surveys: Path) -> None:
         self._socket = sock
         self._channel: Channel[ToZygote] = Channel(sock, ToZygote, fds=MAX_FDS)
         self._survey = found
+        self._surveys = surveys
         self._living: dict[int, Jail | _Trusted] = {}
         self._endings = Endings(self._spent, due_s=_ENDED_S, most_s=PATIENCE_S + 2.0)
         self._stuck: set[int] = set()
@@ -183,6 +186,9 @@ class Zygote:
                     environment=order.environment,
                 )
         except Exception as error:
+            if isinstance(error, SpawnFailed):  # not as surveyed: the next start surveys again
+                with contextlib.suppress(OSError):
+                    forget_survey(self._surveys)
             self._channel.send(Refused(id=order.id, reason=f"{type(error).__name__}: {error}"))
             return
         finally:
@@ -238,7 +244,7 @@ def _main_of(role: Role) -> Callable[..., None]:
     return main
 
 
-def _survey_meanwhile(without: Collection[str]) -> Callable[[], Survey]:
+def _survey_meanwhile(surveys: Path, without: Collection[str]) -> Callable[[], Survey]:
     """Begin a survey in a fork, which has our rights, and return what waits for its end: to attack
     all layers takes a second or two, as importing torch does."""
     ours, theirs = os.pipe()
@@ -248,7 +254,7 @@ def _survey_meanwhile(without: Collection[str]) -> Callable[[], Survey]:
         try:
             os.close(ours)
             _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-            found = msgspec.msgpack.encode(survey(without=without))
+            found = msgspec.msgpack.encode(cached_survey(surveys, without=without))
             with open(theirs, "wb") as pipe:
                 pipe.write(found)
             code = 0
@@ -323,12 +329,12 @@ def _children() -> list[int]:
         return [int(pid) for pid in file.read().split()]
 
 
-def main(*, control: int, without: Collection[str] = ()) -> None:
-    """``without``: layers of isolation to do without."""
+def main(*, control: int, surveys: str, without: Collection[str] = ()) -> None:
+    """``surveys``: directory of the cached survey; ``without``: layers to do without."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    surveyed = _survey_meanwhile(without)
+    surveyed = _survey_meanwhile(Path(surveys), without)
     _load()
     found = surveyed()
     with socket.socket(fileno=control) as sock, contextlib.suppress(PeerGone):
-        Zygote(sock, found).serve()
+        Zygote(sock, found, Path(surveys)).serve()
     os._exit(0)  # taking torch down would cost 0.2 s, in which the engine waits for our end

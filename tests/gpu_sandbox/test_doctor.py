@@ -12,6 +12,7 @@ from gpu_sandbox.confine import Survey, cgroups
 from gpu_sandbox.confine.kernel_support import look
 from gpu_sandbox.doctor import optional_tools as optional
 from gpu_sandbox.doctor.checks import examine, isolation_checks
+from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.toolchain import prerequisites
 
 pytestmark = pytest.mark.anyio
@@ -148,3 +149,17 @@ def test_what_to_do_about_cgroups_goes_by_their_version(
     assert wrong.format(at=tmp_path / "none") in told
     assert advice in fix
     assert bool(advice) == bool(fix)
+
+
+async def test_the_doctor_attacks_every_layer_whatever_an_earlier_start_found(
+    tmp_path: Path,
+) -> None:
+    written = []
+    for _ in range(2):
+        checks = {check.name: check for check in await examine((), cache=tmp_path)}
+        assert any(name.startswith("isolation tier ") for name in checks)
+        written.append((tmp_path / "isolation" / "survey").stat().st_mtime_ns)
+    async with LocalSandbox(cache=tmp_path, require_isolation="C") as sandbox:
+        await sandbox.survey()
+    written.append((tmp_path / "isolation" / "survey").stat().st_mtime_ns)
+    assert written[0] < written[1] == written[2]

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from events.outcomes import Correct, Crashed
-from gpu_sandbox.api.evaluator import PrerequisiteMissing
+from gpu_sandbox.api.evaluator import PrerequisiteMissing, SandboxFault
 from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.confine import Survey, Tier
 from gpu_sandbox.sandbox import LocalSandbox
@@ -117,3 +118,24 @@ async def test_the_command_line_refuses_with_a_prerequisites_exit_code(tmp_path:
     assert b"seccomp: turned off" in done.stderr
     assert b"Traceback" not in done.stderr
     assert not log.exists()
+
+
+async def test_a_survey_that_is_not_true_any_more_ends_with_the_first_refusal(
+    make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
+) -> None:
+    """As when a setting changed that the cached survey's key does not know."""
+    place = tmp_path / "cache" / "isolation" / "survey"
+    async with make_sandbox(cache=tmp_path / "cache", without_layers=("cgroup",)) as sandbox:
+        await sandbox.survey()
+    cached = msgspec.msgpack.decode(place.read_bytes())
+    cached["survey"]["layers"].append("cgroup")
+    cached["survey"]["machine"]["hierarchies"] = [
+        {"version": 2, "base": "/nonexistent", "controllers": ["memory", "pids"]}
+    ]
+    place.write_bytes(msgspec.msgpack.encode(cached))
+    async with make_sandbox(cache=tmp_path / "cache", without_layers=("cgroup",)) as sandbox:
+        with pytest.raises(SandboxFault, match=r"cgroup: .*No such file"):
+            await sandbox.evaluate(evaluation(ADD_RELU, HONEST))
+    async with make_sandbox(cache=tmp_path / "cache", without_layers=("cgroup",)) as sandbox:
+        verdict = await sandbox.evaluate(evaluation(ADD_RELU, HONEST))
+    assert isinstance(verdict.outcome, Correct)
