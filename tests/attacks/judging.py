@@ -17,10 +17,20 @@ from gpu_sandbox.sandbox import LocalSandbox
 from tests.attacks.device import Held, at_rest, left_since, look_at, strangers
 from tests.attacks.files import attack_source, docstring, task_source, twin_source
 from tests.attacks.table import ATTACKS, TWIN, Attack
+from tests.attacks.targets import BLIND
 from tests.attacks.world import World
 from tests.conftest import JUDGED_AGAIN
 
-__all__ = ["Rests", "Sandboxes", "Twins", "evaluate", "gains", "mostly", "tag_of"]
+__all__ = [
+    "Rests",
+    "Sandboxes",
+    "Twins",
+    "evaluate",
+    "gains",
+    "is_blind",
+    "mostly",
+    "tag_of",
+]
 
 _AGAIN = 2
 
@@ -59,6 +69,12 @@ async def mostly(judge: Callable[[], Awaitable[str]], record: Callable[[str, obj
     record(JUDGED_AGAIN, found)
     more = [await judge() for _ in range(_AGAIN)]
     return "\n".join(filter(None, [found, *more])) if any(more) else ""
+
+
+def is_blind(verdict: Verdict) -> bool:
+    """It has not found what it attacks, and says so."""
+    logs = verdict.compile_log + verdict.run_log
+    return BLIND in verdict.outcome.reason or BLIND in logs
 
 
 class Twins:
@@ -143,6 +159,8 @@ async def gains(
     except (RecursionError, OSError, subprocess.SubprocessError) as error:
         found.append(f"it made the sandbox itself raise: {type(error).__name__}: {error}"[:300])
     passed = [] if verdict is None else await _passed(attack, device, verdict, twins)
+    if verdict is not None and is_blind(verdict):
+        found.append(f"it attacks nothing: {verdict.outcome.reason[:300]}")
     await world.cleared_up()
     if before is not None:
         found += await rests.left(attack, device, before)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gpu_sandbox.confine import LAYERS
 from gpu_sandbox.static_checks.precheck import inspect_candidate
 from tests.attacks.files import HERE, attack_source, docstring, honest_source, task_source
 from tests.attacks.honest_table import HONEST
 from tests.attacks.table import ATTACKS
+from tests.attacks.targets import missing_targets
 
 PAGE = HERE.parents[1] / "docs" / "sandbox.md"
 WORLD: dict[str, Any] = {"dir": "/x", "pid": 1, "mark": "m"}
@@ -60,3 +63,27 @@ def test_each_attack_says_what_it_does_and_names_attacks_that_exist() -> None:
         assert attack.outcomes
         assert attack.before is None or attack.before in ATTACKS
         assert set(attack.needs) <= set(LAYERS)  # or a bomb is thrown where nothing catches it
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_an_attack_reaches_for_exists(name: str) -> None:
+    attack = ATTACKS[name]
+    assert not missing_targets(attack_source(attack.family, name, WORLD))
+
+
+def test_a_name_that_is_gone_is_found() -> None:
+    lost = """
+import sys
+import gpu_sandbox.worker.main as worker
+clock = sys.modules["gpu_sandbox.worker.timed_calls"]
+gone = sys.modules["gpu_sandbox.child.clock"]
+clock.TimedModel._time_gone = None
+worker.Gone
+def take_over(self): self._renamed_long_ago()
+"""
+    assert missing_targets(lost) == [
+        "no Gone in gpu_sandbox.worker.main",
+        "no _time_gone in TimedModel",
+        "no module gpu_sandbox.child.clock",
+        "nothing in the sandbox has an attribute _renamed_long_ago",
+    ]

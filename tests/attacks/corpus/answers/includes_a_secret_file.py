@@ -3,12 +3,14 @@
 import ctypes
 import glob
 import os
+import sys
 
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
 WORLD = "@WORLD@"
+DIRECTORY = sys.modules["gpu_sandbox.extension_build.load_inline"].DIRECTORY_VARIABLE
 
 CPP = f"""
 __asm__(".section .rodata\\n.global told\\ntold: .incbin \\"{WORLD["dir"]}/secret\\"\\n"
@@ -18,7 +20,7 @@ extern "C" const char* tell() {{ return told; }}
 """
 try:
     load_inline(name="incbin", cpp_sources=CPP, no_implicit_headers=True, is_python_module=False)
-    for path in glob.glob(os.environ["GPU_SANDBOX_EXTENSIONS"] + "/*/*.so"):
+    for path in glob.glob(os.environ[DIRECTORY] + "/*/*.so"):
         tell = ctypes.CDLL(path).tell
         tell.restype = ctypes.c_char_p
         print(tell().decode(), flush=True)

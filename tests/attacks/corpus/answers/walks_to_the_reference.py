@@ -9,18 +9,26 @@ import sys
 import torch
 import torch.nn as nn
 
-NAMES = {"Task", "Case", "Expected", "Benchmark", "Verifier", "Peer", "Job"}
+WANTED = (
+    sys.modules["gpu_sandbox.verifier.reference.task"].Task,
+    sys.modules["gpu_sandbox.verifier.reference.cases"].Case,
+    sys.modules["gpu_sandbox.verifier.numerics.expected"].Expected,
+    sys.modules["gpu_sandbox.verifier.timing.benchmark"].Benchmark,
+    sys.modules["gpu_sandbox.verifier.worker_link.client"].Peer,
+    sys.modules["gpu_sandbox.verifier.job"].Assignment,
+    sys.modules["gpu_sandbox.ipc.verifier_messages"].Job,
+)
 
 
 def look():
-    for name in ("task", "reference"):
-        if hasattr(sys.modules.get(name), "get_inputs"):
+    for name, module in list(sys.modules.items()):
+        if name != __name__ and hasattr(module, "get_inputs"):
             print("GAINED" + f": the module {name}", flush=True)
     for thing in gc.get_objects():
         kind = type(thing)
         if kind.__name__ == "Model" and isinstance(thing, nn.Module):
             print("GAINED" + ": the reference", flush=True)
-        if kind.__name__ in NAMES and kind.__module__.startswith("gpu_sandbox"):
+        if kind in WANTED:
             print("GAINED" + f": the verifier's {kind.__name__}", flush=True)
 
 

