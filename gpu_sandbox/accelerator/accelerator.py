@@ -12,7 +12,11 @@ from typing import ClassVar, Protocol
 
 import torch
 
-__all__ = ["Accelerator", "SharedMemory"]
+__all__ = ["Accelerator", "NoKernels", "SharedMemory"]
+
+
+class NoKernels(Exception):
+    """The harness's own kernels could not be compiled."""
 
 
 class SharedMemory(Protocol):

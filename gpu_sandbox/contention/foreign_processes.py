@@ -4,7 +4,7 @@ They make both sides of a pair slower, and not alike. Nobody is refused for it: 
 that a verdict's reader should know.
 
 Ours is what descends from the zygote, which adopts whatever escapes from its children. What
-the driver lists may be in another numbering than ours (``Nvml.processes``): then our own
+the driver lists may be in another numbering than ours (``DriverAccount.processes``): then our own
 process is not in the list, and all that can be said is that there are more than we have.
 """
 
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
+from gpu_sandbox.accelerator.driver_account import DeviceProcess, DriverAccount
 from gpu_sandbox.confine import processes
-from gpu_sandbox.cuda.nvml import Nvml, OnDevice
 
 __all__ = ["Foreign", "Seen", "our_processes", "seen"]
 
@@ -33,7 +33,7 @@ class Seen(msgspec.Struct, frozen=True):
     """One look: those that can be named, how many there are that can't, and how much memory
     is held by whom the driver does not list."""
 
-    named: Sequence[OnDevice] = ()
+    named: Sequence[DeviceProcess] = ()
     unnamed: int = 0
     unseen_bytes: int = 0
 
@@ -43,10 +43,10 @@ class Foreign:
     ``preparing`` of them lie still on the device."""
 
     def __init__(
-        self, nvml: Nvml | None, ours: Callable[[], Collection[int]], preparing: int = 0
+        self, driver: DriverAccount | None, ours: Callable[[], Collection[int]], preparing: int = 0
     ) -> None:
         self._most_ours = _MOST_OURS + preparing
-        self._nvml = nvml
+        self._driver = driver
         self._ours = ours
         self._named: dict[int, str] = {}
         self._unnamed = 0
@@ -54,16 +54,16 @@ class Foreign:
 
     def look(self) -> None:
         """A millisecond, and outside of what is timed."""
-        if self._nvml is None:
+        if self._driver is None:
             return
-        before = self._nvml.processes()
+        before = self._driver.processes()
         ours = self._ours()
-        after = self._nvml.processes()
+        after = self._driver.processes()
         if before is None or after is None:
             return
         listed = {process.pid for process in before}  # one of ours may have begun since
         there = [process for process in after if process.pid in listed]
-        found = seen(there, os.getpid(), ours, self._nvml.used_bytes() or 0, self._most_ours)
+        found = seen(there, os.getpid(), ours, self._driver.used_bytes() or 0, self._most_ours)
         for process in found.named:
             self._named.setdefault(process.pid, _told(process))
         self._unnamed = max(self._unnamed, found.unnamed)
@@ -95,7 +95,7 @@ class Foreign:
 
 
 def seen(
-    listed: Sequence[OnDevice],
+    listed: Sequence[DeviceProcess],
     own: int,
     ours: Collection[int],
     used_bytes: int,
@@ -120,7 +120,7 @@ def _others(count: int) -> str:
     return "another process is" if count == 1 else f"{count} other processes are"
 
 
-def _told(process: OnDevice) -> str:
+def _told(process: DeviceProcess) -> str:
     size = f", {process.used_bytes / _GB:.1f} GB" if process.used_bytes is not None else ""
     return f"{_name(process.pid)} (pid {process.pid}{size})"
 

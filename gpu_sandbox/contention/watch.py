@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
+from gpu_sandbox.accelerator.driver_account import DriverAccount
 from gpu_sandbox.contention.core_time import CoreWatch
 from gpu_sandbox.contention.foreign_processes import Foreign, our_processes
 from gpu_sandbox.contention.thresholds import MAX_UTILIZATION, DeviceUse, busy_cores, busy_device
-from gpu_sandbox.cuda.nvml import Nvml
 
 __all__ = ["Watch", "utilization_at_rest"]
 
@@ -23,20 +23,20 @@ class Watch:
 
     def __init__(
         self,
-        nvml: Nvml | None,
+        driver: DriverAccount | None,
         cores: Collection[int],
         measuring: Callable[[], Collection[int]],
         preparing: int = 0,
     ) -> None:
-        self._nvml = nvml
-        self._foreign = Foreign(nvml, our_processes, preparing)
+        self._driver = driver
+        self._foreign = Foreign(driver, our_processes, preparing)
         self._cores = CoreWatch(cores, measuring)
         self._utilization: int | None = None
 
     def begin(self, *, at_rest: bool = False) -> None:
         """``at_rest``: nothing of ours runs on the device, and there is time to see that."""
         if at_rest:
-            self._utilization = utilization_at_rest(self._nvml)
+            self._utilization = utilization_at_rest(self._driver)
         self._foreign.look()
         self._cores.look()
 
@@ -49,7 +49,7 @@ class Watch:
         self._cores.look()
         self._foreign.look()
         if at_rest and (self._foreign.count or self._utilization is None):
-            again = utilization_at_rest(self._nvml)
+            again = utilization_at_rest(self._driver)
             told = [percent for percent in (self._utilization, again) if percent is not None]
             self._utilization = max(told) if told else None
 
@@ -63,13 +63,13 @@ class Watch:
         return [*busy_device(use), *busy_cores(self._cores.time())]
 
 
-def utilization_at_rest(nvml: Nvml | None) -> int | None:
+def utilization_at_rest(driver: DriverAccount | None) -> int | None:
     """Percent of the time in which a device is at work that nothing of ours uses: the first
     reading that is within the bound, or the last before our own work must be out of it."""
-    if nvml is None:
+    if driver is None:
         return None
     deadline = time.monotonic() + _REST_S
-    while (percent := nvml.utilization()) is not None and percent > MAX_UTILIZATION:
+    while (percent := driver.utilization()) is not None and percent > MAX_UTILIZATION:
         if time.monotonic() >= deadline:
             break
         time.sleep(_POLL_S)

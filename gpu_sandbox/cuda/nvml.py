@@ -1,9 +1,6 @@
-"""What the driver's management library says of one device: who is on it, how much it is at work,
-its clock, why that is lower than it could be.
+"""NVML, the driver's management library, as a ``DriverAccount`` of one device.
 
-Only the verifier asks. NVML answers from the driver, not from a process, so no worker has a
-part in it. Nothing here changes anything of a device. Where there is no such library, or it
-does not answer, there is no ``Nvml``, or the answer is None: no verdict depends on it.
+Where there is no such library, or it does not answer, there is no ``Nvml``, or the answer is None.
 """
 
 from __future__ import annotations
@@ -13,33 +10,17 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import torch
 
-__all__ = ["LIBRARY", "Nvml", "OnDevice", "describe_reasons", "nvml_of"]
+from gpu_sandbox.accelerator.driver_account import SLOWDOWNS, DeviceProcess
+
+__all__ = ["LIBRARY", "Nvml", "nvml_of"]
 
 LIBRARY = "libnvidia-ml.so.1"
 _SUCCESS, _TOO_SMALL = 0, 7
 _SM_CLOCK = 1
 _NOT_AVAILABLE = (1 << 64) - 1
-_MOST_PROCESSES = 4096
-_REASONS = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x20: "thermal slowdown by software",
-    0x40: "thermal slowdown by hardware",
-    0x80: "power brake",
-}
-"""Of NVML's ``nvmlClocksEventReason…``: what lowers a busy device's clock. The others are
-settings, and that it has nothing to do."""
-
-
-class OnDevice(msgspec.Struct, frozen=True):
-    """A process that computes on the device. ``used_bytes``: of its memory, None if that is
-    not told. ``pid`` is in the numbering of the asking process, or of the host."""
-
-    pid: int
-    used_bytes: int | None
+_MAX_PROCESSES = 4096
 
 
 class _ProcessInfo(ctypes.Structure):
@@ -72,7 +53,7 @@ class _Utilization(ctypes.Structure):
 
 
 class Nvml:
-    """One device's, for as long as this process lives."""
+    """``DriverAccount`` of one device, for as long as this process lives."""
 
     def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
         self._library = library
@@ -92,11 +73,11 @@ class Nvml:
             return None
         return cls(loaded, handle) if found == _SUCCESS else None
 
-    def processes(self) -> list[OnDevice] | None:
-        """Those that have a context, ours too. A driver leaves out what the caller's PID
-        namespace does not hold, or, an older one, gives the host's numbers."""
+    def processes(self) -> list[DeviceProcess] | None:
+        """All with a context. A driver omits those outside the caller's PID namespace; an older
+        one gives the host's numbers."""
         count = ctypes.c_uint(64)
-        while count.value <= _MOST_PROCESSES:
+        while count.value <= _MAX_PROCESSES:
             room = (_ProcessInfo * count.value)()
             status = self._asked(
                 "nvmlDeviceGetComputeRunningProcesses_v3", ctypes.byref(count), room
@@ -109,7 +90,6 @@ class Nvml:
         return None
 
     def used_bytes(self) -> int | None:
-        """Of the device's memory, by all processes together, seen or not."""
         memory = _Memory(version=ctypes.sizeof(_Memory) | 2 << 24)
         status = self._asked("nvmlDeviceGetMemoryInfo_v2", ctypes.byref(memory))
         return int(memory.used) if status == _SUCCESS else None
@@ -119,17 +99,15 @@ class Nvml:
         status = self._asked("nvmlDeviceGetClockInfo", _SM_CLOCK, ctypes.byref(clock))
         return clock.value if status == _SUCCESS else None
 
-    def reasons(self) -> int | None:
-        """Why the clock is not higher, as NVML's bits: those that slow a busy device."""
+    def slowdowns(self) -> int | None:
         found = ctypes.c_ulonglong()
         status = self._asked("nvmlDeviceGetCurrentClocksEventReasons", ctypes.byref(found))
         if status is None:  # drivers before 535 have it by its older name only
             status = self._asked("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.byref(found))
-        return found.value & sum(_REASONS) if status == _SUCCESS else None
+        return found.value & sum(SLOWDOWNS) if status == _SUCCESS else None
 
     def utilization(self) -> int | None:
-        """Percent of the last second, or less, in which some kernel ran, whoever's. None for a
-        slice of a device (MIG), which has no such figure."""
+        """None for a slice of a device (MIG), which has no such figure."""
         found = _Utilization()
         status = self._asked("nvmlDeviceGetUtilizationRates", ctypes.byref(found))
         return int(found.gpu) if status == _SUCCESS else None
@@ -140,18 +118,13 @@ class Nvml:
         return function(self._handle, *arguments) if function is not None else None
 
 
-def _on_device(info: Any) -> OnDevice:
+def _on_device(info: Any) -> DeviceProcess:
     used = int(info.used)
-    return OnDevice(int(info.pid), None if used == _NOT_AVAILABLE else used)
-
-
-def describe_reasons(reasons: int) -> str:
-    """In words; empty for none."""
-    return ", ".join(name for bit, name in _REASONS.items() if reasons & bit)
+    return DeviceProcess(int(info.pid), None if used == _NOT_AVAILABLE else used)
 
 
 @functools.cache
 def nvml_of(device: torch.device) -> Nvml | None:
-    """Of a CUDA device of torch's; None where there is no library for it."""
+    """The account of a CUDA device of torch; None where there is no library for it."""
     properties: Any = torch.cuda.get_device_properties(device)
     return Nvml.of(str(getattr(properties, "uuid", "")))

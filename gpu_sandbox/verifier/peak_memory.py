@@ -20,7 +20,7 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from gpu_sandbox.cuda.nvml import Nvml
+from gpu_sandbox.accelerator.driver_account import DriverAccount
 from gpu_sandbox.ipc.verifier_messages import Agreed, Job
 from gpu_sandbox.ipc.worker_messages import Done, ReleaseMemory, Repeat
 from gpu_sandbox.tensors.shared_arena import lay_out
@@ -68,7 +68,7 @@ class PeakMemory:
         self._job = job
         self._device = device
         self._backend = backend_of(device)
-        self._nvml = self._backend.driver_account()
+        self._driver = self._backend.driver_account()
         self._wanted = job.protocol.structured and job.mode == "evaluate"
         self._before: int | None = None
         self._peak: int | None = None
@@ -155,7 +155,7 @@ class PeakMemory:
         deadline, highest = time.monotonic() + limit_s, 0
         while not peer.said_something() and time.monotonic() < deadline:
             highest = max(highest, account() or 0)
-            if self._nvml is None:
+            if self._driver is None:
                 time.sleep(_POLL_S)
         return highest
 
@@ -164,11 +164,13 @@ class PeakMemory:
         worker, jail = peer.pid, jail_of(peer.pid)
         if self._backend.on_host:
             return lambda: host_bytes(worker, jail)
-        return _of_device(self._nvml, worker, jail)
+        return _of_device(self._driver, worker, jail)
 
 
-def _of_device(nvml: Nvml | None, worker: int, jail: frozenset[int]) -> Callable[[], int | None]:
-    return lambda: None if nvml is None else device_bytes(nvml, worker, jail)
+def _of_device(
+    driver: DriverAccount | None, worker: int, jail: frozenset[int]
+) -> Callable[[], int | None]:
+    return lambda: None if driver is None else device_bytes(driver, worker, jail)
 
 
 def calls_for(call_s: float) -> int:

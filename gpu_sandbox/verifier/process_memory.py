@@ -11,7 +11,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from gpu_sandbox.cuda.nvml import Nvml
+from gpu_sandbox.accelerator.driver_account import DriverAccount
 
 __all__ = ["device_bytes", "host_bytes", "jail_of"]
 
@@ -20,9 +20,9 @@ _COUNTED = ("RssAnon", "VmSwap")
 _KB = 1024
 
 
-def device_bytes(nvml: Nvml, worker: int, jail: Collection[int]) -> int | None:
+def device_bytes(driver: DriverAccount, worker: int, jail: Collection[int]) -> int | None:
     """Of the device's memory, by the worker and all others of its jail."""
-    listed = nvml.processes()
+    listed = driver.processes()
     if listed is None or worker not in {process.pid for process in listed}:
         return None
     sizes = [process.used_bytes for process in listed if process.pid in jail]

@@ -11,8 +11,8 @@ from __future__ import annotations
 import msgspec
 import torch
 
-from gpu_sandbox.cuda.gate_kernels import Kernels, Stretches
 from gpu_sandbox.ipc.worker_messages import Ran
+from gpu_sandbox.tensors.gate_layout import GateKernels, StridedRegions
 from gpu_sandbox.tensors.memory_layout import may_lie_so
 from gpu_sandbox.worker.outputs import Delivered, Slot, describe_outputs, fits
 
@@ -23,7 +23,7 @@ class GatedOutputs:
     """Of one release; ``outputs`` are all its places. How the first call's outputs lie, the others'
     do in their places, too."""
 
-    def __init__(self, kernels: Kernels, stream: int, outputs: Stretches) -> None:
+    def __init__(self, kernels: GateKernels, stream: int, outputs: StridedRegions) -> None:
         self._kernels, self._stream, self._outputs = kernels, stream, outputs
         self._strides: dict[int, tuple[int, ...]] = {}
 
@@ -38,7 +38,7 @@ class GatedOutputs:
             if self._strides[number] != to.stride():
                 to = to.as_strided(to.shape, self._strides[number])
             first = self._outputs.block(call, to.data_ptr(), calls)
-            self._kernels.put(self._stream, tensor, to, first, self._kernels.taken_at)
+            self._kernels.store_encrypted(self._stream, tensor, to, first, self._kernels.taken_at)
 
     def describe(self, found: Delivered, slot: Slot) -> Ran:
         """Of the last call's outputs, and how they lie in their places."""

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.cuda.gate_kernels import Kernels
 from gpu_sandbox.extension_build import load_inline
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.ipc.verifier_messages import CACHES
@@ -52,6 +51,7 @@ from gpu_sandbox.runtime.candidate_traceback import failed
 from gpu_sandbox.runtime.compiler_caches import lay_out
 from gpu_sandbox.runtime.malloc_settings import keep_freed_memory
 from gpu_sandbox.runtime.module_loader import construct, import_file, settle
+from gpu_sandbox.tensors.gate_layout import GateKernels
 from gpu_sandbox.tensors.pytree import unpack
 from gpu_sandbox.tensors.shared_arena import Arena
 from gpu_sandbox.tensors.trained_state import construct_trained
@@ -77,7 +77,7 @@ class Worker:
         self._replaced: list[Arena] = []
         """On a GPU, of a candidate: it may still look at its inputs there."""
         self._host: Arena | None = None
-        self._kernels: Kernels | None = None
+        self._kernels: GateKernels | None = None
         self._clocked = TimedModel(_nothing, device)
         self._model: Any = None
         self._before: tuple[Any, TimedModel] | None = None

@@ -14,8 +14,6 @@ from typing import Any, cast
 import msgspec
 import torch
 
-from gpu_sandbox.cuda.gate_channel import GateChannel
-from gpu_sandbox.cuda.gate_kernels import Kernels, Stretches, rounds
 from gpu_sandbox.ipc.cpu_call_messages import NOTHING_PLAIN, SEED_BYTES
 from gpu_sandbox.ipc.framing import Channel, PeerGone
 from gpu_sandbox.ipc.worker_messages import (
@@ -30,6 +28,8 @@ from gpu_sandbox.ipc.worker_messages import (
     Tree,
 )
 from gpu_sandbox.runtime.module_loader import seed_torch
+from gpu_sandbox.tensors.gate_channel import GateChannel
+from gpu_sandbox.tensors.gate_layout import GateKernels, StridedRegions, rounds
 from gpu_sandbox.tensors.memory_layout import storages
 from gpu_sandbox.tensors.overwriting import write_over
 from gpu_sandbox.tensors.pytree import plain_digest, plain_digests
@@ -82,7 +82,7 @@ class TimedModel:
         self.slots: dict[int, Slot] = {}
         self.placed = 0
         """How often slots have changed."""
-        self.kernels: Kernels | None = None
+        self.kernels: GateKernels | None = None
         """The harness's own; none where they could not be compiled."""
 
     def put_in_order(self) -> None:
@@ -360,12 +360,12 @@ class TimedModel:
         if asked.empty:
             self._blank = [blank(place) for place in slots[0].outputs]
         places, address = [slot.place for slot in slots], slots[0].address
-        inputs = Stretches.of([place.inputs for place in places], address)
-        outputs = Stretches.of([place.outputs for place in places], address)
+        inputs = StridedRegions.of([place.inputs for place in places], address)
+        outputs = StridedRegions.of([place.outputs for place in places], address)
         putting = GatedOutputs(kernels, stream, outputs)
         for number, calls in enumerate(rounds(asked.gate, asked.calls)):
-            kernels.take(stream, turns.given_at, number + 1, turns.key_at(number))
-            kernels.seal(stream, inputs, calls, kernels.taken_at)
+            kernels.wait_for_key(stream, turns.given_at, number + 1, turns.key_at(number))
+            kernels.crypt_inputs(stream, inputs, calls, kernels.taken_at)
             for k in calls:
                 slot = slots[k]
                 found = pack_outputs(self._queued(slot, asked, k))

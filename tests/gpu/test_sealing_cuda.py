@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.cuda.gate_kernels import KEY_BYTES, Kernels, Stretches, digest_bytes
+from gpu_sandbox.cuda.gate_kernels import Kernels
 from gpu_sandbox.cuda.nvrtc import compiled
+from gpu_sandbox.tensors.gate_layout import KEY_BYTES, StridedRegions, digest_bytes
 
 pytestmark = [
     pytest.mark.gpu,
@@ -58,19 +59,21 @@ def _memory(size: int) -> torch.Tensor:
     return torch.randint(0, 256, (size,), dtype=torch.uint8, device="cuda:0")
 
 
-def _whole(memory: torch.Tensor) -> Stretches:
-    return Stretches(memory.data_ptr(), memory.numel(), 0)
+def _whole(memory: torch.Tensor) -> StridedRegions:
+    return StridedRegions(memory.data_ptr(), memory.numel(), 0)
 
 
 def _seal(
-    kernels: Kernels, places: Stretches, keys: bytes, calls: range = range(1), rounds: int = 1
+    kernels: Kernels, places: StridedRegions, keys: bytes, calls: range = range(1), rounds: int = 1
 ) -> None:
     there = torch.frombuffer(bytearray(keys), dtype=torch.uint8).to("cuda:0")
-    kernels.seal(0, places, calls, there.data_ptr(), rounds)
+    kernels.crypt_inputs(0, places, calls, there.data_ptr(), rounds)
     torch.cuda.synchronize()
 
 
-def _digest(kernels: Kernels, places: Stretches, calls: range = range(1), rounds: int = 1) -> bytes:
+def _digest(
+    kernels: Kernels, places: StridedRegions, calls: range = range(1), rounds: int = 1
+) -> bytes:
     size = rounds * digest_bytes(places.size * len(calls))
     room = torch.zeros(size, dtype=torch.uint8, device="cuda:0")
     kernels.digest(0, places, calls, room.data_ptr(), rounds)
@@ -97,7 +100,7 @@ def test_an_output_is_put_where_it_belongs_and_nothing_behind_it(
 ) -> None:
     tensor, to, key = _memory(size), _memory(512), secrets.token_bytes(KEY_BYTES)
     behind, there = to[size:].clone(), torch.frombuffer(bytearray(key), dtype=torch.uint8).cuda()
-    kernels.put(0, tensor, to[:size], 7, there.data_ptr())
+    kernels.store_encrypted(0, tensor, to[:size], 7, there.data_ptr())
     words = [
         word
         for number in range(7, 7 + -(-size // 64))
@@ -114,7 +117,7 @@ def test_what_was_put_is_opened_by_the_keys_of_its_rounds(kernels: Kernels, lies
     """Of three rounds of two calls, each with an output of 40 times 30 behind one of 512 bytes."""
     size = 512 + -(-40 * 30 * 8 // 512) * 512
     memory, keys = _memory(6 * 2 * size), secrets.token_bytes(3 * KEY_BYTES)
-    places = Stretches(memory.data_ptr(), size, 2 * size)
+    places = StridedRegions(memory.data_ptr(), size, 2 * size)
     there = torch.frombuffer(bytearray(keys), dtype=torch.uint8).cuda()
     tensors = [torch.randn(40, 30, dtype=torch.complex64, device="cuda:0") for _ in range(6)]
     if lies == "transposed":
@@ -128,9 +131,9 @@ def test_what_was_put_is_opened_by_the_keys_of_its_rounds(kernels: Kernels, lies
     for k, (tensor, to) in enumerate(zip(tensors, tos, strict=True)):
         calls = range(k - k % 2, k - k % 2 + 2)
         first = places.block(k, to.data_ptr(), calls)
-        kernels.put(0, tensor, to, first, there.data_ptr() + k // 2 * KEY_BYTES)
+        kernels.store_encrypted(0, tensor, to, first, there.data_ptr() + k // 2 * KEY_BYTES)
     assert not any(torch.equal(a, b) for a, b in zip(tensors, tos, strict=True))
-    kernels.unseal_outputs(0, places, range(2), there.data_ptr(), 3)
+    kernels.decrypt_outputs(0, places, range(2), there.data_ptr(), 3)
     assert all(torch.equal(a, b) for a, b in zip(tensors, tos, strict=True))
 
 
@@ -141,8 +144,8 @@ def test_a_key_is_taken_when_the_word_is_given(kernels: Kernels) -> None:
     _seal(kernels, places, key)
     host = torch.zeros(2, KEY_BYTES, dtype=torch.uint8, pin_memory=True)
     stream = torch.cuda.Stream()
-    kernels.take(stream.cuda_stream, host[0].data_ptr(), 7, host[1].data_ptr())
-    kernels.seal(stream.cuda_stream, places, range(1), kernels.taken_at)
+    kernels.wait_for_key(stream.cuda_stream, host[0].data_ptr(), 7, host[1].data_ptr())
+    kernels.crypt_inputs(stream.cuda_stream, places, range(1), kernels.taken_at)
     time.sleep(0.1)
     assert not stream.query()
     host[1] = torch.frombuffer(bytearray(key), dtype=torch.uint8)
@@ -158,7 +161,7 @@ def test_the_key_opens_what_it_sealed_and_touches_nothing_else(
     size = megabytes << 18
     memory = _memory(4 * size)
     before = memory.clone()
-    places, key = Stretches(memory.data_ptr(), size, 2 * size), secrets.token_bytes(KEY_BYTES)
+    places, key = StridedRegions(memory.data_ptr(), size, 2 * size), secrets.token_bytes(KEY_BYTES)
     _seal(kernels, places, key, range(2))
     changed = (memory != before).view(4, size).float().mean(dim=1).tolist()
     assert [round(c, 2) for c in changed] == [1.0, 0.0, 1.0, 0.0]
@@ -169,7 +172,10 @@ def test_the_key_opens_what_it_sealed_and_touches_nothing_else(
 def test_each_round_has_a_key_and_a_digest_of_its_own(kernels: Kernels) -> None:
     memory = _memory(6 * _SIZE)
     before = memory.clone()
-    places, keys = Stretches(memory.data_ptr(), _SIZE, _SIZE), secrets.token_bytes(3 * KEY_BYTES)
+    places, keys = (
+        StridedRegions(memory.data_ptr(), _SIZE, _SIZE),
+        secrets.token_bytes(3 * KEY_BYTES),
+    )
     _seal(kernels, places, keys, range(2), rounds=3)
     digests = [_digest(kernels, places, range(k, k + 2)) for k in range(0, 6, 2)]
     assert _digest(kernels, places, range(2), rounds=3) == b"".join(digests)

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_sandbox.accelerator.driver_account import DeviceProcess
 from gpu_sandbox.confine import processes
 from gpu_sandbox.contention.foreign_processes import Foreign, our_processes, seen
-from gpu_sandbox.cuda.nvml import Nvml, OnDevice
+from gpu_sandbox.cuda.nvml import Nvml
 from tests.gpu_sandbox.nvml import FakeDriver
 
 GB = 1 << 30
@@ -108,14 +109,14 @@ def test_without_a_library_nothing_is_said(tmp_path: Path, fake_library: Path) -
 
 PIDS = st.integers(1, 40)
 LISTED = st.lists(
-    st.builds(OnDevice, PIDS, st.one_of(st.none(), st.integers(0, 9 * GB))),
+    st.builds(DeviceProcess, PIDS, st.one_of(st.none(), st.integers(0, 9 * GB))),
     unique_by=lambda process: process.pid,
 )
 
 
 @given(LISTED, PIDS, st.sets(PIDS), st.integers(0, 99 * GB))
 def test_nobody_of_ours_is_ever_named(
-    listed: list[OnDevice], own: int, ours: set[int], used_bytes: int
+    listed: list[DeviceProcess], own: int, ours: set[int], used_bytes: int
 ) -> None:
     found = seen(listed, own, ours, used_bytes)
     assert not {process.pid for process in found.named} & {own, *ours}

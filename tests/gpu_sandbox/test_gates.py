@@ -16,9 +16,8 @@ import msgspec
 import pytest
 import torch
 
-from gpu_sandbox.cuda import gate_kernels as sealing
-from gpu_sandbox.cuda.gate_channel import GateChannel
-from gpu_sandbox.cuda.gate_kernels import KEY_BYTES, Kernels, rows_of
+from gpu_sandbox.cuda import gate_kernels
+from gpu_sandbox.cuda.gate_kernels import Kernels
 from gpu_sandbox.ipc.verifier_messages import Differs, Finding, Forged
 from gpu_sandbox.ipc.worker_messages import (
     Gate,
@@ -32,6 +31,8 @@ from gpu_sandbox.ipc.worker_messages import (
     Time,
     Timed,
 )
+from gpu_sandbox.tensors.gate_channel import GateChannel
+from gpu_sandbox.tensors.gate_layout import KEY_BYTES, bytes_of_calls
 from gpu_sandbox.tensors.memory_layout import reported_stride
 from gpu_sandbox.tensors.pytree import numbers
 from gpu_sandbox.tensors.shared_arena import Arena, Layout
@@ -144,9 +145,9 @@ class Worker:
         self.turn = Turn(0, layout.inputs, layout.outputs)
         return self.turn
 
-    def rows(self, places: Any) -> torch.Tensor:
+    def bytes_of(self, places: Any) -> torch.Tensor:
         assert self._arena is not None
-        return rows_of(self._arena, places)
+        return bytes_of_calls(self._arena, places)
 
     def share_host(self, size: int) -> Arena:
         self._host = self._host or Arena.create(size, CPU)
@@ -385,7 +386,7 @@ def test_an_output_that_is_dense_is_put_as_it_lies(monkeypatch: pytest.MonkeyPat
     """Whoever called would need no copy, either."""
     behind = gated("once", 3, turned(*drawn()))
     worker = Worker(lambda x, y: turned(x, y).contiguous())
-    monkeypatch.setattr(sealing, "_relaid", lambda tensor, to: pytest.fail("copied"))
+    monkeypatch.setattr(gate_kernels, "_relaid", lambda tensor, to: pytest.fail("copied"))
     outputs = behind.passed(worker, 7, range(3)).outputs
     for case, (output,) in zip(behind.cases, outputs, strict=True):
         assert torch.equal(output, turned(*case.tensors))
@@ -440,7 +441,7 @@ def test_nothing_more_is_done_with_no_outputs_than_with_the_references(
     behind, worker = gated("once", 3, reference(*drawn())), Worker(reference)
     copied: list[tuple[int, ...]] = []
     monkeypatch.setattr(
-        sealing, "_relaid", lambda tensor, to: copied.append(tensor.stride()) or tensor
+        gate_kernels, "_relaid", lambda tensor, to: copied.append(tensor.stride()) or tensor
     )
     for empty in (True, False):
         behind.passed(worker, 7, empty=empty)
@@ -450,7 +451,7 @@ def test_nothing_more_is_done_with_no_outputs_than_with_the_references(
 def test_a_dimension_of_one_lies_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     behind = gated("once", 1, torch.rand(17, 1).as_strided((17, 1), (1, 17)))
     worker = Worker(lambda x, _: x[:, :1].contiguous())
-    monkeypatch.setattr(sealing, "_relaid", lambda tensor, to: pytest.fail("copied"))
+    monkeypatch.setattr(gate_kernels, "_relaid", lambda tensor, to: pytest.fail("copied"))
     (output,), *_ = behind.passed(worker, 7, [0]).outputs
     assert torch.equal(output, behind.cases[0].tensors[0][:, :1])
 

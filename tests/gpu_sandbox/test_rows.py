@@ -6,7 +6,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_sandbox.cuda.gate_kernels import Rows, Stretches, digest_bytes, rounds, rows_of
+from gpu_sandbox.tensors.gate_layout import (
+    CallBuffers,
+    StridedRegions,
+    bytes_of_calls,
+    digest_bytes,
+    rounds,
+)
 from gpu_sandbox.tensors.shared_arena import Arena, lay_out
 
 CPU = torch.device("cpu")
@@ -40,22 +46,22 @@ def test_what_is_put_into_rows_is_found_in_the_arena_and_back(
     layout = lay_out(inputs, outputs, calls)
     arena = Arena.create(layout.total_bytes, CPU)
     for kind, places in ((inputs, layout.inputs), (outputs, layout.outputs)):
-        rows, back = Rows(kind, calls, CPU), Rows(kind, calls, CPU)
+        rows, back = CallBuffers(kind, calls, CPU), CallBuffers(kind, calls, CPU)
         cases = [[other(tensor) for tensor in kind] for _ in range(calls)]
         for case, views in zip(cases, rows.views, strict=True):
             for tensor, view in zip(case, views, strict=True):
                 view.copy_(tensor)
-        rows_of(arena, places).copy_(rows.bytes)
-        back.bytes.copy_(rows_of(arena, places))
+        bytes_of_calls(arena, places).copy_(rows.bytes)
+        back.bytes.copy_(bytes_of_calls(arena, places))
         for case, spots, views in zip(cases, places, back.views, strict=True):
             assert all(map(torch.equal, case, arena.views(spots)))
             assert all(map(torch.equal, case, views))
         numbers = list(reversed(range(calls)))
-        own = back.taken(numbers, [view.stride() for view in back.views[0]])
+        own = back.copies(numbers, [view.stride() for view in back.views[0]])
         back.bytes.zero_()
         for number, copies in zip(numbers, own, strict=True):
             assert all(map(torch.equal, cases[number], copies))
-        assert rows.stretches.size == Stretches.of(places).size
+        assert rows.regions.size == StridedRegions.of(places).size
     arena.close()
 
 

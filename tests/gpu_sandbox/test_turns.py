@@ -9,8 +9,8 @@ import time
 import pytest
 import torch
 
-from gpu_sandbox.cuda.gate_channel import GateChannel
 from gpu_sandbox.ipc.worker_messages import ArenaShared
+from gpu_sandbox.tensors.gate_channel import GateChannel
 from gpu_sandbox.tensors.shared_arena import Arena
 
 

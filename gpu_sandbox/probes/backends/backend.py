@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from gpu_sandbox.accelerator.accelerator import Accelerator
-from gpu_sandbox.cuda.nvml import Nvml
+from gpu_sandbox.accelerator.driver_account import DriverAccount
 
 __all__ = ["Backend"]
 
@@ -30,7 +30,7 @@ class Backend(Accelerator):
     def facts(self) -> dict[str, Any]: ...
 
     @abstractmethod
-    def driver_account(self) -> Nvml | None:
+    def driver_account(self) -> DriverAccount | None:
         """The driver's account of processes on it; None where there is none."""
 
     @abstractmethod

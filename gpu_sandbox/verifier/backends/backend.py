@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import torch
 
 from gpu_sandbox.accelerator.accelerator import Accelerator
-from gpu_sandbox.cuda.gate_kernels import Kernels
-from gpu_sandbox.cuda.nvml import Nvml
+from gpu_sandbox.accelerator.driver_account import DriverAccount
+from gpu_sandbox.tensors.gate_layout import GateKernels
 
 __all__ = ["Backend", "EventClock"]
 
@@ -40,7 +40,7 @@ class Backend(Accelerator):
         """What a timing depends on besides the code, as it is now; for the log."""
 
     @abstractmethod
-    def driver_account(self) -> Nvml | None:
+    def driver_account(self) -> DriverAccount | None:
         """The driver's account of clocks and processes; None where there is none."""
 
     @abstractmethod
@@ -106,7 +106,7 @@ class EventClock(ABC):
         """Ours, as machine code for this device (``cuda/nvrtc.py``). Raises ``NoKernels``."""
 
     @abstractmethod
-    def kernels(self) -> Kernels:
+    def kernels(self) -> GateKernels:
         """The same, loaded into this process's context when they are first asked for."""
 
     @abstractmethod

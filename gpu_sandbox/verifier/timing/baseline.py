@@ -10,10 +10,10 @@ from functools import partial
 import msgspec
 import torch
 
+from gpu_sandbox.accelerator.accelerator import NoKernels
 from gpu_sandbox.api.protocols import Protocol
 from gpu_sandbox.api.statistics import quantile, relative_spread
 from gpu_sandbox.contention.thresholds import medians_apart
-from gpu_sandbox.cuda.nvrtc import NoKernels
 from gpu_sandbox.ipc.verifier_messages import Job, Measured
 from gpu_sandbox.ipc.worker_messages import Done, Warm
 from gpu_sandbox.verifier.backends.backend import Backend, EventClock

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpu_sandbox.cuda.nvml import describe_reasons
+from gpu_sandbox.accelerator.driver_account import describe_slowdowns
 from gpu_sandbox.verifier.timing.pairs import Pair
 from gpu_sandbox.verifier.timing.sm_clocks import HARD, Clocks, Reading, Side
 
@@ -53,7 +53,9 @@ def notes(taken: Sequence[Pair], counted: Sequence[Pair], clocks: Clocks) -> lis
                 f"{side}'s side at a lower clock ({_seen_in(slower)})"
             )
     if clocks.reasons & HARD:
-        told.append(f"the device was slowed while timed: {describe_reasons(clocks.reasons & HARD)}")
+        told.append(
+            f"the device was slowed while timed: {describe_slowdowns(clocks.reasons & HARD)}"
+        )
     return told
 
 
@@ -64,4 +66,4 @@ def _seen_in(pairs: Sequence[Pair]) -> str:
     for reading in readings:
         reasons |= reading.reasons
     told = f"{clocks[0]} to {clocks[-1]} MHz"
-    return f"{told}, {describe_reasons(reasons)}" if reasons else told
+    return f"{told}, {describe_slowdowns(reasons)}" if reasons else told

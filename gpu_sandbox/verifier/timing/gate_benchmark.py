@@ -19,8 +19,8 @@ from collections.abc import Iterator
 
 import torch
 
+from gpu_sandbox.accelerator.accelerator import NoKernels
 from gpu_sandbox.api.statistics import quantile
-from gpu_sandbox.cuda.nvrtc import NoKernels
 from gpu_sandbox.ipc.verifier_messages import WorkerFailed
 from gpu_sandbox.ipc.worker_messages import Gate
 from gpu_sandbox.verifier.backends.lookup import events_of

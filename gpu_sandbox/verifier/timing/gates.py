@@ -18,16 +18,16 @@ from collections.abc import Sequence
 
 import torch
 
-from gpu_sandbox.cuda.gate_channel import GateChannel
-from gpu_sandbox.cuda.gate_kernels import (
+from gpu_sandbox.ipc.verifier_messages import Differs, Forged, WorkerSilent
+from gpu_sandbox.ipc.worker_messages import Gate, Ran, Time, Timed
+from gpu_sandbox.tensors.gate_channel import GateChannel
+from gpu_sandbox.tensors.gate_layout import (
     DIGEST_BYTES,
     KEY_BYTES,
-    Rows,
+    CallBuffers,
     digest_bytes,
     rounds,
 )
-from gpu_sandbox.ipc.verifier_messages import Differs, Forged, WorkerSilent
-from gpu_sandbox.ipc.worker_messages import Gate, Ran, Time, Timed
 from gpu_sandbox.tensors.memory_layout import reported_stride
 from gpu_sandbox.tensors.shared_arena import place
 from gpu_sandbox.verifier.backends.lookup import backend_of, events_of
@@ -66,9 +66,9 @@ class GateBuffers:
         free = backend_of(device).free_bytes()
         if free is not None and wanted > _MOST_OF_FREE * free:
             raise torch.OutOfMemoryError(f"{wanted} bytes are too much of what is free")
-        self.inputs = Rows(first.tensors, calls, device)
-        self.outputs = Rows(outputs, calls, device)
-        self.left = Rows(first.tensors if left else [], calls, device)
+        self.inputs = CallBuffers(first.tensors, calls, device)
+        self.outputs = CallBuffers(outputs, calls, device)
+        self.left = CallBuffers(first.tensors if left else [], calls, device)
         self.sealed = Sealed()
 
     def for_calls(self, calls: int) -> GateBuffers:
@@ -94,7 +94,7 @@ class GatedBatches(Batches):
         self._inputs, self._outputs = room.inputs, room.outputs
         self._sealed, self._left = room.sealed, room.left
         self._digest_bytes, self._left_bytes = (
-            digest_bytes(rows.stretches.size * len(self._rounds[0]))
+            digest_bytes(rows.regions.size * len(self._rounds[0]))
             for rows in (room.outputs, room.left)
         )
 
@@ -129,7 +129,7 @@ class GatedBatches(Batches):
             left=self._task.mutates,
         )
         peer.send(request, "bench")
-        with turns.released():
+        with turns.opened_on_error():
             self._let_queue(peer, turns)
             began = time.perf_counter_ns()
             committed, plain = self._let_in(peer, turns, keys)
@@ -148,7 +148,7 @@ class GatedBatches(Batches):
         """What a call's unsealing takes, and its outputs' sealing and digest, and that of what is
         left of its inputs, all of which it need not leave to be done. ``nothing_ns``: what events
         read of nothing."""
-        inputs, outputs = self._inputs.stretches, self._outputs.stretches
+        inputs, outputs = self._inputs.regions, self._outputs.regions
         kernels, stream = self._events.kernels(), self._events.stream()
         made = [e.native for e in self._first.expected]
         self._sealed.cases = None  # this works where they lie
@@ -156,11 +156,11 @@ class GatedBatches(Batches):
         digest_at = room.data_ptr() + KEY_BYTES
 
         def beside() -> None:
-            kernels.seal(stream, inputs, range(1), room.data_ptr())
+            kernels.crypt_inputs(stream, inputs, range(1), room.data_ptr())
             for tensor, to in zip(made, self._outputs.views[0], strict=True):
-                kernels.put(stream, tensor, to, 0, room.data_ptr())
+                kernels.store_encrypted(stream, tensor, to, 0, room.data_ptr())
             kernels.digest(stream, outputs, range(1), digest_at)
-            kernels.digest(stream, self._left.stretches, range(1), digest_at)
+            kernels.digest(stream, self._left.regions, range(1), digest_at)
 
         return max(self._events.read_ns(beside) - nothing_ns, 0.0)
 
@@ -171,7 +171,7 @@ class GatedBatches(Batches):
         same, once each: neither sees what the other has."""
         if self._sealed.cases is not self.cases:
             self._seal()
-        peer.rows(peer.turn.inputs).copy_(self._inputs.bytes)
+        peer.bytes_of(peer.turn.inputs).copy_(self._inputs.bytes)
         self._backend.synchronize()
         return self._sealed.keys
 
@@ -186,7 +186,9 @@ class GatedBatches(Batches):
         keys = [os.urandom(KEY_BYTES) for _ in self._rounds]
         there = self._there(keys)
         stream, calls, count = self._events.stream(), self._rounds[0], len(self._rounds)
-        self._events.kernels().seal(stream, self._inputs.stretches, calls, there.data_ptr(), count)
+        self._events.kernels().crypt_inputs(
+            stream, self._inputs.regions, calls, there.data_ptr(), count
+        )
         self._sealed.keys, self._sealed.cases = keys, self.cases
 
     def _opened(self, chosen: Sequence[int], ran: Ran) -> list[list[torch.Tensor]]:
@@ -196,13 +198,13 @@ class GatedBatches(Batches):
             strides = [reported_stride(*each) for each in zip(views, ran.leaves, strict=True)]
         else:  # which ends it, later
             strides = [view.stride() for view in views]
-        return self._outputs.taken(chosen, strides)
+        return self._outputs.copies(chosen, strides)
 
     def _open_outputs(self, keys: Sequence[bytes]) -> None:
         there, kernels = self._there(keys), self._events.kernels()
         stream, calls, count = self._events.stream(), self._rounds[0], len(self._rounds)
-        outputs = self._outputs.stretches
-        kernels.unseal_outputs(stream, outputs, calls, there.data_ptr(), count)
+        outputs = self._outputs.regions
+        kernels.decrypt_outputs(stream, outputs, calls, there.data_ptr(), count)
 
     def _there(self, keys: Sequence[bytes]) -> torch.Tensor:
         """On the device."""
@@ -252,18 +254,18 @@ class GatedBatches(Batches):
     def _digests(self, peer: Peer) -> list[bytes]:
         """Of what the places of outputs, and of inputs that calls change, hold now, as it is
         copied: what is compared later is what was committed to."""
-        self._outputs.bytes.copy_(peer.rows(peer.turn.outputs))
+        self._outputs.bytes.copy_(peer.bytes_of(peer.turn.outputs))
         made = self._digested(self._outputs, self._digest_bytes)
         if not self._left_bytes:
             return made
-        self._left.bytes.copy_(peer.rows(peer.turn.inputs))
+        self._left.bytes.copy_(peer.bytes_of(peer.turn.inputs))
         left = self._digested(self._left, self._left_bytes)
         return [one + other for one, other in zip(made, left, strict=True)]
 
-    def _digested(self, rows: Rows, size: int) -> list[bytes]:
+    def _digested(self, rows: CallBuffers, size: int) -> list[bytes]:
         """So many bytes for each round."""
         stream, count = self._events.stream(), len(self._rounds)
         room = torch.zeros(count, size, dtype=torch.uint8, device=self.device)
         kernels = self._events.kernels()
-        kernels.digest(stream, rows.stretches, self._rounds[0], room.data_ptr(), count)
+        kernels.digest(stream, rows.regions, self._rounds[0], room.data_ptr(), count)
         return [row.tobytes() for row in room.cpu().numpy()]

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from gpu_sandbox.cuda.nvml import Nvml, describe_reasons
+from gpu_sandbox.accelerator.driver_account import DriverAccount, describe_slowdowns
 
 __all__ = ["HARD", "Clocks", "Reading", "Side", "slower_side"]
 
@@ -27,26 +27,26 @@ _QUICK_S = 0.002
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """``reasons``: NVML's bits, as ``Nvml.reasons`` has them."""
+    """``reasons``: NVML's bits, as ``SLOWDOWNS`` has them."""
 
     sm_mhz: int
     reasons: int = 0
 
 
 class Clocks:
-    """Readings of one device, and the extremes of all of them. Without ``nvml`` there are none."""
+    """Readings of one device and their extremes; none without ``driver``."""
 
-    def __init__(self, nvml: Nvml | None) -> None:
-        self._nvml = nvml
+    def __init__(self, driver: DriverAccount | None) -> None:
+        self._driver = driver
         self._lowest_mhz, self._highest_mhz = 1 << 31, 0
         self.reasons = 0
         """All that were seen."""
-        self._quick = nvml is not None and min(self._cost_s() for _ in range(3)) <= _QUICK_S
+        self._quick = driver is not None and min(self._cost_s() for _ in range(3)) <= _QUICK_S
 
     def read(self) -> Reading | None:
-        if self._nvml is None:
+        if self._driver is None:
             return None
-        mhz, reasons = self._nvml.sm_mhz(), self._nvml.reasons()
+        mhz, reasons = self._driver.sm_mhz(), self._driver.slowdowns()
         if mhz is None:
             return None
         reading = Reading(mhz, reasons or 0)
@@ -65,15 +65,15 @@ class Clocks:
             return {}
         return {
             "clocks.sm.timed": [self._lowest_mhz, self._highest_mhz],
-            "clocks.lowered_by": describe_reasons(self.reasons),
+            "clocks.lowered_by": describe_slowdowns(self.reasons),
         }
 
     def _cost_s(self) -> float:
         """Of a reading, which is not kept: nothing is timed yet."""
-        assert self._nvml is not None
+        assert self._driver is not None
         began = time.perf_counter()
-        self._nvml.sm_mhz()
-        self._nvml.reasons()
+        self._driver.sm_mhz()
+        self._driver.slowdowns()
         return time.perf_counter() - began
 
 

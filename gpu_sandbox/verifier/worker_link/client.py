@@ -11,7 +11,6 @@ import msgspec
 import torch
 
 from gpu_sandbox.confine.freeze import Still, Stoppable, Unstoppable
-from gpu_sandbox.cuda.gate_kernels import rows_of
 from gpu_sandbox.ipc.cpu_call_messages import Where
 from gpu_sandbox.ipc.verifier_messages import Forged, WorkerDied
 from gpu_sandbox.ipc.worker_messages import (
@@ -27,6 +26,7 @@ from gpu_sandbox.ipc.worker_messages import (
     Spot,
 )
 from gpu_sandbox.tensors.bitwise import same_bits
+from gpu_sandbox.tensors.gate_layout import bytes_of_calls
 from gpu_sandbox.tensors.pytree import pack
 from gpu_sandbox.tensors.shared_arena import Arena, Layout, place
 from gpu_sandbox.verifier.backends.lookup import backend_of
@@ -179,9 +179,9 @@ class Peer(Conversation):
             self.ask(LoadKernels(image=image), Done, "share")
             self._has_kernels = True
 
-    def rows(self, places: Sequence[list[Spot]]) -> torch.Tensor:
+    def bytes_of(self, places: Sequence[list[Spot]]) -> torch.Tensor:
         """The bytes of each call's, in our own view of the arena: (calls, bytes)."""
-        return rows_of(self._need(), places)
+        return bytes_of_calls(self._need(), places)
 
     def start_loading(
         self, task: Task, source: str, class_name: str, libraries: list[str], fds: list[int]

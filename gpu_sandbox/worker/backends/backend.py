@@ -8,10 +8,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 import torch
 
 from gpu_sandbox.accelerator.accelerator import Accelerator
-from gpu_sandbox.cuda.gate_kernels import Kernels
-from gpu_sandbox.cuda.nvrtc import OwnKernels
 from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.worker_messages import Request
+from gpu_sandbox.tensors.gate_layout import GateKernels, LaunchesKernels
 
 __all__ = ["Backend", "ColdCache", "EventPair"]
 
@@ -23,7 +22,7 @@ class ColdCache(Protocol):
     """What lies before and between calls that a device's events time. Nothing is waited for."""
 
     def events(
-        self, flush_bytes: int, cover_us: int, kernels: OwnKernels | None = None
+        self, flush_bytes: int, cover_us: int, kernels: LaunchesKernels | None = None
     ) -> EventPair:
         """For a call on a cache that holds other things, behind work that lasts so long. Without
         ``kernels`` it holds what it was told to keep, too."""
@@ -65,7 +64,7 @@ class Backend(Accelerator):
     def unpin(self, address: int) -> None: ...
 
     @abstractmethod
-    def load_kernels(self, image: bytes) -> Kernels:
+    def load_kernels(self, image: bytes) -> GateKernels:
         """The harness's own, as the verifier has compiled them."""
 
     @abstractmethod

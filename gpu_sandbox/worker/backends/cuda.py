@@ -9,8 +9,7 @@ import torch
 from torch._C._autograd import DeviceType
 
 from gpu_sandbox.accelerator.cuda import Cuda
-from gpu_sandbox.cuda.gate_channel import stream_write
-from gpu_sandbox.cuda.gate_kernels import Kernels
+from gpu_sandbox.cuda.gate_kernels import Kernels, stream_write
 from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.worker_messages import Done, MakeContext, Request
 from gpu_sandbox.worker.backends.backend import Backend

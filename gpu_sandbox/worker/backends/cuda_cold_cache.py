@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.cuda.nvrtc import OwnKernels
+from gpu_sandbox.tensors.gate_layout import LaunchesKernels
 from gpu_sandbox.worker.backends.backend import EventPair
 
 __all__ = ["CudaColdCache"]
@@ -35,7 +35,7 @@ class CudaColdCache:
         self._element: torch.Tensor | None = None
 
     def events(
-        self, flush_bytes: int, cover_us: int, kernels: OwnKernels | None = None
+        self, flush_bytes: int, cover_us: int, kernels: LaunchesKernels | None = None
     ) -> EventPair:
         """For a call on a cache that holds other things, behind work that lasts so long. Without
         ``kernels`` it holds what it was told to keep, too."""
@@ -49,7 +49,7 @@ class CudaColdCache:
         torch as long as a launch."""
         event.record(torch.cuda.current_stream(self._number))
 
-    def _flush(self, flush_bytes: int, kernels: OwnKernels | None) -> None:
+    def _flush(self, flush_bytes: int, kernels: LaunchesKernels | None) -> None:
         """With half of it no line stays because a program has said that it should
         (``cuda/cold_cache.cu``); the other half is written plainly, so that the cache is as if all
         had been."""

@@ -14,14 +14,14 @@ def early(self, asked, host):
     turns, kernels = clock.GateChannel(host, asked.calls), self.kernels
     stream = torch.cuda.current_stream().cuda_stream
     places = [self.slots[number].place for number in range(asked.calls)]
-    inputs = clock.Stretches.of([place.inputs for place in places], self.slots[0].address)
-    outputs = clock.Stretches.of([place.outputs for place in places], self.slots[0].address)
+    inputs = clock.StridedRegions.of([place.inputs for place in places], self.slots[0].address)
+    outputs = clock.StridedRegions.of([place.outputs for place in places], self.slots[0].address)
     rounds = clock.rounds(asked.gate, asked.calls)
     turns.queued.value = asked.calls + 1
     for number, calls in enumerate(rounds):
         while turns.given.value <= number:
             pass
-        kernels.seal(stream, inputs, calls, turns.key_at(number))
+        kernels.crypt_inputs(stream, inputs, calls, turns.key_at(number))
         kernels.digest(stream, outputs, calls, turns.digest_at)
         torch.cuda.synchronize()
         turns.done.value = number + 1
@@ -31,7 +31,7 @@ def early(self, asked, host):
             made = clock.pack_outputs(self._queued(slot, asked, k))
             for tensor, to in zip(made.tensors, slot.outputs, strict=True):
                 first = outputs.block(k, to.data_ptr(), calls)
-                kernels.put(stream, tensor, to, first, turns.key_at(number))
+                kernels.store_encrypted(stream, tensor, to, first, turns.key_at(number))
     torch.cuda.synchronize()
     return clock.describe_outputs(made, slot)
 

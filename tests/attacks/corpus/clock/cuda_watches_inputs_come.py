@@ -81,22 +81,22 @@ def at_once(self, asked, host, known):
     turns, kernels = clock.GateChannel(host, asked.calls), self.kernels
     stream = torch.cuda.current_stream().cuda_stream
     places = [self.slots[number].place for number in range(asked.calls)]
-    inputs = clock.Stretches.of([place.inputs for place in places], self.slots[0].address)
-    outputs = clock.Stretches.of([place.outputs for place in places], self.slots[0].address)
+    inputs = clock.StridedRegions.of([place.inputs for place in places], self.slots[0].address)
+    outputs = clock.StridedRegions.of([place.outputs for place in places], self.slots[0].address)
     made = [clock.pack_outputs(self._model(*known[number])) for number in range(asked.calls)]
     torch.cuda.synchronize()
     turns.queued.value = asked.calls + 1
     rounds = clock.rounds(asked.gate, asked.calls)
     for number, calls in enumerate(rounds):
-        kernels.take(stream, turns.given_at, number + 1, turns.key_at(number))
+        kernels.wait_for_key(stream, turns.given_at, number + 1, turns.key_at(number))
         for k in calls:
             for tensor, to in zip(made[k].tensors, self.slots[k].outputs, strict=True):
                 first = outputs.block(k, to.data_ptr(), calls)
-                kernels.put(stream, tensor, to, first, kernels.taken_at)
+                kernels.store_encrypted(stream, tensor, to, first, kernels.taken_at)
         kernels.digest(stream, outputs, calls, turns.digest_at)
         self._backend.write_behind(stream, turns.done_at, number + 1)
     for number, calls in enumerate(rounds):
-        kernels.seal(stream, inputs, calls, turns.key_at(number))
+        kernels.crypt_inputs(stream, inputs, calls, turns.key_at(number))
     torch.cuda.synchronize()
     return clock.describe_outputs(made[-1], self.slots[asked.calls - 1])
 

@@ -1,11 +1,9 @@
-"""Two processes taking turns over shared memory: no message, and no system call that waits.
+"""Synchronization of gated calls through shared host memory, without messages or system calls.
 
-At the start of host memory that both have mapped lie three counters: how many keys the
-verifier has given, how many of them the worker's device is done with, and how many calls are
-queued, with one more when that is all. The worker's device waits for the first and writes the
-second by itself: its processor has no part in it. Behind them lie the digests of what was done
-last, and of what that left of its inputs, digests of each call's plain values, and the keys
-(``gate_kernels.py``).
+Three counters: keys given by the verifier, rounds that the worker's device has finished, and calls
+that are queued (one more when all are). The device waits for the first and writes the second by
+itself. Behind them lie the digests of the last round's outputs and mutated inputs, a digest of each
+call's plain values, and the keys (``gate_layout.py``).
 """
 
 from __future__ import annotations
@@ -14,26 +12,21 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import Any
 
-from gpu_sandbox.cuda.gate_kernels import DIGEST_BYTES, KEY_BYTES
 from gpu_sandbox.ipc import cpu_call_messages
+from gpu_sandbox.tensors.gate_layout import DIGEST_BYTES, KEY_BYTES
 from gpu_sandbox.tensors.shared_arena import ALIGN, Arena
 
-__all__ = ["GateChannel", "stream_write"]
+__all__ = ["GateChannel"]
 
 _COUNTERS_BYTES = 3 * ALIGN
 _PLAIN_BYTES = cpu_call_messages.DIGEST_BYTES
-_LOOKS = 1000
-"""Between two checks whether the other side is still there: well below a millisecond."""
-_NO_FLAGS = 0
-_MOST = 0x7FFFFFFF
+_POLLS = 1000  # between two checks of the other side: well below a millisecond
+_ALL_KEYS = 0x7FFFFFFF
 
 
 class GateChannel:
-    """The counters, each in a cache line of its own, and addresses of what comes with them, for so
-    many ``calls``."""
+    """Counters, each in a cache line of its own, digests and keys of a batch of ``calls``."""
 
     def __init__(self, arena: Arena, calls: int) -> None:
         self._calls = calls
@@ -47,7 +40,7 @@ class GateChannel:
 
     @staticmethod
     def size(keys: int, calls: int) -> int:
-        """Of the memory that this takes."""
+        """Bytes of memory for so many keys and calls."""
         return _COUNTERS_BYTES + 2 * DIGEST_BYTES + calls * _PLAIN_BYTES + keys * KEY_BYTES
 
     def _plain_at(self, call: int) -> int:
@@ -57,30 +50,29 @@ class GateChannel:
         return self._plain_at(self._calls) + number * KEY_BYTES
 
     def commit(self, call: int, plain: bytes) -> None:
-        """To its plain values, before it counts as done."""
+        """Store the digest of a call's plain values, before the call counts as done."""
         ctypes.memmove(self._plain_at(call), plain, _PLAIN_BYTES)
 
     def plain(self, calls: range) -> list[bytes]:
-        """What these have committed to, as it is now."""
+        """The digests that these calls have committed to, as they are now."""
         return [ctypes.string_at(self._plain_at(call), _PLAIN_BYTES) for call in calls]
 
     def give(self, number: int, key: bytes) -> None:
-        """The key, and then the word that it is there."""
+        """Store a key, then count it as given."""
         ctypes.memmove(self.key_at(number), key, KEY_BYTES)
         self.given.value = number + 1
 
     def digest(self, size: int, left: int) -> bytes:
-        """Of what was done last, and of what it left of its inputs, as they are now."""
+        """Digests of the last round's outputs and of its mutated inputs, as they are now."""
         return ctypes.string_at(self.digest_at, size) + ctypes.string_at(self.left_at, left)
 
     @contextmanager
-    def released(self) -> Iterator[None]:
-        """What goes wrong meanwhile leaves no device waiting for keys: those that were not given
-        open nothing."""
+    def opened_on_error(self) -> Iterator[None]:
+        """After an exception, let the device pass all gates: keys not given decrypt nothing."""
         try:
             yield
         except BaseException:
-            self.given.value = _MOST
+            self.given.value = _ALL_KEYS
             raise
 
     def reset(self) -> None:
@@ -89,25 +81,11 @@ class GateChannel:
 
     @staticmethod
     def wait(counter: ctypes.c_int32, number: int, go_on: Callable[[], bool]) -> bool:
-        """Whether it has reached ``number``; ``go_on``, asked now and then, ends the wait."""
+        """Whether ``counter`` reached ``number`` before ``go_on`` returned False."""
         while True:
-            for _ in range(_LOOKS):
+            for _ in range(_POLLS):
                 if counter.value >= number:
                     return True
-                os.sched_yield()  # the other may have to share our core
+                os.sched_yield()  # the other side may share our core
             if not go_on():
                 return False
-
-
-def stream_write(stream: int, address: int, number: int) -> None:
-    """Count when everything that was queued before is done."""
-    code = _cu_write()(stream, address, number, _NO_FLAGS)
-    if code:
-        raise RuntimeError(f"cuStreamWriteValue32 failed with CUDA driver error {code}")
-
-
-@cache
-def _cu_write() -> Any:
-    write = ctypes.CDLL("libcuda.so.1").cuStreamWriteValue32_v2
-    write.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint]
-    return write
