@@ -19,8 +19,8 @@ A row for each gate, number of calls, bytes, and kind of worker:
   is done when it begins, as ``cuda_watches_inputs_come`` and ``cuda_says_done_early``.
 
 Columns: the median wall in microseconds; its noise, from the least to the median and between the
-quartiles (encrypted gates have their ``noise_ns``, ``passages.py``); what a call takes by the gate,
-the wall less that of ``nothing``; and in how many releases all outputs were right. What calls
+quartiles (encrypted gates have their ``noise_ns``, ``gate_benchmark.py``); what a call takes by the
+gate, the wall less that of ``nothing``; and in how many releases all outputs were right. What calls
 ``in place`` or ``early`` take less than those of ``copies`` is what that worker gains.
 """
 

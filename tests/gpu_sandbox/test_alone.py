@@ -13,7 +13,7 @@ from gpu_sandbox.ipc.worker_messages import Ran
 from gpu_sandbox.verifier.timing.baseline import Baseline
 from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, BaselineDrift
 from gpu_sandbox.verifier.timing.batches import TimedBatch
-from gpu_sandbox.verifier.timing.pairs import Pair, claimed
+from gpu_sandbox.verifier.timing.pairs import Pair, reported_ratio
 
 CALM_US, BUSY_US = 400.0, 500.0
 
@@ -70,10 +70,10 @@ def test_a_machine_that_has_become_slower_is_not_its_doing(times: float, is_late
     spent_s = 4 * alone.due_s(pairs, 100) * 2 + 2
     assert alone.late(pairs, spent_s)
     machine.pause_s *= times
-    assert alone.look_again()
+    assert alone.measure_slowdown()
     assert bool(alone.late(pairs, spent_s)) == is_late
     assert alone.late(pairs, 2.5 * spent_s)
-    assert [alone.look_again() for _ in range(3)] == [True, True, False]
+    assert [alone.measure_slowdown() for _ in range(3)] == [True, True, False]
 
 
 class Waits(Machine):
@@ -117,7 +117,7 @@ def test_who_slows_the_baseline_in_one_order_only_is_found_out() -> None:
     taken = [(n % 2 == 0, 2.0 if n % 2 == 0 and n % 20 else 1.0) for n in range(100)]
     assert sum(slower > 1 for _, slower in taken) < 50
     pairs = [Pair(released(CALM_US), released(CALM_US * s), first) for first, s in taken]
-    gained = claimed(pairs, mean=False).ratio
+    gained = reported_ratio(pairs, mean=False).ratio
     assert gained == pytest.approx(2**-0.5)
     assert alone.disturbance(pairs) * gained == pytest.approx(1.0)
 

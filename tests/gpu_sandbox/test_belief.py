@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_sandbox.api.statistics import Estimate
-from gpu_sandbox.verifier.timing.claim_rules import WRITING, agree, believed, is_corroborated
+from gpu_sandbox.verifier.timing.claim_rules import WRITING, agrees, decide, is_corroborated
 
 CLOCK = "the outer clock"
 BLUR = 0.02
@@ -36,7 +36,7 @@ def about(ratio: float, width: float = 1.02) -> Estimate:
 def test_the_greatest_counts(
     claim: Estimate, bound: Estimate, gated: bool, least: float, ratio: float, why: str
 ) -> None:
-    found, told = believed(claim, bound, BLUR, gated=gated, least=least)
+    found, told = decide(claim, bound, BLUR, gated=gated, least=least)
     assert (found.ratio, told) == (pytest.approx(ratio), why)
 
 
@@ -46,16 +46,16 @@ ESTIMATES = st.builds(about, RATIOS, st.floats(1.0, 3.0))
 
 @given(ESTIMATES, ESTIMATES, st.floats(0, 0.5), st.booleans(), st.floats(0, 1))
 def test_nobody_is_scored_faster_than_is_claimed_or_can_be(
-    claim: Estimate, bound: Estimate, blur: float, gated: bool, least: float
+    claim: Estimate, bound: Estimate, uncertainty: float, gated: bool, least: float
 ) -> None:
-    found, why = believed(claim, bound, blur, gated=gated, least=least)
+    found, why = decide(claim, bound, uncertainty, gated=gated, least=least)
     assert found.low <= found.ratio <= found.high
     if why:
         assert found.ratio > claim.ratio
     else:
         assert found == claim
         assert claim.ratio >= (0.9 if gated else 0.7) * least
-    assert found.ratio * 1.25 + blur >= bound.ratio * 0.999
-    assert gated or found.ratio * 1.1 + blur >= bound.ratio * 0.999
-    if agree(claim, bound, blur):
-        assert is_corroborated(claim, bound, blur)
+    assert found.ratio * 1.25 + uncertainty >= bound.ratio * 0.999
+    assert gated or found.ratio * 1.1 + uncertainty >= bound.ratio * 0.999
+    if agrees(claim, bound, uncertainty):
+        assert is_corroborated(claim, bound, uncertainty)

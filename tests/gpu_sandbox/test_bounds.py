@@ -6,26 +6,27 @@ import pytest
 
 from gpu_sandbox.ipc.worker_messages import Ran
 from gpu_sandbox.verifier.timing.batches import TimedBatch
-from gpu_sandbox.verifier.timing.labels import labels_on_cpu
+from gpu_sandbox.verifier.timing.claim_rules import labels_on_cpu
 from gpu_sandbox.verifier.timing.pairs import Pair
 
 
-def released(reported_ns: int, wall_ns: int, cpu_ns: int, beside_ns: int = 0) -> TimedBatch:
+def released(reported_ns: int, wall_ns: int, cpu_ns: int, other_side_ns: int = 0) -> TimedBatch:
     last = Ran(tree=None, leaves=[])
-    return TimedBatch(reported_ns, wall_ns, 0, [], last, cpu_ns=cpu_ns, beside_ns=beside_ns)
+    return TimedBatch(reported_ns, wall_ns, 0, [], last, cpu_ns=cpu_ns, other_side_ns=other_side_ns)
 
 
-def pair(beside_ns: int = 0) -> Pair:
-    return Pair(released(100, 1000, 800), released(300, 900, 700, beside_ns), first=True)
+def pair(other_side_ns: int = 0) -> Pair:
+    return Pair(released(100, 1000, 800), released(300, 900, 700, other_side_ns), first=True)
 
 
 @pytest.mark.parametrize(
-    ("beside_ns", "max_overhead_ns", "bound_ns"), [(0, 1e9, 400), (100, 1e9, 500), (0, 450, 550)]
+    ("other_side_ns", "max_overhead_ns", "bound_ns"),
+    [(0, 1e9, 400), (100, 1e9, 500), (0, 450, 550)],
 )
 def test_of_the_baselines_rest_what_is_the_candidates_doing_is_not_believed(
-    beside_ns: int, max_overhead_ns: float, bound_ns: float
+    other_side_ns: int, max_overhead_ns: float, bound_ns: float
 ) -> None:
-    assert pair(beside_ns).wall_bound_ns(max_overhead_ns) == bound_ns
+    assert pair(other_side_ns).wall_bound_ns(max_overhead_ns) == bound_ns
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_the_processor_time_besides_calls_has_a_limit_too(
 
 
 @pytest.mark.parametrize(
-    ("blur_ns", "output_ns", "each_ns", "told"),
+    ("uncertainty_ns", "output_ns", "each_ns", "told"),
     [
         (0, 0, 10e6, None),
         (0, 0, 0.5e6, "15%"),
@@ -66,9 +67,9 @@ def test_the_processor_time_besides_calls_has_a_limit_too(
     ],
 )
 def test_a_short_call_says_how_closely_it_is_checked(
-    blur_ns: float, output_ns: float, each_ns: float, told: str | None
+    uncertainty_ns: float, output_ns: float, each_ns: float, told: str | None
 ) -> None:
     """By what the outer clock is off, and by what a worker may leave out, of the faster side."""
-    labels = labels_on_cpu(blur_ns, output_ns, each_ns)
+    labels = labels_on_cpu(uncertainty_ns, output_ns, each_ns)
     assert (told is None) == (labels == {})
     assert told is None or labels["below-resolution"].endswith(told)

@@ -61,9 +61,9 @@ def test_each_release_alone_has_the_company_that_one_in_pairs_has(
         seen.append("release")
         return TimedBatch(1000, 2000, 0, [], Ran(tree=None, leaves=[]))
 
-    monkeypatch.setattr(SingleCalls, "release", release)
+    monkeypatch.setattr(SingleCalls, "run", release)
     monkeypatch.setattr(
-        SharedCacheTraffic, "keep", lambda company: seen.append(company.total_bytes)
+        SharedCacheTraffic, "pass_through", lambda company: seen.append(company.total_bytes)
     )
 
     @contextmanager

@@ -120,7 +120,7 @@ def test_as_many_go_of_one_kind_as_of_the_other_and_never_more_than_count(
     sides: list[Side | None],
 ) -> None:
     taken = [pair(side) for side in sides]
-    counted = sifting.sifted(taken)
+    counted = sifting.counted_pairs(taken)
     dropped = [p for p in taken if not any(p is c for c in counted)]
     against = [p for p in dropped if p.slowed == "candidate"]
     assert 2 * len(against) == len(dropped)
@@ -132,21 +132,21 @@ def test_as_many_go_of_one_kind_as_of_the_other_and_never_more_than_count(
 @given(st.lists(st.sampled_from([None, "candidate"]), max_size=60))
 def test_a_candidate_that_slows_only_itself_has_nothing_dropped(sides: list[Side | None]) -> None:
     taken = [pair(side) for side in sides]
-    assert sifting.sifted(taken) == taken
+    assert sifting.counted_pairs(taken) == taken
 
 
 def test_what_was_set_aside_and_what_counts_all_the_same_is_told() -> None:
     taken = [*[pair() for _ in range(20)], pair("candidate"), pair("baseline")]
-    counted = sifting.sifted(taken)
+    counted = sifting.counted_pairs(taken)
     assert sifting.notes(taken, counted, Clocks(None)) == [
         "2 pairs of 22 were set aside: the device did their sides at different clocks "
         "(1410 to 1980 MHz, thermal slowdown by hardware)"
     ]
     taken = [*[pair() for _ in range(20)], *[pair("candidate") for _ in range(5)]]
-    (note,) = sifting.notes(taken, sifting.sifted(taken), Clocks(None))
+    (note,) = sifting.notes(taken, sifting.counted_pairs(taken), Clocks(None))
     assert note.startswith("5 pairs of 25 count though the device did the candidate's side at")
     taken = [*[pair() for _ in range(20)], pair("baseline")]  # which moves no median
-    assert sifting.notes(taken, sifting.sifted(taken), Clocks(None)) == []
+    assert sifting.notes(taken, sifting.counted_pairs(taken), Clocks(None)) == []
 
 
 def test_a_slowdown_that_holds_for_both_sides_is_told_too(driver: FakeDriver) -> None:
@@ -180,14 +180,14 @@ def taken(protocol: str, sides: list[Side | None], clocks: Clocks) -> tuple[list
     bench: Any = object.__new__(Benchmark)
     bench._clocks, bench._notes = clocks, []
     bench._baseline = SimpleNamespace(settings=None)
-    bench._releases = SimpleNamespace(calls=1, forget_ahead=lambda: None, may_change=False)
+    bench._batches = SimpleNamespace(calls=1, forget_ahead=lambda: None, may_change=False)
     job: Any = SimpleNamespace(protocol=protocol_named(protocol), bench_s=60.0)
     alone: Any = SimpleNamespace(due_s=lambda pairs, made: 1e-3 * made)
-    bench._enough = StoppingRule(
-        job, bench._releases, alone, lambda pairs: False, lambda pairs, s: "", bench._notes
+    bench._stopping_rule = StoppingRule(
+        job, bench._batches, alone, lambda pairs: False, lambda pairs, s: "", bench._notes
     )
     pairing = Scripted(sides)
-    return bench._enough.counted(bench._taken(pairing, 1)), pairing.made
+    return bench._stopping_rule.counted(bench._taken(pairing, 1)), pairing.made
 
 
 def test_pairs_are_drawn_anew_for_those_that_were_set_aside(driver: FakeDriver) -> None:

@@ -29,9 +29,11 @@ from gpu_sandbox.verifier.numerics.rules import registry
 from gpu_sandbox.verifier.numerics.rules.error_quantiles import Bulk
 from gpu_sandbox.verifier.numerics.tolerances import RULES, Margin
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing import pairs
-from gpu_sandbox.verifier.timing.batches import EventBatches, TimedBatch
-from gpu_sandbox.verifier.timing.pairs import Pair, Pairing, whole_wall_ratio
+from gpu_sandbox.verifier.timing import pairing
+from gpu_sandbox.verifier.timing.batches import TimedBatch
+from gpu_sandbox.verifier.timing.event_batches import EventBatches
+from gpu_sandbox.verifier.timing.pairing import Pairing
+from gpu_sandbox.verifier.timing.pairs import Pair, whole_wall_ratio
 from gpu_sandbox.verifier.trials import checks as judge
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
@@ -297,9 +299,9 @@ class Compared:
         self.strictly = 0
         self.off: float = 1
         self.truths = [[torch.arange(1, 13).reshape(4, 3).to(dtype)] for _ in range(CALLS)]
-        monkeypatch.setattr(pairs, "check_shape", lambda *_, **__: None)
-        monkeypatch.setattr(pairs, "close_by", self._close_by)
-        monkeypatch.setattr(pairs, "check_call", self._check_call)
+        monkeypatch.setattr(pairing, "check_shape", lambda *_, **__: None)
+        monkeypatch.setattr(pairing, "close_by", self._close_by)
+        monkeypatch.setattr(pairing, "check_call", self._check_call)
 
     def check(
         self,

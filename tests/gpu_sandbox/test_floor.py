@@ -19,7 +19,7 @@ from gpu_sandbox.devices.peak_rates import raised
 from gpu_sandbox.evaluate.speed_of_light import Load, Reach, beaten, rate_of, weighed
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.labels import RESOLUTION_NS, timing_labels
+from gpu_sandbox.verifier.timing.claim_rules import RESOLUTION_NS, timing_labels
 from gpu_sandbox.verifier.timing.work_estimate import moved_bytes
 
 GB = 10**9

@@ -339,11 +339,11 @@ def test_what_calls_leave_of_their_inputs_is_committed_to_as_well(gate: Gate, ca
     behind = gated(gate, calls, torch.rand(17, 33), mutates=True)
     worker = Worker(stepped)
     for number in range(calls):
-        left = behind.passed(worker, 7, [number]).left
+        left = behind.passed(worker, 7, [number]).mutated_inputs
         x, y = behind.cases[number].tensors
         assert torch.equal(left[0], x + 1.0)
         assert torch.equal(left[1], y * 0.5)
-    assert behind.passed(worker, 7, empty=True).left == []
+    assert behind.passed(worker, 7, empty=True).mutated_inputs == []
 
     def step_late(slots: dict[int, Slot]) -> None:
         slots[calls - 1].inputs[1].mul_(0.5)
@@ -545,6 +545,6 @@ def test_what_is_measured_beside_calls_spoils_no_release(monkeypatch: pytest.Mon
         return 9.0
 
     monkeypatch.setattr(Events, "read_ns", read, raising=False)
-    assert behind.beside_ns(2.0) == 7.0
+    assert behind.crypt_ns(2.0) == 7.0
     (output,), *_ = behind.passed(worker, 7, range(2)).outputs
     assert torch.equal(output, behind.cases[0].tensors[0] * 2)

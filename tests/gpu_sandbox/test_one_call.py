@@ -134,7 +134,7 @@ def release(tmp_path: Path) -> Callable[..., TimedBatch]:
     calls._eviction = cast(Any, SimpleNamespace(evict=lambda: None))
 
     def one(peer: Recorder, chosen: list[int]) -> TimedBatch:
-        return calls.release(cast(Peer, peer), Settings(), 3, chosen)
+        return calls.run(cast(Peer, peer), Settings(), 3, chosen)
 
     return one
 
@@ -158,7 +158,7 @@ def test_neither_is_on_the_clock_but_the_stop_and_being_let_go_are(
     """Who makes those last, and works meanwhile, is not to do so for nothing."""
     released = release(Recorder(SAID), [0])
     assert SLOW_S / 5 <= released.wall_ns / 1e9 < SLOW_S
-    assert released.own_ns == 0
+    assert released.transfer_ns == 0
 
 
 def test_what_is_used_of_a_processor_all_the_same_is_on_the_clock(
@@ -310,7 +310,7 @@ def test_two_outputs_in_one_place_are_seen_by_their_addresses(tmp_path: Path) ->
         peer.leaves = 2
         if same:
             with pytest.raises(Ended) as ended:
-                calls.release(cast(Peer, peer), Settings(), 3, [0])
+                calls.run(cast(Peer, peer), Settings(), 3, [0])
             assert "share memory" in str(ended.value.finding)
         else:
-            calls.release(cast(Peer, peer), Settings(), 3, [0])
+            calls.run(cast(Peer, peer), Settings(), 3, [0])

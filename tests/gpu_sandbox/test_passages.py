@@ -25,8 +25,8 @@ PASSAGE = GateCalibration(
     noise_ns=9000.0,
     usual_ns=EMPTY_NS + CALLS_NS,
     warm_ns=CALLS_NS,
-    own_ns=120_000.0,
-    beside_ns=14_000.0,
+    cold_ns=120_000.0,
+    crypt_ns=14_000.0,
     reading_ns=1000.0,
 )
 
@@ -45,13 +45,13 @@ class Looks:
 
 def judged(monkeypatch: pytest.MonkeyPatch, looks: Looks, seconds: float = 60.0) -> Judgement:
     gated = SimpleNamespace(let_go=lambda: None)
-    monkeypatch.setattr(GateBenchmark, "_all_alone", lambda self, calls: [(gated, PASSAGE)])
-    monkeypatch.setattr(passages, "_SPELL_S", 0.001)
+    monkeypatch.setattr(GateBenchmark, "_calibrated", lambda self, calls: [(gated, PASSAGE)])
+    monkeypatch.setattr(passages, "_PAUSE_S", 0.001)
     anything: Any = None
     made = GateBenchmark(anything, anything, anything, torch.device("cuda"), anything, 32, 4000.0)
     peer: Any = SimpleNamespace(queues=True)
     pairing: Any = looks
-    made.claim(4000.0)
+    made.reported(4000.0)
     return made.judge(pairing, peer, BEFORE, seconds)
 
 
@@ -71,23 +71,23 @@ def test_who_takes_what_it_claims_is_cleared_by_the_first_looks(
 ) -> None:
     looks = Looks(walls((1, 0.0, 0.0)))
     assert judged(monkeypatch, looks).note == ""
-    assert len(looks.indices) == PASSAGE.looks
+    assert len(looks.indices) == PASSAGE.min_batches
 
 
 def test_a_machine_that_is_slow_for_a_while_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = Looks(walls((3 * PASSAGE.looks, SLOWER_NS, SLOWER_NS), (1, 0.0, 0.0)))
+    looks = Looks(walls((3 * PASSAGE.min_batches, SLOWER_NS, SLOWER_NS), (1, 0.0, 0.0)))
     assert judged(monkeypatch, looks).note == ""
-    assert len(looks.indices) == len(set(looks.indices)) == 4 * PASSAGE.looks
+    assert len(looks.indices) == len(set(looks.indices)) == 4 * PASSAGE.min_batches
 
 
 def test_who_alone_takes_more_is_scored_by_the_first_looks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks = Looks(walls((3 * PASSAGE.looks, SLOWER_NS, 0.0), (1, 0.0, 0.0)))
+    looks = Looks(walls((3 * PASSAGE.min_batches, SLOWER_NS, 0.0), (1, 0.0, 0.0)))
     found = judged(monkeypatch, looks)
     assert found.found.ratio > 1.25
     assert "outer clock" in found.note
-    assert len(looks.indices) == 3 * PASSAGE.looks
+    assert len(looks.indices) == 3 * PASSAGE.min_batches
 
 
 def test_who_slows_the_baseline_gains_nothing_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_who_slows_the_baseline_gains_nothing_by_it(monkeypatch: pytest.MonkeyPa
     found = judged(monkeypatch, looks)
     alone = judged(monkeypatch, Looks(walls((1, SLOWER_NS, 0.0))))
     assert found.found.ratio == alone.found.ratio
-    assert len(looks.indices) == passages._SPELLS * 3 * PASSAGE.looks
+    assert len(looks.indices) == passages._MAX_TRIES * 3 * PASSAGE.min_batches
 
 
 def test_it_is_not_waited_for_longer_than_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:

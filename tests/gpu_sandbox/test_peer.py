@@ -17,7 +17,7 @@ from gpu_sandbox.ipc.framing import Channel, PeerGone
 from gpu_sandbox.ipc.verifier_messages import Finding, Forged, WorkerDied, WorkerSilent
 from gpu_sandbox.ipc.worker_messages import Describe, Done, Ran, Request
 from gpu_sandbox.verifier.timing.batches import Settings, TimedBatch
-from gpu_sandbox.verifier.timing.pairs import Pairing
+from gpu_sandbox.verifier.timing.pairing import Pairing
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
@@ -121,7 +121,7 @@ class Side:
 
 
 class OneRelease:
-    def release(self, peer: Peer, settings: Settings, seed: int, chosen: list[int]) -> TimedBatch:
+    def run(self, peer: Peer, settings: Settings, seed: int, chosen: list[int]) -> TimedBatch:
         return TimedBatch(1, 2, 0, [], Ran(tree=None, leaves=[]))
 
 
@@ -130,8 +130,8 @@ def test_a_release_tells_what_the_other_side_used_meanwhile() -> None:
     nothing = cast(Any, None)
     pairing = Pairing(nothing, reference, candidate, nothing, nothing, cast(Clocks, nothing))
     for _ in range(8):  # in either order
-        pair = pairing._released(cast(Any, OneRelease()), Settings(), [])
-        assert (pair.baseline.beside_ns, pair.candidate.beside_ns) == (7, 11)
+        pair = pairing._run_pair(cast(Any, OneRelease()), Settings(), [])
+        assert (pair.baseline.other_side_ns, pair.candidate.other_side_ns) == (7, 11)
 
 
 def _answer_slowly(sock: socket.socket, each_s: float) -> None:

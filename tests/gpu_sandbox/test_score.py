@@ -43,8 +43,8 @@ def test_who_is_fast_in_some_calls_only_is_scored_by_the_mean() -> None:
     assert notes == []
     assert strict.allowance(by_turns, 0.1) == pytest.approx(4.4, rel=0.2)
     assert strict.allowance(by_turns, 0.2) == pytest.approx(2.2, rel=0.2)
-    assert [note[:56] for note in notes] == [
-        "its calls take now less, now more: scored by their mean,"
+    assert [note.split(" (")[0] for note in notes] == [
+        "bimodal call times: scored by the trimmed mean"
     ] * 2
 
 
@@ -74,7 +74,7 @@ def test_what_writing_takes_is_measured_again_before_it_decides(
     """Once the device may have been slow; and nobody is held to more than the baseline takes."""
     left, notes = list(looks_ns), list[str]()
     strict = score("strict", notes, least=lambda: left.pop(0))
-    found = strict.believed([pair(500.0, n) for n in range(8)])
+    found = strict.scored([pair(500.0, n) for n in range(8)])
     assert found.ratio == pytest.approx(ratio)
     assert not left
     assert len(notes) == told
@@ -92,9 +92,9 @@ def test_walls_of_pairs_bound_no_short_call_where_a_gate_decides(
     made = score("strict", notes)
     made.gates_decide = gates_decide
     pairs = [late(call_ns, n) for n in range(20)]
-    claim = made.claimed(pairs).ratio
+    claim = made.reported(pairs).ratio
     assert claim == pytest.approx(1.0)
-    assert (made.believed(pairs).ratio == pytest.approx(claim)) == stands
+    assert (made.scored(pairs).ratio == pytest.approx(claim)) == stands
     assert made.is_corroborated(pairs) == stands
     assert (notes == []) == stands
 

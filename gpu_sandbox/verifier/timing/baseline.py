@@ -1,11 +1,10 @@
-"""The reference in a worker of its own: warm, released like the candidate, timed alone."""
+"""Baseline: the reference in a worker of its own, warmed up, timed like the candidate and alone."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Sequence
-from functools import partial
 
 import msgspec
 import torch
@@ -20,15 +19,10 @@ from gpu_sandbox.verifier.backends.backend import Backend, EventClock
 from gpu_sandbox.verifier.backends.lookup import backend_of, events_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.batches import (
-    FEW_CALLS,
-    MANY_CALLS,
-    EventBatches,
-    Settings,
-    TimedBatch,
-)
+from gpu_sandbox.verifier.timing.batches import Settings, TimedBatch
 from gpu_sandbox.verifier.timing.cpu_caches import SharedCacheTraffic
 from gpu_sandbox.verifier.timing.cpu_call import SingleCalls
+from gpu_sandbox.verifier.timing.event_batches import FEW_CALLS, MANY_CALLS, EventBatches
 from gpu_sandbox.verifier.timing.launch_cover import HostTime, cover_us, host_time
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
 from gpu_sandbox.verifier.timing.work_estimate import moved_bytes
@@ -38,13 +32,12 @@ __all__ = ["Baseline", "measure_alone", "warm"]
 
 _SLOW_S = 0.5
 _READINGS = 3
-_AHEAD_BYTES = 1 << 28
-"""Of a call: who needs less may warm up while others have memory of the device."""
+_AHEAD_BYTES = 1 << 28  # of a call: with less, it may warm up while others use the device
 
 
 class Baseline:
-    """Once it is ready, ``releases`` are as long as both sides' are to be, those behind gates
-    have ``gated_calls``, and ``slow`` says whether one call has to do."""
+    """Once ready, it has the ``batches`` of both sides, the ``gated_calls`` of one behind gates,
+    and ``slow``: whether batches are of one call because it takes so long."""
 
     def __init__(
         self, task: Task, reference: Peer, job: Job, device: torch.device, first: Case
@@ -52,37 +45,36 @@ class Baseline:
         self.slow = False
         backend = backend_of(device)
         self.settings = _settings(job, backend)
-        self.releases = (
+        self.batches = (
             SingleCalls(task, first, device)
             if backend.on_host
             else EventBatches(task, first, device, calls=1)
         )
         self.gated_calls = 1
         self.draw_s = 0.0
-        """To draw the inputs of a call; not measured where it is slow."""
+        """To draw the inputs of a call; not measured where calls are slow."""
         self._task = task
         self._first = first
+        self._device = device
         self._peer = reference
         self._job = job
-        self._make_batch = partial(EventBatches, task, first, device)
         self.moved_bytes = moved_bytes(task, first)
-        """Of a call: read, and written."""
-        self._company = SharedCacheTraffic(sum(self.moved_bytes)) if backend.on_host else None
+        """Read and written by a call."""
+        self._traffic = SharedCacheTraffic(sum(self.moved_bytes)) if backend.on_host else None
         self._warm = False
         self._ready = False
         self._least_cover_us = self.settings.cover_us
         self._host = HostTime(0, 0, 0)
 
     def work_ahead(self) -> bool:
-        """Warm up, which measures nothing, while others may disturb the device. False, because
-        there is no more to do."""
-        if self._task.forward_s < _SLOW_S and self.releases.layout.total_bytes < _AHEAD_BYTES:
+        """Warm up while others may disturb the device. False: there is no more to do."""
+        if self._task.forward_s < _SLOW_S and self.batches.layout.total_bytes < _AHEAD_BYTES:
             self._warm_up()
         return False
 
     def get_ready(self) -> None:
-        """Once, when nobody disturbs the device: what is found here decides how a candidate is
-        timed, so no earlier one must have a hand in it."""
+        """Once, on an undisturbed device: this decides how a candidate is timed, so no earlier
+        candidate may influence it."""
         if self._ready:
             return
         self._ready = True
@@ -91,41 +83,41 @@ class Baseline:
             return
         self._warm_up()
         began = time.perf_counter()
-        self.releases.draw("alone", 1)
+        self.batches.draw("alone", 1)
         self.draw_s = draw_s = time.perf_counter() - began
-        first = [self._release() for _ in range(3)]
-        once_ns = min(one.reported_ns for one in first)
-        few = MANY_CALLS if self._job.protocol.mean else FEW_CALLS
-        calls, self.gated_calls = (
-            self.releases.long_enough(once_ns, draw_s, self._job.bench_s, most)
-            for most in (few, MANY_CALLS)
-        )
-        if calls > 1:
-            self.releases = self._make_batch(calls)
-            self.releases.draw("alone", 0)
-            first = [self._release() for _ in range(2)][1:]  # it had to find memory before
+        first = [self._run() for _ in range(3)]
+        if isinstance(self.batches, EventBatches):
+            once_ns = min(one.reported_ns for one in first)
+            few = MANY_CALLS if self._job.protocol.mean else FEW_CALLS
+            calls, self.gated_calls = (
+                self.batches.long_enough(once_ns, draw_s, self._job.bench_s, most)
+                for most in (few, MANY_CALLS)
+            )
+            if calls > 1:
+                self.batches = EventBatches(self._task, self._first, self._device, calls)
+                self.batches.draw("alone", 0)
+                first = [self._run() for _ in range(2)][1:]  # it had to find memory before
         # Inputs that a call changed are not what it had.
-        rehearses = self._company is not None and not self._task.mutates
+        rehearses = self._traffic is not None and not self._task.mutates
         self.settings = msgspec.structs.replace(self.settings, rehearses=rehearses)
-        self._host = first[-1].host_time(self.releases.calls)
+        self._host = first[-1].host_time(self.batches.calls)
         self.cover(self._host)
-        if self.settings.cover_us and isinstance(self.releases, EventBatches):
-            self._take_readings(self.releases)
+        if self.settings.cover_us and isinstance(self.batches, EventBatches):
+            self._measure_event_overhead(self.batches)
 
-    def _take_readings(self, releases: EventBatches) -> None:
-        """What events read beyond device time, here where it is trusted: two processes differ by
-        some tenths of a microsecond. Where launches are not hidden there is no telling it from
-        what they take."""
+    def _measure_event_overhead(self, batches: EventBatches) -> None:
+        """What events read beyond device time, in a trusted worker: processes differ by tenths of a
+        microsecond. Without covers it can't be told from launches."""
         read = [
-            releases.release_touches(self._peer, self.settings, self._job.seed).reported_ns
+            batches.run_empty(self._peer, self.settings, self._job.seed).reported_ns
             for _ in range(_READINGS)
         ]
-        kernel_ns = events_of(releases.device).kernel_ns
-        beyond_ns = max(round(min(read) / releases.calls - kernel_ns), 0)
+        kernel_ns = events_of(batches.device).kernel_ns
+        beyond_ns = max(round(min(read) / batches.calls - kernel_ns), 0)
         self.settings = msgspec.structs.replace(self.settings, reading_ns=beyond_ns)
 
     def cover(self, host: HostTime) -> int:
-        """Hide what the host does on either side from now on; how much longer covers are, in µs."""
+        """Hide the host's work of either side from now on. Returns how many µs covers grew."""
         before, least_us = self.settings, self._least_cover_us
         both = host_time([host, self._host])
         longer = cover_us(least_us, both, before.flush_bytes)
@@ -133,7 +125,7 @@ class Baseline:
         return self.settings.cover_us - before.cover_us
 
     def _slow_by_itself(self) -> bool:
-        """A first forward loads libraries, and may have had company: it is not believed."""
+        """Whether a second forward is slow, too: the first one loads libraries."""
         if self._task.forward_s < _SLOW_S:
             return False
         began = time.perf_counter()
@@ -141,31 +133,30 @@ class Baseline:
         return min(time.perf_counter() - began, self._task.forward_s) > _SLOW_S
 
     def _warm_up(self) -> None:
-        """Again, if the first time found it too slow for that."""
+        """Until it has been fast once."""
         if self._warm:
             return
-        self.releases.draw("alone", 0)
-        once_s = self._release().wall_ns / 1e9
+        self.batches.draw("alone", 0)
+        once_s = self._run().wall_ns / 1e9
         self._peer.ask(warm(self._job.protocol, once_s), Done, "warm-up")
         self._warm = once_s <= _SLOW_S
 
-    def alone(self, releases: int, purpose: str) -> list[TimedBatch]:
-        """So many releases, each on inputs of its own, with outputs taken, after as much else as
-        in the pairs."""
+    def alone(self, batches: int, purpose: str) -> list[TimedBatch]:
+        """So many batches, each on inputs of its own, with outputs taken, as in pairs."""
         self.get_ready()
         seen = []
-        for number in range(releases):
+        for number in range(batches):
             with self._peer.stopped() as still:  # as in pairs, while the other side is timed
-                if self._company is not None:
-                    self._company.keep()
+                if self._traffic is not None:
+                    self._traffic.pass_through()
                 self._peer.used_while(still)
-            self.releases.draw(purpose, number)
-            seen.append(self._release(self.releases.choose()).bare())
-        self.releases.let_go()
+            self.batches.draw(purpose, number)
+            seen.append(self._run(self.batches.choose()).bare())
+        self.batches.let_go()
         return seen
 
-    def _release(self, chosen: Sequence[int] = ()) -> TimedBatch:
-        return self.releases.release(self._peer, self.settings, self._job.seed, chosen)
+    def _run(self, chosen: Sequence[int] = ()) -> TimedBatch:
+        return self.batches.run(self._peer, self.settings, self._job.seed, chosen)
 
 
 def measure_alone(
@@ -179,8 +170,8 @@ def measure_alone(
     samples: list[float] = []
     clocks.read()
     while len(samples) < max(protocol.min_pairs, 50):
-        (released,) = baseline.alone(1, f"baseline/{len(samples)}")
-        samples.append(released.reported_ns / baseline.releases.calls / 1e6)
+        (batch,) = baseline.alone(1, f"baseline/{len(samples)}")
+        samples.append(batch.reported_ns / baseline.batches.calls / 1e6)
         clocks.read_between()
         if time.monotonic() > deadline:
             break
@@ -189,13 +180,13 @@ def measure_alone(
     return Measured(
         runtime_ms=sum(samples) / len(samples) if protocol.mean else middle,
         spread=relative_spread(samples),
-        repetitions=len(samples) * baseline.releases.calls,
+        repetitions=len(samples) * baseline.batches.calls,
         apart=medians_apart(samples),
     )
 
 
 def warm(protocol: Protocol, once_s: float) -> Warm:
-    """Slow models are warm after the correctness trials; don't spend minutes again."""
+    """The warm-up of a model whose call takes ``once_s``; slow ones are warm after their trials."""
     if once_s > _SLOW_S:
         return Warm(calls=1, seconds=0.0)
     most = math.ceil(2.0 / max(once_s, 1e-6))
@@ -214,7 +205,7 @@ def _settings(job: Job, backend: Backend) -> Settings:
 
 
 def _kernels(events: EventClock) -> bytes:
-    """None where they can't be compiled: no gate decides there, either, which a label says."""
+    """Empty where they can't be compiled: no gate decides there, which a label says."""
     try:
         return events.compiled_kernels()
     except NoKernels:

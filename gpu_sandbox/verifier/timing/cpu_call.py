@@ -1,15 +1,11 @@
-"""The CPU's release: one call, and nothing that a worker could leave out around it.
+"""Batches on the CPU: one call, with as little around it as possible.
 
-What a worker does besides its call, while the clock runs, is in what the baseline spends outside
-its calls: whoever leaves it out is credited with it (``ipc/cpu_call_messages.py``). So there is
-next to nothing. Outputs stay where the call left them: the worker says where that is, and the clock
-stops when its processes lie still. Only then they are read, from its own memory
-(``verifier/worker_link/worker_memory.py``): what was not computed by then is not there. Some of its
-inputs are spoiled meanwhile: an output that is one of them costs nothing to make, and a second
-mapping of that has an address of which nobody knows.
-
-It lies still while its inputs come, too, and the clock starts when it is let go: who watched that
-could begin with the first of them, and what a copy of them takes says nothing of its call.
+Whatever a worker does besides its call while the clock runs is overhead that a worker could skip
+(``ipc/cpu_call_messages.py``). Outputs stay where the call left them: the worker reports addresses,
+the clock stops when its processes are frozen, and only then they are read from its memory
+(``worker_memory.py``), so what was not computed by then is not there. Some inputs are overwritten
+meanwhile, so that an output that only maps an input's memory shows it. The worker is frozen while
+its inputs come, too.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from gpu_sandbox.tensors.memory_layout import extent_at, in_order, overlapping, 
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing.batches import (
-    EventBatches,
+    Batches,
     Settings,
     TimedBatch,
     check_reported_time,
@@ -40,12 +36,12 @@ from gpu_sandbox.verifier.worker_link.worker_memory import Unreadable
 __all__ = ["SingleCalls"]
 
 _REHEARSALS, _REHEARSAL_S = 4, 0.02
-"""Of the call before, or fewer if they take longer. A softmax of 2 MB that repeated it by itself,
-and kept the other side waiting, was 1.35 times as fast as one that did not; once is not enough."""
+"""Repetitions of the call before, or fewer if they take longer: a worker that repeated it by itself
+would find the shared cache warm. One is not enough."""
 
 
-class SingleCalls(EventBatches):
-    """Of one call, because who sees several inputs at once can do their work together."""
+class SingleCalls(Batches):
+    """Batches of one call: inputs that are seen together can be worked on together."""
 
     def __init__(self, task: Task, first: Case, device: torch.device) -> None:
         super().__init__(task, first, device, calls=1)
@@ -54,10 +50,7 @@ class SingleCalls(EventBatches):
         self._items = [expected.native.element_size() for expected in first.expected]
         self._answer = Answer([len(spot.shape) for spot in self.layout.outputs[0]])
 
-    def long_enough(self, once_ns: int, draw_s: float, time_s: float, most: int) -> int:
-        return 1
-
-    def release(
+    def run(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
     ) -> TimedBatch:
         turn = peer.lay(self.layout, self.cases)
@@ -73,57 +66,66 @@ class SingleCalls(EventBatches):
         peer.send_bytes(start, "bench")
         said = peer.receive_bytes(self._answer.size, "bench")
         with peer.stopped() as after:
-            heard = self._answer.decode(said)
-            mapped = self._mapped_bytes(peer, heard[1]) if heard and chosen else 0
-            outputs = self._read(peer, heard[1]) if heard and chosen else None
-            looks = chosen and not self._task.mutates
-            intact = self.intact(peer, 0) if looks else None  # or it could put them back before
-            left = peer.taken(turn.inputs[0]) if chosen and self._task.mutates else []
+            answer = self._answer.decode(said)
+            mapped = self._mapped_bytes(peer, answer[1]) if answer and chosen else 0
+            outputs = self._read(peer, answer[1]) if answer and chosen else None
+            compares = chosen and not self._task.mutates
+            intact = self.intact(peer, 0) if compares else None  # or it could restore them first
+            mutated = peer.taken(turn.inputs[0]) if chosen and self._task.mutates else []
             late_ns = peer.used_while(after)
-        if heard is None:
+        if answer is None:
             peer.take(Failed, "bench")
             raise AssertionError("a failure is no Failed")
-        ran = peer.ask(Describe(), Ran, "bench")
-        if digest_of(peer, ran.tree) != heard[2]:
-            raise peer.ended(Forged(reason="its output is not what it was when it answered"))
-        if chosen and outputs is None and self._are_all_there(ran):
-            raise peer.ended(Forged(reason="its outputs are not where it says"))
-        told = zip(outputs or [], ran.leaves, strict=False)  # it may not have told of all
-        if any(overlapping(output) and not leaf.overlapping for output, leaf in told):
-            raise peer.ended(Forged(reason="elements of its outputs share memory, and it says not"))
-        self._check_places(peer, heard[1], ran)
+        ran = self._description(peer, answer[1], answer[2], outputs, expected=bool(chosen))
         beyond_ns = ahead_ns + late_ns
         wall_ns = after.since_ns - began + beyond_ns
-        cpu_ns = after.used_since(before) + beyond_ns
-        reported_ns = check_reported_time(peer, [heard[0]], 1, wall_ns)
-        found = [outputs] if outputs is not None else []
+        reported_ns = check_reported_time(peer, [answer[0]], 1, wall_ns)
         handled_ns = min(max(ran.handled_ns, 0), wall_ns - reported_ns)
         return TimedBatch(
             reported_ns,
             wall_ns,
             0,
-            found,
+            [outputs] if outputs is not None else [],
             ran,
-            cpu_ns=cpu_ns,
+            cpu_ns=after.used_since(before) + beyond_ns,
             handled_ns=handled_ns,
             copied_ns=min(max(ran.copied_ns, 0), handled_ns),
             mapped_bytes=mapped,
             intact=intact,
-            left=left,
+            mutated_inputs=mutated,
         )
+
+    def _description(
+        self,
+        peer: Peer,
+        places: list[Where],
+        plain: bytes,
+        outputs: list[torch.Tensor] | None,
+        *,
+        expected: bool,
+    ) -> Ran:
+        """What the worker says of its output. Ends one that contradicts what it answered."""
+        ran = peer.ask(Describe(), Ran, "bench")
+        if digest_of(peer, ran.tree) != plain:
+            raise peer.ended(Forged(reason="its output is not what it was when it answered"))
+        # Leaves that are not written differ from what is expected, which the verdict reports.
+        complete = sum(leaf.written for leaf in ran.leaves) == len(self.layout.outputs[0])
+        if expected and outputs is None and complete:
+            raise peer.ended(Forged(reason="its outputs are not where it says"))
+        described = zip(outputs or [], ran.leaves, strict=False)  # maybe not all of them
+        if any(overlapping(output) and not leaf.overlapping for output, leaf in described):
+            raise peer.ended(Forged(reason="elements of its outputs share memory, and it says not"))
+        self._check_places(peer, places, ran)
+        return ran
 
     def _mapped_bytes(self, peer: Peer, found: list[Where]) -> int:
         """Before they are read: that maps what was not there."""
         spots = self.layout.outputs[0]
-        there = [way for way in zip(spots, found, strict=True) if way[1].address != NOWHERE]
+        there = [pair for pair in zip(spots, found, strict=True) if pair[1].address != NOWHERE]
         return peer.mapped_bytes(there)
 
-    def _are_all_there(self, ran: Ran) -> bool:
-        """As it says: others differ from what is expected, which the verdict tells."""
-        return sum(leaf.written for leaf in ran.leaves) == len(self.layout.outputs[0])
-
     def _check_places(self, peer: Peer, found: list[Where], ran: Ran) -> None:
-        """What it says of how its outputs lie against where it says that they are."""
+        """Compare the description of how outputs lie with where the worker says that they are."""
         shapes = [spot.shape for spot in self.layout.outputs[0]]
         spots = list(zip(found, shapes, self._items, strict=True))
         shared = sharing([extent_at(at.address, shape, at.stride, n) for at, shape, n in spots])
@@ -134,7 +136,8 @@ class SingleCalls(EventBatches):
                 raise peer.ended(Forged(reason="its elements lie in another order than it says"))
 
     def _read(self, peer: Peer, found: list[Where]) -> list[torch.Tensor] | None:
-        """None if they can't be. Those that may be no input's memory while inputs are spoiled."""
+        """None if they can't be read. Those that may not be an input's memory are read while inputs
+        are overwritten."""
         spots = self.layout.outputs[0]
         read: dict[int, torch.Tensor] = {}
         own = [number for number, may in enumerate(self._may_alias) if not may]

@@ -21,29 +21,26 @@ from gpu_sandbox.ipc.verifier_messages import Looped, WorkerFailed
 from gpu_sandbox.ipc.worker_messages import Loop, Timed
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.timing.batches import EventBatches, Settings, TimedBatch
-from gpu_sandbox.verifier.timing.pairs import Pair, Pairing
+from gpu_sandbox.verifier.timing.batches import Batches, Settings, TimedBatch
+from gpu_sandbox.verifier.timing.event_batches import EventBatches
+from gpu_sandbox.verifier.timing.pairing import Pairing
+from gpu_sandbox.verifier.timing.pairs import Pair
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.digests import recall_trees
 from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
 
 __all__ = ["LoopBatches", "looped", "time_loops"]
 
-
-_MOST_CALLS = 64
-"""Of a loop: a message takes some percent of so many of the shortest calls."""
-_FEWEST, _MOST, _ENOUGH_S = 3, 9, 0.2  # pairs of loops; an interval of 95 % has room from six on
+_MAX_CALLS = 64  # of a loop; a message takes some percent of so many of the shortest calls
+_MIN_PAIRS, _MAX_PAIRS, _ENOUGH_S = 3, 9, 0.2
 _LONG_S = 0.6  # then one pair has to do
 _DRAWING_S = 0.02  # for the inputs of a pair
-_SLOW_NS = 50e6
-"""Of a call: one loop will do, since the host's share is small."""
-_WARMEST = 0.25
-"""A warm call takes at least so much of a cold one's device time, whatever its walls say."""
+_SLOW_NS = 50e6  # of a call: one loop will do, since the host's share is small
+_MIN_WARM_SHARE = 0.25  # of a cold call's device time, which a warm one takes at least
 
 
-class LoopBatches(EventBatches):
-    """LoopBatches of ``calls`` calls in place of releases, on ``distinct`` sets of inputs. Without
-    claims."""
+class LoopBatches(Batches):
+    """Loops of ``calls`` calls on ``distinct`` sets of inputs, without reported times."""
 
     def __init__(
         self, task: Task, first: Case, device: torch.device, calls: int, distinct: int
@@ -52,7 +49,7 @@ class LoopBatches(EventBatches):
         self._distinct = EventBatches(task, first, device, min(distinct, calls))
 
     def draw(self, purpose: str, index: int) -> None:
-        """Each set is there once at least."""
+        """New inputs; each set is used at least once."""
         self.let_go()
         self._distinct.draw(purpose, index)
         sets, self.unusual = self._distinct.cases, self._distinct.unusual
@@ -62,18 +59,18 @@ class LoopBatches(EventBatches):
         self._distinct.let_go()
 
     def warm(self, *peers: Peer) -> None:
-        """Once each, on inputs that they have seen: the memory for so many outputs is new."""
+        """Run one loop each on known inputs: the memory for so many outputs is new."""
         self.cases = [self._first] * self.calls
         for peer in peers:
             self._looped(peer, 0, ())
 
-    def release(
+    def run(
         self, peer: Peer, settings: Settings, seed: int, chosen: Sequence[int] = ()
     ) -> TimedBatch:
         return self._looped(peer, seed, chosen)
 
     def empty_ns(self, peer: Peer) -> int:
-        """What a loop takes without its calls, by a worker that is trusted."""
+        """Wall time of a loop without its calls, by a trusted worker."""
         return self._looped(peer, 0, (), empty=True).wall_ns
 
     def choose(self) -> list[int]:
@@ -97,7 +94,7 @@ class LoopBatches(EventBatches):
             0,
             outputs,
             timed.last,
-            left=peer.taken(turn.inputs[chosen[0]]) if changed else [],
+            mutated_inputs=peer.taken(turn.inputs[chosen[0]]) if changed else [],
             trees=recall_trees(peer, timed.last, timed.plain, self.calls, chosen),
         )
 
@@ -105,12 +102,12 @@ class LoopBatches(EventBatches):
 def looped(
     pairs: Sequence[Pair], empty_ns: Sequence[float], calls: int, least_ns: tuple[float, float]
 ) -> Looped:
-    """Of pairs of loops, what is no call's taken off. ``least_ns``: what a call of the candidate,
-    and of the baseline, takes at least."""
-    beside = quantile(empty_ns, 0.5)
+    """The ratio of pairs of loops, less empty ones. ``least_ns``: what a call of the candidate, and
+    of the baseline, takes at least."""
+    overhead_ns = quantile(empty_ns, 0.5)
 
-    def each(releases: list[TimedBatch], least: float) -> list[float]:
-        return [max((r.wall_ns - beside) / calls, least, 1.0) for r in releases]
+    def each(batches: list[TimedBatch], least: float) -> list[float]:
+        return [max((r.wall_ns - overhead_ns) / calls, least, 1.0) for r in batches]
 
     candidate = each([pair.candidate for pair in pairs], least_ns[0])
     baseline = each([pair.baseline for pair in pairs], least_ns[1])
@@ -130,25 +127,24 @@ def time_loops(
     peer: Peer,
     task: Task,
     first: Case,
-    releases: EventBatches,
+    batches: EventBatches,
     draw_s: float,
     host_ns: float,
     device_ns: tuple[float, float],
 ) -> Looped | None:
-    """Pairs of loops as long as tell, by ``releases`` of such calls; None where there is no memory
-    for one. ``draw_s``: drawing the inputs of a call; ``host_ns``: queueing a call of the baseline;
+    """Time pairs of loops as long as ``batches`` of such calls; None where there is no memory for
+    one. ``draw_s``: drawing the inputs of a call; ``host_ns``: queueing a call of the baseline;
     ``device_ns``: a call of the candidate, and of the baseline. Raises ``Ended``.
 
-    Of several calls the outputs are held at once, for which a candidate may have no memory. Then
-    one has to do, which is no more than in any other release.
-    """
+    Outputs of all calls exist at once. Where a candidate has no memory for them, a loop of one
+    call has to do."""
     each_ns = max(host_ns, *device_ns)
-    calls = releases.long_enough(round(each_ns), 0.0, _DRAWING_S, _MOST_CALLS)
+    calls = batches.long_enough(round(each_ns), 0.0, _DRAWING_S, _MAX_CALLS)
     distinct = max(1, int(_DRAWING_S / max(draw_s, 1e-6)))
-    least_ns = (_WARMEST * device_ns[0], _WARMEST * device_ns[1])
+    least_ns = (_MIN_WARM_SHARE * device_ns[0], _MIN_WARM_SHARE * device_ns[1])
     for count in dict.fromkeys((calls, 1)):
         try:
-            loops = LoopBatches(task, first, releases.device, count, distinct)
+            loops = LoopBatches(task, first, batches.device, count, distinct)
             if count > 1:
                 loops.warm(reference, peer)
             pairs, empty_ns = _taken(pairing, reference, loops, slow=each_ns > _SLOW_NS)
@@ -164,7 +160,7 @@ def time_loops(
 def _taken(
     pairing: Pairing, reference: Peer, loops: LoopBatches, *, slow: bool
 ) -> tuple[list[Pair], list[float]]:
-    """And what empty loops beside them take."""
+    """With the wall times of empty loops."""
     pairs: list[Pair] = []
     empty_ns: list[float] = []
     began = time.monotonic()
@@ -172,8 +168,8 @@ def _taken(
         pairs.append(pairing.looped(loops, number))
         empty_ns.append(loops.empty_ns(reference))
         spent_s = time.monotonic() - began
-        enough = spent_s > _LONG_S or (spent_s > _ENOUGH_S and len(pairs) >= _FEWEST)
-        if slow or enough or len(pairs) >= _MOST:
+        enough = spent_s > _LONG_S or (spent_s > _ENOUGH_S and len(pairs) >= _MIN_PAIRS)
+        if slow or enough or len(pairs) >= _MAX_PAIRS:
             break
     loops.let_go()
     return pairs, empty_ns

@@ -1,12 +1,10 @@
-"""What calls behind gates take (``gates.py``): the outer clock's word on a claim.
+"""Gate benchmark: wall times of gated calls, which check self-reported times (``gates.py``).
 
-The baseline, and releases of nothing, are measured before there is a candidate: what it
-does to them later buys it nothing. All calls at once show what a worker leaves out; one by
-one, where that is possible, what it does together.
-
-Both are measured as pairs are, in turn with each other, and the release of nothing in the
-candidate's own worker before it holds the candidate: what is cold in a cache or was woken up
-a moment ago costs tenths of a millisecond. What walls say then is for ``wall_clock_bound.py``.
+The baseline and empty batches are measured before there is a candidate, which gains nothing by what
+it does to them later. Calls that pass together show what a worker skips; one by one, what it does
+together. Both are measured as pairs are, the empty batch in the candidate's own worker before it
+has one: what is cold in a cache costs tenths of a millisecond. The rules are in
+``wall_clock_bound.py``.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ from gpu_sandbox.verifier.backends.lookup import events_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing.gates import GateBuffers, GatedBatches
-from gpu_sandbox.verifier.timing.pairs import Pairing
+from gpu_sandbox.verifier.timing.pairing import Pairing
 from gpu_sandbox.verifier.timing.wall_clock_bound import (
-    BELIEVED_DOUBT,
-    FEWEST_LOOKS,
+    DISPUTED,
+    MIN_BATCHES,
     GateCalibration,
     Judgement,
-    judged,
+    judge_gated,
     least_slack_ns,
     low,
 )
@@ -42,30 +40,23 @@ from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
 
 __all__ = ["GateBenchmark"]
 
-_ALONE, _ALONE_AT_LEAST, _ALONE_S = 6, 4, 0.1
-_QUEUED_ENOUGH = 5
-_SPELLS, _SPELL_S = 4, 0.1
-"""How often it is looked where the baseline is slow, too, and how long is waited in between."""
-_WANTED_NS, _FEWEST_CALLS, _MOST_ROUNDS = 300_000, 8, 32
-"""Calls let in by one release take so long, many times what it may differ from another by; or are
-so many. One by one they take longer."""
-_QUEUED_SHARE = 0.8
-"""Of the calls that a stream had room for: some have more to do."""
+_ALONE, _MIN_ALONE, _ALONE_S = 6, 4, 0.1
+_ENOUGH_QUEUED = 5
+_MAX_TRIES, _PAUSE_S = 4, 0.1  # where the baseline is slow, too
+_WANTED_NS, _MIN_CALLS, _MAX_ROUNDS = 300_000, 8, 32
+"""Calls of one batch take so long, many times what batches differ by, or are so many."""
+_QUEUED_SHARE = 0.8  # of the calls that a stream had room for: some queue more
 _NO_MEMORY = "there is no memory for what waits behind it"
-"""Nobody's fault, where there is no candidate yet."""
-_WARMEST = 0.25
-"""Warm calls of the baseline take at least so much of what it claims for cold ones."""
-_READING = 0.8
-"""Of what reading the clock adds to a claim, and to no wall: it differs by a fifth at most."""
+_MIN_WARM_SHARE = 0.25  # that warm calls take of what the baseline reports for cold ones
+_READING_SHARE = 0.8  # of what reading events adds to a reported time: it differs by a fifth
 
 
 class GateBenchmark:
-    """Made while no candidate is there. ``calls`` are let in at once; ``reported_ns`` is what the
-    baseline says of one, ``net`` whether without what reading the clock adds.
+    """Made while there is no candidate. ``calls`` pass together; ``reported_ns`` is of one of the
+    baseline's, ``net`` whether without what reading events adds.
 
-    Without those that could not tell its calls from none; without any if it waits for its
-    device, so that it can't be queued ahead, or memory does not suffice.
-    """
+    It has no gates that could not tell the baseline's calls from none, and none at all if it waits
+    for its device, so that it can't be queued ahead, or memory does not suffice."""
 
     def __init__(
         self,
@@ -82,13 +73,13 @@ class GateBenchmark:
         self._reference = reference
         self._peer = peer
         self._first = first
-        self._claim_ns, self._net = reported_ns, net
+        self._reported_ns, self._net = reported_ns, net
         self._task, self._device = task, device
         self.undecided = ""
         """Why no gate decides anything; empty where one does."""
-        self._passages: list[tuple[GatedBatches, GateCalibration]] = []
+        self._gates: list[tuple[GatedBatches, GateCalibration]] = []
         try:
-            self._passages = self._all_alone(calls)
+            self._gates = self._calibrated(calls)
         except NoKernels as error:
             self.undecided = str(error)
         except torch.OutOfMemoryError:
@@ -100,26 +91,33 @@ class GateBenchmark:
         self._note_undecided()
 
     def _note_undecided(self) -> None:
-        if not self.undecided and not any(passage.decides_warm for _, passage in self._passages):
+        if not self.undecided and not any(gate.decides_warm for _, gate in self._gates):
             self.undecided = "calls this short can't be told from none by it"
 
-    def _all_alone(self, calls: int) -> list[tuple[GatedBatches, GateCalibration]]:
-        """One after the other; all or none."""
+    def reported(self, baseline_ns: float) -> None:
+        """What the baseline reported for a call in the pairs."""
+        self._gates = [(gated, gate.with_reported(baseline_ns)) for gated, gate in self._gates]
+        self._note_undecided()
+
+    # --- before there is a candidate
+
+    def _calibrated(self, calls: int) -> list[tuple[GatedBatches, GateCalibration]]:
+        """One kind of gate after the other; all or none."""
         found: list[tuple[GatedBatches, GateCalibration]] = []
-        enough = max(_FEWEST_CALLS, math.ceil(_WANTED_NS / max(self._claim_ns, 1.0)))
+        enough = max(_MIN_CALLS, math.ceil(_WANTED_NS / max(self._reported_ns, 1.0)))
         calls = min(calls, enough)
-        rounds = min(calls, _MOST_ROUNDS) if calls > 1 else 0
-        ways: list[tuple[Gate, int]] = [("once", calls), ("each", rounds)]
+        rounds = min(calls, _MAX_ROUNDS) if calls > 1 else 0
+        kinds: list[tuple[Gate, int]] = [("once", calls), ("each", rounds)]
         room: GateBuffers | None = None
-        for gate, wanted in ways:
-            while wanted and least_slack_ns(wanted) < self._claim_ns * wanted:
-                changes = self._task.mutates
-                room = room or GateBuffers(self._first, self._device, wanted, left=changes)
-                gated = GatedBatches(self._task, self._first, room.for_calls(wanted), gate)
-                passage = self._alone(gated)
+        for kind, wanted in kinds:
+            while wanted and least_slack_ns(wanted) < self._reported_ns * wanted:
+                mutates = self._task.mutates
+                room = room or GateBuffers(self._first, self._device, wanted, left=mutates)
+                gated = GatedBatches(self._task, self._first, room.for_calls(wanted), kind)
+                gate = self._calibration(gated)
                 gated.let_go()
-                if passage is not None:
-                    found.append((gated, passage))
+                if gate is not None:
+                    found.append((gated, gate))
                     break
                 wanted = min(int(_QUEUED_SHARE * self._reference.queued), wanted - 1)
                 self._reference.unqueued = 0
@@ -128,55 +126,16 @@ class GateBenchmark:
                     return []
         return found
 
-    def claim(self, baseline_ns: float) -> None:
-        """What the baseline said of a call in the pairs."""
-        self._passages = [(g, passage.claiming(baseline_ns)) for g, passage in self._passages]
-        self._note_undecided()
-
-    def judge(self, pairing: Pairing, peer: Peer, before: Judgement, seconds: float) -> Judgement:
-        """What the passages make of a claim, in about so many seconds. Raises ``Ended``."""
-        if before.found.ratio > BELIEVED_DOUBT:  # nobody claims to be slower than it is
-            return before
-        for gated, passage in self._passages:
-            if passage.decides:
-                before = self._looked(pairing, peer, gated, passage, before, seconds)
-                gated.let_go()
-        return before
-
-    def _looked(
-        self,
-        pairing: Pairing,
-        peer: Peer,
-        gated: GatedBatches,
-        passage: GateCalibration,
-        before: Judgement,
-        seconds: float,
-    ) -> Judgement:
-        """Anew in a while where the candidate is not cleared and the baseline is slow, too: a
-        machine may be, for tenths of a second. Whose doing that is does not matter, since it is
-        judged by the same passage then."""
-        deadline = time.monotonic() + seconds
-        walls = (pairing.gated_walls_ns(gated, number) for number in itertools.count())
-        after = before
-        for spell in range(_SPELLS):
-            if spell:
-                time.sleep(_SPELL_S)
-            after, theirs = _judged(walls, peer, passage, before, deadline)
-            late = time.monotonic() > deadline
-            if late or after.note in ("", before.note) or not passage.slowed(theirs):
-                break
-        return after
-
-    def _alone(self, gated: GatedBatches) -> GateCalibration | None:
-        """As pairs later: two releases of the same inputs, in random order, outputs taken.
-        ``peer`` holds nothing yet, so that these may be the same each time."""
+    def _calibration(self, gated: GatedBatches) -> GateCalibration | None:
+        """As in pairs: two batches of the same inputs, in random order, outputs taken; None if the
+        baseline could not be queued. Inputs may be the same each time: ``peer`` is empty yet."""
         walls: list[float] = []
         empties: list[float] = []
         own_empties: list[float] = []
         began = time.monotonic()
         gated.draw(f"gated alone/{gated.gate}", 0)
         for number in range(_ALONE):
-            if number >= _ALONE_AT_LEAST and time.monotonic() - began > _ALONE_S:
+            if number >= _MIN_ALONE and time.monotonic() - began > _ALONE_S:
                 break
             into = own_empties if number % 2 else walls
             empty_ns, own_ns = self._both(gated, number, empty=into is own_empties)
@@ -184,7 +143,7 @@ class GateBenchmark:
                 return None
             empties.append(empty_ns)
             into.append(own_ns)
-        reported_ns = self._claim_ns * gated.calls
+        reported_ns = self._reported_ns * gated.calls
         warm_ns = min(walls[1:]) - min(own_empties[1:])
         nothing_ns = events_of(self._device).reading_ns()
         return GateCalibration(
@@ -193,49 +152,84 @@ class GateBenchmark:
             empty_ns=low(empties[2:]),
             noise_ns=quantile(empties[2:], 0.5) - min(empties[2:]),
             usual_ns=low(walls[1:]),
-            warm_ns=min(max(warm_ns, _WARMEST * reported_ns), reported_ns),
-            own_ns=reported_ns,
-            beside_ns=gated.beside_ns(nothing_ns),
-            reading_ns=0.0 if self._net else _READING * nothing_ns,
+            warm_ns=min(max(warm_ns, _MIN_WARM_SHARE * reported_ns), reported_ns),
+            cold_ns=reported_ns,
+            crypt_ns=gated.crypt_ns(nothing_ns),
+            reading_ns=0.0 if self._net else _READING_SHARE * nothing_ns,
         )
 
     def _both(self, gated: GatedBatches, seed: int, *, empty: bool) -> tuple[float, float]:
-        """Walls of the empty ``peer`` and of the reference, which may be told to be, too."""
+        """Walls of the empty ``peer`` and of the baseline, which is empty, too, if asked."""
         chosen = gated.choose()
-        takers = [(self._peer, True), (self._reference, empty)]
+        sides = [(self._peer, True), (self._reference, empty)]
         peer_first = bool(secrets.randbits(1))
         found = [
-            float(gated.passed(taker, seed, chosen, empty=nothing).wall_ns)
-            for taker, nothing in (takers if peer_first else reversed(takers))
+            float(gated.passed(side, seed, chosen, empty=nothing).wall_ns)
+            for side, nothing in (sides if peer_first else reversed(sides))
         ]
         return (found[0], found[1]) if peer_first else (found[1], found[0])
 
+    # --- with the candidate
 
-def _judged(
+    def judge(self, pairing: Pairing, peer: Peer, before: Judgement, seconds: float) -> Judgement:
+        """Check the reported ratio, in about so many seconds. Raises ``Ended``."""
+        if before.found.ratio > DISPUTED:  # no candidate reports that it is slower than it is
+            return before
+        for gated, gate in self._gates:
+            if gate.decides:
+                before = self._judged(pairing, peer, gated, gate, before, seconds)
+                gated.let_go()
+        return before
+
+    def _judged(
+        self,
+        pairing: Pairing,
+        peer: Peer,
+        gated: GatedBatches,
+        gate: GateCalibration,
+        before: Judgement,
+        seconds: float,
+    ) -> Judgement:
+        """Again after a pause where gates do not corroborate the time and the baseline is slow,
+        too: a transient slowdown. Who caused it does not matter: the calibration stays."""
+        deadline = time.monotonic() + seconds
+        walls = (pairing.gated_walls_ns(gated, number) for number in itertools.count())
+        after = before
+        for attempt in range(_MAX_TRIES):
+            if attempt:
+                time.sleep(_PAUSE_S)
+            after, baseline = _judged_once(walls, peer, gate, before, deadline)
+            late = time.monotonic() > deadline
+            if late or after.note in ("", before.note) or not gate.is_slowed_by(baseline):
+                break
+        return after
+
+
+def _judged_once(
     walls: Iterator[tuple[int, int]],
     peer: Peer,
-    passage: GateCalibration,
+    gate: GateCalibration,
     before: Judgement,
     deadline: float,
 ) -> tuple[Judgement, list[float]]:
-    """And the baseline's walls beside it. Thrice as many looks where the first do not clear the
+    """With the baseline's walls. Three times as many batches where the first do not clear the
     candidate. The first of all does not count: its memory is new. A forward that was queued in
-    some is judged by these."""
+    some batches is judged by these."""
     queued: list[float] = []
     others: list[float] = []
-    theirs: list[float] = []
-    after, fewest = before, passage.looks
-    for number in range(3 * fewest):
-        wall_ns, own_ns = map(float, next(walls))
+    baseline: list[float] = []
+    after, least = before, gate.min_batches
+    for number in range(3 * least):
+        wall_ns, baseline_ns = map(float, next(walls))
         if number == 0:
             continue
         (queued if peer.queues else others).append(wall_ns)
-        theirs.append(own_ns)
-        late = time.monotonic() > deadline and number + 1 >= FEWEST_LOOKS[-1]
-        if number + 1 < fewest and not late:
+        baseline.append(baseline_ns)
+        late = time.monotonic() > deadline and number + 1 >= MIN_BATCHES[-1]
+        if number + 1 < least and not late:
             continue
-        mine = queued if len(queued) >= _QUEUED_ENOUGH else [*queued, *others]
-        after = judged(passage, mine, before)
+        candidate = queued if len(queued) >= _ENOUGH_QUEUED else [*queued, *others]
+        after = judge_gated(gate, candidate, before)
         if late or after.note in ("", before.note):
             break
-    return after, theirs
+    return after, baseline

@@ -1,9 +1,7 @@
-"""How long a GPU is kept busy before a timed call: until the host has queued all of it.
+"""Length of the cover: how long a GPU is kept busy before a timed call, so that the host queues it.
 
-What the host does between the readings of two events is in their difference wherever the device
-has to wait for it. One launch of Triton takes a slow host 100 µs, of a kernel of 5. And where the
-host takes longer for a call with all that is around it than the device does, a release is as long
-as the host takes, and the verifier's clock says nothing of the calls.
+Host work between the readings of two events counts wherever the device waits for it; a batch whose
+host takes longer than its device shows the host's time alone.
 """
 
 from __future__ import annotations
@@ -15,16 +13,14 @@ import msgspec
 
 __all__ = ["HostTime", "cover_us", "host_time"]
 
-_CALL_MARGIN, _LOOP_MARGIN = 1.5, 1.25
-"""Times what queueing took, which varies."""
+_CALL_MARGIN, _LOOP_MARGIN = 1.5, 1.25  # times what queueing took, which varies
 _MAX_COVER_US = 2000
-_FLUSH_BYTES_PER_NS = 6000.0
-"""Of large GPUs, at most: a flush that is shorter hides less."""
+_FLUSH_BYTES_PER_NS = 6000.0  # of large GPUs, at most: a shorter flush hides less
 
 
 class HostTime(msgspec.Struct, frozen=True):
-    """Nanoseconds, on average: ``call_ns`` to queue a call, ``loop_ns`` with all that is done
-    around it; ``device_ns`` what a call takes the device, as its events say."""
+    """Mean nanoseconds to queue a call (``call_ns``), with all that is done around it
+    (``loop_ns``), and of the call on the device by its events (``device_ns``)."""
 
     call_ns: float
     loop_ns: float
@@ -32,7 +28,7 @@ class HostTime(msgspec.Struct, frozen=True):
 
 
 def host_time(sides: Sequence[HostTime]) -> HostTime:
-    """The longest of each, and the shortest of the device's."""
+    """The longest of each host time, and the shortest device time."""
     return HostTime(
         max(side.call_ns for side in sides),
         max(side.loop_ns for side in sides),
@@ -41,8 +37,8 @@ def host_time(sides: Sequence[HostTime]) -> HostTime:
 
 
 def cover_us(least_us: int, host: HostTime, flush_bytes: int = 0) -> int:
-    """Microseconds, ``least_us`` at least; what is flushed before hides the host's work as well.
-    A protocol that hides nothing, of zero, hides nothing."""
+    """Microseconds of cover, at least ``least_us``; 0 where the protocol has none. A flush before
+    hides host work as well."""
     if not least_us:
         return 0
     call_ns = _CALL_MARGIN * host.call_ns

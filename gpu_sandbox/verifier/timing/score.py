@@ -1,5 +1,4 @@
-"""What pairs say of a candidate's time: its claim, what the outer clock makes of it, and what a
-ratio is multiplied with so that nobody gains by what is not its calls."""
+"""Score of a candidate's time: the reported ratio, the verifier's bound, and corrections."""
 
 from __future__ import annotations
 
@@ -11,34 +10,35 @@ from gpu_sandbox.api.protocols import Protocol
 from gpu_sandbox.api.statistics import Estimate, has_both_orders, mean_over_median, quantile
 from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.timing.baseline_drift import DISTURBED, BaselineDrift
-from gpu_sandbox.verifier.timing.claim_rules import WRITING, agree, believed, is_corroborated
-from gpu_sandbox.verifier.timing.labels import RESOLUTION_NS
-from gpu_sandbox.verifier.timing.pairs import Pair, bounded, claimed
+from gpu_sandbox.verifier.timing.claim_rules import (
+    RESOLUTION_NS,
+    WRITING,
+    agrees,
+    decide,
+    is_corroborated,
+)
+from gpu_sandbox.verifier.timing.pairs import Pair, bound_ratio, reported_ratio
 
 __all__ = ["Score"]
 
-_ENOUGH = 2
-_COARSEST = 0.1
-_BLUR = 0.05
-"""Of a GPU release's wall: by so much the same one was seen to differ between processes."""
-_REST_BLUR = 0.02
-"""The same on the CPU, of what a release takes besides its calls."""
-_LONG_NS = 1e6
-"""Of a call: what the host does beside it is little then."""
-_BY_TURNS = 1.15
-"""Times as long as in the median of pairs is what calls take in the mean of most."""
+_ENOUGH = 2  # times the least number of pairs
+_MAX_RESOLUTION = 0.1  # relative; above this, more pairs do not help
+_GPU_UNCERTAINTY = 0.05  # of a batch's wall time: seen between processes of the same code
+_CPU_UNCERTAINTY = 0.02  # of a batch's overhead
+_LONG_NS = 1e6  # of a call: host work beside it is little then
+_BIMODAL = 1.15  # mean over median of call times
 
 
 class Score:
-    """Of releases of ``calls`` calls each. ``least``: measures what no call can do without,
-    in ns. Why a score is another one than what was claimed is added to ``notes``."""
+    """Of batches of ``calls`` calls each. ``least`` measures what no call can do without, in ns.
+    Adds to ``notes`` why a score is not the reported ratio."""
 
     def __init__(
         self,
         protocol: Protocol,
         device: torch.device,
         calls: int,
-        alone: BaselineDrift,
+        drift: BaselineDrift,
         least: Callable[[], float],
         notes: list[str],
     ) -> None:
@@ -46,85 +46,85 @@ class Score:
         self._on_cpu = backend_of(device).on_host
         self._device = device
         self._calls = calls
-        self._alone = alone
+        self._drift = drift
         self._least, self._least_ns = least, least()
         self._notes = notes
         self.gates_decide = False
         """Whether gates tell calls as short as the baseline's from none (``gate_benchmark.py``)."""
 
-    def claimed(self, pairs: Sequence[Pair]) -> Estimate:
-        return claimed(pairs, mean=self._protocol.mean)
+    def reported(self, pairs: Sequence[Pair]) -> Estimate:
+        return reported_ratio(pairs, mean=self._protocol.mean)
 
     def settled(self, pairs: Sequence[Pair]) -> bool:
-        """The claim's interval is narrow, and the outer clock bears it out, or can't: it
-        has a resolution, and waiting does not give it a better one for long."""
+        """Whether the reported ratio's interval is narrow, and the verifier's clock agrees or can't
+        tell: it has a resolution, which more pairs do not improve for long."""
         if not has_both_orders([p.first for p in pairs]):
             return False
-        claim = self.claimed(pairs)
+        claim = self.reported(pairs)
         each_ns = self.baseline_ns(pairs) * min(claim.ratio, 1.0)
-        resolution = 0.0 if self._on_cpu else min(RESOLUTION_NS / each_ns, _COARSEST)
+        resolution = 0.0 if self._on_cpu else min(RESOLUTION_NS / each_ns, _MAX_RESOLUTION)
         if claim.half_width >= max(self._protocol.half_width, resolution):
             return False
         if len(pairs) >= _ENOUGH * self._protocol.min_pairs or not self._walls_count(pairs):
             return True
-        return agree(claim, self._bounded(pairs), self.blur(pairs))
+        return agrees(claim, self._bound(pairs), self.uncertainty(pairs))
 
     def is_corroborated(self, pairs: Sequence[Pair]) -> bool:
         if not self._walls_count(pairs):
             return True
-        return is_corroborated(self.claimed(pairs), self._bounded(pairs), self.blur(pairs))
+        return is_corroborated(self.reported(pairs), self._bound(pairs), self.uncertainty(pairs))
 
-    def believed(self, pairs: Sequence[Pair]) -> Estimate:
-        found, why = self._held_against_all(pairs)
+    def scored(self, pairs: Sequence[Pair]) -> Estimate:
+        found, why = self._decided(pairs)
         if why == WRITING:  # it was measured once, perhaps when the device was slow
             self._least_ns = min(self._least_ns, self._least())
-            found, why = self._held_against_all(pairs)
+            found, why = self._decided(pairs)
         if why:
-            claim = self.claimed(pairs)
-            told = f"{1 / found.ratio:.2f}x, not the {1 / claim.ratio:.2f}x"
-            self._notes.append(f"scored by {why}: {told} that its own process claims")
+            claim = self.reported(pairs)
+            speeds = f"{1 / found.ratio:.2f}x, not the {1 / claim.ratio:.2f}x"
+            self._notes.append(f"scored by {why}: {speeds} that its own process claims")
         return found
 
-    def _held_against_all(self, pairs: Sequence[Pair]) -> tuple[Estimate, str]:
+    def _decided(self, pairs: Sequence[Pair]) -> tuple[Estimate, str]:
         least = min(1.0, self._least_ns / self.baseline_ns(pairs))
-        claim = bound = self.claimed(pairs)
+        claim = bound = self.reported(pairs)
         if self._walls_count(pairs):
-            bound = self._bounded(pairs)
-        blur, gated = self.blur(pairs), not self._on_cpu
-        return believed(claim, bound, blur, gated=gated, least=least)
+            bound = self._bound(pairs)
+        uncertainty, gated = self.uncertainty(pairs), not self._on_cpu
+        return decide(claim, bound, uncertainty, gated=gated, least=least)
 
     def _walls_count(self, pairs: Sequence[Pair]) -> bool:
-        """Whether walls of pairs bound a claim. Of short calls gates tell more: a wall is many
-        times as long as they are, and as long as the host takes where that is slower."""
+        """Whether walls of pairs bound the reported ratio. For short calls gates do that better:
+        such a batch is many times as long as its calls."""
         return not self.gates_decide or self.baseline_ns(pairs) >= _LONG_NS
 
-    def blur(self, pairs: Sequence[Pair]) -> float:
-        """What the outer clock may be off by, as a ratio. On a GPU a release lasts many times
-        as long as its calls, and the same one differs by some percent between processes; on the
-        CPU what it takes besides its calls does. Held against what that is without a candidate,
-        which could stretch it."""
+    def uncertainty(self, pairs: Sequence[Pair]) -> float:
+        """Error of the bound that no worker causes, as a ratio. Taken from what overhead is without
+        a candidate, which could stretch it."""
         reported_ns = quantile([float(p.baseline.reported_ns) for p in pairs], 0.5)
         overhead_ns = quantile([float(p.baseline.overhead_ns) for p in pairs], 0.5)
         if self._on_cpu:
-            return _REST_BLUR * min(overhead_ns, self._alone.overhead_ns) / reported_ns
-        return _BLUR * (reported_ns + min(overhead_ns, self._alone.max_overhead_ns)) / reported_ns
+            return _CPU_UNCERTAINTY * min(overhead_ns, self._drift.overhead_ns) / reported_ns
+        wall_ns = reported_ns + min(overhead_ns, self._drift.max_overhead_ns)
+        return _GPU_UNCERTAINTY * wall_ns / reported_ns
 
     def candidate_ms(self, pairs: Sequence[Pair]) -> float:
-        """Of one call, as it says."""
+        """Of one call, as the candidate reports."""
         return self._typical([p.candidate.reported_ns for p in pairs]) / self._calls / 1e6
 
     def baseline_ns(self, pairs: Sequence[Pair]) -> float:
         """Of one call."""
         return self._typical([p.baseline.reported_ns for p in pairs]) / self._calls
 
-    def allowance(self, pairs: Sequence[Pair], scored: float) -> float:
-        """What the ratio that is ``scored`` must be multiplied with in all."""
-        return self._disturbance(pairs) * self.by_turns(pairs, scored)
+    # --- corrections
 
-    def by_turns(self, pairs: Sequence[Pair], scored: float) -> float:
-        """The same where calls take this or that, so that the median is what they take at best: who
-        is careful in some calls, lest their inputs be changed ones, is scored by the mean, if not
-        by more already."""
+    def allowance(self, pairs: Sequence[Pair], scored: float) -> float:
+        """The factor to multiply a ``scored`` ratio with."""
+        return self._disturbance(pairs) * self.bimodality(pairs, scored)
+
+    def bimodality(self, pairs: Sequence[Pair], scored: float) -> float:
+        """The factor for bimodal call times: the median would show the better of two behaviours, so
+        the mean of most pairs is scored, if it is slower."""
         if self._protocol.mean:
             return 1.0
         times = mean_over_median(
@@ -132,25 +132,25 @@ class Score:
             [float(p.baseline.reported_ns) for p in pairs],
             [p.first for p in pairs],
         )
-        mean = times * self.claimed(pairs).ratio
-        if times < _BY_TURNS or mean <= scored:
+        mean = times * self.reported(pairs).ratio
+        if times < _BIMODAL or mean <= scored:
             return 1.0
-        told = f"its calls take now less, now more: scored by their mean, {times:.2f} times"
-        self._notes.append(f"{told} the median")
+        note = "bimodal call times: scored by the trimmed mean"
+        self._notes.append(f"{note} ({times:.2f}x the median)")
         return mean / scored
 
     def _disturbance(self, pairs: Sequence[Pair]) -> float:
-        """So that slowing the baseline buys nothing. Asked when the candidate is gone, if it was
-        seen several times: what is slow then, too, is the machine."""
-        times = self._alone.disturbance(pairs)
+        """The factor for a slowed baseline. Asked when the candidate is gone: what is slow then,
+        too, is the machine."""
+        times = self._drift.disturbance(pairs)
         if times < DISTURBED:
             return 1.0
-        told = f"the baseline takes {times:.2f} times as long while the candidate's process lives"
-        self._notes.append(f"{told}: scored against its time without")
+        note = f"the baseline takes {times:.2f} times as long while the candidate's process lives"
+        self._notes.append(f"{note}: scored against its time without")
         return times
 
-    def _bounded(self, pairs: Sequence[Pair]) -> Estimate:
-        return bounded(pairs, self._device, self._alone.max_overhead_ns)
+    def _bound(self, pairs: Sequence[Pair]) -> Estimate:
+        return bound_ratio(pairs, self._device, self._drift.max_overhead_ns)
 
     def _typical(self, values: list[int]) -> float:
         if self._protocol.mean:

@@ -1,8 +1,7 @@
-"""The SM clock, and what lowers it, while a device is timed: read by the verifier, of the driver.
+"""SM clock and slowdowns of a device while it is timed, read by the verifier from the driver.
 
-A reading costs some tens of microseconds to a millisecond, and is taken when a release is over:
-no clock of ours runs then. It says how a release ended, for a clock takes milliseconds to
-recover. Where the driver is slow to answer, it is asked before and after all pairs only.
+A reading takes up to a millisecond and comes when a batch is over: no clock of the verifier runs
+then. It shows how the batch ended, since a clock needs milliseconds to recover.
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ __all__ = ["HARD", "Clocks", "Reading", "Side", "slower_side"]
 Side: TypeAlias = Literal["candidate", "baseline"]
 
 HARD = 0x8 | 0x20 | 0x40 | 0x80
-"""Of NVML's reasons those that come and go with heat and supply: slowdowns, and the power
-brake. A cap of power is a condition of the card, and counts by what it does to the clock."""
-_ALIKE = 0.97
-"""Clocks that differ by less do so all the time."""
+"""``SLOWDOWNS`` that come and go with heat and supply. A power cap is a condition of the card, and
+counts by what it does to the clock."""
+_ALIKE = 0.97  # ratio of clocks; they always differ by less
 _QUICK_S = 0.002
 
 
@@ -39,8 +37,7 @@ class Clocks:
     def __init__(self, driver: DriverAccount | None) -> None:
         self._driver = driver
         self._lowest_mhz, self._highest_mhz = 1 << 31, 0
-        self.reasons = 0
-        """All that were seen."""
+        self.reasons = 0  # all that were seen
         self._quick = driver is not None and min(self._cost_s() for _ in range(3)) <= _QUICK_S
 
     def read(self) -> Reading | None:
@@ -56,7 +53,7 @@ class Clocks:
         return reading
 
     def read_between(self) -> Reading | None:
-        """Between releases: only where that takes no time worth speaking of."""
+        """Between batches: a reading only where that is quick."""
         return self.read() if self._quick else None
 
     def conditions(self) -> dict[str, Any]:
@@ -69,7 +66,7 @@ class Clocks:
         }
 
     def _cost_s(self) -> float:
-        """Of a reading, which is not kept: nothing is timed yet."""
+        """Seconds that a reading takes."""
         assert self._driver is not None
         began = time.perf_counter()
         self._driver.sm_mhz()
@@ -78,7 +75,7 @@ class Clocks:
 
 
 def slower_side(candidate: Reading | None, baseline: Reading | None) -> Side | None:
-    """Which side of a pair the device did more slowly, by how each one's release ended. Pure."""
+    """The side of a pair that ran at the lower clock, by the readings at its end. Pure."""
     if candidate is None or baseline is None:
         return None
     mine, theirs = candidate.reasons & HARD, baseline.reasons & HARD

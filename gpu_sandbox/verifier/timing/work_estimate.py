@@ -1,4 +1,4 @@
-"""What the reference does at least: bytes that it must move, operations that are counted."""
+"""Lower bounds of a reference's work: bytes that it must move, operations that are counted."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gpu_sandbox.verifier.reference.task import Task
 
 __all__ = ["count_work", "moved_bytes"]
 
-_MOST_UNCOUNTED = 8
+_MAX_UNCOUNTED = 8
 _COMPUTES_NOTHING = frozenset(
     {"empty", "empty_like", "empty_strided", "detach", "alias", "lift_fresh"}
 )
 
 
 def count_work(task: Task, case: Case) -> Work:
-    """Of one more forward on ``case``, which has been solved. Raises what the reference raises."""
+    """Count one more forward on ``case``, a solved one. Raises what the reference raises."""
     with _Counter() as counter:
         task.forward(case)
     outputs = [expected.native for expected in case.expected]
@@ -35,13 +35,13 @@ def count_work(task: Task, case: Case) -> Work:
         parameter_bytes=_bytes(parameters),
         flops=counter.flops,
         dtype=_prevailing(everything),
-        uncounted=list(counter.uncounted)[:_MOST_UNCOUNTED],
+        uncounted=list(counter.uncounted)[:_MAX_UNCOUNTED],
     )
 
 
 def moved_bytes(task: Task, case: Case) -> tuple[int, int]:
-    """Of the inputs of ``case``, which has been solved, and of what has to be written: outputs
-    but for those that are views of an input or a weight, or, beyond its size, of one another."""
+    """Bytes of the inputs of ``case``, and of outputs that have to be written: no views of an input
+    or a weight, and of one storage no more than its size."""
     weights = [*task.model.parameters(), *task.model.buffers()]
     held = {t.untyped_storage().data_ptr() for t in weights if t.layout == torch.strided}
     written = [
@@ -61,7 +61,7 @@ def moved_bytes(task: Task, case: Case) -> tuple[int, int]:
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Each once, and an expanded one without its repetitions."""
+    """Each tensor once, and an expanded one without its repetitions."""
     distinct = {(t.data_ptr(), t.shape, t.stride()): t for t in tensors}
     return sum(_elements(t) * t.element_size() for t in distinct.values())
 
@@ -84,8 +84,8 @@ def _prevailing(tensors: Iterable[torch.Tensor]) -> str:
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """torch's ``FlopCounterMode``, with the names of the operators that compute and that it
-    has no formula for; without importing the compiler, which takes a second."""
+    """torch's ``FlopCounterMode`` with the names of operators that have no formula, and without
+    importing the compiler, which takes a second."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -94,7 +94,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else torch imports it, to tell it so
+        return False  # else torch imports dynamo
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -110,10 +110,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if formula is not None:
             self.flops += int(formula(*args, **kwargs, out_val=output))
         else:
-            self._note(func)
+            name = str(func._overloadpacket).removeprefix("aten.")
+            if not func.is_view and name not in _COMPUTES_NOTHING:
+                self.uncounted[name] = None
         return output
-
-    def _note(self, func: Any) -> None:
-        name = str(func._overloadpacket).removeprefix("aten.")
-        if not func.is_view and name not in _COMPUTES_NOTHING:
-            self.uncounted[name] = None

@@ -33,7 +33,7 @@ _MANY = 8
 _ONE_IN = 4
 """Batches, by chance: who counts them learns nothing."""
 _AHEAD, _STOCK = 4, 2
-"""For so many releases so many are drawn ahead."""
+"""For so many batches so many are drawn ahead."""
 _TRIES = 6
 """The first is of all inputs, the others of some: one may have to do with another."""
 _KEPT_BYTES = 1 << 30
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class Surprises:
-    """Of the releases of one kind: which of their calls get changed inputs, and how.
+    """Of the batches of one kind: which of their calls get changed inputs, and how.
 
     Of many calls one does. Of a few all do, in one release out of four: such a release
     says nothing of the time that the task's own inputs take. ``in_place``: they are so large that
