@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.attacks.table import ATTACKS, TWIN
 __all__ = ["defenceless", "main"]
 
 
-def main(*, off: Sequence[str], control: int, without: Collection[str] = ()) -> None:
+def main(*, off: Sequence[str], **arguments: Any) -> None:
     """The survey of isolation layers, a fork that was made before, sees nothing of it."""
     load = product._load
 
@@ -27,7 +27,7 @@ def main(*, off: Sequence[str], control: int, without: Collection[str] = ()) -> 
         apply([patch for patch in patches_of(off) if not patch.in_engine])
 
     product._load = load_and_patch
-    product.main(control=control, without=without)
+    product.main(**arguments)
 
 
 @asynccontextmanager
