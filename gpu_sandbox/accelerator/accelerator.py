@@ -12,8 +12,6 @@ from typing import ClassVar, Protocol
 
 import torch
 
-__all__ = ["Accelerator", "NoKernels", "SharedMemory"]
-
 
 class NoKernels(Exception):
     """The harness's own kernels could not be compiled."""

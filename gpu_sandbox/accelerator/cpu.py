@@ -10,8 +10,6 @@ import torch
 
 from gpu_sandbox.accelerator.accelerator import Accelerator, SharedMemory
 
-__all__ = ["Cpu"]
-
 _SEALS = 0x0001 | 0x0002 | 0x0004  # SEAL, SHRINK, GROW
 _ADD_SEALS = 1033
 

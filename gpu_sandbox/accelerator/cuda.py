@@ -8,8 +8,6 @@ from gpu_sandbox.accelerator.accelerator import Accelerator, SharedMemory
 from gpu_sandbox.accelerator.cuda_context import make_context, start_driver
 from gpu_sandbox.accelerator.cuda_vmm import DeviceMemory
 
-__all__ = ["Cuda"]
-
 
 class Cuda(Accelerator):
     on_host = False

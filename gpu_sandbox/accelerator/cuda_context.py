@@ -9,8 +9,6 @@ import torch
 
 from gpu_sandbox.confine import seccomp_filter
 
-__all__ = ["make_context", "start_driver"]
-
 
 def start_driver() -> None:
     """What a context needs and what disturbs nobody on the device. Raises what

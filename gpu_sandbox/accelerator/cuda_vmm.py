@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["DeviceMemory"]
-
 _PINNED, _ON_DEVICE, _POSIX_FD, _READ_WRITE = 1, 1, 1, 3
 _MINIMUM_GRANULARITY = 0
 _OUT_OF_MEMORY = 2

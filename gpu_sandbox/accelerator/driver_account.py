@@ -10,8 +10,6 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["SLOWDOWNS", "DeviceProcess", "DriverAccount", "describe_slowdowns"]
-
 SLOWDOWNS = {
     0x4: "power cap",
     0x8: "hardware slowdown",

@@ -10,8 +10,6 @@ from gpu_sandbox.accelerator.accelerator import Accelerator
 from gpu_sandbox.accelerator.cpu import Cpu
 from gpu_sandbox.accelerator.cuda import Cuda
 
-__all__ = ["accelerator_of"]
-
 
 @cache
 def accelerator_of(device: torch.device) -> Accelerator:

@@ -10,8 +10,6 @@ from pathlib import Path
 from gpu_sandbox.confine import processes
 from gpu_sandbox.contention.thresholds import CoreTime
 
-__all__ = ["CoreWatch", "used_ticks"]
-
 _STAT = Path("/proc/stat")
 _USED = 8
 """Fields of a core's line: user, nice, system, idle, iowait, irq, softirq, steal."""

@@ -19,8 +19,6 @@ import msgspec
 from gpu_sandbox.accelerator.driver_account import DeviceProcess, DriverAccount
 from gpu_sandbox.confine import processes
 
-__all__ = ["Foreign", "Seen", "our_processes", "seen"]
-
 _MOST_OURS = 4
 """Verifier, the reference's worker, the candidate's, and the next one."""
 _MOST_NAMED = 5

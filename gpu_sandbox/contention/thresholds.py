@@ -15,24 +15,6 @@ import msgspec
 
 from gpu_sandbox.api.statistics import quantile
 
-__all__ = [
-    "MAX_FOREIGN_CORES",
-    "MAX_FOREIGN_SHARE",
-    "MAX_HALVES_APART",
-    "MAX_INTERVAL",
-    "MAX_SPREAD",
-    "MAX_UTILIZATION",
-    "MIN_FOREIGN_S",
-    "CoreTime",
-    "DeviceUse",
-    "bests_apart",
-    "busy_by_itself",
-    "busy_cores",
-    "busy_device",
-    "busy_pairs",
-    "medians_apart",
-]
-
 MAX_HALVES_APART = 0.05  # relative; two interleaved halves of one measurement differ by more: busy
 MAX_SPREAD = 0.5  # (p95 - p5) / median of a baseline's samples; more: busy
 MAX_INTERVAL = 0.1  # relative width of a compiled baseline's ratio at 95 %; more: busy

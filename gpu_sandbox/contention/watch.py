@@ -10,8 +10,6 @@ from gpu_sandbox.contention.core_time import CoreWatch
 from gpu_sandbox.contention.foreign_processes import Foreign, our_processes
 from gpu_sandbox.contention.thresholds import MAX_UTILIZATION, DeviceUse, busy_cores, busy_device
 
-__all__ = ["Watch", "utilization_at_rest"]
-
 _REST_S = 1.5
 """A driver tells of the last second: our own work of before has to be out of it."""
 _POLL_S = 0.1

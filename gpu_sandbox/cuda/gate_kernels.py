@@ -12,8 +12,6 @@ from gpu_sandbox.cuda.nvrtc import OwnKernels
 from gpu_sandbox.tensors.gate_layout import BLOCK_BYTES, THREADS, StridedRegions, thread_groups
 from gpu_sandbox.tensors.memory_layout import reach_bytes
 
-__all__ = ["Kernels", "stream_write"]
-
 _INPUTS, _OUTPUTS = 0, 2  # domains of the keystream
 _ALIGNED = 16
 _NO_FLAGS = 0

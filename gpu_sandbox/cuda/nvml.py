@@ -14,8 +14,6 @@ import torch
 
 from gpu_sandbox.accelerator.driver_account import SLOWDOWNS, DeviceProcess
 
-__all__ = ["LIBRARY", "Nvml", "nvml_of"]
-
 LIBRARY = "libnvidia-ml.so.1"
 _SUCCESS, _TOO_SMALL = 0, 7
 _SM_CLOCK = 1

@@ -12,8 +12,6 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["DIGEST_BYTES", "NOTHING_PLAIN", "NOWHERE", "PAGEMAP", "SEED_BYTES", "Answer", "Where"]
-
 SEED_BYTES = 8
 """To the worker the seed of its call, which is to begin; back comes an ``Answer``."""
 _FAILED = -1

@@ -22,8 +22,6 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-__all__ = ["MAX_FDS", "BadFrame", "Channel", "Line", "PeerGone", "PeerSilent", "TooLong"]
-
 MAX_FDS = 200
 """That may travel with one frame (the kernel takes 253)."""
 _MAX_BYTES = 16 << 20

@@ -19,38 +19,6 @@ from events.observations import Ceilings, Observations, SectionName
 from events.outcomes import KernelResources, Label
 from gpu_sandbox.api.protocols import Precision, Protocol
 
-__all__ = [
-    "CACHES",
-    "MOST_BUILT",
-    "MOST_PREPARED",
-    "TRYING",
-    "Agreed",
-    "Built",
-    "Compile",
-    "Differs",
-    "Examine",
-    "Facts",
-    "Finding",
-    "Forged",
-    "FromVerifier",
-    "Go",
-    "Job",
-    "Looped",
-    "Measured",
-    "Prepare",
-    "Probed",
-    "Ready",
-    "Report",
-    "Stage",
-    "Step",
-    "TaskBroken",
-    "ToVerifier",
-    "WorkerDied",
-    "WorkerFailed",
-    "WorkerSilent",
-]
-
-
 MOST_BUILT = 64
 """Files of one candidate's build: they travel, and stay open until it is judged."""
 MOST_PREPARED = 4

@@ -14,56 +14,6 @@ import msgspec
 from events.observations import Profile
 from gpu_sandbox.api.protocols import Precision
 
-__all__ = [
-    "MOST_DIMS",
-    "MOST_REPLY_BYTES",
-    "MOST_TENSORS",
-    "ArenaShared",
-    "CompareWeights",
-    "Compared",
-    "Constant",
-    "ConstructAnew",
-    "ConstructTrained",
-    "Describe",
-    "Done",
-    "Failed",
-    "Gate",
-    "Lay",
-    "Leaf",
-    "Load",
-    "LoadKernels",
-    "Loaded",
-    "Loop",
-    "MakeContext",
-    "Mapping",
-    "Pickled",
-    "Place",
-    "Plain",
-    "ProfileCalls",
-    "Profiled",
-    "PutInOrder",
-    "Ran",
-    "Recall",
-    "ReleaseMemory",
-    "Repeat",
-    "Reply",
-    "Request",
-    "Restore",
-    "Run",
-    "Sequence",
-    "ShowMemory",
-    "Spot",
-    "StandBy",
-    "TensorAt",
-    "Time",
-    "Timed",
-    "Tree",
-    "Unlike",
-    "Warm",
-    "WeightAt",
-]
-
-
 MOST_DIMS = 64
 """Of an output: those that torch can compute with."""
 MOST_TENSORS = 10_000

@@ -13,20 +13,6 @@ import msgspec
 
 from gpu_sandbox.confine import Policy, Survey
 
-__all__ = [
-    "MODULES",
-    "Alive",
-    "ComputeCacheKeys",
-    "Ended",
-    "FromZygote",
-    "Kill",
-    "Refused",
-    "Role",
-    "Spawn",
-    "Spawned",
-    "ToZygote",
-]
-
 Role: TypeAlias = Literal[
     "worker", "compiler", "preparation", "verifier", "facts", "ceilings", "autopsy"
 ]

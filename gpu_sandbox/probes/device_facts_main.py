@@ -11,8 +11,6 @@ from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.verifier_messages import Facts
 from gpu_sandbox.probes.backends.lookup import backend_of
 
-__all__ = ["main"]
-
 
 def main(*, control: int, device: str, cores: list[int]) -> None:
     os.sched_setaffinity(0, cores)

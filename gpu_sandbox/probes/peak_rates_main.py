@@ -27,8 +27,6 @@ from gpu_sandbox.probes.backends.lookup import backend_of
 from gpu_sandbox.runtime.module_loader import settle
 from gpu_sandbox.runtime.precision import settle_precision
 
-__all__ = ["main"]
-
 
 def main(*, control: int, device: str, cores: list[int], threads: int) -> None:
     os.sched_setaffinity(0, cores)

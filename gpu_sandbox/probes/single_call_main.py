@@ -25,8 +25,6 @@ from gpu_sandbox.ipc.verifier_messages import Examine
 from gpu_sandbox.runtime.module_loader import construct, import_file, settle
 from gpu_sandbox.tensors.pytree import TASK_MODULE
 
-__all__ = ["examine", "main"]
-
 _FRESH = (
     "import json, sys; told = json.loads(sys.argv[1]); sys.path[:] = told['path'];"
     " from gpu_sandbox.probes.single_call_main import examine; examine(told['device'])"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["same_bits"]
-
 _WORD = 8
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 

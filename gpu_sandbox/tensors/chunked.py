@@ -9,20 +9,6 @@ import torch
 
 from gpu_sandbox.accelerator.lookup import accelerator_of
 
-__all__ = [
-    "as_real",
-    "at_a_time",
-    "distance",
-    "finite",
-    "indices_of",
-    "largest_of",
-    "pieces",
-    "row_length",
-    "row_rms",
-    "smallest_at",
-    "some_rows",
-]
-
 _PIECE = 1 << 26
 """Elements looked at in one go: half a gigabyte in float64."""
 _PIECE_ON_CPU = 1 << 18

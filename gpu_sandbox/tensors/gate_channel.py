@@ -17,8 +17,6 @@ from gpu_sandbox.ipc import cpu_call_messages
 from gpu_sandbox.tensors.gate_layout import DIGEST_BYTES, KEY_BYTES
 from gpu_sandbox.tensors.shared_arena import ALIGN, Arena
 
-__all__ = ["GateChannel"]
-
 _COUNTERS_BYTES = 3 * ALIGN
 _PLAIN_BYTES = cpu_call_messages.DIGEST_BYTES
 _POLLS = 1000  # between two checks of the other side: well below a millisecond

@@ -17,21 +17,6 @@ import torch
 from gpu_sandbox.ipc.worker_messages import Gate, Spot
 from gpu_sandbox.tensors.shared_arena import Arena, dtype_of, place, reach_of
 
-__all__ = [
-    "BLOCK_BYTES",
-    "DIGEST_BYTES",
-    "KEY_BYTES",
-    "THREADS",
-    "CallBuffers",
-    "GateKernels",
-    "LaunchesKernels",
-    "StridedRegions",
-    "bytes_of_calls",
-    "digest_bytes",
-    "rounds",
-    "thread_groups",
-]
-
 KEY_BYTES = 32
 BLOCK_BYTES = 64  # of the keystream
 THREADS = 256  # of a group

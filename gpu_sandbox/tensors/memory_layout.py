@@ -9,24 +9,6 @@ import torch
 
 from gpu_sandbox.ipc.worker_messages import Leaf
 
-__all__ = [
-    "Extent",
-    "among",
-    "among_storages",
-    "dense",
-    "extent_at",
-    "extent_of",
-    "in_order",
-    "is_among",
-    "overlap",
-    "overlapping",
-    "reach_bytes",
-    "reported_stride",
-    "sharing",
-    "spread",
-    "storages",
-]
-
 _MOST_PAIRS = 1 << 16
 """Looked at. Of more, what comes later counts as sharing memory where its bytes lie between."""
 

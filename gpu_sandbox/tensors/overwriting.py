@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import torch
 
-__all__ = ["is_written_over", "write_over"]
-
 _WRITTEN_OVER_WHOLE = 1 << 30
 
 

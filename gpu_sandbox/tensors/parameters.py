@@ -8,8 +8,6 @@ import torch
 
 from gpu_sandbox.tensors.pytree import odd
 
-__all__ = ["held_by"]
-
 
 def held_by(model: Any) -> dict[str, torch.Tensor]:
     """Dense parameters and buffers by full name, each under every name that it has."""

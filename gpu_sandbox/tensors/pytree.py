@@ -31,21 +31,6 @@ from gpu_sandbox.ipc.worker_messages import (
     Tree,
 )
 
-__all__ = [
-    "TASK_MODULE",
-    "NotPlain",
-    "mapped",
-    "numbers",
-    "odd",
-    "pack",
-    "plain_digest",
-    "plain_digests",
-    "same_shape",
-    "same_values",
-    "unpack",
-    "whole_numbers",
-]
-
 TASK_MODULE = "task"
 """What a task file is imported as."""
 

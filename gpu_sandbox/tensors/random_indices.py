@@ -8,8 +8,6 @@ from functools import cache
 
 import torch
 
-__all__ = ["some_of"]
-
 
 def some_of(count: int, wanted: int, device: torch.device) -> torch.Tensor:
     """About so many of the first ``count`` whole numbers, in order and each once: (places,)."""

@@ -21,17 +21,6 @@ from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.ipc.worker_messages import ArenaShared, Spot
 from gpu_sandbox.tensors.memory_layout import overlapping
 
-__all__ = [
-    "ALIGN",
-    "Arena",
-    "Layout",
-    "dtype_of",
-    "extent_bytes",
-    "lay_out",
-    "place",
-    "reach_of",
-]
-
 ALIGN = 512
 _GROWTH = 1 << 20
 _PAGE = 4096

@@ -22,8 +22,6 @@ from gpu_sandbox.ipc.worker_messages import Constant
 from gpu_sandbox.tensors.memory_layout import overlapping
 from gpu_sandbox.tensors.pytree import odd
 
-__all__ = ["any_frozen", "constant_of", "constant_state", "construct_trained", "trained_values"]
-
 T = TypeVar("T")
 _RUNNING = ("running_mean", "running_var")
 """The last part of a buffer's name: the statistics that ``torch.nn`` keeps under these."""

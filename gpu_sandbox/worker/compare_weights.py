@@ -10,8 +10,6 @@ from gpu_sandbox.ipc.worker_messages import Compared, CompareWeights, Unlike
 from gpu_sandbox.tensors.parameters import held_by
 from gpu_sandbox.tensors.shared_arena import Arena
 
-__all__ = ["compare_weights"]
-
 
 def compare_weights(model: Any, request: CompareWeights, arena: Arena) -> Compared:
     """Which of these the model holds otherwise. A tensor of another dtype is compared in that:

@@ -10,8 +10,6 @@ import torch
 
 from gpu_sandbox.ipc.worker_messages import Ran
 
-__all__ = ["EarlierOutputs"]
-
 _MOST = 64
 
 

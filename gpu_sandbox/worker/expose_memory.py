@@ -8,8 +8,6 @@ from contextlib import suppress
 from gpu_sandbox.confine.syscalls import prctl
 from gpu_sandbox.ipc.cpu_call_messages import PAGEMAP
 
-__all__ = ["open_own_memory"]
-
 _OWN = "/proc/self/mem"
 
 _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4

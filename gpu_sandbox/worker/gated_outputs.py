@@ -16,8 +16,6 @@ from gpu_sandbox.tensors.gate_layout import GateKernels, StridedRegions
 from gpu_sandbox.tensors.memory_layout import may_lie_so
 from gpu_sandbox.worker.outputs import Delivered, Slot, describe_outputs, fits
 
-__all__ = ["GatedOutputs", "blank"]
-
 
 class GatedOutputs:
     """Of one release; ``outputs`` are all its places. How the first call's outputs lie, the others'

@@ -62,8 +62,6 @@ from gpu_sandbox.worker.outputs import Slot
 from gpu_sandbox.worker.profiler import profile
 from gpu_sandbox.worker.timed_calls import TimedModel
 
-__all__ = ["main"]
-
 
 class Worker:
     """Answers requests one by one, in the order in which they come."""

@@ -25,18 +25,6 @@ from gpu_sandbox.tensors.overwriting import _WRITTEN_OVER_WHOLE
 from gpu_sandbox.tensors.pytree import pack
 from gpu_sandbox.tensors.shared_arena import Arena
 
-__all__ = [
-    "Delivered",
-    "Slot",
-    "deliver",
-    "describe_outputs",
-    "fits",
-    "in_index_order",
-    "locate_outputs",
-    "pack_outputs",
-    "reclaimable",
-]
-
 
 class Slot:
     """Arguments of one call, their tensors, and views of where its outputs belong."""

@@ -18,8 +18,6 @@ from events.observations import MOST_NAME, MOST_ROWS, Profile, ProfileRow
 from gpu_sandbox.worker.backends.lookup import backend_of
 from gpu_sandbox.worker.timed_calls import TimedModel
 
-__all__ = ["profile"]
-
 
 def profile(clocked: TimedModel, calls: int, device: torch.device) -> Profile:
     """``calls`` forwards: kernels and copies of a GPU, or operators of the CPU."""

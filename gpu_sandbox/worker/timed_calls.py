@@ -48,8 +48,6 @@ from gpu_sandbox.worker.outputs import (
     reclaimable,
 )
 
-__all__ = ["TimedModel"]
-
 _now = time.perf_counter_ns
 _KEPT_BYTES = 64 << 20
 """Of an output, and of what it is a view of, until the next one is there: more no cache holds."""

@@ -11,8 +11,6 @@ import torch
 from gpu_sandbox.accelerator.accelerator import Accelerator
 from gpu_sandbox.accelerator.driver_account import DriverAccount
 
-__all__ = ["Backend"]
-
 
 class Backend(Accelerator):
     """One device. Each of its rates is the best of ``times``, at least, that take ``least_s``

@@ -14,8 +14,6 @@ import torch
 from gpu_sandbox.accelerator.cpu import Cpu
 from gpu_sandbox.probes.backends.backend import Backend
 
-__all__ = ["CpuBackend"]
-
 
 class CpuBackend(Cpu, Backend):
     times = 10  # half of them in each half

@@ -13,8 +13,6 @@ from gpu_sandbox.accelerator.cuda import Cuda
 from gpu_sandbox.cuda.nvml import Nvml, nvml_of
 from gpu_sandbox.probes.backends.backend import Backend
 
-__all__ = ["CudaBackend", "sheet_gb_s"]
-
 _BANDWIDTH_GB_S = {
     "H200": 4800.0,
     "H100 PCIe": 2039.0,

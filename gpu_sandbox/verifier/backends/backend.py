@@ -12,8 +12,6 @@ from gpu_sandbox.accelerator.accelerator import Accelerator
 from gpu_sandbox.accelerator.driver_account import DriverAccount
 from gpu_sandbox.tensors.gate_layout import GateKernels
 
-__all__ = ["Backend", "EventClock"]
-
 
 class Backend(Accelerator):
     """One device of the verifier's."""

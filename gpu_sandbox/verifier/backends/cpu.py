@@ -11,8 +11,6 @@ import torch
 from gpu_sandbox.accelerator.cpu import Cpu
 from gpu_sandbox.verifier.backends.backend import Backend
 
-__all__ = ["CpuBackend"]
-
 _FEWEST_BYTES, _MOST_BYTES = 1 << 20, 1 << 26
 """Less is written in no time beside the call that does so. More, which is beyond what caches hold,
 takes as much longer as it is more."""

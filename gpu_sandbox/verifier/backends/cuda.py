@@ -15,8 +15,6 @@ from gpu_sandbox.cuda.nvrtc import begin_compiling
 from gpu_sandbox.verifier.backends.backend import Backend
 from gpu_sandbox.verifier.backends.cuda_events import CudaEvents
 
-__all__ = ["CudaBackend"]
-
 _ASKED = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit", "pstate")
 _LITTLE = 1 / 64
 """Of the device's memory. To give back so little is not worth it: that waits for processes that

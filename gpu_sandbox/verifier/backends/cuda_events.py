@@ -11,8 +11,6 @@ from gpu_sandbox.cuda.gate_kernels import Kernels
 from gpu_sandbox.cuda.nvrtc import compiled
 from gpu_sandbox.verifier.backends.backend import EventClock
 
-__all__ = ["CudaEvents"]
-
 _LOOKS, _LOOKS_NS = 5, 20e6
 """Fewer, when they have taken so long."""
 _COVER_CYCLES = 1_000_000

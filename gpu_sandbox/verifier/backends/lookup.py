@@ -10,8 +10,6 @@ from gpu_sandbox.verifier.backends.backend import Backend, EventClock
 from gpu_sandbox.verifier.backends.cpu import CpuBackend
 from gpu_sandbox.verifier.backends.cuda import CudaBackend
 
-__all__ = ["backend_of", "events_of"]
-
 _BACKENDS: dict[str, type[Backend]] = {"cpu": CpuBackend, "cuda": CudaBackend}
 
 

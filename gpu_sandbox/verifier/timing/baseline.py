@@ -28,8 +28,6 @@ from gpu_sandbox.verifier.timing.sm_clocks import Clocks
 from gpu_sandbox.verifier.timing.work_estimate import moved_bytes
 from gpu_sandbox.verifier.worker_link.client import Peer
 
-__all__ = ["Baseline", "measure_alone", "warm"]
-
 _SLOW_S = 0.5
 _READINGS = 3
 _AHEAD_BYTES = 1 << 28  # of a call: with less, it may warm up while others use the device

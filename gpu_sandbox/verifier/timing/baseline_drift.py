@@ -10,8 +10,6 @@ from gpu_sandbox.api.statistics import middle_of_orders, quantile
 from gpu_sandbox.verifier.timing.baseline import Baseline
 from gpu_sandbox.verifier.timing.pairs import Pair
 
-__all__ = ["DISTURBED", "BaselineDrift"]
-
 DISTURBED = 1.15
 """Times its time alone that the baseline takes beside a candidate that is charged with it."""
 _MAX_GROWTH = 2.0  # of overhead beside a candidate; a worker that makes it longer gains nothing

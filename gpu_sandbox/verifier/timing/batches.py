@@ -25,8 +25,6 @@ from gpu_sandbox.verifier.timing.launch_cover import HostTime
 from gpu_sandbox.verifier.trials.hidden_cases import Surprises
 from gpu_sandbox.verifier.worker_link.client import Peer
 
-__all__ = ["Batches", "Settings", "TimedBatch", "check_reported_time"]
-
 _HANDLED_NS = 25_000  # that describing any output takes a worker, beside all the rest
 _MAX_FREE_SHARE = 0.1
 _AHEAD_BYTES = 1 << 31  # of inputs drawn before their turn

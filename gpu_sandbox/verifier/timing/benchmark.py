@@ -40,8 +40,6 @@ from gpu_sandbox.verifier.timing.wall_clock_bound import Judgement
 from gpu_sandbox.verifier.trials.checks import Agreement
 from gpu_sandbox.verifier.worker_link.client import Peer
 
-__all__ = ["Benchmark"]
-
 _MAX_RECHECK_S = 60.0  # of checks that are not the candidate's delay
 _ATTEMPTS = 2
 

@@ -5,16 +5,6 @@ from __future__ import annotations
 from events.outcomes import Label
 from gpu_sandbox.api.statistics import Estimate
 
-__all__ = [
-    "RESOLUTION_NS",
-    "WRITING",
-    "agrees",
-    "decide",
-    "is_corroborated",
-    "labels_on_cpu",
-    "timing_labels",
-]
-
 WRITING = "what writing its outputs takes"
 
 RESOLUTION_NS = 300.0

@@ -14,8 +14,6 @@ from gpu_sandbox.accelerator.driver_account import describe_slowdowns
 from gpu_sandbox.verifier.timing.pairs import Pair
 from gpu_sandbox.verifier.timing.sm_clocks import HARD, Clocks, Reading, Side
 
-__all__ = ["counted_pairs", "notes"]
-
 _SIDES: tuple[Side, ...] = ("candidate", "baseline")
 _WORTH_NOTING = 0.1  # of the pairs: fewer do not move a median
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["Eviction", "SharedCacheTraffic", "private_cache_bytes"]
-
 _CPUS = Path("/sys/devices/system/cpu")
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 _USUAL_BYTES = 2 << 20

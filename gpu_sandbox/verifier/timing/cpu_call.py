@@ -33,8 +33,6 @@ from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.digests import digest_of
 from gpu_sandbox.verifier.worker_link.worker_memory import Unreadable
 
-__all__ = ["SingleCalls"]
-
 _REHEARSALS, _REHEARSAL_S = 4, 0.02
 """Repetitions of the call before, or fewer if they take longer: a worker that repeated it by itself
 would find the shared cache warm. One is not enough."""

@@ -29,8 +29,6 @@ from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.digests import recall_trees
 from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
 
-__all__ = ["LoopBatches", "looped", "time_loops"]
-
 _MAX_CALLS = 64  # of a loop; a message takes some percent of so many of the shortest calls
 _MIN_PAIRS, _MAX_PAIRS, _ENOUGH_S = 3, 9, 0.2
 _LONG_S = 0.6  # then one pair has to do

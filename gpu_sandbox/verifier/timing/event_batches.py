@@ -15,8 +15,6 @@ from gpu_sandbox.verifier.timing.batches import (
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.digests import recall_trees
 
-__all__ = ["FEW_CALLS", "MANY_CALLS", "EventBatches"]
-
 _LONG_NS = 8_000_000
 FEW_CALLS, MANY_CALLS = 16, 48
 """At most, of a batch: to time pairs, which differ by more than their calls do; and to see from

@@ -38,8 +38,6 @@ from gpu_sandbox.verifier.timing.wall_clock_bound import (
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
 
-__all__ = ["GateBenchmark"]
-
 _ALONE, _MIN_ALONE, _ALONE_S = 6, 4, 0.1
 _ENOUGH_QUEUED = 5
 _MAX_TRIES, _PAUSE_S = 4, 0.1  # where the baseline is slow, too

@@ -36,8 +36,6 @@ from gpu_sandbox.verifier.timing.batches import Batches, Settings, TimedBatch
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.digests import recall_trees
 
-__all__ = ["GateBuffers", "GatedBatches"]
-
 _QUEUE_S = (1.0, 0.25, 0.0)
 """How long calls may take to be queued, after so many batches in a row that were not."""
 _MAX_FREE_SHARE = 0.2

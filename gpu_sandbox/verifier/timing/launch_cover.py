@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["HostTime", "cover_us", "host_time"]
-
 _CALL_MARGIN, _LOOP_MARGIN = 1.5, 1.25  # times what queueing took, which varies
 _MAX_COVER_US = 2000
 _FLUSH_BYTES_PER_NS = 6000.0  # of large GPUs, at most: a shorter flush hides less

@@ -37,8 +37,6 @@ from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.page_map import filling_ns
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
-__all__ = ["Pairing"]
-
 _CHECKED_INPUTS = 2  # calls whose inputs are compared bit by bit, which takes longer than outputs
 
 

@@ -12,8 +12,6 @@ from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.timing.batches import TimedBatch
 from gpu_sandbox.verifier.timing.sm_clocks import Reading, Side
 
-__all__ = ["Pair", "bound_ratio", "reported_ratio", "whole_wall_ratio"]
-
 _DESCRIBING = 0.8  # of the baseline's time to describe outputs: two processes differ by so much
 
 

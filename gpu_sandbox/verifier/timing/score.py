@@ -19,8 +19,6 @@ from gpu_sandbox.verifier.timing.claim_rules import (
 )
 from gpu_sandbox.verifier.timing.pairs import Pair, bound_ratio, reported_ratio
 
-__all__ = ["Score"]
-
 _ENOUGH = 2  # times the least number of pairs
 _MAX_RESOLUTION = 0.1  # relative; above this, more pairs do not help
 _GPU_UNCERTAINTY = 0.05  # of a batch's wall time: seen between processes of the same code

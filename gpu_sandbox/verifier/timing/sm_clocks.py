@@ -13,8 +13,6 @@ import msgspec
 
 from gpu_sandbox.accelerator.driver_account import DriverAccount, describe_slowdowns
 
-__all__ = ["HARD", "Clocks", "Reading", "Side", "slower_side"]
-
 Side: TypeAlias = Literal["candidate", "baseline"]
 
 HARD = 0x8 | 0x20 | 0x40 | 0x80

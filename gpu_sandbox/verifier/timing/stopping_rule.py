@@ -12,8 +12,6 @@ from gpu_sandbox.verifier.timing.batches import Batches
 from gpu_sandbox.verifier.timing.pairs import Pair
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
-__all__ = ["StoppingRule"]
-
 _PATIENCE = 3
 _MIN_HIDDEN, _ENOUGH_HIDDEN = 3, 5  # batches with hidden cases: five have all kinds of them
 

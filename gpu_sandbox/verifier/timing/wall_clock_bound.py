@@ -13,16 +13,6 @@ import msgspec
 
 from gpu_sandbox.api.statistics import Estimate, estimate_bound, quantile
 
-__all__ = [
-    "DISPUTED",
-    "MIN_BATCHES",
-    "GateCalibration",
-    "Judgement",
-    "judge_gated",
-    "least_slack_ns",
-    "low",
-]
-
 MIN_BATCHES = (10, 4, 3)
 _CLEAR = (0.1, 0.01)
 """Fewer batches do where the noise is below so much of the baseline's time."""

@@ -14,8 +14,6 @@ from events.observations import Work
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 
-__all__ = ["count_work", "moved_bytes"]
-
 _MAX_UNCOUNTED = 8
 _COMPUTES_NOTHING = frozenset(
     {"empty", "empty_like", "empty_strided", "detach", "alias", "lift_fresh"}

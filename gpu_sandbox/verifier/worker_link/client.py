@@ -36,8 +36,6 @@ from gpu_sandbox.verifier.worker_link.input_placement import Turn, next_slot
 from gpu_sandbox.verifier.worker_link.requests import Conversation, Ended
 from gpu_sandbox.verifier.worker_link.worker_memory import Memory
 
-__all__ = ["Peer"]
-
 _MOST_USED_NS = 1_000_000
 """Of the processor, by a side that is stopped."""
 _BYTES_TOLD = 1 << 20

@@ -15,8 +15,6 @@ from gpu_sandbox.ipc.worker_messages import Ran, Recall, Tree
 from gpu_sandbox.tensors.pytree import plain_digest
 from gpu_sandbox.verifier.worker_link.client import Peer
 
-__all__ = ["digest_of", "recall_trees"]
-
 _LOOKED_AT = 2
 """Of the chosen calls, beside the last one: where rounding turns what is counted, each look takes a
 while."""

@@ -14,8 +14,6 @@ from gpu_sandbox.ipc.worker_messages import Spot
 from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.reference.cases import Case
 
-__all__ = ["Turn", "has_room_for_two", "next_slot"]
-
 
 class Turn(NamedTuple):
     """The slots of the calls that are next, from ``first`` on, and what lies where in them."""

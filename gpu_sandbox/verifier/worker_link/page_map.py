@@ -20,8 +20,6 @@ import torch
 from gpu_sandbox.ipc.worker_messages import Spot
 from gpu_sandbox.tensors.random_indices import some_of
 
-__all__ = ["Pages", "Stretch", "blocks_of", "filling_ns"]
-
 _ENTRY_BYTES = 8
 _EXCLUSIVE, _OF_A_FILE, _SWAPPED, _PRESENT = 56, 61, 62, 63
 _FEWEST = 4

@@ -19,8 +19,6 @@ from gpu_sandbox.ipc.verifier_messages import (
 )
 from gpu_sandbox.ipc.worker_messages import MOST_REPLY_BYTES, Done, Failed, Reply, Request
 
-__all__ = ["Conversation", "Ended", "ReferenceEnded"]
-
 R = TypeVar("R")
 _ALL_ANSWERS = 3.0
 """Times what one may take, that all of a candidate's may take together: a call of eleven seconds,

@@ -21,8 +21,6 @@ from gpu_sandbox.tensors.memory_layout import _SPREAD, overlap
 from gpu_sandbox.tensors.shared_arena import extent_bytes
 from gpu_sandbox.verifier.worker_link.page_map import Pages, Stretch, blocks_of
 
-__all__ = ["Memory", "Unreadable"]
-
 
 class Unreadable(Exception):
     """There is no such output."""

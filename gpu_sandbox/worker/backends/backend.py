@@ -12,8 +12,6 @@ from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.worker_messages import Request
 from gpu_sandbox.tensors.gate_layout import GateKernels, LaunchesKernels
 
-__all__ = ["Backend", "ColdCache", "EventPair"]
-
 EventPair: TypeAlias = tuple[Any, Any]
 """A pair of events."""
 

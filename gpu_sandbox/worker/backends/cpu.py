@@ -12,8 +12,6 @@ from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.ipc.worker_messages import Request
 from gpu_sandbox.worker.backends.backend import Backend
 
-__all__ = ["CpuBackend"]
-
 _NONE = "the host's processor has no streams and no kernels"
 
 

@@ -15,8 +15,6 @@ from gpu_sandbox.ipc.worker_messages import Done, MakeContext, Request
 from gpu_sandbox.worker.backends.backend import Backend
 from gpu_sandbox.worker.backends.cuda_cold_cache import CudaColdCache
 
-__all__ = ["CudaBackend"]
-
 
 class CudaBackend(Cuda, Backend):
     profiles = "kernels"

@@ -11,8 +11,6 @@ import torch
 from gpu_sandbox.tensors.gate_layout import LaunchesKernels
 from gpu_sandbox.worker.backends.backend import EventPair
 
-__all__ = ["CudaColdCache"]
-
 _KERNELS = (("overwrite", 1056), ("let_go", 264))
 """With groups of threads: eight and two for each multiprocessor of an H100, as fast as it gets."""
 _MOST_MOVES = 4

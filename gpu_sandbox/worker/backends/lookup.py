@@ -10,8 +10,6 @@ from gpu_sandbox.worker.backends.backend import Backend
 from gpu_sandbox.worker.backends.cpu import CpuBackend
 from gpu_sandbox.worker.backends.cuda import CudaBackend
 
-__all__ = ["backend_of"]
-
 _BACKENDS: dict[str, type[Backend]] = {"cpu": CpuBackend, "cuda": CudaBackend}
 
 
