@@ -25,7 +25,7 @@ from typing import BinaryIO
 import msgspec
 
 from events.outcomes import KernelResources
-from gpu_sandbox.ipc.verifier_messages import MOST_BUILT
+from gpu_sandbox.ipc.child_messages import MOST_BUILT
 from gpu_sandbox.store.best_effort import Keeping
 
 __all__ = ["CACHE_BYTES", "BuildCache", "BuildFiles", "BuildRecord"]

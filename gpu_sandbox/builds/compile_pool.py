@@ -25,8 +25,8 @@ from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import backend_of, visible_variables
 from gpu_sandbox.builds.build_cache import BuildCache, BuildFiles, BuildRecord
 from gpu_sandbox.builds.precompiled_headers import Prebuilt
+from gpu_sandbox.ipc.child_messages import MOST_BUILT, Built, Compile
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
-from gpu_sandbox.ipc.verifier_messages import MOST_BUILT, Built, Compile
 from gpu_sandbox.static_checks.precheck import Inspected
 from gpu_sandbox.store.best_effort import Keeping
 from gpu_sandbox.supervise.isolation_policy import policy_for

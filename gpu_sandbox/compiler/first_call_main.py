@@ -18,8 +18,8 @@ import torch
 
 from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.extension_build import load_inline
+from gpu_sandbox.ipc.child_messages import Prepare, Step
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel
-from gpu_sandbox.ipc.verifier_messages import Prepare, Step
 from gpu_sandbox.runtime.compiler_caches import packed
 from gpu_sandbox.runtime.malloc_settings import keep_freed_memory
 from gpu_sandbox.runtime.module_loader import construct, import_file, settle

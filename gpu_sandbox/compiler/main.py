@@ -21,8 +21,8 @@ import torch
 from gpu_sandbox.compiler.fake_device import pretend_cuda
 from gpu_sandbox.extension_build import load_inline
 from gpu_sandbox.extension_build.load_inline import BuildFailed, Builds
+from gpu_sandbox.ipc.child_messages import MOST_BUILT, Built, Compile
 from gpu_sandbox.ipc.framing import Channel
-from gpu_sandbox.ipc.verifier_messages import MOST_BUILT, Built, Compile
 from gpu_sandbox.runtime.candidate_traceback import one_line, own_traceback
 from gpu_sandbox.runtime.module_loader import construct, import_file
 from gpu_sandbox.tensors.pytree import TASK_MODULE

@@ -24,8 +24,8 @@ from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import visible_variables
 from gpu_sandbox.devices.device_facts import host_digest
+from gpu_sandbox.ipc.child_messages import Probed
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
-from gpu_sandbox.ipc.verifier_messages import Probed
 from gpu_sandbox.store.best_effort import Keeping
 from gpu_sandbox.supervise.run_directory import RunDirectory
 from gpu_sandbox.supervise.zygote_client import Zygote

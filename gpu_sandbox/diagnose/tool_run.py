@@ -24,8 +24,8 @@ from gpu_sandbox.backends.known import backend_of, visible_variables
 from gpu_sandbox.backends.protocol import ToolCommand
 from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.confine.policy import may_connect
+from gpu_sandbox.ipc.child_messages import Built, Examine
 from gpu_sandbox.ipc.framing import Line, PeerGone
-from gpu_sandbox.ipc.verifier_messages import Built, Examine
 from gpu_sandbox.supervise.isolation_policy import policy_for
 from gpu_sandbox.supervise.run_directory import RunDirectory, remove
 from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote

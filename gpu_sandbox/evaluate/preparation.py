@@ -29,16 +29,9 @@ from gpu_sandbox.devices.device_session import Concluded
 from gpu_sandbox.devices.timing_lock import Permit, timing_file
 from gpu_sandbox.devices.worker_pool import child_variables
 from gpu_sandbox.evaluate.pausing import PausingJail
+from gpu_sandbox.ipc.child_messages import CACHES, MOST_PREPARED, Prepare, Step
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
-from gpu_sandbox.ipc.verifier_messages import (
-    CACHES,
-    MOST_PREPARED,
-    Job,
-    Prepare,
-    Report,
-    Step,
-    WorkerSilent,
-)
+from gpu_sandbox.ipc.verifier_messages import Job, Report, WorkerSilent
 from gpu_sandbox.supervise.isolation_policy import policy_for
 from gpu_sandbox.supervise.run_directory import RunDirectory, remove
 from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote

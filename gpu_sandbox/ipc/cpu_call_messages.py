@@ -1,9 +1,8 @@
-"""What verifier and worker tell each other while the CPU's one call is timed: a few bytes each.
+"""Messages of a timed call on the CPU: a few bytes each way, no frames.
 
-Frames are for when nobody waits. What a worker does besides its call while the clock runs is in
-what the baseline spends besides its own, and whoever does without is credited with it: frames,
-decoded and answered by Python that has left the caches, were 0.2 ms. So all that can be done
-before or after is (``StandBy``, ``Describe``), and this is what is left.
+What a worker does besides its call while the clock runs is overhead that a worker could skip, and
+decoding a frame takes 0.2 ms of that. So only this is left; all else is done before or after
+(``StandBy``, ``Describe``).
 """
 
 from __future__ import annotations
@@ -12,10 +11,12 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-SEED_BYTES = 8
-"""To the worker the seed of its call, which is to begin; back comes an ``Answer``."""
-_FAILED = -1
-"""In the place of nanoseconds. The reason comes in a frame."""
+SEED_BYTES = 8  # to the worker: the seed of its call, which begins; an ``Answer`` comes back
+_FAILED = -1  # in place of nanoseconds; the reason follows in a frame
+NOWHERE = 0  # address of an output that is not as expected, which is described afterwards
+DIGEST_BYTES = 16
+NOTHING_PLAIN = bytes(DIGEST_BYTES)  # in place of a digest of plain values, if there are none
+PAGEMAP = "/proc/self/pagemap"
 
 
 class Where(NamedTuple):
@@ -25,17 +26,9 @@ class Where(NamedTuple):
     stride: tuple[int, ...]
 
 
-NOWHERE = 0
-"""The address of an output that is not what was expected, which is told afterwards."""
-DIGEST_BYTES = 16
-NOTHING_PLAIN = bytes(DIGEST_BYTES)
-"""In the place of a digest (``values.plain_digest``) of an output of tensors alone."""
-
-
 class Answer:
-    """How a worker says what its call took and where its outputs are, of so many dimensions
-    each. What else is in its output is told afterwards, too, in a frame; so that it can't be worked
-    out meanwhile, a digest of it is here."""
+    """A worker's answer: the time of its call, where its outputs of so many dimensions each are,
+    and a digest of their plain values, so that these can't be computed until they are described."""
 
     def __init__(self, dimensions: Sequence[int]) -> None:
         self._dimensions = dimensions
@@ -50,7 +43,7 @@ class Answer:
         outputs: Iterable[tuple[int, tuple[int, ...]]],
         plain: bytes = NOTHING_PLAIN,
     ) -> bytes:
-        """The bytes of it. ``outputs``: one for each that is expected."""
+        """``outputs``: one for each that is expected."""
         words = [elapsed_ns]
         for address, stride in outputs:
             words.append(address)
@@ -58,7 +51,7 @@ class Answer:
         return self._words.pack(*words, plain)
 
     def decode(self, said: bytes) -> tuple[int, list[Where], bytes] | None:
-        """What bytes of this size say; None that the call has failed."""
+        """None: the call has failed."""
         elapsed_ns, *words, plain = self._words.unpack(said)
         if elapsed_ns == _FAILED:
             return None
@@ -67,6 +60,3 @@ class Answer:
     def _outputs(self, words: Iterator[int]) -> Iterator[Where]:
         for dimensions in self._dimensions:
             yield Where(next(words), tuple(next(words) for _ in range(dimensions)))
-
-
-PAGEMAP = "/proc/self/pagemap"

@@ -1,10 +1,8 @@
-"""Length-prefixed msgspec frames over a local socket: how processes talk, but for a few bare bytes
-while the CPU's clock runs (``tell``, ``told``).
+"""Frames over a local socket: four bytes of big-endian length, and that many bytes of msgpack.
 
-A frame is four bytes of big-endian length and that many bytes of msgpack. The reader
-names the type that it expects, the most bytes that it takes and how many descriptors;
-anything else is ``BadFrame``, and surplus descriptors are closed by the kernel. Nothing
-is ever unpickled from a frame of an untrusted peer.
+The reader names the type that it expects, the most bytes and the most descriptors. Anything else
+is ``BadFrame``; surplus descriptors are closed by the kernel. Nothing is ever unpickled from a
+frame of an untrusted peer. While the CPU's clock runs a few bare bytes take the place of frames.
 """
 
 from __future__ import annotations
@@ -22,19 +20,18 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-MAX_FDS = 200
-"""That may travel with one frame (the kernel takes 253)."""
+MAX_FDS = 200  # of one frame; the kernel takes 253
 _MAX_BYTES = 16 << 20
 _HEADER = struct.Struct("!I")
 T = TypeVar("T")
 
 
 class BadFrame(Exception):
-    """The peer sent something that is no frame of the expected type."""
+    """What the peer sent is no frame of the expected type."""
 
 
 class PeerGone(Exception):
-    """The peer closed its end (as a rule: it died)."""
+    """The peer closed its end; as a rule, it died."""
 
 
 class PeerSilent(Exception):
@@ -42,19 +39,18 @@ class PeerSilent(Exception):
 
 
 class TooLong(Exception):
-    """No peer would take a frame of this message. Nothing of it was sent."""
+    """Too long for any peer. Nothing was sent."""
 
 
 class _Reading(Generic[T]):
-    """What both ends share: decoding, and the descriptors that came along."""
+    """Common parts of both ends: decoding, and descriptors that came along."""
 
     def __init__(self, sock: socket.socket, expected: Any, fds: int, most_bytes: int) -> None:
         self._sock = sock
         self._most_bytes = most_bytes
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(expected)
         self._most_fds = fds
-        self._most_held = fds or MAX_FDS
-        """Until they are taken: a frame may come in pieces, with as many each."""
+        self._most_held = fds or MAX_FDS  # a frame may come in pieces, with as many each
         self._fds: list[int] = []
 
     def take_fds(self) -> list[int]:
@@ -75,7 +71,7 @@ class _Reading(Generic[T]):
             raise BadFrame(str(error)) from error
 
     def _chunk(self, count: int) -> bytes:
-        """At most so many bytes, at least one. Raises what the socket raises."""
+        """One to ``count`` bytes. Raises what the socket raises."""
         flags = socket.MSG_CMSG_CLOEXEC
         try:
             chunk, fds, _, _ = socket.recv_fds(self._sock, count, self._most_fds, flags)
@@ -90,8 +86,7 @@ class _Reading(Generic[T]):
 
 
 class Channel(_Reading[T]):
-    """The children's blocking end. ``expected`` is the type that ``receive`` accepts, in
-    frames of ``most_bytes``."""
+    """The children's blocking end. Accepts ``expected``, in frames of ``most_bytes``."""
 
     def __init__(
         self, sock: socket.socket, expected: Any, *, fds: int = 0, most_bytes: int = _MAX_BYTES
@@ -101,9 +96,8 @@ class Channel(_Reading[T]):
     def send(self, message: msgspec.Struct, *fds: int, limit_s: float | None = None) -> None:
         """Send a frame; descriptors travel with its first byte. Raises ``TooLong``.
 
-        ``limit_s`` is for a peer that may not read: what the socket does not hold waits
-        for it. After ``PeerSilent`` a part of the frame is sent: there can't be another.
-        """
+        ``limit_s`` is for a peer that may not read. After ``PeerSilent`` a part of the frame is
+        sent, and there can't be another."""
         data = _encoded(message)
         if len(data) > _HEADER.size + _MAX_BYTES:
             raise TooLong(f"a frame of {len(data)} bytes")
@@ -117,12 +111,12 @@ class Channel(_Reading[T]):
             raise PeerGone from error
 
     def signals(self) -> tuple[Callable[[int], bytes], Callable[[bytes], None]]:
-        """The bare ``told`` and ``tell``, which wait for ever."""
+        """The socket's bare ``recv`` and ``sendall``, which wait for ever."""
         self._sock.settimeout(None)
         return self._sock.recv, self._sock.sendall
 
     def send_bytes(self, data: bytes) -> None:
-        """A few bytes that are no frame, where microseconds count. The other end knows how many."""
+        """A few bytes without a frame, where microseconds count. The peer knows how many."""
         try:
             self._sock.sendall(data)
         except TimeoutError as error:
@@ -131,12 +125,12 @@ class Channel(_Reading[T]):
             raise PeerGone from error
 
     def receive_bytes(self, count: int, limit_s: float) -> bytes:
-        """So many bytes that are no frame. The limit is that of all its pieces together."""
+        """So many bytes without a frame. ``limit_s`` is that of all pieces together."""
         return self._exactly(count, time.monotonic() + limit_s)
 
     @contextmanager
     def taking_fds(self, count: int) -> Iterator[None]:
-        """With each frame that is received meanwhile, at most."""
+        """Accept so many with each frame that is received meanwhile."""
         before, self._most_fds = self._most_fds, count
         try:
             yield
@@ -144,17 +138,17 @@ class Channel(_Reading[T]):
             self._most_fds = before
 
     def pending(self) -> bool:
-        """Whether the peer has sent something that was not received yet."""
+        """Whether there is data to receive, not only the end."""
         return self.readable() and not self._gone()
 
     def readable(self, within_s: float = 0.0) -> bool:
-        """Whether ``receive`` would find something at once, be it the end."""
+        """Whether ``receive`` would return or raise within the time."""
         return bool(select.select([self._sock], [], [], within_s)[0])
 
     def _gone(self) -> bool:
         try:
             return self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-        except BlockingIOError:  # readable by what is no data, but something
+        except BlockingIOError:  # urgent data, say
             return False
         except OSError:
             return True
@@ -189,7 +183,7 @@ class Line(_Reading[T]):
         sock.setblocking(False)
 
     async def send(self, message: msgspec.Struct, *fds: int) -> None:
-        """Descriptors travel with the first byte; the caller keeps its own. ``PeerGone``."""
+        """Descriptors travel with the first byte; the caller keeps its own. Raises ``PeerGone``."""
         data = _encoded(message)
         left = list(fds)
         while data:
@@ -204,8 +198,8 @@ class Line(_Reading[T]):
                 data = data[sent:]
 
     async def receive(self) -> T:
-        """Raises ``PeerGone`` and ``BadFrame``. Others have their turn first: of a peer that sends
-        without end there is always a next frame, and no deadline would come."""
+        """Raises ``PeerGone`` and ``BadFrame``. Other tasks run first: a peer that sends without
+        end would keep any deadline from coming."""
         await anyio.lowlevel.checkpoint()
         return self._decoded(await self._exactly(self._length(await self._exactly(_HEADER.size))))
 

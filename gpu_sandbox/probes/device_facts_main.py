@@ -7,8 +7,8 @@ import socket
 
 import torch
 
+from gpu_sandbox.ipc.child_messages import Facts
 from gpu_sandbox.ipc.framing import Channel
-from gpu_sandbox.ipc.verifier_messages import Facts
 from gpu_sandbox.probes.backends.lookup import backend_of
 
 

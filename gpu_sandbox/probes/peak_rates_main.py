@@ -20,8 +20,8 @@ from events.observations import Ceilings
 from gpu_sandbox.api.timestamps import utc_now
 from gpu_sandbox.contention.thresholds import bests_apart, busy_by_itself
 from gpu_sandbox.contention.watch import Watch
+from gpu_sandbox.ipc.child_messages import Probed
 from gpu_sandbox.ipc.framing import Channel
-from gpu_sandbox.ipc.verifier_messages import Probed
 from gpu_sandbox.probes.backends.backend import Backend
 from gpu_sandbox.probes.backends.lookup import backend_of
 from gpu_sandbox.runtime.module_loader import settle

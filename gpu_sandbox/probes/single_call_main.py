@@ -20,8 +20,8 @@ from torch.utils import _pytree
 
 from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.extension_build import load_inline
+from gpu_sandbox.ipc.child_messages import Examine
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel
-from gpu_sandbox.ipc.verifier_messages import Examine
 from gpu_sandbox.runtime.module_loader import construct, import_file, settle
 from gpu_sandbox.tensors.pytree import TASK_MODULE
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 
 from gpu_sandbox.accelerator.lookup import accelerator_of
-from gpu_sandbox.ipc.worker_messages import Tree
+from gpu_sandbox.ipc.values import Tree
 from gpu_sandbox.runtime.candidate_traceback import own_traceback
 from gpu_sandbox.runtime.module_loader import construct, import_file, seed_torch
 from gpu_sandbox.runtime.task_errors import Broken

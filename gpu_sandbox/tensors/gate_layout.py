@@ -14,7 +14,8 @@ from typing import Protocol
 import msgspec
 import torch
 
-from gpu_sandbox.ipc.worker_messages import Gate, Spot
+from gpu_sandbox.ipc.values import Spot
+from gpu_sandbox.ipc.worker_messages import Gate
 from gpu_sandbox.tensors.shared_arena import Arena, dtype_of, place, reach_of
 
 KEY_BYTES = 32

@@ -20,7 +20,7 @@ import msgspec
 import torch
 
 from gpu_sandbox.ipc.cpu_call_messages import DIGEST_BYTES, NOTHING_PLAIN
-from gpu_sandbox.ipc.worker_messages import (
+from gpu_sandbox.ipc.values import (
     MOST_DIMS,
     MOST_TENSORS,
     Mapping,

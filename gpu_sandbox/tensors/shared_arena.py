@@ -18,7 +18,8 @@ import torch
 
 from gpu_sandbox.accelerator.accelerator import SharedMemory
 from gpu_sandbox.accelerator.lookup import accelerator_of
-from gpu_sandbox.ipc.worker_messages import ArenaShared, Spot
+from gpu_sandbox.ipc.values import Spot
+from gpu_sandbox.ipc.worker_messages import ArenaShared
 from gpu_sandbox.tensors.memory_layout import overlapping
 
 ALIGN = 512

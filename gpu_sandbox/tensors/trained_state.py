@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_buffer_registration_hook
 from torch.overrides import TorchFunctionMode
 
 from gpu_sandbox.accelerator.lookup import accelerator_of
-from gpu_sandbox.ipc.worker_messages import Constant
+from gpu_sandbox.ipc.model_messages import Constant
 from gpu_sandbox.tensors.memory_layout import overlapping
 from gpu_sandbox.tensors.pytree import odd
 

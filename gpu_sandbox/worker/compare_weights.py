@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.ipc.worker_messages import Compared, CompareWeights, Unlike
+from gpu_sandbox.ipc.model_messages import Compared, CompareWeights, Unlike
 from gpu_sandbox.tensors.parameters import held_by
 from gpu_sandbox.tensors.shared_arena import Arena
 

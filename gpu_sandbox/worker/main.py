@@ -17,18 +17,21 @@ from typing import Any
 import torch
 
 from gpu_sandbox.extension_build import load_inline
+from gpu_sandbox.ipc.child_messages import CACHES
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel, PeerGone
-from gpu_sandbox.ipc.verifier_messages import CACHES
-from gpu_sandbox.ipc.worker_messages import (
-    ArenaShared,
+from gpu_sandbox.ipc.model_messages import (
     CompareWeights,
     ConstructAnew,
     ConstructTrained,
+    Load,
+    Loaded,
+    Restore,
+)
+from gpu_sandbox.ipc.worker_messages import (
+    ArenaShared,
     Describe,
     Done,
     Lay,
-    Load,
-    Loaded,
     LoadKernels,
     Loop,
     Place,
@@ -40,7 +43,6 @@ from gpu_sandbox.ipc.worker_messages import (
     Repeat,
     Reply,
     Request,
-    Restore,
     Run,
     ShowMemory,
     StandBy,

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 
 from gpu_sandbox.ipc.cpu_call_messages import NOWHERE, Answer, Where
-from gpu_sandbox.ipc.worker_messages import Leaf, Place, Ran, Tree
+from gpu_sandbox.ipc.values import Tree
+from gpu_sandbox.ipc.worker_messages import Leaf, Place, Ran
 from gpu_sandbox.tensors.memory_layout import (
     among_storages,
     extent_of,

@@ -16,17 +16,8 @@ import torch
 
 from gpu_sandbox.ipc.cpu_call_messages import NOTHING_PLAIN, SEED_BYTES
 from gpu_sandbox.ipc.framing import Channel, PeerGone
-from gpu_sandbox.ipc.worker_messages import (
-    Loop,
-    Ran,
-    Recall,
-    Request,
-    Run,
-    StandBy,
-    Time,
-    Timed,
-    Tree,
-)
+from gpu_sandbox.ipc.values import Tree
+from gpu_sandbox.ipc.worker_messages import Loop, Ran, Recall, Request, Run, StandBy, Time, Timed
 from gpu_sandbox.runtime.module_loader import seed_torch
 from gpu_sandbox.tensors.gate_channel import GateChannel
 from gpu_sandbox.tensors.gate_layout import GateKernels, StridedRegions, rounds

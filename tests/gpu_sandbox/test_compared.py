@@ -14,8 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpu_sandbox.api.protocols import protocol_named
+from gpu_sandbox.ipc.values import Plain, Sequence, TensorAt, Tree
 from gpu_sandbox.ipc.verifier_messages import Differs
-from gpu_sandbox.ipc.worker_messages import Plain, Ran, Sequence, TensorAt, Tree
+from gpu_sandbox.ipc.worker_messages import Ran
 from gpu_sandbox.tensors import chunked as pieces
 from gpu_sandbox.verifier.inputs.altered import Altered
 from gpu_sandbox.verifier.numerics import compare as comparing

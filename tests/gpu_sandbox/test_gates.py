@@ -18,19 +18,9 @@ import torch
 
 from gpu_sandbox.cuda import gate_kernels
 from gpu_sandbox.cuda.gate_kernels import Kernels
+from gpu_sandbox.ipc.values import Plain, Sequence, TensorAt
 from gpu_sandbox.ipc.verifier_messages import Differs, Finding, Forged
-from gpu_sandbox.ipc.worker_messages import (
-    Gate,
-    Leaf,
-    Place,
-    Plain,
-    Ran,
-    Recall,
-    Sequence,
-    TensorAt,
-    Time,
-    Timed,
-)
+from gpu_sandbox.ipc.worker_messages import Gate, Leaf, Place, Ran, Recall, Time, Timed
 from gpu_sandbox.tensors.gate_channel import GateChannel
 from gpu_sandbox.tensors.gate_layout import KEY_BYTES, bytes_of_calls
 from gpu_sandbox.tensors.memory_layout import reported_stride

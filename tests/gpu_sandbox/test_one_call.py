@@ -14,8 +14,9 @@ import torch
 
 from gpu_sandbox.confine.freeze import Still
 from gpu_sandbox.ipc.cpu_call_messages import Answer, Where
+from gpu_sandbox.ipc.values import Plain, Sequence
 from gpu_sandbox.ipc.verifier_messages import Forged
-from gpu_sandbox.ipc.worker_messages import Describe, Done, Failed, Leaf, Plain, Ran, Sequence
+from gpu_sandbox.ipc.worker_messages import Describe, Done, Failed, Leaf, Ran
 from gpu_sandbox.tensors.pytree import pack, plain_digest
 from gpu_sandbox.tensors.shared_arena import Layout
 from gpu_sandbox.verifier.reference.cases import Case, Seeds

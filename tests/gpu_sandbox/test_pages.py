@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gpu_sandbox.ipc.cpu_call_messages import PAGEMAP, Where
-from gpu_sandbox.ipc.worker_messages import Spot
+from gpu_sandbox.ipc.values import Spot
 from gpu_sandbox.verifier.worker_link.page_map import Pages, Stretch, blocks_of, filling_ns
 from gpu_sandbox.verifier.worker_link.worker_memory import Memory
 from gpu_sandbox.worker.expose_memory import open_own_memory

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from gpu_sandbox.api.protocols import protocol_named
-from gpu_sandbox.ipc.worker_messages import Plain, Ran
+from gpu_sandbox.ipc.values import Plain
+from gpu_sandbox.ipc.worker_messages import Ran
 from gpu_sandbox.verifier.timing.batches import TimedBatch
 from gpu_sandbox.verifier.timing.pairs import Pair
 from gpu_sandbox.verifier.timing.score import Score

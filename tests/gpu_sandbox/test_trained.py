@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from gpu_sandbox.ipc.worker_messages import Constant
+from gpu_sandbox.ipc.model_messages import Constant
 from gpu_sandbox.tensors.trained_state import (
     any_frozen,
     constant_of,

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from events.outcomes import Correct, WrongResult
-from gpu_sandbox.ipc.worker_messages import Compared, CompareWeights, Spot, Unlike
+from gpu_sandbox.ipc.model_messages import Compared, CompareWeights, Unlike
+from gpu_sandbox.ipc.values import Spot
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.tensors.shared_arena import Arena, place
 from gpu_sandbox.verifier.trials.weights import Difference, Unequal, described, differing

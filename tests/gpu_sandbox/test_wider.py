@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gpu_sandbox.api.protocols import Precision
-from gpu_sandbox.ipc.worker_messages import Plain
+from gpu_sandbox.ipc.values import Plain
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.float64_casts import Wider

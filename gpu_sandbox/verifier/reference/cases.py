@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.ipc.worker_messages import Tree
+from gpu_sandbox.ipc.values import Tree
 from gpu_sandbox.verifier.inputs.altered import Altered, Part
 from gpu_sandbox.verifier.numerics.expected import Expected
 from gpu_sandbox.verifier.numerics.mutated_inputs import Left

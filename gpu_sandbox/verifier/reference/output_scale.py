@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from gpu_sandbox.ipc.worker_messages import Tree
+from gpu_sandbox.ipc.values import Tree
 from gpu_sandbox.tensors.chunked import row_rms
 from gpu_sandbox.tensors.pytree import numbers
 

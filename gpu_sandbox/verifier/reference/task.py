@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gpu_sandbox.api.protocols import Precision
-from gpu_sandbox.ipc.worker_messages import Tree
+from gpu_sandbox.ipc.values import Tree
 from gpu_sandbox.runtime.module_loader import construct, seed_torch
 from gpu_sandbox.runtime.precision import grants_tf32
 from gpu_sandbox.runtime.task_errors import Broken

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import msgspec
 import torch
 
+from gpu_sandbox.ipc.values import Tree
 from gpu_sandbox.ipc.verifier_messages import Forged
-from gpu_sandbox.ipc.worker_messages import Ran, Tree
+from gpu_sandbox.ipc.worker_messages import Ran
 from gpu_sandbox.runtime.task_errors import Broken
 from gpu_sandbox.tensors.shared_arena import lay_out
 from gpu_sandbox.verifier.backends.lookup import backend_of

@@ -10,8 +10,9 @@ import msgspec
 import torch
 
 from gpu_sandbox.api.protocols import Protocol
+from gpu_sandbox.ipc.values import Tree
 from gpu_sandbox.ipc.verifier_messages import Differs, Finding, WorkerDied, WorkerFailed
-from gpu_sandbox.ipc.worker_messages import Leaf, Ran, Tree
+from gpu_sandbox.ipc.worker_messages import Leaf, Ran
 from gpu_sandbox.tensors.pytree import same_shape, same_values
 from gpu_sandbox.verifier.numerics.compare import compare, error_and_bound
 from gpu_sandbox.verifier.numerics.expected import Expected

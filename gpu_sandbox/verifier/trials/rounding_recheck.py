@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gpu_sandbox.ipc.worker_messages import Tree
+from gpu_sandbox.ipc.values import Tree
 from gpu_sandbox.tensors.chunked import distance
 from gpu_sandbox.tensors.pytree import mapped, whole_numbers
 from gpu_sandbox.verifier.inputs.apply import Changed

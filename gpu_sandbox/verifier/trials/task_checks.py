@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from gpu_sandbox.ipc.worker_messages import Tree
+from gpu_sandbox.ipc.values import Tree
 from gpu_sandbox.runtime.task_errors import Broken
 from gpu_sandbox.tensors.pytree import same_shape
 from gpu_sandbox.verifier.reference.cases import Case

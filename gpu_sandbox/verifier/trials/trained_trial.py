@@ -19,8 +19,9 @@ from typing import Any
 import msgspec
 import torch
 
+from gpu_sandbox.ipc.model_messages import Constant, ConstructTrained, Restore
 from gpu_sandbox.ipc.verifier_messages import Differs, Job, WorkerFailed
-from gpu_sandbox.ipc.worker_messages import Constant, ConstructTrained, Done, Restore
+from gpu_sandbox.ipc.worker_messages import Done
 from gpu_sandbox.runtime.module_loader import construct
 from gpu_sandbox.runtime.task_errors import Broken
 from gpu_sandbox.tensors.chunked import distance

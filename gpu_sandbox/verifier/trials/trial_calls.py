@@ -8,7 +8,8 @@ import time
 
 import torch
 
-from gpu_sandbox.ipc.worker_messages import Ran, Run, Spot
+from gpu_sandbox.ipc.values import Spot
+from gpu_sandbox.ipc.worker_messages import Ran, Run
 from gpu_sandbox.tensors.shared_arena import lay_out
 from gpu_sandbox.verifier.inputs.transforms import LARGE_BYTES
 from gpu_sandbox.verifier.reference.cases import Case

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 import torch
 
-from gpu_sandbox.ipc.worker_messages import Compared, CompareWeights, Unlike, WeightAt
+from gpu_sandbox.ipc.model_messages import Compared, CompareWeights, Unlike, WeightAt
 from gpu_sandbox.tensors.parameters import held_by
 from gpu_sandbox.verifier.worker_link.client import Peer
 

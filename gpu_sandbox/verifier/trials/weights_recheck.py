@@ -11,8 +11,9 @@ from contextlib import suppress
 
 import msgspec
 
+from gpu_sandbox.ipc.model_messages import ConstructAnew
 from gpu_sandbox.ipc.verifier_messages import Differs, Job
-from gpu_sandbox.ipc.worker_messages import ConstructAnew, Done
+from gpu_sandbox.ipc.worker_messages import Done
 from gpu_sandbox.runtime.task_errors import Broken
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task

@@ -12,18 +12,17 @@ import torch
 
 from gpu_sandbox.confine.freeze import Still, Stoppable, Unstoppable
 from gpu_sandbox.ipc.cpu_call_messages import Where
+from gpu_sandbox.ipc.model_messages import Load, Loaded
+from gpu_sandbox.ipc.values import Spot
 from gpu_sandbox.ipc.verifier_messages import Forged, WorkerDied
 from gpu_sandbox.ipc.worker_messages import (
     ArenaShared,
     Done,
     Lay,
-    Load,
-    Loaded,
     LoadKernels,
     Place,
     ReleaseMemory,
     ShowMemory,
-    Spot,
 )
 from gpu_sandbox.tensors.bitwise import same_bits
 from gpu_sandbox.tensors.gate_layout import bytes_of_calls

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpu_sandbox.ipc.cpu_call_messages import NOTHING_PLAIN
+from gpu_sandbox.ipc.values import Tree
 from gpu_sandbox.ipc.verifier_messages import Forged
-from gpu_sandbox.ipc.worker_messages import Ran, Recall, Tree
+from gpu_sandbox.ipc.worker_messages import Ran, Recall
 from gpu_sandbox.tensors.pytree import plain_digest
 from gpu_sandbox.verifier.worker_link.client import Peer
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from gpu_sandbox.ipc.worker_messages import Spot
+from gpu_sandbox.ipc.values import Spot
 from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.reference.cases import Case
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import torch
 
-from gpu_sandbox.ipc.worker_messages import Spot
+from gpu_sandbox.ipc.values import Spot
 from gpu_sandbox.tensors.random_indices import some_of
 
 _ENTRY_BYTES = 8

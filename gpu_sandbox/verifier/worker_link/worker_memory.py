@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from gpu_sandbox.ipc.cpu_call_messages import NOWHERE, Where
-from gpu_sandbox.ipc.worker_messages import Spot
+from gpu_sandbox.ipc.values import Spot
 from gpu_sandbox.tensors.memory_layout import _SPREAD, overlap
 from gpu_sandbox.tensors.shared_arena import extent_bytes
 from gpu_sandbox.verifier.worker_link.page_map import Pages, Stretch, blocks_of

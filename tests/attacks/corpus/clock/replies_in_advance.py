@@ -14,6 +14,7 @@ import torch
 import torch.nn as nn
 
 messages = sys.modules["gpu_sandbox.ipc.worker_messages"]
+values = sys.modules["gpu_sandbox.ipc.values"]
 LEAF = {"dtype": "float32", "written": True, "aliases_input": False, "overlapping": False}
 messages.Leaf(shape=(1,), device="cpu", **LEAF)  # or it does not import
 
@@ -24,7 +25,7 @@ def inherited_socket():
 
 def queued(x):
     leaf = messages.Leaf(shape=tuple(x.shape), device=x.device.type, **LEAF)
-    ran = messages.Ran(tree=messages.TensorAt(index=0), leaves=[leaf])
+    ran = messages.Ran(tree=values.TensorAt(index=0), leaves=[leaf])
     timed = messages.Timed(elapsed_ns=[1000], last=ran)
     return [ran, *[messages.Done(), timed] * 500]
 
