@@ -46,7 +46,7 @@ def candidates(device: str, which: list[str], pattern: str) -> Iterator[Judged]:
                 yield Judged(one.name, one.task, honest_source(one.name), True)
     if "attacks" in which:
         for attack in ATTACKS.values():
-            plain = not (attack.needs or attack.before or attack.slow or attack.degenerate)
+            plain = not (attack.needs or attack.before or attack.degenerate)
             plain = plain and attack.family != "host" and "correct" not in attack.outcomes
             if plain and attack.device in fit and re.search(pattern, attack.name):
                 source = attack_source(attack.family, attack.name, {})

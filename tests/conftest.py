@@ -1,7 +1,11 @@
-"""Everything async runs on both backends, unless its module says which one is enough."""
+"""What all tests share: cores, temp directories, the sandbox's cache, and which run takes what.
+
+Everything async runs on both backends, unless its module says which one is enough.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,8 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+import gpu_sandbox
 from gpu_sandbox.devices import lock_files
+from tests.thorough import examples
 
 
 def _take_own_cores() -> None:
@@ -26,6 +33,33 @@ def _take_own_cores() -> None:
 
 
 _take_own_cores()
+
+
+TRIO_IN_SHORT = (
+    "agents/test_clients.py",
+    "engine/test_loop.py",
+    "events/test_log.py",
+    "gpu_sandbox/test_lock_files.py",
+    "gpu_sandbox/test_places.py",
+)
+"""Client contract, loop, writer, leases: where backends could differ. Elsewhere the twin on trio of
+a test on asyncio is for the long run."""
+
+
+def pytest_configure() -> None:
+    settings.register_profile("tests", max_examples=examples(100))
+    settings.load_profile("tests")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    taken = {item.nodeid for item in items}
+    for item in items:
+        twin = item.nodeid.replace("trio", "asyncio")
+        is_twin = twin != item.nodeid and twin in taken
+        if is_twin and not item.path.as_posix().endswith(TRIO_IN_SHORT):
+            item.add_marker("slow")
+
 
 JUDGED_AGAIN = "judged again"
 """The property of a test that says why it was."""
@@ -66,13 +100,26 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def sandbox_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One for all tests and all who run them: what every build shares is made once.
 
-    ``STARK_TEST_CACHE`` keeps builds between runs while one works on the tests.
+    In ``STARK_TEST_CACHE`` it is kept for later runs, until what makes builds is another.
     """
     kept = os.environ.get("STARK_TEST_CACHE")
     if kept:
-        return Path(kept)
+        return Path(kept) / _digest_of_builders()
     base = tmp_path_factory.getbasetemp()
     return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "sandbox-cache"
+
+
+_BUILDERS = ("builds", "compiler", "extension_build", "toolchain")
+"""Rooms of the sandbox that make builds. Keys of builds hold the rest: source, torch, compiler."""
+
+
+def _digest_of_builders() -> str:
+    package, digest = Path(gpu_sandbox.__file__ or "").parent, hashlib.sha256()
+    for room in _BUILDERS:
+        for path in sorted((package / room).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.clients.pace import Allowance, Pace, Permit, allowance_of
+from tests.thorough import examples
 
 events = st.lists(
     st.tuples(
@@ -22,7 +23,7 @@ events = st.lists(
 
 
 @given(events, st.sampled_from([None, 1, 3, 64]), st.sampled_from([None, 2_000, 100_000]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_the_laws_of_a_pace(
     happened: list[tuple[str, float, int, float | None]], calls: int | None, rate: int | None
 ) -> None:

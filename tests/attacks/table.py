@@ -80,7 +80,7 @@ class Attack(msgspec.Struct, frozen=True):
     must come out correct, and no slower, after it. ``degenerate``: the verdict must say
     that the task is. ``gains``: how many times its twin's speed it may reach, more than usual where
     ``docs/sandbox/limits.md`` says what is not promised. ``elsewhere``: also tried under other
-    kinds of isolation (README). ``slow``: on request only. ``says``: what the
+    kinds of isolation (README). ``says``: what the
     reason has to contain. ``timed``: it
     is right in the trials, so if one of these finds it wrong it has tried nothing.
     """
@@ -100,7 +100,6 @@ class Attack(msgspec.Struct, frozen=True):
     degenerate: bool = False
     says: str = ""
     elsewhere: bool = False
-    slow: bool = False
     timed: bool = False
     gains: float = 1.15
 
@@ -684,7 +683,7 @@ _HOST = (
     _host("dates_device_nodes", ANYTHING, "temporary_files", elsewhere=True),
     _host("leases_files", ANYTHING, "reads_its_own_file", elsewhere=True),
     _host("keeps_descriptors_under_way", ANYTHING, "starts_a_process", elsewhere=True, after=True),
-    _host("leaves_much_to_take_down", ANYTHING, "starts_a_process", after=True, slow=True),
+    _host("leaves_much_to_take_down", ANYTHING, "starts_a_process", after=True),
     _host("daemon", ANYTHING, "starts_a_process", after=True),
     _host("daemon_while_compiling", ANYTHING, "starts_a_process"),
     _host("answers_from_a_child", ANYTHING, "starts_a_process"),

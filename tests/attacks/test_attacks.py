@@ -13,6 +13,7 @@ import pytest
 
 from tests.attacks.files import twin_source
 from tests.attacks.judging import Rests, Sandboxes, Twins, evaluate, gains, mostly
+from tests.attacks.short import SHORT_ATTACKS
 from tests.attacks.table import ATTACKS, QUICK, Attack
 from tests.attacks.world import World
 
@@ -26,7 +27,7 @@ def _marks(attack: Attack) -> list[pytest.MarkDecorator]:
     timed = attack.family == "clock" and "correct" in attack.outcomes and not attack.degenerate
     marks = [pytest.mark.alone] if timed or attack.needs else []
     marks += [pytest.mark.elsewhere] if attack.elsewhere else []
-    marks += [pytest.mark.slow] if attack.slow else []
+    marks += [] if attack.name in SHORT_ATTACKS else [pytest.mark.slow]
     marks += [pytest.mark.places] if attack.is_of_places else []
     return [*marks, pytest.mark.compiles] if attack.compiles else marks
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,10 +11,14 @@ from gpu_sandbox.confine import LAYERS
 from gpu_sandbox.static_checks.precheck import inspect_candidate
 from tests.attacks.files import HERE, attack_source, docstring, honest_source, task_source
 from tests.attacks.honest_table import HONEST
+from tests.attacks.short import SHORT, SHORT_ATTACKS
 from tests.attacks.table import ATTACKS
 from tests.attacks.targets import missing_targets
 
-PAGE = HERE.parents[1] / "docs" / "sandbox.md"
+DOCS = HERE.parents[1] / "docs"
+PAGE = DOCS / "sandbox.md"
+THREATS = DOCS / "sandbox" / "threat-model.md"
+_ROW = re.compile(r"^\| ([A-Z]\d+) \|.*\| ([^|]*) \|$", re.MULTILINE)
 WORLD: dict[str, Any] = {"dir": "/x", "pid": 1, "mark": "m"}
 
 
@@ -87,3 +92,27 @@ def take_over(self): self._renamed_long_ago()
         "no module gpu_sandbox.child.clock",
         "nothing in the sandbox has an attribute _renamed_long_ago",
     ]
+
+
+def _rows() -> dict[str, set[str]]:
+    """The attacks that the threat model names, by its rows."""
+    rows = _ROW.findall(THREATS.read_text())
+    named = {row: set(re.findall(r"`(\w+)`", tests)) & ATTACKS.keys() for row, tests in rows}
+    return {row: attacks for row, attacks in named.items() if attacks}
+
+
+def test_each_attack_is_in_a_row_of_the_threat_model() -> None:
+    assert set().union(*_rows().values()) == ATTACKS.keys()
+
+
+def test_each_row_of_the_threat_model_has_an_attack_in_the_short_run() -> None:
+    rows = _rows()
+    assert SHORT.keys() == rows.keys()
+    for row, attacks in SHORT.items():
+        assert set(attacks) <= rows[row]
+        on_cpu = [name for name in attacks if ATTACKS[name].device != "cuda"]
+        assert on_cpu or all(ATTACKS[name].device == "cuda" for name in rows[row])
+
+
+def test_honest_twins_of_short_attacks_are_short() -> None:
+    assert [name for name in SHORT_ATTACKS if HONEST[ATTACKS[name].honest].slow] == []

@@ -14,6 +14,7 @@ from events.outcomes import Correct
 from tests.attacks.files import honest_source
 from tests.attacks.honest_table import HONEST, OF_PLACES, Honest
 from tests.attacks.judging import Sandboxes, evaluate, mostly
+from tests.attacks.short import SHORT_HONEST
 from tests.attacks.table import BUILDS_IN_FORWARD
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,8 @@ def _cases(device: str) -> list[object]:
     def marks(honest: Honest) -> list[pytest.MarkDecorator]:
         found = [pytest.mark.compiles] if honest.compiles else []
         found += [pytest.mark.places] if honest.name in OF_PLACES else []
-        return [*found, pytest.mark.slow] if honest.slow else found
+        short = honest.name in SHORT_HONEST and not honest.slow
+        return found if short else [*found, pytest.mark.slow]
 
     return [
         pytest.param(honest, id=honest.name, marks=marks(honest))

@@ -22,6 +22,7 @@ from benchmarks.landscape.tables import tables
 from benchmarks.landscape.terrain import REFERENCE, Kernel, Landscape, Task
 from benchmarks.landscape.variants import VARIANTS, config_of
 from benchmarks.landscape.worlds import WORLDS
+from tests.thorough import examples
 
 seeds = st.integers(0, 10**6)
 levels = st.integers(1, 3)
@@ -135,7 +136,7 @@ def test_what_a_window_shows_is_not_proposed_again_by_who_always_avoids(seed: in
 # -- the search -------------------------------------------------------------------------
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(seeds, st.sampled_from(sorted(VARIANTS)))
 def test_a_search_is_its_seed_and_a_smaller_budget_is_its_beginning(
     seed: int, variant: str

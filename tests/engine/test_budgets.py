@@ -26,6 +26,7 @@ from events.bodies import (
 )
 from replay.verify import replay
 from tests.engine.world import World, as_events, config_of, team_of
+from tests.thorough import examples
 
 USD, TOKENS = 4_500, 1_100
 """One call in the world, if it is not a dear one."""
@@ -67,7 +68,7 @@ worlds = st.builds(
 
 
 @given(worlds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_nothing_is_begun_beyond_a_budget(world: World) -> None:
     """With nothing left, nothing begins: what a budget is exceeded by was in flight by then."""
     state = State(team_of)

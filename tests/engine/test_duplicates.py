@@ -21,6 +21,7 @@ from replay.verify import replay
 from tests.engine.outside import ScriptedClient, ScriptedEvaluator
 from tests.engine.test_loop import check, dies, go_on, of_type, start
 from tests.engine.world import World, as_events, config_of, team_of
+from tests.thorough import examples
 
 
 class Repetitive(ScriptedClient):
@@ -140,7 +141,7 @@ async def test_a_kept_verdict_is_told_apart(tmp_path: Path, cache: bool) -> None
     assert (summary.pool is None) == cache
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 2**30), st.sampled_from([1, 3, 8]), st.sampled_from([0.0, 0.2]))
 def test_whatever_happens_a_verdict_is_taken_from_a_judged_twin(
     chance: int, workers: int, trouble: float

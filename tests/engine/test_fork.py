@@ -43,6 +43,7 @@ from tests.engine.outside import ScriptedClient, ScriptedEvaluator
 from tests.engine.test_loop import DyingLog, dies, start
 from tests.engine.world import World, as_events, config_of, team_of
 from tests.replayed import replayed
+from tests.thorough import examples
 
 pytestmark = pytest.mark.anyio
 
@@ -328,7 +329,7 @@ async def test_a_fork_of_a_fork_and_a_smaller_budget(whole: Path) -> None:
     assert [type(event.body) for event in ended] == [BudgetExhausted, RunStopped]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 10**6), st.data())
 def test_any_moment_of_any_search_forks_into_any_other(chance: int, data: st.DataObject) -> None:
     """Whatever was in flight, due, failing or paused: the fork settles it, and replays."""

@@ -32,6 +32,7 @@ from projections.search.planners import Planners
 from projections.search.reward import UNIT
 from replay.verify import replay
 from tests.engine.world import World, as_events, config_of, team_of
+from tests.thorough import examples
 
 MODELS = ["fake:m", "fake:cheap", "fake:other"]
 
@@ -134,7 +135,7 @@ class Naive:
 
 
 @given(worlds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_each_pick_is_the_naive_bandits(world: World) -> None:
     config = world.state.config
     models, per = config.roles.plan.models, config.roles.plan.reward_per
@@ -169,7 +170,7 @@ def test_each_pick_is_the_naive_bandits(world: World) -> None:
 
 
 @given(worlds, st.integers(5, 120), st.sampled_from([MODELS, MODELS[:1], ["fake:new", "fake:m"]]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_fork_goes_on_with_what_was_learned(world: World, at: int, models: list[str]) -> None:
     config = planned(world.state.config, models)
     fork = world.fork(min(at, len(world.bodies)), config).run(1000)

@@ -23,6 +23,7 @@ from events.bodies import (
 from replay.verify import replay
 from tests.engine.test_planners import planned
 from tests.engine.world import World, as_events, config_of, team_of
+from tests.thorough import examples
 
 MODELS = ["fake:a", "fake:b", "fake:c"]
 """None of them the coder's."""
@@ -118,7 +119,7 @@ class Looked:
 
 @given(searches, st.fixed_dictionaries({}, optional=dict.fromkeys(MODELS, outages)),
        st.integers(0, 99))  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_each_pick_leaves_out_those_that_are_down(
     config: Config, down: dict[str, tuple[range, str, int | None]], chance: int
 ) -> None:
@@ -136,7 +137,7 @@ def test_each_pick_leaves_out_those_that_are_down(
 
 
 @given(searches, st.dictionaries(st.sampled_from(MODELS[1:]), outages), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_one_that_is_up_keeps_the_run_going(
     config: Config, down: dict[str, tuple[range, str, int | None]], chance: int
 ) -> None:

@@ -15,10 +15,11 @@ from replay.verify import replay
 from tests.engine import naive
 from tests.engine.naive_policies import NAIVE
 from tests.engine.world import World, as_events, config_of, team_of
+from tests.thorough import examples
 
 each_policy = pytest.mark.parametrize("policy", POLICIES)
 NO_RULES = config_of(root_throttle=None, dead_branch=None).search
-some = settings(max_examples=40, deadline=None)
+some = settings(max_examples=examples(40), deadline=None)
 
 
 def worlds(policy: str) -> st.SearchStrategy[World]:

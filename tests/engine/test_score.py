@@ -19,6 +19,7 @@ from replay.verify import replay
 from tests.engine.outside import ScriptedClient, ScriptedEvaluator
 from tests.engine.test_loop import check, of_type, start
 from tests.engine.world import World, as_events, config_of, team_of
+from tests.thorough import examples
 
 
 def scored(world: World) -> dict[int, float]:
@@ -32,7 +33,7 @@ def scored(world: World) -> dict[int, float]:
 
 
 @given(st.integers(0, 2**31), st.sampled_from([1, 4]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_by_eager_time_the_best_is_the_fastest_in_a_loop(chance: int, workers: int) -> None:
     config = config_of(score="eager", attempts=20, workers=workers)
     world = World(config, chance, failing=0.3).run()

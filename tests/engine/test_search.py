@@ -29,6 +29,7 @@ from events.bodies import (
 from replay.verify import replay
 from tests.engine import naive
 from tests.engine.world import World, as_events, config_of, team_of
+from tests.thorough import examples
 
 configs = st.builds(
     config_of,
@@ -61,7 +62,7 @@ worlds = st.builds(
 )
 GOLDEN_COINS = [642251086, 3278941295, 1643654804]
 GOLDEN_SAMPLE = [2, 7, 11, 13, 16]
-deep = settings(max_examples=150, deadline=None)
+deep = settings(max_examples=examples(150), deadline=None)
 
 
 @given(worlds)

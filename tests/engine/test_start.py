@@ -37,6 +37,7 @@ from replay.verify import replay
 from tests.engine.outside import ScriptedClient, ScriptedEvaluator
 from tests.engine.test_loop import check, dies, go_on, of_type, start
 from tests.engine.world import World, as_events, config_of, started, team_of
+from tests.thorough import examples
 
 KERNEL = '''""" ok 3 """
 import torch
@@ -178,7 +179,7 @@ async def test_killed_anywhere_it_goes_on_without_the_file(tmp_path: Path, worke
         assert [body.rule for body in of_type(check(path), NodeSelected)].count("given") == 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.integers(0, 2**30), st.sampled_from(list(product(POLICIES, ("plan_code_debug", "single")))),
     st.sampled_from([1, 4]), st.sampled_from([0.0, 0.2]),
@@ -203,7 +204,7 @@ def test_whatever_happens_it_comes_first_and_once(
     assert replay(as_events(world.bodies), team_of).difference is None
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(0, 2**30), st.integers(0, 3))
 def test_a_simulation_begins_with_it(chance: int, order: int) -> None:
     config = config_of(attempts=6, epsilon=0.6)

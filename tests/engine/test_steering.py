@@ -41,6 +41,7 @@ from replay.verify import replay
 from tests.engine.outside import TASK, ScriptedClient, ScriptedEvaluator
 from tests.engine.world import World, as_events, config_of, team_of
 from tests.replayed import replayed
+from tests.thorough import examples
 
 configs = st.builds(
     config_of,
@@ -68,7 +69,7 @@ steps = st.lists(
 
 
 @given(configs, steps, st.integers(0, 2**31), st.sampled_from([0.0, 0.2]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_steered_run_keeps_to_it_ends_and_replays(
     config: Any, steps: list[tuple[int, Body]], chance: int, trouble: float
 ) -> None:

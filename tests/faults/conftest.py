@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 
 import pytest
 
-LONG = bool(os.environ.get("STARK_FAULTS_LONG"))
+from tests.thorough import THOROUGH
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +17,7 @@ def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
     capture = request.config.pluginmanager.getplugin("capturemanager")
 
     def say(line: str) -> None:
-        if LONG and capture is not None:
+        if THOROUGH and capture is not None:
             with capture.global_and_fixture_disabled():
                 print(f"\n{line}", flush=True)
 

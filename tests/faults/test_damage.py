@@ -22,7 +22,7 @@ from events.redact import redact
 from events.verify import verify_file
 from events.writer import LogWriter
 from tests.cli.conftest import run_engine
-from tests.faults.conftest import LONG
+from tests.thorough import THOROUGH
 
 Told = dict[str, list[tuple[Event, list[bytes]]]]
 
@@ -176,7 +176,7 @@ def test_flipped_bits(
         places += [
             at + chance.randrange(PAGE_BYTES) for at in range(0, size - PAGE_BYTES, PAGE_BYTES)
         ]
-        chosen = places * 4 if LONG else chance.sample(places, 20)
+        chosen = places * 4 if THOROUGH else chance.sample(places, 20)
         for at in chosen:
             flips(damaged, chance, file, at)
             count += 1
@@ -191,7 +191,7 @@ def test_cut_files(
     damaged, chance = Damaged(original, tmp_path), random.Random(6)
     for file in damaged.files:
         data = file.read_bytes()
-        for _ in range(300 if LONG else 8):
+        for _ in range(300 if THOROUGH else 8):
             damaged.look(file, data[: chance.randrange(len(data))])
     tell(f"cuts ({state}): {dict(damaged.score)}")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from events.errors import NotALog
 from events.reader import LogReader
-from tests.faults.conftest import LONG
 from tests.faults.writing import POINTS, Plan, check, write
+from tests.thorough import THOROUGH
 
 
 class Victims:
@@ -79,7 +79,7 @@ def test_kills_at_random_times(
     tmp_path: Path, processes: ForkServerContext, tell: Callable[[str], None]
 ) -> None:
     victims = Victims(tmp_path, processes, seed=1)
-    for number in range(2000 if LONG else 25):
+    for number in range(2000 if THOROUGH else 25):
         if number % 15 == 0:
             victims.next_log()
         victims.kill(None)
@@ -92,7 +92,7 @@ def test_kills_at_named_points(
     tmp_path: Path, processes: ForkServerContext, tell: Callable[[str], None]
 ) -> None:
     victims = Victims(tmp_path, processes, seed=2)
-    for number in range(1800 if LONG else 27):
+    for number in range(1800 if THOROUGH else 27):
         if number % 15 == 0:
             victims.next_log()
         victims.kill(POINTS[number % len(POINTS)])

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from events.errors import NotALog
 from events.reader import LogReader, RunRow
 from events.verify import verify_log
-from tests.faults.conftest import LONG
 from tests.faults.writing import obey
+from tests.thorough import THOROUGH
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -164,7 +164,7 @@ def test_the_log_is_a_list(tmp_path: Path, processes: ForkServerContext) -> None
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         LogMachine,
         settings=settings(
-            max_examples=200 if LONG else 10, stateful_step_count=40 if LONG else 15,
+            max_examples=200 if THOROUGH else 10, stateful_step_count=40 if THOROUGH else 15,
             deadline=None, suppress_health_check=list(HealthCheck), database=None,
         ),
     )  # fmt: skip

@@ -19,14 +19,14 @@ from events.bodies import AgentReplied, PromptRendered, ReplyParsed
 from events.reader import LogReader
 from tests.agents.messages_api import events, message
 from tests.agents.model_server import Got, ModelServer, Script, running
-from tests.faults.conftest import LONG
 from tests.faults.searching import Killed, search
 from tests.replayed import replayed
+from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.anyio
 
-KILLS = 100 if LONG else 3
-ATTEMPTS = 400 if LONG else 30
+KILLS = 100 if THOROUGH else 3
+ATTEMPTS = 400 if THOROUGH else 30
 WORKERS = 3
 
 FRAGMENT = """        # <<<IMPROVE BEGIN>>>

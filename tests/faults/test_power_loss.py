@@ -18,9 +18,9 @@ from events.errors import NotALog
 from events.reader import LogReader
 from events.verify import verify_log
 from events.writer import LogWriter
-from tests.faults.conftest import LONG
 from tests.faults.disk import MOODS, Disk
 from tests.faults.vfs import Op, Recording, open_through
+from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.anyio
 
@@ -62,8 +62,8 @@ async def record(folder: Path) -> list[Op]:
     recording = Recording("recording")
     path = folder / "log.db"
     await session(path, recording, 12)
-    await session(path, recording, 200 if LONG else 40, checkpoint_pages=8)
-    await session(path, recording, 70 if LONG else 10, checkpoint_pages=2)
+    await session(path, recording, 200 if THOROUGH else 40, checkpoint_pages=8)
+    await session(path, recording, 70 if THOROUGH else 10, checkpoint_pages=2)
     recording.unregister()
     return recording.ops
 
@@ -95,7 +95,7 @@ async def test_power_loss(memory: Path, tell: Callable[[str], None]) -> None:
     ops = await record(memory / "recorded")
     chance = random.Random(7)
     disk, seen, points = Disk(), set[bytes](), 0
-    every = 1 if LONG else 19
+    every = 1 if THOROUGH else 19
     for number, op in enumerate(ops):
         disk.feed(op)
         for mood in MOODS if number % every == 0 else ():
@@ -106,7 +106,7 @@ async def test_power_loss(memory: Path, tell: Callable[[str], None]) -> None:
                 continue  # nothing was pending: the same disk as in another mood
             seen.add(digest.digest())
             await survives(memory / "crashed", image, disk.committed)
-    assert len(seen) > (10_000 if LONG else 100)
+    assert len(seen) > (10_000 if THOROUGH else 100)
     tell(f"power loss: {points} crash points after {len(ops)} operations, {len(seen)} distinct")
 
 

@@ -22,8 +22,8 @@ from events.reader import LogReader
 from events.recovery.recover import recover_log
 from events.verify import verify_log
 from events.writer import LogWriter
-from tests.faults.conftest import LONG
 from tests.faults.vfs import Op, Recording, open_through
+from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +115,7 @@ class Failing:
 async def test_io_errors(tmp_path: Path, tell: Callable[[str], None]) -> None:
     chance = random.Random(4)
     said: list[str] = []
-    for number in range(600 if LONG else 30):
+    for number in range(600 if THOROUGH else 30):
         path = tmp_path / f"{number}.db"
         failing = Failing(
             chance.choice(["write", "sync", "truncate", "delete", "open"]),

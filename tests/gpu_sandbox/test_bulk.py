@@ -14,6 +14,7 @@ from gpu_sandbox.verifier.numerics.fast_path import close_by
 from gpu_sandbox.verifier.numerics.rules.error_quantiles import apart
 from gpu_sandbox.verifier.numerics.tolerances import RULES
 from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
+from tests.thorough import examples
 
 STRICT = protocol_named("strict")
 LARGE = 1e6
@@ -64,7 +65,7 @@ def test_a_few_large_numbers_excuse_no_others(
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1.0, 2.0, 4.0]), st.floats(0.0, 4.0))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_as_far_as_the_reference_itself_is_right(seed: int, times: float, wide: float) -> None:
     """Wherever that is, and however unlike in size the numbers are."""
     torch.manual_seed(seed)

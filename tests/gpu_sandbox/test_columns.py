@@ -15,6 +15,7 @@ from gpu_sandbox.verifier.numerics.expected import Expected, expect
 from gpu_sandbox.verifier.numerics.rules.integers import flipped
 from gpu_sandbox.verifier.numerics.rules.slices import lost, lost_in_some, sound
 from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
+from tests.thorough import examples
 
 STRICT = protocol_named("strict")
 DTYPES = [torch.float16, torch.bfloat16, torch.float32]
@@ -36,7 +37,7 @@ def test_one_of_thousands_that_is_left_out(dtype: torch.dtype) -> None:
 
 
 @given(st.integers(0, 10**6), st.sampled_from(DTYPES), st.integers(16, 40), st.integers(2, 60))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_as_far_off_as_the_reference_is_none_lost(
     seed: int, dtype: torch.dtype, rows: int, columns: int
 ) -> None:
@@ -49,7 +50,7 @@ def test_as_far_off_as_the_reference_is_none_lost(
 
 
 @given(st.integers(0, 10**6), st.sampled_from(DTYPES), st.integers(16, 40), st.integers(2, 60))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_beside_another_run_of_the_reference_none_of_those_that_are_sound_is_lost(
     seed: int, dtype: torch.dtype, rows: int, columns: int
 ) -> None:
@@ -190,7 +191,7 @@ def test_of_integers_as_many_as_may_flip_but_in_one_column() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 200_000), st.sampled_from([1, 2, 8, 64]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_what_rounding_flips_here_and_there_is_no_column(
     seed: int, elements: int, columns: int
 ) -> None:

@@ -11,6 +11,7 @@ from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
 from gpu_sandbox.verifier.reference.output_scale import Typical
+from tests.thorough import examples
 
 STRICT = protocol_named("strict")
 
@@ -37,7 +38,7 @@ def test_an_element(row: int, error: float, right: bool) -> None:
 
 
 @given(st.floats(-0.5, 1.0), st.integers(0, 1000), st.sampled_from([1, 7, 31, 400]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_an_evenly_spread_error_within_the_tolerance_is_right(
     threshold: float, seed: int, columns: int
 ) -> None:
@@ -70,7 +71,7 @@ def dot(number: int, size: int = 20_000) -> tuple[torch.Tensor, torch.Tensor, to
 
 
 @given(st.integers(0, 10**9))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_a_number_that_comes_out_small_is_as_exact_as_it_usually_is(seed: int) -> None:
     known = Typical()
     first, truth, _ = dot(seed)

@@ -37,6 +37,7 @@ from gpu_sandbox.verifier.timing.pairing import Pairing
 from gpu_sandbox.verifier.timing.pairs import Pair, whole_wall_ratio
 from gpu_sandbox.verifier.trials import checks as judge
 from gpu_sandbox.verifier.worker_link.requests import Ended
+from tests.thorough import examples
 
 CPU = torch.device("cpu")
 STRICT = protocol_named("strict")
@@ -184,7 +185,7 @@ def test_what_is_plainly_close_is_right_by_the_strict_rule(
     @example(TOO_SMALL)
     @example(ROUNDED[0])
     @example(ROUNDED[1])
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=examples(400), deadline=None)
     def implies(made: Made) -> None:
         (close,) = plainly_close([made.outputs()])
         assert not close or strictly_right(made)
@@ -257,7 +258,7 @@ def test_norms_of_many_elements_are_added_up_in_parts(monkeypatch: pytest.Monkey
 
 @given(MADE)
 @example(Made(torch.float64, seed=1, scale=0, tolerance=0.99, slack=0.0, off=1e-5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_in_pieces_or_briefly_the_verdict_is_the_same(made: Made) -> None:
     whole = compare(*made.outputs(), STRICT)
     assert compare(*made.outputs(), STRICT, brief=True).ok == whole.ok

@@ -18,6 +18,7 @@ from gpu_sandbox.tensors.memory_layout import (
     overlapping,
     sharing,
 )
+from tests.thorough import examples
 
 X = torch.empty(6, 5)
 PRODUCT = torch.empty(2, 7, 12)
@@ -94,7 +95,7 @@ def test_of_what_can_not_be_told_apart_all_counts_as_shared(
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_parts_share_memory_exactly_where_they_have_an_element_in_common(
     data: st.DataObject,
 ) -> None:
@@ -123,7 +124,7 @@ def test_parts_share_memory_exactly_where_they_have_an_element_in_common(
         assert all(s or not e for s, e in zip(seen, expected, strict=True))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.integers(0, 4), max_size=4).flatmap(
         lambda shape: st.tuples(

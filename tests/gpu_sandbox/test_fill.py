@@ -12,6 +12,7 @@ from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
 from gpu_sandbox.verifier.numerics.fill_value import fill_of, without_fill
 from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
+from tests.thorough import examples
 
 STRICT = protocol_named("strict")
 
@@ -75,7 +76,7 @@ def test_most_outputs_have_none(output: torch.Tensor) -> None:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1e3, 1e6, 1e9]), st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_another_right_way_is_as_right(seed: int, fill: float, negative: bool) -> None:
     torch.manual_seed(seed)
     exact = torch.randn(32, 64, dtype=torch.float64)

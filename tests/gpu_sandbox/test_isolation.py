@@ -65,6 +65,7 @@ BOMB = candidate(
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 async def test_where_memory_is_watched_a_bomb_costs_its_own_candidate_only(
     make_sandbox: Callable[..., LocalSandbox],
 ) -> None:

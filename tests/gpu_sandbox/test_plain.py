@@ -20,6 +20,7 @@ from gpu_sandbox.verifier.numerics.fast_path import surely_right
 from gpu_sandbox.verifier.numerics.rules.registry import applying
 from gpu_sandbox.verifier.numerics.rules.slices import lost, none_lost
 from gpu_sandbox.verifier.numerics.tolerances import RULES
+from tests.thorough import examples
 
 STRICT = protocol_named("strict")
 SHAPES = [(), (3,), (20, 31), (2, 400, 3), (700, 2)]
@@ -111,7 +112,7 @@ def test_what_is_plainly_right_is_so_by_the_rule_in_full(
 
     @given(MADE)
     @example(COLUMN)
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=examples(500), deadline=None)
     def implies(made: Made) -> None:
         worst = plainly_right(*made.outputs())
         if worst is not None:
@@ -148,7 +149,7 @@ def test_beside_its_own_run_alone_it_says_nothing() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(16, 60), st.integers(2, 30), st.floats(0.0, 1.0))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_column_that_is_lost_is_never_said_not_to_be(
     seed: int, rows: int, columns: int, empty: float
 ) -> None:

@@ -22,6 +22,7 @@ from gpu_sandbox.verifier.numerics.rules import registry
 from gpu_sandbox.verifier.numerics.rules.registry import applying
 from gpu_sandbox.verifier.numerics.rules.rule import Figures, is_quick
 from gpu_sandbox.verifier.numerics.tolerances import RULES
+from tests.thorough import examples
 
 STRICT = protocol_named("strict")
 WAYS = ["", "element", "row", "column", "half", "most", "offset", "scale", "sign"]
@@ -135,7 +136,7 @@ def test_the_fast_path_accepts_nothing_that_a_rule_rejects(
     @example(HIDDEN)
     @example(SINGLE)
     @example(OVERFLOW)
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     def implies(made: Made) -> None:
         expected, got = made.expected()
         output = Comparison(Reference(expected, STRICT), got)
@@ -154,7 +155,7 @@ def test_the_fast_path_accepts_nothing_that_a_rule_rejects(
 @example(HIDDEN)
 @example(SINGLE)
 @example(OVERFLOW)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_first_rule_that_is_violated_gives_the_reason(made: Made) -> None:
     expected, got = made.expected()
     output = Comparison(Reference(expected, STRICT), got)

@@ -14,6 +14,7 @@ from gpu_sandbox.static_checks.visit_budget import Visits
 from tests.attacks.files import attack_source, honest_source, task_source, twin_source
 from tests.attacks.honest_table import HONEST
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, candidate, inline
+from tests.thorough import examples
 
 REPOSITORY = Path(__file__).parents[2]
 KERNELS = [
@@ -351,7 +352,7 @@ PIECES = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(PIECES, min_size=3, max_size=3), st.text(max_size=20))
 def test_no_shape_of_a_candidate_is_too_much(pieces: list[str], text: str) -> None:
     one, two, three = pieces

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_sandbox.verifier.reference.stable_sort import Stably
+from tests.thorough import examples
 
 WAYS: list[Callable[[torch.Tensor], Any]] = [
     lambda x: torch.kthvalue(x, 2),
@@ -26,7 +27,7 @@ WAYS: list[Callable[[torch.Tensor], Any]] = [
 
 @pytest.mark.parametrize("way", range(len(WAYS)))
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_values_are_the_same_and_indices_are_those_of_such(way: int, seed: int) -> None:
     torch.manual_seed(seed)
     x = torch.randint(0, 4, (7, 8)).float()

@@ -265,6 +265,7 @@ signals.Answer.encode = lambda self, ns, *rest: told(self, ns // 10, *rest)
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before", [SLOW_CLOCK, SMALL_CLAIMS, SMALL_CLAIMS.replace("// 10", "// 1000")]
 )

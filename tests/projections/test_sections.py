@@ -22,6 +22,7 @@ from events.observations import (
 from events.outcomes import LABELS, Correct, Crashed, KernelResources, SetScore, WrongResult
 from projections.candidate.roofline import roofline
 from projections.candidate.sections import CAPS, SELECTED_CAPS, Attempt, cut, sections_of
+from tests.thorough import examples
 
 sizes = st.integers(0, 1 << 45)
 works = st.builds(
@@ -127,7 +128,7 @@ outcomes = st.sampled_from(
 logs = st.builds(lambda text, times: text * times, anything, st.sampled_from([1, 200]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.builds(
         Attempt,

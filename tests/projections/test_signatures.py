@@ -29,6 +29,7 @@ from projections.search.instructions import Edits, fidelity_of, instructions_of
 from projections.search.signatures import signatures_of
 from tests.engine.world import World, as_events, config_of
 from tests.histories.pins import HERE
+from tests.thorough import examples
 
 searches = st.fixed_dictionaries(
     {
@@ -129,7 +130,7 @@ def overview_of(world: World) -> Overview:
 
 
 @given(worlds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_signatures_are_what_the_definitions_say(world: World) -> None:
     found, plain = signatures_of(overview_of(world)), Plain(world.bodies)
     assert [(g.instruction, g.attempts, g.closed_by) for g in found.gaps] == plain.gaps()
@@ -143,7 +144,7 @@ def test_signatures_are_what_the_definitions_say(world: World) -> None:
 
 
 @given(worlds, st.dictionaries(st.integers(0, 25), st.tuples(*[st.integers(0, 9)] * 3)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_fidelity_is_what_the_definitions_say(
     world: World, lines: dict[int, tuple[int, int, int]]
 ) -> None:

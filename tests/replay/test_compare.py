@@ -13,6 +13,7 @@ from projections.run.overview import overview_of
 from projections.search.steps import Steps
 from replay.compare import Compared, best_at, compare
 from tests.engine.world import World, as_events, config_of
+from tests.thorough import examples
 
 chances = st.integers(0, 10**6)
 
@@ -25,7 +26,7 @@ def curve_of(events: list[Event]) -> tuple[Steps, Compared]:
     return curve, run
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(chances, st.integers(1, 3))
 def test_the_curve_is_the_fastest_so_far(chance: int, workers: int) -> None:
     events = as_events(World(config_of(attempts=10, workers=workers), chance).run().bodies)

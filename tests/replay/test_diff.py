@@ -10,6 +10,7 @@ from events.bodies import AgentCalled, Body, EvaluationRequested, NodeSelected, 
 from projections.run.overview import overview_of
 from replay.diff import diff_runs
 from tests.engine.world import World, as_events, config_of
+from tests.thorough import examples
 
 chances = st.integers(0, 10**6)
 
@@ -32,7 +33,7 @@ def choices(bodies: list[Body]) -> list[tuple[object, ...]]:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(chances, chances, st.sampled_from([0.0, 0.3, 1.0]), st.integers(1, 3))
 def test_it_is_the_first_choice_that_differs(
     one: int, two: int, epsilon: float, workers: int
@@ -68,7 +69,7 @@ def test_other_rules_are_a_difference_of_settings() -> None:
     assert found.parting is None, "digests part nobody"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(chances, st.data())
 def test_trouble_parts_nobody(chance: int, data: st.DataObject) -> None:
     """A run agrees with itself, and with what a kill has left of it so far."""

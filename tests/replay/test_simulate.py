@@ -34,6 +34,7 @@ from replay.simulate.record import NotComparable, Record, record_of
 from replay.simulate.search import Simulation, simulate
 from tests.engine.test_planners import planned
 from tests.engine.world import World, config_of, team_of
+from tests.thorough import examples
 
 LOGS = Path(__file__).parents[1] / "histories"
 SOFTMAX = LOGS / "1_stark_softmax_h200.db"
@@ -80,7 +81,7 @@ def speedups(bodies: list[Body]) -> list[float | None]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(searches, chances)
 def test_the_recorded_policy_reproduces_the_recorded_search(
     search: dict[str, Any], chance: int
@@ -95,7 +96,7 @@ def test_the_recorded_policy_reproduces_the_recorded_search(
     assert done.stopped == world.state.stop_reason
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(searches, chances)
 def test_trouble_while_it_was_recorded_changes_nothing(search: dict[str, Any], chance: int) -> None:
     world, record = searched(search, chance, trouble=0.2)
@@ -135,7 +136,7 @@ class Dear(World):
         )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.fixed_dictionaries({"seed": st.integers(0, 50), "usd": st.floats(0.02, 0.8)}), chances,
     st.sampled_from(["", "fake:cheap", "fake:dear"]), st.sampled_from([0.0, 0.3]),
@@ -156,7 +157,7 @@ def test_what_failed_tries_took_and_stand_ins_replies_cost_is_simulated(
     assert (done.attempts, done.stopped) == (world.state.attempts_ended, world.state.stop_reason)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(searches, searches, chances, st.integers(1, 40))
 def test_a_fork_answers_with_what_it_shares_and_what_it_made(
     search: dict[str, Any], other: dict[str, Any], chance: int, at: int
@@ -207,7 +208,7 @@ def check_is_recorded(done: Simulation, records: list[Record]) -> None:
         assert set(left) <= {place(attempt) for attempt in range(1, done.attempts + 1)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(searches, searches, chances, st.integers(0, 5), st.booleans())
 def test_another_policy_gets_recorded_children_of_what_it_selects_and_no_others(
     search: dict[str, Any], other: dict[str, Any], chance: int, order: int, pooled: bool

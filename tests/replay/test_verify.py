@@ -13,8 +13,9 @@ from events.codec import encode_body
 from replay.verify import replay
 from tests.engine.test_search import worlds
 from tests.engine.world import World, as_events, team_of
+from tests.thorough import examples
 
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=examples(60), deadline=None)
 
 
 def decisions(world: World) -> list[int]:
