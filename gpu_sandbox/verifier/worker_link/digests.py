@@ -1,8 +1,6 @@
-"""Plain values of calls on a GPU: numbers, texts, and what they are nested in.
+"""Plain values of calls on a GPU: a worker keeps them and reports a digest while the clock runs.
 
-No place belongs to them, so a worker keeps what its calls had of them, and tells a digest of each
-call's while the clock runs. Those of some that were chosen in secret are asked for afterwards, and
-have to be what was digested.
+Those of some secretly chosen calls are asked for afterwards, and have to match their digest.
 """
 
 from __future__ import annotations
@@ -16,13 +14,11 @@ from gpu_sandbox.ipc.worker_messages import Ran, Recall
 from gpu_sandbox.tensors.pytree import plain_digest
 from gpu_sandbox.verifier.worker_link.client import Peer
 
-_LOOKED_AT = 2
-"""Of the chosen calls, beside the last one: where rounding turns what is counted, each look takes a
-while."""
+_CHECKED = 2  # of the chosen calls, beside the last: a check of rounded counts takes a while
 
 
 def digest_of(peer: Peer, tree: Tree) -> bytes:
-    """``plain_digest`` of what the worker told."""
+    """``plain_digest`` of what the worker described."""
     try:
         return plain_digest(tree)
     except RecursionError:  # msgspec goes deeper than Python, from 3.12 on
@@ -33,15 +29,17 @@ def recall_trees(
     peer: Peer, last: Ran, digests: Sequence[bytes], calls: int, chosen: Sequence[int]
 ) -> list[Tree]:
     """The trees of the first few chosen ones of so many calls; none where ``digests`` say that
-    there is nothing but tensors. Raises ``Ended`` for what is not what was digested."""
-    told = [*digests] or [NOTHING_PLAIN] * calls
-    if len(told) != calls or digest_of(peer, last.tree) != told[-1]:
+    there are only tensors. Raises ``Ended`` for one that does not match its digest."""
+    reported = [*digests] or [NOTHING_PLAIN] * calls
+    if len(reported) != calls or digest_of(peer, last.tree) != reported[-1]:
         raise peer.ended(Forged(reason="its output is not what it was when its call was done"))
-    if all(digest == NOTHING_PLAIN for digest in told):
+    if all(digest == NOTHING_PLAIN for digest in reported):
         return []
     return [
-        last.tree if told[number] == told[-1] else _asked_for(peer, number, told[number])
-        for number in chosen[:_LOOKED_AT]
+        last.tree
+        if reported[number] == reported[-1]
+        else _asked_for(peer, number, reported[number])
+        for number in chosen[:_CHECKED]
     ]
 
 

@@ -1,9 +1,8 @@
-"""Pages of an output that a call has mapped into place and not written, on the CPU.
+"""Pages of an output that a call mapped into place instead of writing them, on the CPU.
 
-Fresh ones are zero, private ones of a file hold what that holds, rows of a table can be pages of
-one: whoever reads the output pays for the faults, and whatever writing them takes is saved. The
-kernel says of each page what it is (``pagemap``, proc_pid_pagemap(5)): written is one that is no
-file's and nobody else's. What lies in others is charged what filling fresh memory takes.
+Fresh pages are zero, private pages of a file or a table hold its content; the reader pays for their
+faults. By ``pagemap`` (proc_pid_pagemap(5)) a page is written if it is exclusive and no file's.
+Other pages are charged what filling fresh memory takes.
 """
 
 from __future__ import annotations
@@ -22,16 +21,14 @@ from gpu_sandbox.tensors.random_indices import some_of
 
 _ENTRY_BYTES = 8
 _EXCLUSIVE, _OF_A_FILE, _SWAPPED, _PRESENT = 56, 61, 62, 63
-_FEWEST = 4
-"""Of fewer whole pages, of all outputs together, none is mapped in less time than it is written."""
-_BLOCK, _MOST_BLOCKS = 64, 64
-"""Pages that are looked at together, and how many such of large outputs, or of many."""
+_MIN_PAGES = 4  # whole ones, of all outputs: fewer are mapped no faster than they are written
+_BLOCK, _MAX_BLOCKS = 64, 64  # pages that are read together, and how many such of large outputs
 _FILLED_BYTES, _FILLS = 1 << 22, 3
 _CPU = torch.device("cpu")
 
 
 class Stretch(NamedTuple):
-    """Where an output lies, in bytes. ``blocks``: of what has gaps, where its elements begin, and
+    """Memory of an output, in bytes. ``blocks``, of one with gaps: where its elements begin, and
     for how long: only pages that hold some count."""
 
     address: int
@@ -40,7 +37,7 @@ class Stretch(NamedTuple):
 
 
 class Pages:
-    """Of a worker's memory. Takes the descriptor over (``worker_memory.py``)."""
+    """The page map of a worker's memory. Takes the descriptor over."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -49,27 +46,27 @@ class Pages:
         os.close(self._descriptor)
 
     def mapped_bytes(self, outputs: Sequence[Stretch]) -> int:
-        """Of the whole pages there, how much is not written, about. Nothing where there is no such
-        memory: that is for who reads it to say."""
+        """About how many bytes of whole pages are not written. 0 where there is no such memory:
+        reading the output shows that."""
         spans = [_Span.of(stretch) for stretch in _joined(outputs)]
         count = sum(span.pages for span in spans)
-        if count < _FEWEST:
+        if count < _MIN_PAGES:
             return 0
         blocks = [(span, start) for span in spans for start in range(0, span.pages, _BLOCK)]
-        looked_at = mapped = 0
-        for number in some_of(len(blocks), _MOST_BLOCKS, _CPU).tolist():
+        checked = mapped = 0
+        for number in some_of(len(blocks), _MAX_BLOCKS, _CPU).tolist():
             span, start = blocks[number]
             pages = min(_BLOCK, span.pages - start)
             try:
                 missing = ~self._written(span.first + start, pages)
             except (OSError, OverflowError):
                 return 0
-            looked_at += pages
+            checked += pages
             holds = span.holds
             mapped += int(
                 (missing if holds is None else missing & holds[start : start + pages]).sum()
             )
-        return mapped * mmap.PAGESIZE * count // looked_at
+        return mapped * mmap.PAGESIZE * count // checked
 
     def _written(self, first: int, count: int) -> torch.Tensor:
         told = os.pread(self._descriptor, count * _ENTRY_BYTES, first * _ENTRY_BYTES)
@@ -85,7 +82,7 @@ class Pages:
 
 
 class _Span(NamedTuple):
-    """The whole pages of a stretch, by number, and which of them hold elements, if not all do."""
+    """Whole pages of a stretch, by number, and which of them hold elements, if not all do."""
 
     first: int
     pages: int
@@ -102,8 +99,8 @@ class _Span(NamedTuple):
 
 
 def _joined(outputs: Sequence[Stretch]) -> Iterator[Stretch]:
-    """Those without gaps that share a page, or lie next to each other, are one: of hundreds that
-    were mapped at once none may have a page of its own."""
+    """Join stretches without gaps that share a page or are adjacent: of hundreds that were mapped
+    at once none may have a page of its own."""
     yield from (stretch for stretch in outputs if stretch.blocks is not None)
     whole = sorted((each for each in outputs if each.blocks is None), key=lambda each: each.address)
     begin = end = 0
@@ -116,8 +113,8 @@ def _joined(outputs: Sequence[Stretch]) -> Iterator[Stretch]:
 
 
 def blocks_of(spot: Spot, stride: tuple[int, ...]) -> tuple[torch.Tensor, int]:
-    """Of one with gaps: where what lies next to each other begins, in bytes from its first element,
-    and how many bytes that is."""
+    """Of an output with gaps: where adjacent elements begin, in bytes from its first element, and
+    how many bytes these are."""
     item = int(getattr(torch, spot.dtype).itemsize)
     dense, outer = 1, list[tuple[int, int]]()
     for step, size in sorted(zip(stride, spot.shape, strict=True)):
@@ -134,8 +131,8 @@ def blocks_of(spot: Spot, stride: tuple[int, ...]) -> tuple[torch.Tensor, int]:
 
 
 def _holding(count: int, skipped: int, blocks: tuple[torch.Tensor, int]) -> torch.Tensor:
-    """Which of so many pages, the first of which begins so many bytes after the first element, hold
-    some of them."""
+    """Which of ``count`` pages, the first of which begins ``skipped`` bytes after the first
+    element, hold elements."""
     starts, size = blocks
     page = mmap.PAGESIZE
     first = ((starts - skipped) // page).clamp(0, count)
@@ -147,7 +144,7 @@ def _holding(count: int, skipped: int, blocks: tuple[torch.Tensor, int]) -> torc
 
 
 def filling_ns(size: int) -> float:
-    """What filling so many bytes of fresh memory takes one core here."""
+    """Time to fill so many bytes of fresh memory with one core."""
     return size * _filling_ns_each()
 
 

@@ -1,4 +1,4 @@
-"""A conversation with a worker: questions out, claims in, and every way it can end."""
+"""Requests to a worker, its replies, and every way in which it can end."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from gpu_sandbox.ipc.verifier_messages import (
 from gpu_sandbox.ipc.worker_messages import MOST_REPLY_BYTES, Done, Failed, Reply, Request
 
 R = TypeVar("R")
-_ALL_ANSWERS = 3.0
-"""Times what one may take, that all of a candidate's may take together: a call of eleven seconds,
-and some two hundred of them, is no reason to hold a device for half an hour."""
+_ALL_ANSWERS = 3.0  # times the limit of one answer that all of a candidate's may take together
 
 
 class Ended(Exception):
@@ -34,22 +32,21 @@ class Ended(Exception):
 
 
 class ReferenceEnded(Exception):
-    """The same of the worker that holds the reference: no candidate is to blame."""
+    """The reference's worker has ended: no candidate is to blame."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(f"the reference's worker: {finding}")
         self.finding = finding
 
 
-class Conversation:
-    """Questions raise ``Ended``, or ``ReferenceEnded`` if the worker holds the reference."""
+class WorkerRequests:
+    """Methods raise ``Ended``, or ``ReferenceEnded`` if the worker holds the reference."""
 
     def __init__(self, sock: socket.socket, call_s: float, *, reference: bool) -> None:
         self._channel: Channel[Reply] = Channel(sock, Reply, most_bytes=MOST_REPLY_BYTES)
         self.call_s = call_s
         self.ended: Callable[[Finding], Exception] = ReferenceEnded if reference else Ended
-        self._patience_s = math.inf if reference else _ALL_ANSWERS * call_s
-        """That is left for all of its answers together."""
+        self._remaining_s = math.inf if reference else _ALL_ANSWERS * call_s
 
     def ask(self, request: Request, expected: type[R], stage: str) -> R:
         self.send(request, stage)
@@ -63,7 +60,6 @@ class Conversation:
             raise self._ending(error, stage) from None
 
     def send_bytes(self, data: bytes, stage: str) -> None:
-        """A few bytes that are no frame."""
         self._require_silence()
         try:
             self._channel.send_bytes(data)
@@ -71,7 +67,6 @@ class Conversation:
             raise self._ending(error, stage) from None
 
     def receive_bytes(self, count: int, stage: str) -> bytes:
-        """So many bytes that are no frame."""
         try:
             with self._answering(stage, self.call_s) as limit_s:
                 return self._channel.receive_bytes(count, limit_s)
@@ -79,7 +74,7 @@ class Conversation:
             raise self._ending(error, stage) from None
 
     def said_something(self) -> bool:
-        """Whether there is something to take, be it that it is gone."""
+        """Whether there is a reply to take, or its end."""
         return self._channel.readable()
 
     def take(self, expected: type[R], stage: str, limit_s: float | None = None) -> R:
@@ -89,13 +84,15 @@ class Conversation:
         except (PeerGone, BadFrame) as error:
             raise self._ending(error, stage) from None
         if isinstance(reply, Failed):
-            raise self.ended(_failure(reply))
+            kind, message, trace = reply.kind, reply.message, reply.traceback
+            failed = WorkerFailed(stage=reply.stage, kind=kind, message=message, traceback=trace)
+            raise self.ended(failed)
         if not isinstance(reply, expected):
             raise self.ended(Forged(reason="the worker answered what it was not asked"))
         return reply
 
     def _require_silence(self) -> None:
-        """A reply that is there before its question is a forgery."""
+        """A reply before its request is a forgery."""
         if self._channel.pending():
             raise self.ended(Forged(reason="the worker answered before it was asked"))
 
@@ -110,27 +107,21 @@ class Conversation:
 
     @contextmanager
     def _answering(self, stage: str, limit_s: float) -> Iterator[float]:
-        """How long to wait for an answer. Ends who takes longer, or has for all together."""
+        """How long to wait for an answer. Ends a worker that takes longer, alone or in all."""
         began = time.monotonic()
-        allowed_s = min(limit_s, self._patience_s)
+        allowed_s = min(limit_s, self._remaining_s)
         try:
             yield max(allowed_s, 0.0)
         except PeerSilent:
-            together = self._patience_s < limit_s
-            told_s = _ALL_ANSWERS * self.call_s if together else limit_s
-            silent = WorkerSilent(stage=stage, limit_s=told_s, together=together)
+            together = self._remaining_s < limit_s
+            exceeded_s = _ALL_ANSWERS * self.call_s if together else limit_s
+            silent = WorkerSilent(stage=stage, limit_s=exceeded_s, together=together)
             raise self.ended(silent) from None
         finally:
-            self._patience_s -= time.monotonic() - began
+            self._remaining_s -= time.monotonic() - began
 
     def take_fds(self, stage: str, most: int) -> list[int]:
-        """Those that come with its ``Done``."""
+        """Descriptors that come with its ``Done``."""
         with self._channel.taking_fds(most):
             self.take(Done, stage)
         return self._channel.take_fds()
-
-
-def _failure(reply: Failed) -> WorkerFailed:
-    return WorkerFailed(
-        stage=reply.stage, kind=reply.kind, message=reply.message, traceback=reply.traceback
-    )

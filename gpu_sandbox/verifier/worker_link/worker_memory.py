@@ -1,10 +1,8 @@
-"""A worker's memory, as the verifier reads it: outputs are taken from where the call left them.
+"""Reading of outputs from a worker's memory, where the call left them.
 
-A worker opens its own memory before it has a candidate, and what the kernel says of its pages
-(``page_map.py``), and passes the descriptors on: the kernel asks who may read when that is opened,
-and not again, so no right over other processes is needed, and nothing that the candidate does
-later closes them. They are of this process' memory and no other's, and of nothing once that has
-ended or become another program."""
+A worker opens its own memory and page map (``page_map.py``) before it has a candidate, and passes
+the descriptors on. The kernel checks rights at the opening only, so no right over other processes
+is needed, and the candidate can neither close nor redirect them."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ class Unreadable(Exception):
 
 
 def _stretch(spot: Spot, where: Where) -> Stretch | None:
-    """None of what overlaps itself, or can't be read as it is."""
+    """None for an output that overlaps itself, or can't be read as it lies."""
     if 0 in spot.shape or min(where.stride, default=0) < 0:
         return None
     dense = math.prod(spot.shape) * getattr(torch, spot.dtype).itemsize
@@ -40,8 +38,8 @@ def _stretch(spot: Spot, where: Where) -> Stretch | None:
 
 
 class Memory:
-    """Takes the descriptors over, which ``open_own_memory`` made. ``pages``: if those can be looked
-    at."""
+    """Takes over the descriptors of ``open_own_memory``. ``pages``: None where there is no page
+    map."""
 
     def __init__(self, descriptors: Sequence[int]) -> None:
         self._descriptor, *others = descriptors
@@ -53,15 +51,14 @@ class Memory:
             self.pages.close()
 
     def mapped_bytes(self, outputs: Iterable[tuple[Spot, Where]]) -> int:
-        """How much of what lies there was mapped into place, not written."""
+        """Bytes of these that were mapped into place, not written."""
         if self.pages is None:
             return 0
         found = [_stretch(spot, where) for spot, where in outputs]
         return self.pages.mapped_bytes([stretch for stretch in found if stretch is not None])
 
     def read(self, spot: Spot, where: Where) -> torch.Tensor:
-        """A private copy of what lies there, of the shape and dtype of ``spot``. Raises
-        ``Unreadable``."""
+        """A private copy, of the shape and dtype of ``spot``. Raises ``Unreadable``."""
         spot = Spot(0, spot.shape, where.stride, spot.dtype)
         dtype: torch.dtype = getattr(torch, spot.dtype)
         if 0 in spot.shape:  # by negative strides others reach over nothing, too

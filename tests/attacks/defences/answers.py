@@ -12,7 +12,7 @@ DEFENCES = (
         name="inputs move",
         module="verifier/worker_link/input_placement.py",
         threats=("A3", "C9"),
-        patches=(Patch("gpu_sandbox.verifier.worker_link.client:next_slot", constant(0)),),
+        patches=(Patch("gpu_sandbox.verifier.worker_link.input_placement:next_slot", constant(0)),),
         bites=(
             Bite("keeps_its_first_inputs"),
             Bite("keeps_views_of_its_first_inputs"),

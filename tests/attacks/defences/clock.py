@@ -19,7 +19,7 @@ DEFENCES = (
         name="wall-time bound",
         module="verifier/timing/claim_rules.py",
         threats=("C1", "C2"),
-        patches=(Patch("gpu_sandbox.verifier.timing.score:believed", _as_claimed),),
+        patches=(Patch("gpu_sandbox.verifier.timing.score:decide", _as_claimed),),
         bites=(Bite("patched_harness_clock"),),
     ),
 )
