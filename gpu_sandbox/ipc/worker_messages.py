@@ -208,7 +208,7 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     where the CPU is timed. ``overlapping``: some of its elements share memory; ``shared``: some are
     another output's, too; ``in_order``: elements lie in the order of their indices, with gaps
     between rows at most. ``stride``: in elements, how a gated output lies in its spot, if it has an
-    order of its own (``worker/gated_outputs.py``). ``of_input``: the number of the input whose
+    order of its own (``worker/gated_calls.py``). ``of_input``: the number of the input whose
     memory it is; ``of_earlier``: it is memory of an earlier output that the candidate has kept."""
 
     shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)]

@@ -30,7 +30,7 @@ from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.timing import gates
 from gpu_sandbox.verifier.timing.gates import GateBuffers, GatedBatches
 from gpu_sandbox.verifier.worker_link.input_placement import Turn
-from gpu_sandbox.worker import timed_calls as clock
+from gpu_sandbox.worker import gated_calls
 from gpu_sandbox.worker.backends.cuda import CudaBackend
 from gpu_sandbox.worker.outputs import Slot
 from gpu_sandbox.worker.timed_calls import TimedModel
@@ -185,7 +185,7 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
     monkeypatch.setattr(gates, "events_of", lambda device: Events())
     monkeypatch.setattr(gates, "_QUEUE_S", (0.01,) * 3)
-    monkeypatch.setattr(clock, "seed_torch", lambda seed, device: None)
+    monkeypatch.setattr(gated_calls, "seed_torch", lambda seed, device: None)
     monkeypatch.setattr(
         CudaBackend,
         "write_behind",

@@ -7,16 +7,17 @@ import torch
 import torch.nn as nn
 
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
+gated = sys.modules["gpu_sandbox.worker.gated_calls"]
 Timed = clock.Timed
 
 
 def early(self, asked, host):
-    turns, kernels = clock.GateChannel(host, asked.calls), self.kernels
+    turns, kernels = gated.GateChannel(host, asked.calls), self.kernels
     stream = torch.cuda.current_stream().cuda_stream
     places = [self.slots[number].place for number in range(asked.calls)]
-    inputs = clock.StridedRegions.of([place.inputs for place in places], self.slots[0].address)
-    outputs = clock.StridedRegions.of([place.outputs for place in places], self.slots[0].address)
-    rounds = clock.rounds(asked.gate, asked.calls)
+    inputs = gated.StridedRegions.of([place.inputs for place in places], self.slots[0].address)
+    outputs = gated.StridedRegions.of([place.outputs for place in places], self.slots[0].address)
+    rounds = gated.rounds(asked.gate, asked.calls)
     turns.queued.value = asked.calls + 1
     for number, calls in enumerate(rounds):
         while turns.given.value <= number:

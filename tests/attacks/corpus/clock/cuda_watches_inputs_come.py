@@ -8,6 +8,7 @@ import torch
 import torch.nn as nn
 
 clock = sys.modules["gpu_sandbox.worker.timed_calls"]
+gated = sys.modules["gpu_sandbox.worker.gated_calls"]
 worker = sys.modules["gpu_sandbox.worker.main"]
 Timed, passes, answers = clock.Timed, clock.TimedModel._pass_gates, worker.Worker._answer
 COPIES, MOST_BYTES, LEAST_CALLS = 48, 1 << 27, 4
@@ -78,15 +79,15 @@ def ahead(self, asked, host):
 
 
 def at_once(self, asked, host, known):
-    turns, kernels = clock.GateChannel(host, asked.calls), self.kernels
+    turns, kernels = gated.GateChannel(host, asked.calls), self.kernels
     stream = torch.cuda.current_stream().cuda_stream
     places = [self.slots[number].place for number in range(asked.calls)]
-    inputs = clock.StridedRegions.of([place.inputs for place in places], self.slots[0].address)
-    outputs = clock.StridedRegions.of([place.outputs for place in places], self.slots[0].address)
+    inputs = gated.StridedRegions.of([place.inputs for place in places], self.slots[0].address)
+    outputs = gated.StridedRegions.of([place.outputs for place in places], self.slots[0].address)
     made = [clock.pack_outputs(self._model(*known[number])) for number in range(asked.calls)]
     torch.cuda.synchronize()
     turns.queued.value = asked.calls + 1
-    rounds = clock.rounds(asked.gate, asked.calls)
+    rounds = gated.rounds(asked.gate, asked.calls)
     for number, calls in enumerate(rounds):
         kernels.wait_for_key(stream, turns.given_at, number + 1, turns.key_at(number))
         for k in calls:
