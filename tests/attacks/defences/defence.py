@@ -34,3 +34,10 @@ class Defence(msgspec.Struct, frozen=True, kw_only=True):
     patches: tuple[Patch, ...] = ()
     without: tuple[str, ...] = ()
     kept: str = ""
+
+    def tries(self) -> dict[tuple[str, ...], list[Bite]]:
+        """By what is switched off together, this one first."""
+        found: dict[tuple[str, ...], list[Bite]] = {}
+        for bite in self.bites:
+            found.setdefault((self.name, *bite.also_off), []).append(bite)
+        return found

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.attacks.defences import answers, clock, host
+from tests.attacks.defences import answers, checker, clock, comparison, host, kept, on_gpu
 from tests.attacks.defences.patching import Patch
 
 __all__ = ["DEFENCES", "patches_of"]
 
 DEFENCES = {
-    defence.name: defence for defence in (*clock.DEFENCES, *answers.DEFENCES, *host.DEFENCES)
+    defence.name: defence
+    for family in (clock, on_gpu, answers, comparison, checker, host, kept)
+    for defence in family.DEFENCES
 }
 
 

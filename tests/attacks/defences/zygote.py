@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.zygote import main as product
-from tests.attacks.defences.defence import Bite, Defence
 from tests.attacks.defences.patching import Patch, apply, patched
 from tests.attacks.defences.table import DEFENCES, patches_of
 from tests.attacks.judging import Sandboxes
-from tests.attacks.table import ATTACKS, TWIN
+from tests.attacks.table import TWIN
 
 __all__ = ["defenceless", "main"]
 
@@ -32,24 +32,23 @@ def main(*, off: Sequence[str], **arguments: Any) -> None:
 
 @asynccontextmanager
 async def defenceless(
-    defence: Defence, bite: Bite, device: str, cache: Path
+    names: Sequence[str], limits: Collection[Limits], device: str, cache: Path
 ) -> AsyncIterator[Sandboxes]:
-    """Sandboxes without the defence, and without what else stops the attack."""
-    off = [defence, *(DEFENCES[name] for name in bite.also_off)]
-    without = tuple(layer for each in off for layer in each.without)
-    with _switched_off([each.name for each in off]):
+    """Sandboxes without these defences, by the limits of what is tried, and by a twin's."""
+    without = tuple(layer for name in names for layer in DEFENCES[name].without)
+    with _switched_off(names):
         async with AsyncExitStack() as stack:
             yield {
-                (device, limits): await stack.enter_async_context(
+                (device, each): await stack.enter_async_context(
                     LocalSandbox(
                         (device,),
-                        limits=limits,
+                        limits=each,
                         cache=cache,
                         require_isolation="C",
                         without_layers=without,
                     )
                 )
-                for limits in {ATTACKS[bite.attack].limits, TWIN}
+                for each in {*limits, TWIN}
             }
 
 

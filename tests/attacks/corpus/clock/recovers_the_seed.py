@@ -14,7 +14,7 @@ import torch
 import torch.nn as nn
 
 
-REDRAWS = sys.modules["gpu_sandbox.verifier.timing.batches"]._REDRAWS
+REDRAWS = sys.modules["gpu_sandbox.verifier.timing.batches"]._MAX_REDRAWS
 
 
 def derived(seed, purpose, index=0):
