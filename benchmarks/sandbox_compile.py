@@ -5,10 +5,13 @@ slim binding, a precompiled header) is made by two candidates before the clock s
 peer is a fresh process that calls torch's own load_inline, with nothing kept.
 
     python -m benchmarks.sandbox_compile --kinds cpp,c --candidates 6 --jobs 2
+    python -m benchmarks.sandbox_compile --precompiled --builds 5
     python -m benchmarks.sandbox_compile --cuda --candidates 30 --jobs 15
 
 --cuda needs a torch built with CUDA and a toolkit, but no device: the architecture is
-given by --capability.
+given by --capability. --precompiled compares single builds: this sandbox's, torch's as it
+comes, and torch's with use_pch and no_implicit_headers, in a copy of torch's headers, since
+torch writes its precompiled header among them.
 """
 
 from __future__ import annotations
@@ -16,12 +19,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -148,9 +154,7 @@ async def opened(root: Path, jobs: int, device: str, capability: str) -> AsyncIt
             CompilePool(
                 BuildCache(root / "builds"),
                 root / "prebuilt",
-                limits,
                 zygote,
-                run,
                 Keeping(root),
                 jobs=jobs,
                 cores=cores,
@@ -226,6 +230,73 @@ def peer(kind: str, numbers: Numbers, capability: str) -> float:
         return time.monotonic() - began
 
 
+TORCH_ALONE = """
+import sys, time
+from pathlib import Path
+from torch.utils import cpp_extension
+overlay, path = sys.argv[1:]
+cpp_extension._TORCH_PATH = overlay
+began = time.monotonic()
+exec(Path(path).read_text())
+print(time.monotonic() - began)
+"""
+TORCH_WAYS = {
+    "torch's load_inline as it comes": "",
+    "use_pch": ", use_pch=True",
+    "use_pch, no_implicit_headers": ", use_pch=True, no_implicit_headers=True",
+}
+
+
+def torch_alone(source: str, overlay: Path, scratch: Path) -> float:
+    """Seconds of the call alone: torch is imported before."""
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "TORCH_EXTENSIONS_DIR": str(scratch / "extensions"),
+        "TORCH_NO_COMPILER_WRAPPER": "1",
+    }
+    path = scratch / "candidate.py"
+    path.write_text(source)
+    command = [sys.executable, "-c", TORCH_ALONE, str(overlay), str(path)]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return float(done.stdout.split()[-1])
+
+
+async def precompiled(builds: int, numbers: Numbers, table: Table) -> None:
+    """Single builds of one C++ extension, cold (with what is made once) and warm, interleaved."""
+    seconds: dict[str, list[float]] = {"this sandbox": [], **{way: [] for way in TORCH_WAYS}}
+    with tempfile.TemporaryDirectory() as root:
+        overlay = Path(root) / "torch"
+        package = Path(torch_package())
+        shutil.copytree(package / "include", overlay / "include")
+        (overlay / "lib").symlink_to(package / "lib")
+        pch = overlay / "include" / "torch" / "extension.h.gch"
+        async with opened(Path(root), 1, "cpu", "9.0") as stage:
+            await stage.build(numbers.candidate("c"))  # so that the zygote runs
+            for number in range(builds + 2):
+                table.progress(f"build {number + 1} of {builds + 2}")
+                began = time.monotonic()
+                await stage.build(numbers.candidate("cpp"))
+                seconds["this sandbox"].append(time.monotonic() - began)
+            for way, arguments in TORCH_WAYS.items():
+                pch.unlink(missing_ok=True)
+                for number in range(builds + 2):
+                    table.progress(f"{way}: build {number + 1} of {builds + 2}")
+                    source = numbers.candidate("cpp").replace(f"={FLAGS})", f"={FLAGS}{arguments})")
+                    seconds[way].append(torch_alone(source, overlay, Path(root)))
+    for way, taken in seconds.items():
+        first, second, *warm = taken
+        middle = f"{statistics.median(warm):.1f} s ({min(warm):.1f} to {max(warm):.1f})"
+        table.row(f"inline C++: {way}", "-", f"warm {middle}", f"{first:.1f}, {second:.1f} s")
+
+
+def torch_package() -> str:
+    spec = PathFinder.find_spec("torch")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return next(iter(spec.submodule_search_locations))
+
+
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cuda", action="store_true", help="measure inline and plain CUDA too")
@@ -234,10 +305,16 @@ async def main() -> None:
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--capability", default="9.0")
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--precompiled", action="store_true", help="single builds, see above")
+    parser.add_argument("--builds", type=int, default=5, help="with --precompiled")
     parser.add_argument("--json", type=Path, help="the table's rows, for another program")
     chosen = parser.parse_args()
     kinds = (chosen.kinds or ("cpp,c,cuda,cu" if chosen.cuda else "cpp,c")).split(",")
     numbers = Numbers()
+    if chosen.precompiled:
+        table = Table("single builds, torch imported before the clock starts", "first, second")
+        await precompiled(chosen.builds, numbers, table)
+        return
     table = Table(f"compile stage, {chosen.jobs} at a time; peer: load_inline in a fresh process")
     with tempfile.TemporaryDirectory() as root:
         for kind in kinds:

@@ -8,7 +8,6 @@ the stage, and its import is left to the worker.
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -21,7 +20,6 @@ import msgspec
 
 from events.outcomes import CompileFailed, Crashed, Outcome, TimedOut
 from gpu_sandbox.api.device import Device
-from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import backend_of, visible_variables
 from gpu_sandbox.builds.build_cache import BuildCache, BuildFiles, BuildRecord
 from gpu_sandbox.builds.precompiled_headers import Prebuilt
@@ -29,8 +27,8 @@ from gpu_sandbox.ipc.child_messages import MOST_BUILT, Built, Compile
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.static_checks.precheck import Inspected
 from gpu_sandbox.store.best_effort import Keeping
+from gpu_sandbox.supervise.control_line import controlled
 from gpu_sandbox.supervise.isolation_policy import policy_for
-from gpu_sandbox.supervise.run_directory import RunDirectory, remove
 from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.compiler_flags import flag_sets
 from gpu_sandbox.toolchain.environment import child_environment
@@ -80,23 +78,18 @@ class CompilePool:
         self,
         builds: BuildCache,
         prebuilt: Path,
-        limits: Limits,
         zygote: Zygote,
-        run: RunDirectory,
         keeping: Keeping,
         *,
         jobs: int,
         cores: tuple[int, ...],
     ) -> None:
         self._builds = builds
-        self._prebuilt = Prebuilt(prebuilt, limits, cores, keeping)
-        self._limits = limits
+        self._prebuilt = Prebuilt(prebuilt, zygote, cores, keeping)
         self._zygote = zygote
-        self._run = run
         self.jobs = jobs
         self._cores = cores
         self._places = anyio.CapacityLimiter(jobs)
-        self._homes = 0
         self.running = 0
         self.busy_s = 0.0
         """Of all places together, what is finished only."""
@@ -138,7 +131,7 @@ class CompilePool:
         async with self.place():
             queued = time.monotonic() - began
             flags = await anyio.to_thread.run_sync(flag_sets, candidate.source)
-            prebuilt = await self._prebuilt.for_flags(self._run, flags)
+            prebuilt = await self._prebuilt.for_flags(flags)
             compiled = await self._compiled_surely(candidate, key, prebuilt)
             if prebuilt is None:
                 notes = [*compiled.notes, "the slim binding can't be built here"]
@@ -158,26 +151,23 @@ class CompilePool:
 
     async def _compile(self, candidate: Candidate, key: str, prebuilt: Path | None) -> Compiled:
         """Raises ``_Lost``."""
-        self._homes += 1
-        home = self._run.home(f"compile-{self._homes}")
+        home = self._zygote.run.new_home("compile")
         device = candidate.device
         variables = _compile_variables(device, candidate.facts, len(self._cores), self.jobs)
         readable = hub_readable()
         if prebuilt is not None:
             readable = (*readable, str(prebuilt))
             variables["GPU_SANDBOX_PREBUILT"] = str(prebuilt)
-        ours, theirs = socket.socketpair()
-        line: Line[Built] = Line(ours, Built, fds=MOST_BUILT)
-        try:
-            with theirs:
-                process = await self._zygote.spawn(
-                    "compiler",
-                    {"pretend": backend_of(device).builds.pretended(candidate.facts)},
-                    {"control": theirs},
-                    environment=child_environment(home, **variables),
-                    directory=home,
-                    policy=policy_for(self._limits, home, self._cores, readable=readable),
-                )
+        async with controlled(
+            self._zygote,
+            "compiler",
+            Built,
+            home,
+            policy_for(self._zygote.limits, home, self._cores, readable=readable),
+            child_environment(home, **variables),
+            {"pretend": backend_of(device).builds.pretended(candidate.facts)},
+            MOST_BUILT,
+        ) as (process, line):
             fds: list[int] = []
             try:
                 built, late = await self._answers(line, candidate, process, fds)
@@ -185,11 +175,6 @@ class CompilePool:
                 return await self._compiled(built, late, process, key, fds)
             finally:
                 _close(fds)
-                await process.end()
-        finally:
-            line.close()
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(remove, home)
 
     async def _answers(
         self, line: Line[Built], candidate: Candidate, process: ForkedProcess, fds: list[int]
@@ -202,7 +187,7 @@ class CompilePool:
         nobody listens to it.
         """
         last: Built | None = None
-        with anyio.move_on_after(self._limits.compile_s) as scope:
+        with anyio.move_on_after(self._zygote.limits.compile_s) as scope:
             try:
                 late = candidate.inspected.builds_late
                 order = Compile(task=candidate.task_source, candidate=candidate.source, late=late)
@@ -224,7 +209,7 @@ class CompilePool:
         if built is None:
             if not late and process.lost:
                 raise _Lost
-            outcome = _ended(late, process, self._limits.compile_s)
+            outcome = _ended(late, process, self._zygote.limits.compile_s)
             return Compiled(
                 outcome=outcome, files=nothing, log=printed(process.output(), stopped=late)
             )

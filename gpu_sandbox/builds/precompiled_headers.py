@@ -18,11 +18,10 @@ from pathlib import Path
 
 import anyio
 
-from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.builds.build_cache import BuildCache
 from gpu_sandbox.store.best_effort import Keeping
 from gpu_sandbox.supervise.child_process import Spec, child
-from gpu_sandbox.supervise.run_directory import RunDirectory
+from gpu_sandbox.supervise.zygote_client import Zygote
 from gpu_sandbox.toolchain.compiler_flags import header_name
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.identity import toolchain, torch_identity
@@ -38,26 +37,26 @@ class Prebuilt:
     """Safe for concurrent calls of one loop: each thing is built by one of them."""
 
     def __init__(
-        self, root: Path, limits: Limits, cores: tuple[int, ...], keeping: Keeping
+        self, root: Path, zygote: Zygote, cores: tuple[int, ...], keeping: Keeping
     ) -> None:
         self._root = root
         self._keeping = keeping
-        self._limits = limits
+        self._zygote = zygote
         self._cores = cores
         self._locks: dict[Path, anyio.Lock] = {}
         self._asked: Counter[tuple[str, ...]] = Counter()
         self._impossible: set[Path] = set()
 
-    async def for_flags(self, run: RunDirectory, flag_sets: list[tuple[str, ...]]) -> Path | None:
+    async def for_flags(self, flag_sets: list[tuple[str, ...]]) -> Path | None:
         """The directory to read from, with what is worth having in it; None without any."""
         place = self._place()
-        if not await self._there(place / "binding.o", None, run):
+        if not await self._there(place / "binding.o", None):
             return None
         for flags in flag_sets:
             self._asked[flags] += 1
             header = place / "headers" / header_name(flags)
             if self._asked[flags] >= _WORTH_IT or _present(header):
-                await self._there(header, flags, run)
+                await self._there(header, flags)
         return place
 
     def place(self) -> Path | None:
@@ -68,12 +67,7 @@ class Prebuilt:
     def _place(self) -> Path:
         return self._root / BuildCache.key(torch_identity(), toolchain())
 
-    async def _there(
-        self,
-        wanted: Path,
-        flags: tuple[str, ...] | None,
-        run: RunDirectory,
-    ) -> bool:
+    async def _there(self, wanted: Path, flags: tuple[str, ...] | None) -> bool:
         if wanted in self._impossible:
             return False
         async with self._locks.setdefault(wanted, anyio.Lock()):
@@ -81,18 +75,14 @@ class Prebuilt:
                 return True
             built = False
             with self._keeping:
-                built = await self._build(wanted, flags, run)
+                built = await self._build(wanted, flags)
         if not built:  # builds work without, only slower
             self._impossible.add(wanted)
         return built
 
-    async def _build(
-        self,
-        wanted: Path,
-        flags: tuple[str, ...] | None,
-        run: RunDirectory,
-    ) -> bool:
+    async def _build(self, wanted: Path, flags: tuple[str, ...] | None) -> bool:
         wanted.parent.mkdir(parents=True, exist_ok=True)
+        run = self._zygote.run
         fresh = wanted.parent / f".{run.token}.{wanted.name}"
         fresh.mkdir()
         home = run.home("prebuild")
@@ -106,7 +96,7 @@ class Prebuilt:
             directory=home,
             environment=child_environment(home),
             token=secrets.token_hex(8),
-            limits=self._limits,
+            limits=self._zygote.limits,
         )
         try:
             async with child(spec) as running:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,11 @@ import anyio
 
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import PrerequisiteMissing, SandboxFault
-from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import backend_of, visible_variables
 from gpu_sandbox.ipc.child_messages import Facts
-from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.store.best_effort import Keeping
-from gpu_sandbox.supervise.run_directory import RunDirectory
+from gpu_sandbox.supervise.control_line import ask
 from gpu_sandbox.supervise.zygote_client import Zygote
-from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.identity import torch_identity
 
 __all__ = ["DeviceFacts", "host_digest"]
@@ -28,26 +24,22 @@ __all__ = ["DeviceFacts", "host_digest"]
 class DeviceFacts:
     """Facts per device, asked once of a child and then kept in memory and on disk."""
 
-    def __init__(self, cache: Path, limits: Limits, keeping: Keeping) -> None:
+    def __init__(self, cache: Path, zygote: Zygote, keeping: Keeping) -> None:
         self._cache = cache
         self._keeping = keeping
-        self._limits = limits
+        self._zygote = zygote
         self._known: dict[str, dict[str, Any]] = {}
         self._locks: dict[str, anyio.Lock] = {}
 
-    async def of(
-        self, device: Device, cores: tuple[int, ...], zygote: Zygote, run: RunDirectory
-    ) -> dict[str, Any]:
+    async def of(self, device: Device, cores: tuple[int, ...]) -> dict[str, Any]:
         """``cores`` are those that time it. Raises ``PrerequisiteMissing`` with the reason
         why it can't be used."""
         async with self._locks.setdefault(device.name, anyio.Lock()):
             if device.name not in self._known:
-                self._known[device.name] = await self._find(device, cores, zygote, run)
+                self._known[device.name] = await self._find(device, cores)
             return dict(self._known[device.name])
 
-    async def _find(
-        self, device: Device, cores: tuple[int, ...], zygote: Zygote, run: RunDirectory
-    ) -> dict[str, Any]:
+    async def _find(self, device: Device, cores: tuple[int, ...]) -> dict[str, Any]:
         path = self._cache / f"{host_digest(device, cores)}.json"
         try:
             found = json.loads(path.read_text())
@@ -55,36 +47,19 @@ class DeviceFacts:
                 return found
         except (OSError, ValueError):
             pass
-        found = await self._ask(device, cores, zygote, run)
+        found = await self._ask(device, cores)
         self._keeping.file(path, json.dumps(found).encode())
         return found
 
-    async def _ask(
-        self, device: Device, cores: tuple[int, ...], zygote: Zygote, run: RunDirectory
-    ) -> dict[str, Any]:
-        ours, theirs = socket.socketpair()
-        home = run.home("facts")
-        line: Line[Facts] = Line(ours, Facts)
+    async def _ask(self, device: Device, cores: tuple[int, ...]) -> dict[str, Any]:
+        arguments = {"device": device.inside, "cores": list(cores)}
+        variables = visible_variables(device)
         try:
-            with theirs:
-                process = await zygote.spawn(
-                    "facts",
-                    {"device": device.inside, "cores": list(cores)},
-                    {"control": theirs},
-                    environment=child_environment(home, **visible_variables(device)),
-                    directory=home,
-                    policy=None,
-                )
-            try:
-                with anyio.fail_after(self._limits.start_s):
-                    answer = await line.receive()
-            except (PeerGone, BadFrame, TimeoutError):
-                why = await process.last_words()
-                raise SandboxFault(f"{device.name}: its facts can't be read ({why})") from None
-            finally:
-                await process.end()
-        finally:
-            line.close()
+            answer = await ask(
+                self._zygote, "facts", Facts, arguments, variables, self._zygote.limits.start_s
+            )
+        except SandboxFault as fault:
+            raise SandboxFault(f"{device.name}: its facts can't be read: {fault}") from None
         if answer.missing:
             raise PrerequisiteMissing(
                 f"{device.name} can't be used: {answer.missing} (see: engine doctor)"

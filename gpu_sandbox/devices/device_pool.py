@@ -16,11 +16,9 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from anyio.abc import TaskGroup
 
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import NoDeviceLeft, PrerequisiteMissing, SandboxFault
-from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import backend_of, device_named, devices_named
 from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.devices.cpu_affinity import cores_of, sharing
@@ -31,7 +29,6 @@ from gpu_sandbox.devices.second_look import Looks, ToBeat, beats, undoubted
 from gpu_sandbox.devices.timing_lock import TimingLock, timing_file
 from gpu_sandbox.devices.verifier_client import VerifierDied, VerifierSilent
 from gpu_sandbox.ipc.verifier_messages import Agreed, Job, TaskBroken
-from gpu_sandbox.supervise.run_directory import RunDirectory
 from gpu_sandbox.supervise.zygote_client import Zygote
 
 __all__ = ["DevicePool", "Judged"]
@@ -68,23 +65,18 @@ class DevicePool:
         self,
         names: tuple[str, ...],
         facts: DeviceFacts,
-        limits: Limits,
         zygote: Zygote,
-        run: RunDirectory,
-        group: TaskGroup,
         preparing: Callable[[str], int],
     ) -> None:
         """``preparing``: how many candidates are prepared on the device of a lease's identity."""
         self._names = names
         self._preparing = preparing
         self._facts = facts
-        self._limits = limits
+        self._limits = zygote.limits
         self._zygote = zygote
-        self._run = run
-        self._group = group
         self._stations: dict[str, Station] = {}
         self._asked_for: set[str] = set()
-        self.leases = Leases(group)
+        self.leases = Leases(zygote.group)
         self.quarantined: dict[str, str] = {}
         """Device → why it is used no more."""
         self._left_out: dict[tuple[str, str], list[str]] = {}
@@ -112,10 +104,7 @@ class DevicePool:
     async def facts_of(self, devices: list[Device]) -> list[dict[str, Any]]:
         """In the same order. Devices of one request must be of one kind: a runtime means
         nothing beside another device's. Raises ``PrerequisiteMissing``, ``SandboxFault``."""
-        found = [
-            await self._facts.of(device, self.timing(device), self._zygote, self._run)
-            for device in devices
-        ]
+        found = [await self._facts.of(device, self.timing(device)) for device in devices]
         if len({facts["name"] for facts in found}) > 1:
             names = ", ".join(
                 f"{d.name} is {f['name']}" for d, f in zip(devices, found, strict=True)
@@ -131,7 +120,7 @@ class DevicePool:
             return
         if device.name not in self._stations:
             station = self._station(device, identity)
-            self._group.start_soon(self._get_ready, station, identity)
+            self._zygote.group.start_soon(self._get_ready, station, identity)
 
     async def _get_ready(self, station: Station, identity: str) -> None:
         with suppress(SandboxFault, PrerequisiteMissing, OSError):  # the job finds out
@@ -332,9 +321,6 @@ class DevicePool:
             self._stations[device.name] = Station(
                 device,
                 self._zygote,
-                self._run,
-                self._group,
-                self._limits,
                 self.timing(device),
                 TimingLock(timing_file(identity)),
                 partial(self._preparing, identity),

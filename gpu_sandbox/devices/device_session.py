@@ -18,18 +18,15 @@ from contextlib import suppress
 
 import anyio
 import msgspec
-from anyio.abc import TaskGroup
 
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import SandboxFault
-from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.devices.kernel_cleanup import settled
 from gpu_sandbox.devices.timing_lock import TimingLock
 from gpu_sandbox.devices.verifier_client import Verifier, start_verifier
 from gpu_sandbox.devices.worker_pool import DeviceNotReady, Worker, Workers
 from gpu_sandbox.ipc.verifier_messages import Agreed, Job, Report, WorkerDied
-from gpu_sandbox.supervise.run_directory import RunDirectory
 from gpu_sandbox.supervise.zygote_client import DEATH_S, Zygote
 
 __all__ = ["STUCK", "Concluded", "Station"]
@@ -62,9 +59,6 @@ class Station:
         self,
         device: Device,
         zygote: Zygote,
-        run: RunDirectory,
-        group: TaskGroup,
-        limits: Limits,
         cores: tuple[int, ...],
         timing: TimingLock,
         preparing: Callable[[], int],
@@ -77,14 +71,12 @@ class Station:
         self._preparing = preparing
         self._others_wait = others_wait
         self._zygote = zygote
-        self._run = run
-        self._limits = limits
-        if backend_of(device).computes_on_cores and limits.threads:
-            cores = cores[: limits.threads]  # as many as compute, which are emptied of data
+        threads = zygote.limits.threads
+        if backend_of(device).computes_on_cores and threads:
+            cores = cores[:threads]  # as many as compute, which are emptied of data
         self._cores = cores
-        self._workers = Workers(device, zygote, run, group, limits, cores)
+        self._workers = Workers(device, zygote, cores)
         self._verifier: Verifier | None = None
-        self._group = group
         self._idle_since = -math.inf
         self._was_idle = True
         self._spares_due = False
@@ -201,7 +193,7 @@ class Station:
             else:
                 await self._drop(self._verifier)
         try:
-            verifier = await start_verifier(self.device, self._zygote, self._run, self._cores)
+            verifier = await start_verifier(self.device, self._zygote, self._cores)
         except DeviceNotReady as failure:
             self._count_failure(failure)
             raise
@@ -213,7 +205,7 @@ class Station:
     async def _probed(self, verifier: Verifier) -> Verifier:
         """With a worker for its reference. Drops one that can't use its device."""
         try:
-            await verifier.ready(self._limits.start_s)
+            await verifier.ready(self._zygote.limits.start_s)
             if verifier.reference is None:
                 verifier.hold(await self._workers.take("reference"))
         except BaseException as failure:  # it waits for a job now
@@ -257,7 +249,7 @@ class Station:
             finally:
                 clear.set()
 
-        self._group.start_soon(end)
+        self._zygote.group.start_soon(end)
 
     async def _end(self, worker: Worker) -> None:
         await worker.end()

@@ -9,27 +9,22 @@ next sandbox too: a probe takes a second or two, as much as many a verdict.
 
 from __future__ import annotations
 
-import socket
 import time
 from contextlib import suppress
 from pathlib import Path
 
-import anyio
 import anyio.to_thread
 import msgspec
 
 from events.observations import Ceilings
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import SandboxFault
-from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import visible_variables
 from gpu_sandbox.devices.device_facts import host_digest
 from gpu_sandbox.ipc.child_messages import Probed
-from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.store.best_effort import Keeping
-from gpu_sandbox.supervise.run_directory import RunDirectory
+from gpu_sandbox.supervise.control_line import ask
 from gpu_sandbox.supervise.zygote_client import Zygote
-from gpu_sandbox.toolchain.environment import child_environment
 
 __all__ = ["KeptCeilings", "KnownCeilings", "NoCeilings", "raised"]
 
@@ -53,14 +48,10 @@ class NoCeilings(msgspec.Struct, frozen=True):
 class KnownCeilings:
     """``cache`` is shared between processes."""
 
-    def __init__(
-        self, cache: Path, limits: Limits, zygote: Zygote, run: RunDirectory, keeping: Keeping
-    ) -> None:
+    def __init__(self, cache: Path, zygote: Zygote, keeping: Keeping) -> None:
         self._cache = cache
         self._keeping = keeping
-        self._limits = limits
         self._zygote = zygote
-        self._run = run
         self._known: dict[str, Ceilings | NoCeilings] = {}
         self._again_at: dict[str, float] = {}
         """Device → when a probe that met a busy machine may be repeated."""
@@ -162,31 +153,11 @@ class KnownCeilings:
         return self._cache / f".{host_digest(device, cores)}.busy"
 
     async def _ask(self, device: Device, cores: tuple[int, ...]) -> Probed:
-        ours, theirs = socket.socketpair()
-        home = self._run.home("ceilings")
-        threads = min(len(cores), self._limits.threads or len(cores))
-        line: Line[Probed] = Line(ours, Probed)
-        try:
-            with theirs:
-                process = await self._zygote.spawn(
-                    "ceilings",
-                    {"device": device.inside, "cores": list(cores), "threads": threads},
-                    {"control": theirs},
-                    environment=child_environment(home, **visible_variables(device)),
-                    directory=home,
-                    policy=None,
-                )
-            try:
-                with anyio.fail_after(self._limits.call_s):
-                    answer = await line.receive()
-            except (PeerGone, BadFrame, TimeoutError):
-                why = await process.last_words()
-                raise SandboxFault(f"the probe did not answer ({why})") from None
-            finally:
-                await process.end()
-        finally:
-            line.close()
-        return answer
+        limits, inside = self._zygote.limits, device.inside
+        threads = min(len(cores), limits.threads or len(cores))
+        arguments = {"device": inside, "cores": list(cores), "threads": threads}
+        variables = visible_variables(device)
+        return await ask(self._zygote, "ceilings", Probed, arguments, variables, limits.call_s)
 
 
 def raised(old: Ceilings, new: Ceilings) -> Ceilings | None:

@@ -19,7 +19,6 @@ from gpu_sandbox.backends.known import failure_words
 from gpu_sandbox.devices.worker_pool import DeviceNotReady, Worker, child_variables
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.verifier_messages import TRYING, FromVerifier, Go, Job, Ready, Report, Stage
-from gpu_sandbox.supervise.run_directory import RunDirectory
 from gpu_sandbox.supervise.zygote_client import DEATH_S, ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 
@@ -166,12 +165,10 @@ class Verifier:
                 await self.reference.end()
 
 
-async def start_verifier(
-    device: Device, zygote: Zygote, run: RunDirectory, cores: tuple[int, ...]
-) -> Verifier:
+async def start_verifier(device: Device, zygote: Zygote, cores: tuple[int, ...]) -> Verifier:
     """One that has yet to say that it is ready. Raises ``SandboxFault``."""
     ours, theirs = socket.socketpair()
-    home = run.home(f"verifier-{device.name}")
+    home = zygote.run.home(f"verifier-{device.name}")
     line: Line[FromVerifier] = Line(ours, FromVerifier)
     try:
         with theirs:

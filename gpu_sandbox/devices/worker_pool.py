@@ -22,13 +22,12 @@ from anyio.abc import TaskGroup
 
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import SandboxFault
-from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import backend_of, visible_variables
 from gpu_sandbox.confine import Policy
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.worker_messages import MakeContext, Reply
 from gpu_sandbox.supervise.isolation_policy import policy_for
-from gpu_sandbox.supervise.run_directory import RunDirectory, remove
+from gpu_sandbox.supervise.run_directory import remove
 from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
@@ -112,28 +111,17 @@ class Workers:
     another context would cost 0.2 s, it keeps the one that it has, until a second look.
     """
 
-    def __init__(
-        self,
-        device: Device,
-        zygote: Zygote,
-        run: RunDirectory,
-        group: TaskGroup,
-        limits: Limits,
-        cores: tuple[int, ...],
-    ) -> None:
+    def __init__(self, device: Device, zygote: Zygote, cores: tuple[int, ...]) -> None:
         self._device = device
         self._backend = backend_of(device)
         self._zygote = zygote
-        self._run = run
-        self._group = group
-        self._limits = limits
+        self._limits = zygote.limits
         self._cores = cores
         self._spares: dict[Side, Worker] = {}
         self._begun: dict[Side, Worker] = {}
         """On a GPU: without a context yet."""
-        self._beginning = _Meanwhile(group)
-        self._making = _Meanwhile(group)
-        self._homes = 0
+        self._beginning = _Meanwhile(zygote.group)
+        self._making = _Meanwhile(zygote.group)
         self.renews_reference = not self._backend.has_contexts
 
     async def take(self, side: Side) -> Worker:
@@ -195,12 +183,10 @@ class Workers:
         return worker
 
     async def _forked(self, side: Side) -> Worker:
-        self._homes += 1
-        name = f"{side}-{self._device.name}-{self._homes}"
+        own = self._zygote.run.new_home(side)
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                own = self._run.home(name)
                 home = await self._zygote.candidates_home(own)
                 process = await self._zygote.spawn(
                     "worker",
@@ -212,7 +198,7 @@ class Workers:
                 )
         except BaseException:
             ours.close()
-            await _removed(self._run.path / name)
+            await _removed(own)
             raise
         return Worker(process, ours, own)
 

@@ -7,27 +7,24 @@ what the tool prints, and that is never what a verdict depends on.
 from __future__ import annotations
 
 import math
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from events import outcomes
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import SandboxFault
-from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import backend_of, visible_variables
 from gpu_sandbox.backends.protocol import ToolCommand
 from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.confine.policy import may_connect
 from gpu_sandbox.ipc.child_messages import Built, Examine
-from gpu_sandbox.ipc.framing import Line, PeerGone
+from gpu_sandbox.ipc.framing import PeerGone
+from gpu_sandbox.supervise.control_line import controlled
 from gpu_sandbox.supervise.isolation_policy import policy_for
-from gpu_sandbox.supervise.run_directory import RunDirectory, remove
 from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
@@ -67,11 +64,8 @@ class Printed(msgspec.Struct, frozen=True):
 class ExtraRun:
     """One candidate at a time for each caller; keeps nothing between."""
 
-    def __init__(self, zygote: Zygote, run: RunDirectory, limits: Limits) -> None:
+    def __init__(self, zygote: Zygote) -> None:
         self._zygote = zygote
-        self._run = run
-        self._limits = limits
-        self._homes = 0
 
     async def can_meet(self) -> bool:
         """Whether a tool and the program that it looks into can connect to each other there."""
@@ -89,11 +83,10 @@ class ExtraRun:
     ) -> Printed:
         """What tool and candidate print within the limit, and until ``others_wait``. Raises
         ``StillThere``, and ``SandboxFault`` where it can't be started."""
-        self._homes += 1
         backend = backend_of(body.device)
-        home = self._run.home(f"autopsy-{self._homes}")
+        home = self._zygote.run.new_home("autopsy")
         policy = policy_for(
-            self._limits,
+            self._zygote.limits,
             home,
             body.cores,
             backend.nodes(),
@@ -113,18 +106,11 @@ class ExtraRun:
             libraries=[] if command.anew else body.files.names,
         )
         fds = [] if command.anew else body.files.fds
-        ours, theirs = socket.socketpair()
-        line: Line[Built] = Line(ours, Built)
-        try:
-            with theirs:
-                process = await self._zygote.spawn(
-                    "autopsy",
-                    {},
-                    {"control": theirs},
-                    environment=child_environment(home, **variables),
-                    directory=home,
-                    policy=policy,
-                )
+        environment = child_environment(home, **variables)
+        async with controlled(self._zygote, "autopsy", Built, home, policy, environment) as (
+            process,
+            line,
+        ):
             cut: Cut | None = "late"
             try:
                 with anyio.move_on_after(limit_s):
@@ -137,10 +123,6 @@ class ExtraRun:
             if process.stuck and backend.has_contexts:
                 raise StillThere
             return Printed(process.output(), cut)
-        finally:
-            line.close()
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(remove, home)
 
 
 async def _ended(process: ForkedProcess, others_wait: Callable[[], bool] | None) -> Cut | None:

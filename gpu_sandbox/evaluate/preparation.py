@@ -11,10 +11,8 @@ the lease, which nobody else had to wait for then.
 from __future__ import annotations
 
 import os
-import socket
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 from weakref import WeakSet
 
 import anyio
@@ -22,7 +20,6 @@ import anyio.to_thread
 import msgspec
 
 from gpu_sandbox.api.device import Device
-from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.devices.device_session import Concluded
@@ -32,8 +29,8 @@ from gpu_sandbox.evaluate.pausing import PausingJail
 from gpu_sandbox.ipc.child_messages import CACHES, MOST_PREPARED, Prepare, Step
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.verifier_messages import Job, Report, WorkerSilent
+from gpu_sandbox.supervise.control_line import controlled
 from gpu_sandbox.supervise.isolation_policy import policy_for
-from gpu_sandbox.supervise.run_directory import RunDirectory, remove
 from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable
@@ -68,11 +65,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 class Preparations:
     """Of one sandbox. Safe for concurrent calls of one loop."""
 
-    def __init__(self, zygote: Zygote, run: RunDirectory, limits: Limits) -> None:
+    def __init__(self, zygote: Zygote) -> None:
         self._zygote = zygote
-        self._run = run
-        self._limits = limits
-        self._homes = 0
         self._limiters: dict[str, anyio.CapacityLimiter] = {}
         self._running = Counter[str]()
         self._files: WeakSet[BuildFiles] = WeakSet()
@@ -111,33 +105,15 @@ class Preparations:
     async def _prepared(
         self, place: Place, job: Job, files: BuildFiles, permit: Permit
     ) -> Prepared:
-        self._homes += 1
-        home = self._run.home(f"preparation-{self._homes}")
-        ours, theirs = socket.socketpair()
-        line: Line[Step] = Line(ours, Step, fds=1)
-        try:
-            with theirs:
-                process = await self._spawned(place, home, theirs)
-            try:
-                return await self._done(place, job, files, permit, process, line)
-            finally:
-                await process.end()
-        finally:
-            line.close()
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(remove, home)
-
-    async def _spawned(self, place: Place, own: Path, control: socket.socket) -> ForkedProcess:
-        nodes = backend_of(place.device).nodes()
+        own = self._zygote.run.new_home("preparation")
         home = await self._zygote.candidates_home(own)
-        return await self._zygote.spawn(
-            "preparation",
-            {},
-            {"control": control},
-            environment=child_environment(home, **child_variables(place.device)),
-            directory=own,
-            policy=policy_for(self._limits, home, place.cores, nodes, readable=hub_readable()),
-        )
+        nodes, limits = backend_of(place.device).nodes(), self._zygote.limits
+        policy = policy_for(limits, home, place.cores, nodes, readable=hub_readable())
+        environment = child_environment(home, **child_variables(place.device))
+        async with controlled(
+            self._zygote, "preparation", Step, own, policy, environment, fds=1
+        ) as (process, line):
+            return await self._done(place, job, files, permit, process, line)
 
     async def _done(
         self,

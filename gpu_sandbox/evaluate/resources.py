@@ -56,25 +56,19 @@ class Opened:
         self._settings = settings
         self._keeping = keeping
         self._since = time.monotonic()
-        self._run = run
         self._builds = BuildCache(settings.cache / "builds", settings.cache_bytes, keeping)
         self._compilers: dict[str, CompilePool] = {}
         surveys = settings.cache / "isolation"
         self.zygote = Zygote(group, run, settings.limits, settings.without_layers, surveys)
-        self.preparations = Preparations(self.zygote, run, settings.limits)
+        self.preparations = Preparations(self.zygote)
         self.devices = DevicePool(
             settings.devices,
-            DeviceFacts(settings.cache / "facts", settings.limits, keeping),
-            settings.limits,
+            DeviceFacts(settings.cache / "facts", self.zygote, keeping),
             self.zygote,
-            run,
-            group,
             self.preparations.running,
         )
-        self.ceilings = KnownCeilings(
-            settings.cache / "ceilings", settings.limits, self.zygote, run, keeping
-        )
-        self.extra_run = ExtraRun(self.zygote, run, settings.limits)
+        self.ceilings = KnownCeilings(settings.cache / "ceilings", self.zygote, keeping)
+        self.extra_run = ExtraRun(self.zygote)
         self.one_autopsy = anyio.Lock()
         """Of those that yield: none is to give way to another."""
 
@@ -99,9 +93,7 @@ class Opened:
             self._compilers[kind] = CompilePool(
                 self._builds,
                 self._settings.cache / "prebuilt",
-                self._settings.limits,
                 self.zygote,
-                self._run,
                 self._keeping,
                 jobs=self._settings.compile_jobs or len(cores),
                 cores=cores,

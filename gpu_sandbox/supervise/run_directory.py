@@ -7,6 +7,7 @@ A run directory lives as long as its sandbox. Its owner holds a ``flock`` on
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import secrets
 import shutil
@@ -29,6 +30,9 @@ _LOCK = "owner.lock"
 _YOUNG_S = 60.0
 
 
+_numbers = itertools.count(1)
+
+
 class RunDirectory(msgspec.Struct, frozen=True):
     """``path`` is ours alone; ``token`` marks every process that belongs to it."""
 
@@ -46,6 +50,15 @@ class RunDirectory(msgspec.Struct, frozen=True):
                 f"no private directory can be made ({error}): make room, or set TMPDIR elsewhere"
             ) from error
         return home
+
+    def new_home(self, kind: str) -> Path:
+        """A private home that no other process has had. Raises ``SandboxFault``."""
+        name = f"{kind}-{next(_numbers)}"
+        try:
+            return self.home(name)
+        except BaseException:
+            remove(self.path / name)
+            raise
 
     def write(self, name: str, source: str) -> Path:
         path = self.path / name

@@ -51,7 +51,7 @@ DEATH_S = 2.0
 
 
 class ForkedProcess:
-    """A running fork of the zygote. ``output()`` is what it printed, cut to the limit."""
+    """A running child. ``output()`` is what it printed, cut to the limit."""
 
     def __init__(self, zygote: Zygote, number: int, output: Output) -> None:
         self._zygote = zygote
@@ -106,7 +106,10 @@ class ForkedProcess:
 
 
 class Zygote:
-    """Started at the first ``spawn``, and again after its death. One event loop's."""
+    """Started at the first ``spawn``, and again after its death. One event loop's.
+
+    ``group``, ``run`` and ``limits`` are the sandbox's, for all who start its children.
+    """
 
     def __init__(
         self,
@@ -117,9 +120,9 @@ class Zygote:
         surveys: Path | None = None,
     ) -> None:
         """``surveys``: directory of the cached survey; the run's own if there is none."""
-        self._group = group
-        self._run = run
-        self._limits = limits
+        self.group = group
+        self.run = run
+        self.limits = limits
         self._without_layers = without_layers
         self._surveys = surveys or run.path / "isolation"
         self._numbers = itertools.count(1)
@@ -142,7 +145,7 @@ class Zygote:
         them where each has a home of its own mounted there: compilers write it into what they keep.
         """
         has_mounts = MOUNT in (await self.survey()).layers
-        return self._run.path / "candidate" if has_mounts else own
+        return self.run.path / "candidate" if has_mounts else own
 
     async def spawn(
         self,
@@ -158,10 +161,10 @@ class Zygote:
         line = await self._alive()
         read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(write, True)
-        output = Output(read, self._limits.output_bytes)
+        output = Output(read, self.limits.output_bytes)
         number = next(self._numbers)
         process = self._processes[number] = ForkedProcess(self, number, output)
-        self._group.start_soon(output.drain)
+        self.group.start_soon(output.drain)
         order = Spawn(
             id=number,
             role=role,
@@ -179,7 +182,7 @@ class Zygote:
                     await line.send(order, write, *(sock.fileno() for sock in sockets.values()))
                 sent = True
             os.close(write)
-            with anyio.fail_after(self._limits.start_s):
+            with anyio.fail_after(self.limits.start_s):
                 await process.answered.wait()
             if process.refused:
                 raise SandboxFault(f"a {role} could not be started: {process.refused}")
@@ -223,7 +226,7 @@ class Zygote:
     async def _alive(self) -> Line[FromZygote]:
         async with self._starting:
             if self._line is None:
-                await self._group.start(self._keep)
+                await self.group.start(self._keep)
             assert self._line is not None
             return self._line
 
@@ -234,7 +237,7 @@ class Zygote:
             stack.callback(theirs.close)
             line: Line[FromZygote] = Line(ours, FromZygote)
             stack.callback(line.close)
-            home = self._run.home("zygote")
+            home = self.run.home("zygote")
             spec = Spec(
                 module="gpu_sandbox.zygote.main",
                 arguments={
@@ -244,8 +247,8 @@ class Zygote:
                 },
                 directory=home,
                 environment=child_environment(home, **_SHARED_VARIABLES),
-                token=self._run.token,
-                limits=self._limits,
+                token=self.run.token,
+                limits=self.limits,
             )
             async with child(spec, theirs.fileno()) as running:
                 theirs.close()
@@ -267,7 +270,7 @@ class Zygote:
 
     async def _greeted(self, line: Line[FromZygote], running: Child) -> None:
         try:
-            with anyio.fail_after(self._limits.start_s):
+            with anyio.fail_after(self.limits.start_s):
                 frame = await line.receive()
         except (PeerGone, BadFrame, TimeoutError) as error:
             await running.end()

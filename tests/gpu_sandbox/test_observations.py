@@ -79,9 +79,7 @@ async def test_work_ceilings_and_operators_of_a_correct_candidate(
     assert first.run_log == ""
 
     opened = sandbox._open
-    fresh = KnownCeilings(
-        sandbox_cache / "ceilings", PATIENT, opened.zygote, opened._run, Keeping(sandbox_cache)
-    )
+    fresh = KnownCeilings(sandbox_cache / "ceilings", opened.zygote, Keeping(sandbox_cache))
     found = fresh.find(CPU, opened.devices.timing(CPU))
     busy = [note for note in first.notes if note.startswith("busy-machine: no ceilings are shown")]
     if seen.ceilings is not None:

@@ -13,6 +13,7 @@ from typing import cast
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import SandboxFault
@@ -40,7 +41,7 @@ async def test_a_full_disk_is_the_next_evaluations_failure_and_not_the_sandboxs_
     limits = Limits()
     async with run_directory(tmp_path) as run, anyio.create_task_group() as group:
         zygote = Zygote(group, run, limits)
-        workers = Workers(HERE, zygote, run, group, limits, ())
+        workers = Workers(HERE, zygote, ())
         with monkeypatch.context() as patched:
             patched.setattr(RunDirectory, "home", full)
             workers.prepare_spares()
@@ -58,7 +59,7 @@ async def test_one_that_cant_use_its_device_says_why_and_leaves_nothing(tmp_path
     limits = Limits()
     async with run_directory(tmp_path) as run, anyio.create_task_group() as group:
         zygote = Zygote(group, run, limits)
-        workers = Workers(hidden, zygote, run, group, limits, ())
+        workers = Workers(hidden, zygote, ())
         with pytest.raises(
             DeviceNotReady, match=r"can't use cuda:0 \(exit code 1: \w+Error: .*CUDA"
         ):
@@ -79,7 +80,7 @@ async def test_leaving_does_not_wait_for_spares_that_are_being_made(
     monkeypatch.setattr(Workers, "_new", never)
     async with run_directory(tmp_path) as run, anyio.create_task_group() as group:
         zygote = Zygote(group, run, Limits())
-        workers = Workers(HERE, zygote, run, group, Limits(), ())
+        workers = Workers(HERE, zygote, ())
         workers.prepare_spares()
         await begun.wait()
         with anyio.fail_after(5):
@@ -104,6 +105,10 @@ class GpuZygote:
 
     async def __aexit__(self, *exc: object) -> None:
         await self._group.__aexit__(None, None, None)
+
+    def serving(self, run: RunDirectory, group: TaskGroup) -> Zygote:
+        self.run, self.group, self.limits = run, group, Limits()
+        return cast(Zygote, self)
 
     async def candidates_home(self, own: Path) -> Path:
         return own
@@ -145,7 +150,7 @@ class GpuZygote:
 async def test_on_a_gpu_a_worker_is_begun_before_its_context_is_made(tmp_path: Path) -> None:
     async with run_directory(tmp_path) as run, GpuZygote() as zygote:
         async with anyio.create_task_group() as group:
-            workers = Workers(GPU, cast(Zygote, zygote), run, group, Limits(), ())
+            workers = Workers(GPU, zygote.serving(run, group), ())
             workers.begin_spares()
             workers.begin_spares()
             await workers.still()
@@ -180,7 +185,7 @@ async def test_one_that_has_died_since_it_was_begun_costs_nobody(tmp_path: Path)
         GpuZygote(hang_up_at_first=True) as zygote,
         anyio.create_task_group() as group,
     ):
-        workers = Workers(GPU, cast(Zygote, zygote), run, group, Limits(), ())
+        workers = Workers(GPU, zygote.serving(run, group), ())
         workers.begin_spares()
         worker = await workers.take("worker")
         assert zygote.told == [
@@ -196,7 +201,7 @@ async def test_one_that_hung_up_is_ended_also_where_nobody_hears_why(tmp_path: P
     async with run_directory(tmp_path) as run, GpuZygote(hang_up_at_first=True) as zygote:
         zygote.silent_s = 60.0
         async with anyio.create_task_group() as group:
-            workers = Workers(GPU, cast(Zygote, zygote), run, group, Limits(), ())
+            workers = Workers(GPU, zygote.serving(run, group), ())
             async with anyio.create_task_group() as taking:
                 taking.start_soon(workers.take, "worker")
                 await zygote.asked_why.wait()
@@ -211,7 +216,7 @@ async def test_nobody_waits_for_another_to_die(tmp_path: Path) -> None:
     told: list[str] = []
     async with run_directory(tmp_path) as run, anyio.create_task_group() as group:
         zygote = Zygote(group, run, limits)
-        workers = Workers(HERE, zygote, run, group, limits, ())
+        workers = Workers(HERE, zygote, ())
         slow, other = await workers.take("worker"), await workers.take("worker")
         os.kill(slow.process.pid, signal.SIGSTOP)
 
