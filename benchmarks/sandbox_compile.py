@@ -5,7 +5,7 @@ slim binding, a precompiled header) is made by two candidates before the clock s
 peer is a fresh process that calls torch's own load_inline, with nothing kept.
 
     python -m benchmarks.sandbox_compile --kinds cpp,c --candidates 6 --jobs 2
-    python -m benchmarks.sandbox_compile --precompiled --builds 5
+    python -m benchmarks.sandbox_compile --precompiled --builds 3
     python -m benchmarks.sandbox_compile --cuda --candidates 30 --jobs 15
 
 --cuda needs a torch built with CUDA and a toolkit, but no device: the architecture is
@@ -230,71 +230,84 @@ def peer(kind: str, numbers: Numbers, capability: str) -> float:
         return time.monotonic() - began
 
 
-TORCH_ALONE = """
-import sys, time
+SINGLE_BUILD = """
+import os, resource, sys, time
 from pathlib import Path
 from torch.utils import cpp_extension
 overlay, path = sys.argv[1:]
-cpp_extension._TORCH_PATH = overlay
+if "GPU_SANDBOX_EXTENSIONS" in os.environ:
+    from gpu_sandbox.extension_build import load_inline
+    load_inline.install()
+else:
+    cpp_extension._TORCH_PATH = overlay
 began = time.monotonic()
 exec(Path(path).read_text())
-print(time.monotonic() - began)
+taken = time.monotonic() - began
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(taken, used.ru_utime + used.ru_stime)
 """
-TORCH_WAYS = {
-    "torch's load_inline as it comes": "",
-    "use_pch": ", use_pch=True",
-    "use_pch, no_implicit_headers": ", use_pch=True, no_implicit_headers=True",
+OURS = "this sandbox's"
+ARGUMENTS = {
+    OURS: "",
+    "torch's as it comes": "",
+    "torch's, use_pch": ", use_pch=True",
+    "torch's, use_pch, no_implicit_headers": ", use_pch=True, no_implicit_headers=True",
 }
 
 
-def torch_alone(source: str, overlay: Path, scratch: Path) -> float:
-    """Seconds of the call alone: torch is imported before."""
+def single_build(source: str, overlay: Path, scratch: Path, **ours: str) -> tuple[float, float]:
+    """Seconds of the call, and of the processors in it: torch is imported before."""
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "TORCH_EXTENSIONS_DIR": str(scratch / "extensions"),
         "TORCH_NO_COMPILER_WRAPPER": "1",
+        **ours,
     }
     path = scratch / "candidate.py"
     path.write_text(source)
-    command = [sys.executable, "-c", TORCH_ALONE, str(overlay), str(path)]
+    command = [sys.executable, "-c", SINGLE_BUILD, str(overlay), str(path)]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return float(done.stdout.split()[-1])
+    wall, processors = done.stdout.split()[-2:]
+    return float(wall), float(processors)
 
 
 async def precompiled(builds: int, numbers: Numbers, table: Table) -> None:
-    """Single builds of one C++ extension, cold (with what is made once) and warm, interleaved."""
-    seconds: dict[str, list[float]] = {"this sandbox": [], **{way: [] for way in TORCH_WAYS}}
+    """Builds of one C++ extension; the first of each kind makes what is made once."""
     with tempfile.TemporaryDirectory() as root:
-        overlay = Path(root) / "torch"
-        package = Path(torch_package())
+        scratch = Path(root)
+        overlay, package = scratch / "torch", torch_package()
         shutil.copytree(package / "include", overlay / "include")
         (overlay / "lib").symlink_to(package / "lib")
-        pch = overlay / "include" / "torch" / "extension.h.gch"
-        async with opened(Path(root), 1, "cpu", "9.0") as stage:
-            await stage.build(numbers.candidate("c"))  # so that the zygote runs
-            for number in range(builds + 2):
-                table.progress(f"build {number + 1} of {builds + 2}")
-                began = time.monotonic()
+        table.progress("what all builds of this sandbox share")
+        async with opened(scratch, 1, "cpu", "9.0") as stage:
+            for _ in range(2):
                 await stage.build(numbers.candidate("cpp"))
-                seconds["this sandbox"].append(time.monotonic() - began)
-            for way, arguments in TORCH_WAYS.items():
-                pch.unlink(missing_ok=True)
-                for number in range(builds + 2):
-                    table.progress(f"{way}: build {number + 1} of {builds + 2}")
-                    source = numbers.candidate("cpp").replace(f"={FLAGS})", f"={FLAGS}{arguments})")
-                    seconds[way].append(torch_alone(source, overlay, Path(root)))
-    for way, taken in seconds.items():
-        first, second, *warm = taken
-        middle = f"{statistics.median(warm):.1f} s ({min(warm):.1f} to {max(warm):.1f})"
-        table.row(f"inline C++: {way}", "-", f"warm {middle}", f"{first:.1f}, {second:.1f} s")
+            prebuilt = str(stage.pool.prebuilt)
+        ours = {"GPU_SANDBOX_EXTENSIONS": root, "GPU_SANDBOX_PREBUILT": prebuilt}
+        for kind, arguments in ARGUMENTS.items():
+            (overlay / "include" / "torch" / "extension.h.gch").unlink(missing_ok=True)
+            seconds = []
+            for number in range(1 + builds):
+                table.progress(f"{kind}: build {number + 1} of {1 + builds}")
+                source = numbers.candidate("cpp").replace(f"={FLAGS})", f"={FLAGS}{arguments})")
+                variables = ours if kind == OURS else {}
+                seconds.append(single_build(source, overlay, scratch, **variables))
+            first, *later = seconds
+            wall, processors = (statistics.median(column) for column in zip(*later, strict=True))
+            table.row(
+                f"inline C++: {kind}",
+                "-",
+                f"{wall:.1f} s, {processors:.1f} s of processors",
+                f"{first[0]:.1f} s, {first[1]:.1f} s of processors",
+            )
 
 
-def torch_package() -> str:
+def torch_package() -> Path:
     spec = PathFinder.find_spec("torch")
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    return next(iter(spec.submodule_search_locations))
+    return Path(next(iter(spec.submodule_search_locations)))
 
 
 async def main() -> None:
@@ -306,13 +319,13 @@ async def main() -> None:
     parser.add_argument("--capability", default="9.0")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--precompiled", action="store_true", help="single builds, see above")
-    parser.add_argument("--builds", type=int, default=5, help="with --precompiled")
+    parser.add_argument("--builds", type=int, default=3, help="with --precompiled")
     parser.add_argument("--json", type=Path, help="the table's rows, for another program")
     chosen = parser.parse_args()
     kinds = (chosen.kinds or ("cpp,c,cuda,cu" if chosen.cuda else "cpp,c")).split(",")
     numbers = Numbers()
     if chosen.precompiled:
-        table = Table("single builds, torch imported before the clock starts", "first, second")
+        table = Table("single builds, torch imported before the clock starts", "the first")
         await precompiled(chosen.builds, numbers, table)
         return
     table = Table(f"compile stage, {chosen.jobs} at a time; peer: load_inline in a fresh process")

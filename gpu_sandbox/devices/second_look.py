@@ -72,7 +72,7 @@ def the_deciding(first: Concluded, again: Concluded) -> Concluded:
     return msgspec.structs.replace(counts, report=report)
 
 
-def _slowness(concluded: Concluded) -> float:
+def slowness(concluded: Concluded) -> float:
     finding = concluded.report.finding
     return finding.ratio if isinstance(finding, Agreed) else math.inf
 

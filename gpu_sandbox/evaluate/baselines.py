@@ -34,7 +34,7 @@ from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.api.timestamps import utc_now
 from gpu_sandbox.contention.thresholds import busy_pairs
 from gpu_sandbox.devices.device_pool import Judged
-from gpu_sandbox.evaluate.declared_precision import as_declared
+from gpu_sandbox.evaluate.job_spec import as_declared
 from gpu_sandbox.evaluate.verdict_cache import harness_version
 from gpu_sandbox.ipc.verifier_messages import Measured, TaskBroken
 from gpu_sandbox.store.best_effort import Keeping

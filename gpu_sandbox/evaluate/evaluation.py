@@ -9,7 +9,7 @@ import anyio.to_thread
 import msgspec
 
 from events.observations import Observations
-from events.outcomes import Correct, Outcome
+from events.outcomes import Correct, Outcome, Refused
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import EvaluationRequest, SandboxFault, Verdict
 from gpu_sandbox.api.limits import Limits
@@ -21,6 +21,7 @@ from gpu_sandbox.builds.compile_pool import Candidate, Compiled
 from gpu_sandbox.devices.device_pool import Judged
 from gpu_sandbox.devices.second_look import Looks, ToBeat, seconds_of
 from gpu_sandbox.evaluate.job_spec import job_for
+from gpu_sandbox.evaluate.judged_candidate import JudgedCandidate
 from gpu_sandbox.evaluate.observations import completed, reach_after
 from gpu_sandbox.evaluate.outcomes import (
     busy_in,
@@ -33,7 +34,7 @@ from gpu_sandbox.evaluate.outcomes import (
 from gpu_sandbox.evaluate.post_mortem import examined
 from gpu_sandbox.evaluate.preparation import Place
 from gpu_sandbox.evaluate.resources import Opened
-from gpu_sandbox.evaluate.speed_of_light import Load, Reach, weighed
+from gpu_sandbox.evaluate.speed_of_light import weighed
 from gpu_sandbox.languages import languages_on
 from gpu_sandbox.static_checks.compiles_on_call import compiles_when_called
 from gpu_sandbox.static_checks.precheck import inspect_candidate
@@ -130,90 +131,70 @@ class Evaluation:
         return Judged(place.device, place.identity, Looks([prepared.concluded], []), 0.0, 0.0)
 
     async def _concluded(self, candidate: Candidate, built: Compiled, judged: Judged) -> Verdict:
-        looks, broke = judged.looks.concluded, judged.looks.breakdowns
+        looks, breakdowns = judged.looks.concluded, judged.looks.breakdowns
         self._timings_s.update(seconds_of(looks))
-        outcome, run_log, notes = ended_as(looks, broke, self._request.root_ms)
-        files, device = built.files, judged.device
-        found = await self._examined(candidate, files, judged, outcome, notes)
+        outcome, run_log, notes = ended_as(looks, breakdowns, self._request.root_ms)
+        case = JudgedCandidate(
+            opened=self._opened,
+            limits=self._limits,
+            request=self._request,
+            candidate=candidate,
+            files=built.files,
+            judged=judged,
+            notes=notes,
+        )
+        found = await self._examined(case, outcome)
         observations = observed_in(looks)
         if isinstance(outcome, Correct):
-            if observations is not None:
-                observations = await self._completed(candidate, files, judged, observations, notes)
-            notes += self._opened.devices.sharing(device)
             notes += [f"not sound: {' '.join(found[:2])}"] if found else []
-            precision, has_tf32 = self._job.protocol.precision, backend_of(device).has_tf32
-            load = load_of(looks, observations, precision, has_tf32=has_tf32)
-            reach = await self._reach(candidate, judged, outcome, load, notes)
-            if observations is not None and observations.ceilings is not None and reach.probed:
-                observations = msgspec.structs.replace(observations, ceilings=reach.probed)
-            outcome, told = weighed(outcome, load, reach)
-            notes += told
+            outcome, observations = await self._weighed(case, outcome, observations)
         return self._ended(
             outcome,
-            device,
+            judged.device,
             queue_s=built.queue_s + judged.queue_s,
             compile_log=built.log,
             run_log="\n".join(part for part in (*(found or ()), run_log) if part),
-            resources=files.record.resources,
+            resources=built.files.record.resources,
             observations=observations,
             conditions=conditions_of(looks),
             busy=busy_in(looks),
             notes=[*built.notes, *notes],
         )
 
-    async def _examined(
-        self,
-        candidate: Candidate,
-        files: BuildFiles,
-        judged: Judged,
-        outcome: Outcome,
-        notes: list[str],
-    ) -> list[str] | None:
+    async def _examined(self, case: JudgedCandidate, outcome: Outcome) -> list[str] | None:
         began = time.monotonic()
-        opened, limits = self._opened, self._limits
         try:
-            found = await examined(
-                opened, limits, candidate, files, judged, outcome, self._to_beat,
-                request=self._request, notes=notes,
-            )  # fmt: skip
+            found = await examined(case, outcome, self._to_beat)
         except _FAULTS as fault:
-            notes.append(f"no autopsy: {fault}")
+            case.notes.append(f"no autopsy: {fault}")
             return None
         if found is not None:
             self._timings_s["autopsy"] = time.monotonic() - began
         return found
 
-    async def _completed(
-        self,
-        candidate: Candidate,
-        files: BuildFiles,
-        judged: Judged,
-        seen: Observations,
-        notes: list[str],
-    ) -> Observations:
-        opened, limits, wanted = self._opened, self._limits, self._request.observe
+    async def _weighed(
+        self, case: JudgedCandidate, outcome: Correct, seen: Observations | None
+    ) -> tuple[Correct | Refused, Observations | None]:
+        """A correct outcome against what the device can do, and its observations in full."""
+        opened, device, looks = self._opened, case.device, case.judged.looks.concluded
+        if seen is not None:
+            try:
+                seen = await completed(case, seen)
+            except _FAULTS as fault:
+                case.notes.append(f"observations are not complete: {fault}")
+        case.notes.extend(opened.devices.sharing(device))
+        precision, has_tf32 = self._job.protocol.precision, backend_of(device).has_tf32
+        load = load_of(looks, seen, precision, has_tf32=has_tf32)
         try:
-            return await completed(
-                opened, limits, candidate, files, judged, seen, wanted=wanted, notes=notes
-            )
+            reach = await reach_after(case, outcome, load)
         except _FAULTS as fault:
-            notes.append(f"observations are not complete: {fault}")
-            return seen
-
-    async def _reach(
-        self,
-        candidate: Candidate,
-        judged: Judged,
-        outcome: Correct,
-        load: Load,
-        notes: list[str],
-    ) -> Reach:
-        opened, facts = self._opened, candidate.facts
-        try:
-            return await reach_after(opened, judged, facts, outcome, load, notes)
-        except _FAULTS as fault:
-            notes.append(f"a ceiling was beaten, and could not be measured again: {fault}")
-            return opened.reach(judged.device, facts)
+            case.notes.append(f"a ceiling was beaten, and could not be measured again: {fault}")
+            reach = opened.reach(device, case.candidate.facts)
+        if seen is not None and seen.ceilings is not None and reach.probed:
+            seen = msgspec.structs.replace(seen, ceilings=reach.probed)
+        weighed_outcome, notes = weighed(outcome, load, reach)
+        case.notes.extend(notes)
+        return weighed_outcome, seen
 
     @property
     def _to_beat(self) -> ToBeat | None:

@@ -7,12 +7,35 @@ import msgspec
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.api.evaluator import BaselineRequest, EvaluationRequest, PrerequisiteMissing
 from gpu_sandbox.api.limits import Limits
-from gpu_sandbox.api.protocols import Protocol, protocol_named
+from gpu_sandbox.api.protocols import Precision, Protocol, protocol_named
 from gpu_sandbox.backends.known import backend_of
-from gpu_sandbox.evaluate.declared_precision import as_declared
 from gpu_sandbox.ipc.verifier_messages import Job
 
-__all__ = ["job_for"]
+_IN_BFLOAT16 = '''
+
+def _in_bfloat16(forward):
+    """The reference with autocast; what it returns in float32 without, so too."""
+    import torch
+
+    def plain(value):
+        if isinstance(value, torch.Tensor):
+            return value.float() if value.dtype == torch.bfloat16 else value
+        if isinstance(value, (list, tuple)):
+            return type(value)(plain(one) for one in value)
+        if isinstance(value, dict):
+            return {key: plain(one) for key, one in value.items()}
+        return value
+
+    def cast(self, *arguments, **keywords):
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        with torch.autocast(device, dtype=torch.bfloat16):
+            return plain(forward(self, *arguments, **keywords))
+
+    return cast
+
+
+Model.forward = _in_bfloat16(Model.forward)
+'''
 
 
 def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits: Limits) -> Job:
@@ -41,6 +64,12 @@ def job_for(request: BaselineRequest | EvaluationRequest, device: Device, limits
         observe_share=limits.observe_share,
         conditions=isinstance(request, BaselineRequest) or request.conditions,
     )
+
+
+def as_declared(task_source: str, precision: Precision) -> str:
+    """The task's source, computing with ``precision`` where that is not a switch of torch's:
+    bfloat16 is, under autocast, what PyTorch's users would do without a kernel of their own."""
+    return task_source + _IN_BFLOAT16 if precision == "bf16" else task_source
 
 
 def _protocol(name: str) -> Protocol:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from events.outcomes import (
     CompileFailed,
     Correct,
     Crashed,
+    Label,
     Outcome,
     TimedOut,
     WrongResult,
@@ -21,8 +23,8 @@ from events.outcomes import (
 from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.api.protocols import Precision
 from gpu_sandbox.devices.device_session import Concluded
-from gpu_sandbox.devices.second_look import _slowness
-from gpu_sandbox.evaluate.eager_times import in_loops
+from gpu_sandbox.devices.second_look import slowness
+from gpu_sandbox.evaluate.labels import labelled
 from gpu_sandbox.evaluate.speed_of_light import Load, rate_of
 from gpu_sandbox.ipc.verifier_messages import (
     Agreed,
@@ -72,6 +74,36 @@ def _within_both(outcome: Correct, found: list[Agreed]) -> Correct:
     return msgspec.structs.replace(outcome, ratio_low=low, ratio_high=high)
 
 
+def in_loops(outcome: Correct, found: Sequence[Agreed]) -> tuple[Correct, list[str]]:
+    """The outcome with the worst that looks found of its calls in loops, an interval of all of
+    them, and the notes that go with it."""
+    loops = [one.looped for one in found if one.looped is not None]
+    if not loops:
+        return outcome, []
+    worst = max(loops, key=lambda each: each.ratio)
+    outcome = msgspec.structs.replace(
+        outcome,
+        eager_speedup=1 / worst.ratio,
+        eager_low=1 / max(each.high for each in loops),
+        eager_high=1 / min(each.low for each in loops),
+        eager_ms=worst.candidate_ms,
+        eager_baseline_ms=worst.baseline_ms,
+    )
+    return labelled(outcome, _host_bound(outcome))
+
+
+def _host_bound(outcome: Correct) -> dict[Label, str]:
+    """Faster on the device and slower in a loop, and by more than either is uncertain."""
+    if outcome.ratio_high >= 1 or outcome.eager_high is None or outcome.eager_high >= 1:
+        return {}
+    told = (
+        f"{outcome.speedup:.2f}x on the device, {outcome.eager_speedup:.2f}x in a plain loop, of"
+        f" {outcome.eager_ms:.4g} ms a call against {outcome.eager_baseline_ms:.4g} ms: what the"
+        " host does in a call costs more than the kernels save"
+    )
+    return {"host-bound": told}
+
+
 def observed_in(looks: list[Concluded]) -> Observations | None:
     """Of a correct candidate, what its first look brought; of a wrong one, where it differs."""
     if not looks:
@@ -112,7 +144,7 @@ def load_of(
 
 def _worst_of(looks: list[Concluded]) -> Concluded:
     """The look that decides: one that did not agree, else the slower of the two."""
-    return max(looks, key=_slowness)
+    return max(looks, key=slowness)
 
 
 def _looks_of(looks: list[Concluded], breakdowns: list[str]) -> list[str]:

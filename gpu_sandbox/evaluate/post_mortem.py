@@ -6,19 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from events.outcomes import Correct, Crashed, Outcome, WrongResult
-from gpu_sandbox.api.device import Device
-from gpu_sandbox.api.evaluator import EvaluationRequest
-from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.api.progress import say
 from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.backends.protocol import Sanitizer, Tools
-from gpu_sandbox.builds.build_cache import BuildFiles
-from gpu_sandbox.builds.compile_pool import Candidate
-from gpu_sandbox.devices.device_pool import Judged
 from gpu_sandbox.devices.second_look import ToBeat
 from gpu_sandbox.diagnose.sanitizers import findings
-from gpu_sandbox.diagnose.tool_run import Body, StillThere
-from gpu_sandbox.evaluate.resources import Opened
+from gpu_sandbox.diagnose.tool_run import StillThere
+from gpu_sandbox.evaluate.judged_candidate import JudgedCandidate
 
 __all__ = ["examined", "tools_for"]
 
@@ -27,21 +21,14 @@ _DEADLY = (4, 6, 7, 8, 11)
 
 
 async def examined(
-    opened: Opened,
-    limits: Limits,
-    candidate: Candidate,
-    files: BuildFiles,
-    judged: Judged,
-    outcome: Outcome,
-    to_beat: ToBeat | None,
-    *,
-    request: EvaluationRequest,
-    notes: list[str],
+    case: JudgedCandidate, outcome: Outcome, to_beat: ToBeat | None
 ) -> list[str] | None:
-    """What sanitizers say of an outcome that they may explain: under the lease once more, or beside
-    the compilers where they need no device. None where there was no autopsy; ``notes`` say of
-    one that was asked for why, and of one that was broken off that it was."""
-    device = judged.device
+    """What sanitizers say of an outcome that they may explain; None without an autopsy.
+
+    It runs under the lease once more, or beside the compilers where it needs no device. A note
+    says why one that was due was left out or broken off.
+    """
+    opened, device, limits, request = case.opened, case.device, case.limits, case.request
     kit = backend_of(device).tools
     best = isinstance(outcome, Correct) and (
         to_beat is None or 1 / outcome.speedup_by(to_beat.score) < to_beat.ratio
@@ -49,8 +36,8 @@ async def examined(
     tools = tools_for(
         outcome,
         kit,
-        built=bool(files.names),
-        looks=len(judged.looks.concluded),
+        built=bool(case.files.names),
+        looks=len(case.judged.looks.concluded),
         suspect=limits.sanitize and best,
         wrong=request.autopsy_of_wrong,
     )
@@ -58,36 +45,35 @@ async def examined(
         return None
     if kit.connect and not await opened.extra_run.can_meet():
         return None
-    pool, yields = opened.compilers(device), request.autopsy_yields
-    async with _place(opened, judged, yields=yields) as cores:
+    async with _place(case) as cores:
         if cores is None:
-            if yields and device.name not in opened.devices.quarantined:
-                notes.append(f"no autopsy: {_others(kit)}")
+            if request.autopsy_yields and device.name not in opened.devices.quarantined:
+                case.notes.append(f"no autopsy: {_others(kit)}")
             return None
         say("run once more, in a sanitizer")
-        body = Body(
-            task_source=candidate.task_source,
-            candidate_source=candidate.source,
-            device=device,
-            files=files,
-            cores=cores,
-            prebuilt=pool.prebuilt,
-        )
         try:
-            waited_for = _waited_for(opened, device) if yields else None
-            lines: list[str] = []
-            for tool in tools:
-                found = await findings(opened.extra_run, body, tool, limits.autopsy_s, waited_for)
-                lines += found.lines
-                if found.cut is not None:
-                    why = {"late": f"{limits.autopsy_s:g} s were over", "others": _others(kit)}
-                    notes.append(f"the autopsy ({tool.name}) was broken off: {why[found.cut]}")
-                if found.cut == "others":
-                    break
-            return lines
+            return await _findings(case, tools, cores)
         except StillThere:
             opened.devices.stuck(device)
             return []
+
+
+async def _findings(
+    case: JudgedCandidate, tools: tuple[Sanitizer, ...], cores: tuple[int, ...]
+) -> list[str]:
+    """Raises ``StillThere``."""
+    opened, limit_s, kit = case.opened, case.limits.autopsy_s, backend_of(case.device).tools
+    waited_for = _waited_for(case) if case.request.autopsy_yields else None
+    why = {"late": f"{limit_s:g} s were over", "others": _others(kit)}
+    lines: list[str] = []
+    for tool in tools:
+        found = await findings(opened.extra_run, case.body(cores), tool, limit_s, waited_for)
+        lines += found.lines
+        if found.cut is not None:
+            case.notes.append(f"the autopsy ({tool.name}) was broken off: {why[found.cut]}")
+        if found.cut == "others":
+            break
+    return lines
 
 
 def tools_for(
@@ -119,13 +105,11 @@ def _came_later(wrong: WrongResult) -> bool:
 
 
 @asynccontextmanager
-async def _place(
-    opened: Opened, judged: Judged, *, yields: bool
-) -> AsyncIterator[tuple[int, ...] | None]:
+async def _place(case: JudgedCandidate) -> AsyncIterator[tuple[int, ...] | None]:
     """The cores to use, for as long as it is held; None where there is no time for it."""
-    device, pool = judged.device, opened.compilers(judged.device)
-    under_lease = backend_of(device).tools.under_lease
-    if not yields:
+    opened, judged, pool = case.opened, case.judged, case.opened.compilers(case.device)
+    under_lease = backend_of(case.device).tools.under_lease
+    if not case.request.autopsy_yields:
         async with opened.devices.once_more(judged) if under_lease else pool.place() as cores:
             yield cores
         return
@@ -133,20 +117,21 @@ async def _place(
         if under_lease:
             async with opened.devices.while_idle(judged) as cores:
                 yield cores
-        elif _waited_for(opened, device)():
+        elif _waited_for(case)():
             yield None
         else:
             async with pool.place() as cores:
-                yield None if _waited_for(opened, device)() else cores
+                yield None if _waited_for(case)() else cores
 
 
-def _waited_for(opened: Opened, device: Device) -> Callable[[], bool]:
+def _waited_for(case: JudgedCandidate) -> Callable[[], bool]:
     """Whether others wait for the place of an autopsy: for the device, or for one to compile in.
     There, where the same cores time, also whether anything is timed."""
-    pool, leases = opened.compilers(device), opened.devices.leases
-    if backend_of(device).tools.under_lease:
+    pool, devices = case.opened.compilers(case.device), case.opened.devices
+    leases = devices.leases
+    if backend_of(case.device).tools.under_lease:
         return leases.others_wait
-    shared = bool(opened.devices.sharing(device))
+    shared = bool(devices.sharing(case.device))
     return lambda: pool.waiting > 0 or (shared and leases.waiting + leases.holding > 0)
 
 

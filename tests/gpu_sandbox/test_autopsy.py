@@ -26,6 +26,7 @@ from gpu_sandbox.devices.device_pool import Judged
 from gpu_sandbox.devices.second_look import Looks
 from gpu_sandbox.diagnose.sanitizers import findings
 from gpu_sandbox.diagnose.tool_run import Body, StillThere
+from gpu_sandbox.evaluate.judged_candidate import JudgedCandidate
 from gpu_sandbox.evaluate.post_mortem import examined, tools_for
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.static_checks.precheck import inspect_candidate
@@ -286,10 +287,16 @@ async def test_on_a_gpu_an_autopsy_gives_way_to_who_waits_for_the_device(
     files = BuildFiles([], [], BuildRecord(lines=LINES))
 
     async def autopsy(notes: list[str]) -> list[str] | None:
-        return await examined(
-            sandbox._open, Limits(autopsy_s=600.0), candidate, files, judged, ILLEGAL, None,
-            request=request, notes=notes,
-        )  # fmt: skip
+        case = JudgedCandidate(
+            opened=sandbox._open,
+            limits=Limits(autopsy_s=600.0),
+            request=request,
+            candidate=candidate,
+            files=files,
+            judged=judged,
+            notes=notes,
+        )
+        return await examined(case, ILLEGAL, None)
 
     async def comes() -> None:
         async with leases.hold("cuda:0"):
