@@ -56,8 +56,6 @@ from gpu_sandbox.store.best_effort import Keeping
 from gpu_sandbox.supervise.run_directory import own_directory, remove_stale, run_directory
 from gpu_sandbox.toolchain.hf_cache import require_models
 
-__all__ = ["LocalSandbox", "default_cache"]
-
 _DESCRIPTORS = 1 << 16
 
 

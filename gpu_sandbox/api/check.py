@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Check"]
-
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     name: str

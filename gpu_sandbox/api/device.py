@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Device"]
-
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """``name`` is the user's. A child sees this device only, as ``inside``; ``visible`` is what

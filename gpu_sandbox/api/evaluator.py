@@ -21,20 +21,6 @@ from events.outcomes import (
     ScoredBy,
 )
 
-__all__ = [
-    "Baseline",
-    "BaselineRequest",
-    "DeviceLoad",
-    "EvaluationRequest",
-    "Evaluator",
-    "NoDeviceLeft",
-    "PoolUsage",
-    "PrerequisiteMissing",
-    "SandboxFault",
-    "TaskUnusable",
-    "Verdict",
-]
-
 
 class SandboxFault(Exception):
     """The sandbox itself failed; the candidate is not to blame and nothing is concluded."""

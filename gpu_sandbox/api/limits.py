@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Limits"]
-
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one evaluation; every one of them ends in a kill, never in a wait."""

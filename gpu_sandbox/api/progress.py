@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["say", "told_to"]
-
 _LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
 
 

@@ -12,8 +12,6 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["PROTOCOLS", "Precision", "Protocol", "protocol_named"]
-
 Precision: TypeAlias = Literal["float32", "tf32", "bf16"]
 """Of what is computed with in a task of float32: the least that will do."""
 

@@ -17,19 +17,6 @@ from functools import lru_cache
 
 import msgspec
 
-__all__ = [
-    "Estimate",
-    "estimate_bound",
-    "estimate_mean",
-    "estimate_median",
-    "has_both_orders",
-    "mean_over_median",
-    "middle_of_orders",
-    "quantile",
-    "relative_spread",
-]
-
-
 _FEW_PAIRS_DOUBT = math.log(1.25)
 _FEWEST_FOR_A_MEAN = 5
 _ENOUGH_OF_AN_ORDER = 6

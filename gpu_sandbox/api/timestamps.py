@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 
-__all__ = ["utc_now", "utc_of"]
-
 
 def utc_now() -> str:
     """As in 2026-11-21T14:03:00Z."""

@@ -11,8 +11,6 @@ from gpu_sandbox.backends.protocol import ToolCommand
 from gpu_sandbox.backends.sanitizer_reports import address_findings
 from gpu_sandbox.toolchain.environment import tool_environment
 
-__all__ = ["AddressSanitizer", "address_runtime"]
-
 _OPTIONS = (
     "detect_leaks=0:alloc_dealloc_mismatch=0:detect_odr_violation=0:detect_container_overflow=0"
     ":allocator_may_return_null=1:malloc_context_size=8:quarantine_size_mb=32:exitcode=97"

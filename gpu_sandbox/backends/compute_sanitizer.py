@@ -10,8 +10,6 @@ from gpu_sandbox.backends.protocol import ToolCommand
 from gpu_sandbox.backends.sanitizer_reports import memory_findings
 from gpu_sandbox.toolchain.prerequisites import cuda_home
 
-__all__ = ["ComputeSanitizer", "compute_sanitizer"]
-
 
 class ComputeSanitizer:
     """One of its tools: memcheck, or racecheck."""

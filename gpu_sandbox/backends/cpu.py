@@ -17,8 +17,6 @@ from gpu_sandbox.backends.protocol import Builds, Checks, Tools
 from gpu_sandbox.toolchain.identity import toolchain
 from gpu_sandbox.toolchain.prerequisites import require_compiler, require_cpp
 
-__all__ = ["CPU", "cpu_cache_bytes"]
-
 _CPP = "#include <vector>\nint main() { return static_cast<int>(std::vector<int>().size()); }\n"
 
 

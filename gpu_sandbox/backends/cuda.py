@@ -18,8 +18,6 @@ from gpu_sandbox.backends.protocol import Builds, Checks, Tools
 from gpu_sandbox.toolchain.identity import toolchain
 from gpu_sandbox.toolchain.prerequisites import cuda_home, require_compiler
 
-__all__ = ["CUDA"]
-
 _NAME = re.compile(r"cuda:(\d+)")
 _VISIBLE_BY = "CUDA_VISIBLE_DEVICES"
 _DRIVER = Path("/dev/nvidiactl")

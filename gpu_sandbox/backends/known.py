@@ -8,17 +8,6 @@ from gpu_sandbox.backends.cpu import CPU
 from gpu_sandbox.backends.cuda import CUDA
 from gpu_sandbox.backends.protocol import Backend
 
-__all__ = [
-    "BACKENDS",
-    "backend_named",
-    "backend_of",
-    "device_named",
-    "devices_named",
-    "failure_words",
-    "load_variables",
-    "visible_variables",
-]
-
 BACKENDS: tuple[Backend, ...] = (CPU, CUDA)
 """The CPU, which is always present, then the others; ``auto`` means the last that is."""
 

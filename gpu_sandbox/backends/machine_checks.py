@@ -10,8 +10,6 @@ from pathlib import Path
 from gpu_sandbox.api.check import Check
 from gpu_sandbox.toolchain.environment import tool_environment
 
-__all__ = ["compiles", "found"]
-
 
 def found(name: str, what: str | None, lost: str, fix: str) -> Check:
     """``what`` was found, if anything; else what is ``lost`` without."""

@@ -17,8 +17,6 @@ from events.observations import MOST_NAME, Counter, Counters
 from gpu_sandbox.backends.protocol import ToolCommand
 from gpu_sandbox.toolchain.prerequisites import cuda_home
 
-__all__ = ["NsightCompute", "read_counters", "refusal"]
-
 _STALL = "smsp__average_warps_issue_stalled_"
 _STALLS = (
     "barrier", "branch_resolving", "dispatch_stall", "drain", "imc_miss", "lg_throttle",

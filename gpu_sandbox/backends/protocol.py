@@ -17,16 +17,6 @@ from events.observations import Counters
 from gpu_sandbox.api.check import Check
 from gpu_sandbox.api.device import Device
 
-__all__ = [
-    "Backend",
-    "Builds",
-    "Checks",
-    "CounterTool",
-    "Sanitizer",
-    "ToolCommand",
-    "Tools",
-]
-
 
 class Backend(Protocol):
     """One kind of device."""

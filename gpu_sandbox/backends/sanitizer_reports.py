@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["address_findings", "memory_findings"]
-
 _MOST = 4
 _MOST_CHARS = 400
 _MOST_WIDE = 1000

@@ -28,8 +28,6 @@ from events.outcomes import KernelResources
 from gpu_sandbox.ipc.child_messages import MOST_BUILT
 from gpu_sandbox.store.best_effort import Keeping
 
-__all__ = ["CACHE_BYTES", "BuildCache", "BuildFiles", "BuildRecord"]
-
 CACHE_BYTES = 10 << 30
 
 _MAX_ENTRY_BYTES = 512 << 20

@@ -36,8 +36,6 @@ from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
 from gpu_sandbox.toolchain.identity import torch_identity
 from gpu_sandbox.toolchain.stack_traces import printed, without_places
 
-__all__ = ["Candidate", "CompilePool", "Compiled"]
-
 _FORMAT = "2"
 """Of what is kept of a build: with what its kernels take, and the lines of their code."""
 _MAX_LOG = 32_000

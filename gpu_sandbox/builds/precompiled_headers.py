@@ -26,8 +26,6 @@ from gpu_sandbox.toolchain.compiler_flags import header_name
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.identity import toolchain, torch_identity
 
-__all__ = ["Prebuilt"]
-
 _MAX_HEADERS = 8
 _WORTH_IT = 2
 _LIMIT_S = 180.0

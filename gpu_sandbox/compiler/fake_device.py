@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["pretend_cuda"]
-
 
 def pretend_cuda(facts: dict[str, Any]) -> None:
     major, minor = (int(part) for part in str(facts["compute_capability"]).split("."))

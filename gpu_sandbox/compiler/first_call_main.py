@@ -25,8 +25,6 @@ from gpu_sandbox.runtime.malloc_settings import keep_freed_memory
 from gpu_sandbox.runtime.module_loader import construct, import_file, settle
 from gpu_sandbox.runtime.task_file import TaskFile, moved
 
-__all__ = ["main"]
-
 _SHARE = 0.125
 """Of a device's memory: whoever is judged there meanwhile needs the rest."""
 _SEEDS = 1 << 48

@@ -27,8 +27,6 @@ from gpu_sandbox.runtime.candidate_traceback import one_line, own_traceback
 from gpu_sandbox.runtime.module_loader import construct, import_file
 from gpu_sandbox.tensors.pytree import TASK_MODULE
 
-__all__ = ["main"]
-
 _MAX_KERNELS = 100
 _BLAMELESS = (ImportError, SyntaxError, NameError, AttributeError, TypeError, BuildFailed)
 """With a device pretended, only these are surely the candidate's own fault."""

@@ -20,8 +20,6 @@ from gpu_sandbox.extension_build.run_commands import FAST_LINKERS, LINKER
 from gpu_sandbox.toolchain.identity import HEADERS
 from gpu_sandbox.toolchain.ninja_file import Recipe
 
-__all__ = ["main"]
-
 
 class _Captured(Exception):
     """Carries the flags out of torch's driver, in place of a build."""

@@ -10,8 +10,6 @@ import fcntl
 import os
 import struct
 
-__all__ = ["NOWHERE", "TO_THE_END", "end_of_lock", "lock", "unlock"]
-
 TO_THE_END = 0
 """As a number of bytes."""
 NOWHERE = 0

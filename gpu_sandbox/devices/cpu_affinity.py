@@ -16,8 +16,6 @@ import msgspec
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.backends.known import backend_of, device_named, devices_named
 
-__all__ = ["Cores", "cores_of", "sharing", "split_cores"]
-
 _PER_GPU = 2
 
 

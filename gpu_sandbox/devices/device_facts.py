@@ -18,8 +18,6 @@ from gpu_sandbox.supervise.control_line import ask
 from gpu_sandbox.supervise.zygote_client import Zygote
 from gpu_sandbox.toolchain.identity import torch_identity
 
-__all__ = ["DeviceFacts", "host_digest"]
-
 
 class DeviceFacts:
     """Facts per device, asked once of a child and then kept in memory and on disk."""

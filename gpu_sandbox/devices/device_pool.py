@@ -31,8 +31,6 @@ from gpu_sandbox.devices.verifier_client import VerifierDied, VerifierSilent
 from gpu_sandbox.ipc.verifier_messages import Agreed, Job, TaskBroken
 from gpu_sandbox.supervise.zygote_client import Zygote
 
-__all__ = ["DevicePool", "Judged"]
-
 _BUSY = 1
 """When more wait for a device, nobody gets it once more."""
 _TRIES = 2

@@ -29,8 +29,6 @@ from gpu_sandbox.devices.worker_pool import DeviceNotReady, Worker, Workers
 from gpu_sandbox.ipc.verifier_messages import Agreed, Job, Report, WorkerDied
 from gpu_sandbox.supervise.zygote_client import DEATH_S, Zygote
 
-__all__ = ["STUCK", "Concluded", "Station"]
-
 _PROBES = 2
 """Failed ones in a row, and the device is unfit."""
 _TIMED = ("baseline", "bench", "alone")

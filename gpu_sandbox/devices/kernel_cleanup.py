@@ -15,8 +15,6 @@ from collections.abc import Callable
 
 import anyio
 
-__all__ = ["settled"]
-
 _LOOK_S = 0.05
 _STILL = 5
 """Looks in a row: it does not begin at once."""

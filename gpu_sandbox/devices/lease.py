@@ -21,8 +21,6 @@ from anyio.abc import TaskGroup
 from gpu_sandbox.devices.lease_queue import Place
 from gpu_sandbox.devices.lock_files import lock_directory, lock_file
 
-__all__ = ["Lease", "Leases"]
-
 _POLL_S = 0.005
 _POLL_BEHIND_S = 0.05
 """Of who is not next: a device is had for longer than that."""

@@ -15,8 +15,6 @@ from pathlib import Path
 from gpu_sandbox.devices.byte_locks import NOWHERE, TO_THE_END, end_of_lock, lock, unlock
 from gpu_sandbox.devices.lock_files import opened, refusal
 
-__all__ = ["Place"]
-
 _DEVICE, _QUEUE = 0, 1
 """The device's byte, and the first place's."""
 _PATIENCE_S = 1.0

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from gpu_sandbox.api.evaluator import PrerequisiteMissing
 
-__all__ = ["VARIABLE", "lock_directory", "lock_file", "opened", "refusal"]
-
 VARIABLE = "GPU_SANDBOX_LEASES"
 _EVERYBODYS = (Path("/run/lock"), Path("/tmp"))
 """Neither is a user's or a job's own, as ``TMPDIR`` may be. The first is not cleared of old files

@@ -26,8 +26,6 @@ from gpu_sandbox.store.best_effort import Keeping
 from gpu_sandbox.supervise.control_line import ask
 from gpu_sandbox.supervise.zygote_client import Zygote
 
-__all__ = ["KeptCeilings", "KnownCeilings", "NoCeilings", "raised"]
-
 AGAIN_S = 600.0  # after a probe of a busy machine, until the next
 
 

@@ -11,17 +11,6 @@ from events.outcomes import ScoredBy
 from gpu_sandbox.devices.device_session import Concluded
 from gpu_sandbox.ipc.verifier_messages import Agreed, Job
 
-__all__ = [
-    "Looks",
-    "ToBeat",
-    "beats",
-    "doubts",
-    "ratio_by",
-    "seconds_of",
-    "the_deciding",
-    "undoubted",
-]
-
 
 class Looks(msgspec.Struct, frozen=True):
     """What each look found, and how the verifier broke down meanwhile. Two breakdowns that

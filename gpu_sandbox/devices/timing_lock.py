@@ -18,8 +18,6 @@ import anyio
 from gpu_sandbox.devices.byte_locks import end_of_lock, lock, unlock
 from gpu_sandbox.devices.lock_files import lock_directory, lock_file, opened
 
-__all__ = ["GLANCE_S", "Permit", "TimingLock", "timing_file"]
-
 _TIMED, _PREPARING = 0, 1
 GLANCE_S = 0.01
 """Between two looks of a preparation at whether it has to stop."""

@@ -22,8 +22,6 @@ from gpu_sandbox.ipc.verifier_messages import TRYING, FromVerifier, Go, Job, Rea
 from gpu_sandbox.supervise.zygote_client import DEATH_S, ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 
-__all__ = ["Verifier", "VerifierDied", "VerifierSilent", "start_verifier"]
-
 _SAID_LINES = 5
 _SAID_CHARS = 300
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b")

@@ -32,8 +32,6 @@ from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
 
-__all__ = ["DeviceNotReady", "Side", "Worker", "Workers", "child_variables"]
-
 _BEFORE = 4
 
 Side: TypeAlias = Literal["worker", "reference"]

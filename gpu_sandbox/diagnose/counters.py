@@ -9,8 +9,6 @@ from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.backends.protocol import CounterTool
 from gpu_sandbox.diagnose.tool_run import Body, ExtraRun
 
-__all__ = ["count", "plain_name"]
-
 
 async def count(
     run: ExtraRun, body: Body, tool: CounterTool, profile: Profile, limit_s: float

@@ -15,8 +15,6 @@ from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.backends.protocol import Sanitizer
 from gpu_sandbox.diagnose.tool_run import Body, Cut, ExtraRun
 
-__all__ = ["Findings", "findings"]
-
 
 class Findings(msgspec.Struct, frozen=True):
     """A head and a line each, or nothing; ``cut`` says why there may be more."""

@@ -29,8 +29,6 @@ from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
 
-__all__ = ["Body", "Cut", "ExtraRun", "Printed", "StillThere", "unconnected"]
-
 Cut = Literal["late", "others"]
 
 _EVENTS = str(Path(outcomes.__file__).parent)

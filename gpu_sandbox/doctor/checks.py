@@ -27,8 +27,6 @@ from gpu_sandbox.sandbox import LocalSandbox, default_cache
 from gpu_sandbox.store.file_cache import KeptFiles
 from gpu_sandbox.toolchain.identity import torch_identity
 
-__all__ = ["Check", "examine", "isolation_checks"]
-
 # On a GPU a call must be long enough that a gate can tell it from none.
 _TASK = """
 import torch

@@ -17,8 +17,6 @@ from gpu_sandbox.languages import Language, Trial, languages_and_compilers
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.prerequisites import ninja
 
-__all__ = ["OPTIONAL"]
-
 _DRIVER = Path("/dev/nvidiactl")
 _TRIAL_S = 120
 

@@ -41,17 +41,6 @@ from gpu_sandbox.store.best_effort import Keeping
 from gpu_sandbox.store.file_cache import KeptFiles
 from gpu_sandbox.toolchain.identity import torch_identity
 
-__all__ = [
-    "COMPILE_S",
-    "KINDS",
-    "KeptBaseline",
-    "KnownBaselines",
-    "as_candidate",
-    "compiled_baseline",
-    "eager_baseline",
-    "wrong_by_tf32",
-]
-
 KINDS: tuple[BaselineKind, ...] = get_args(BaselineKind)
 COMPILE_S = 900.0
 """One answer of a compiled baseline may take so long: max-autotune tries many kernels."""

@@ -25,8 +25,6 @@ from events.outcomes import (
 from gpu_sandbox.api.evaluator import Baseline, Verdict
 from gpu_sandbox.evaluate.input_sets import InputSet
 
-__all__ = ["baseline_of_all", "verdict_on_all"]
-
 _HIDDEN_REASON = "on a hidden input set; it passed all that prompts show"
 
 

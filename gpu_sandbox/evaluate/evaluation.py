@@ -39,8 +39,6 @@ from gpu_sandbox.languages import languages_on
 from gpu_sandbox.static_checks.compiles_on_call import compiles_when_called
 from gpu_sandbox.static_checks.precheck import inspect_candidate
 
-__all__ = ["Evaluation"]
-
 _FAULTS = (SandboxFault, OSError)
 """Of what is done besides, when there is a verdict: they don't cost it."""
 

@@ -12,8 +12,6 @@ import ast
 
 import msgspec
 
-__all__ = ["BadInputSets", "InputSet", "input_sets", "shown_source"]
-
 _SHOWN, _HIDDEN = "get_input_sets", "get_hidden_input_sets"
 _DRAWING = '''
 

@@ -14,8 +14,6 @@ from events.outcomes import LABELS, Correct, Label, Outcome, Refused
 from gpu_sandbox.api.evaluator import EvaluationRequest, Verdict
 from gpu_sandbox.static_checks.source_labels import SOURCE_LABELS, source_labels
 
-__all__ = ["TIMED_LABELS", "accepted", "labelled", "read", "shown"]
-
 TIMED_LABELS = frozenset(LABELS) - SOURCE_LABELS
 """Those that only an evaluation finds."""
 

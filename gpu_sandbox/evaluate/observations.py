@@ -15,8 +15,6 @@ from gpu_sandbox.diagnose.tool_run import StillThere, unconnected
 from gpu_sandbox.evaluate.judged_candidate import JudgedCandidate
 from gpu_sandbox.evaluate.speed_of_light import Load, Reach, beaten
 
-__all__ = ["completed", "reach_after"]
-
 
 async def completed(case: JudgedCandidate, seen: Observations) -> Observations:
     """``seen`` with peak rates, if it has work, and counters, if they were asked for.

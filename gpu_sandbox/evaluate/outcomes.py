@@ -36,8 +36,6 @@ from gpu_sandbox.ipc.verifier_messages import (
 )
 from gpu_sandbox.toolchain.stack_traces import printed, without_places
 
-__all__ = ["busy_in", "cleaned", "conditions_of", "ended_as", "load_of", "observed_in"]
-
 _MAX_REASON = 500
 _MOST_DIFFERENCE = 2000
 _WHERE = {

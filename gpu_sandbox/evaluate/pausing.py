@@ -13,8 +13,6 @@ import anyio.to_thread
 from gpu_sandbox.confine.freeze import Still, Stoppable, Unstoppable
 from gpu_sandbox.devices.timing_lock import GLANCE_S, Permit
 
-__all__ = ["PausingJail"]
-
 _WITHIN_S = 1.0
 """To stop them. Who forks faster than that is ended, before the timed side's patience is
 (``devices/timing_lock.py``)."""

@@ -14,8 +14,6 @@ from gpu_sandbox.diagnose.sanitizers import findings
 from gpu_sandbox.diagnose.tool_run import StillThere
 from gpu_sandbox.evaluate.judged_candidate import JudgedCandidate
 
-__all__ = ["examined", "tools_for"]
-
 _DEADLY = (4, 6, 7, 8, 11)
 """SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV."""
 

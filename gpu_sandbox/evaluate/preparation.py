@@ -35,8 +35,6 @@ from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable
 
-__all__ = ["Place", "Preparations", "Prepared"]
-
 _MOST_HELD_BYTES = 1 << 30
 """Of archives, in memory. Whoever comes then is judged unprepared, which takes longer."""
 _KEEPS_S = 30.0

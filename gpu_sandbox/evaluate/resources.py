@@ -32,8 +32,6 @@ from gpu_sandbox.supervise.isolation_policy import require_tier
 from gpu_sandbox.supervise.run_directory import RunDirectory
 from gpu_sandbox.supervise.zygote_client import Zygote
 
-__all__ = ["Opened", "Settings"]
-
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a ``LocalSandbox`` was told."""

@@ -18,8 +18,6 @@ from events.outcomes import Correct, Refused
 from gpu_sandbox.api.protocols import Precision
 from gpu_sandbox.evaluate.labels import labelled
 
-__all__ = ["Load", "Reach", "beaten", "rate_of", "weighed"]
-
 _BY_SHEET, _BY_PROBE = 0.9, 0.75
 """Below so much of a floor is below it."""
 MAX_ABOVE_CEILING = 0.05  # relative; a rate that is further above a probed ceiling beats it

@@ -24,8 +24,6 @@ from gpu_sandbox.store.best_effort import Keeping
 from gpu_sandbox.store.file_cache import KeptFiles
 from gpu_sandbox.toolchain.identity import torch_identity
 
-__all__ = ["KnownVerdicts", "harness_version"]
-
 _PACKAGE = Path(__file__).parents[1]
 
 

@@ -16,16 +16,6 @@ from typing import Any
 from gpu_sandbox.extension_build.run_commands import Driver
 from gpu_sandbox.toolchain.compiler_log import unexplained
 
-__all__ = [
-    "MODULE",
-    "Refused",
-    "attempt",
-    "generated_files",
-    "listed",
-    "real_headers_may_help",
-    "start_over",
-]
-
 MODULE = "torch.utils.cpp_extension"
 _USES_TORCH = re.compile(r"\busing\s+namespace\s+(?:torch|at|c10)\b")
 """Then a plain name may be a member of torch's."""

@@ -41,8 +41,6 @@ from gpu_sandbox.toolchain.identity import HEADERS
 from gpu_sandbox.toolchain.ptxas_output import notices, resources
 from gpu_sandbox.toolchain.source_map import Origin
 
-__all__ = ["DIRECTORY_VARIABLE", "BuildFailed", "Builds", "install"]
-
 DIRECTORY_VARIABLE = "GPU_SANDBOX_EXTENSIONS"
 
 

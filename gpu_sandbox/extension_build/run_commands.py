@@ -25,8 +25,6 @@ import torch
 from gpu_sandbox.toolchain.compiler_flags import header_name, relevant
 from gpu_sandbox.toolchain.ninja_file import Recipe, Step
 
-__all__ = ["BINDING", "FAST_LINKERS", "LINKER", "PREBUILT_VARIABLE", "SANITIZE_VARIABLE", "Driver"]
-
 PREBUILT_VARIABLE = "GPU_SANDBOX_PREBUILT"
 SANITIZE_VARIABLE = "GPU_SANDBOX_SANITIZE"
 BINDING = "slim_binding"

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from gpu_sandbox.languages.language import Language
 
-__all__ = ["COMPILERS"]
-
 _INDUCTOR = Language(
     name="inductor",
     cache_folders={"TORCHINDUCTOR_CACHE_DIR": "cache/inductor"},

@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from gpu_sandbox.languages.language import Language
 
-__all__ = ["CPP"]
-
 CPP = Language(name="cpp", devices=("cuda", "cpu"), builders=("load_inline", "cpp_extension.load"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from gpu_sandbox.languages.language import Language
 
-__all__ = ["CUDA"]
-
 CUDA = Language(
     name="cuda",
     builders=("load_inline", "cpp_extension.load", "_compile_kernel"),

@@ -7,8 +7,6 @@ from pathlib import PurePath
 
 import msgspec
 
-__all__ = ["Language", "Trial"]
-
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """How ``engine doctor`` tries a language on a GPU, in a process of its own.

@@ -7,8 +7,6 @@ from pathlib import PurePath
 
 from gpu_sandbox.languages.language import Language, Trial
 
-__all__ = ["TRITON"]
-
 _INSTALL = "pip install triton (Triton candidates only)"
 _TRIAL = """
 import triton

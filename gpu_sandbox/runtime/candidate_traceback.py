@@ -9,8 +9,6 @@ from pathlib import Path
 from gpu_sandbox.ipc.worker_messages import Failed
 from gpu_sandbox.toolchain.demangle import demangled
 
-__all__ = ["failed", "one_line", "own_traceback"]
-
 _MAX_FRAMES = 12
 _MAX_CHARS = 6000
 _MAX_LINE = 500

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from gpu_sandbox.languages import languages_and_compilers
 
-__all__ = ["lay_out", "packed"]
-
 _MOST_BYTES, _MOST_FILES = 256 << 20, 20_000
 _NOT_KEPT = frozenset({"tmp", "candidate.py", "task.py"})
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 
-__all__ = ["keep_freed_memory"]
-
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _NEVER = (1 << 31) - 1
 

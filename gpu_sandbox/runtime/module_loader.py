@@ -13,8 +13,6 @@ from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.api.protocols import Precision
 from gpu_sandbox.runtime.precision import settle_precision
 
-__all__ = ["construct", "import_file", "seed_torch", "settle"]
-
 
 def import_file(name: str, path: str) -> ModuleType:
     """Import ``path`` as ``name``: a real module in a real file, as Triton and inspect need."""

@@ -12,8 +12,6 @@ import torch
 from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.api.protocols import Precision
 
-__all__ = ["grants_tf32", "in_tf32", "rounded", "settle_precision"]
-
 _DROPPED = 13
 """Of float32's 23 bits of a fraction: TF32 keeps ten."""
 

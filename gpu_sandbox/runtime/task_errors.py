@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Broken"]
-
 
 class Broken(Exception):
     """The task can't be evaluated."""

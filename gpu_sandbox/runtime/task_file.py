@@ -15,8 +15,6 @@ from gpu_sandbox.runtime.module_loader import construct, import_file, seed_torch
 from gpu_sandbox.runtime.task_errors import Broken
 from gpu_sandbox.tensors.pytree import TASK_MODULE, NotPlain, mapped, pack
 
-__all__ = ["Constructor", "TaskFile", "moved"]
-
 Constructor: TypeAlias = Callable[[Any, Any, int, torch.device], Any]
 """``construct``, or another way to do the same: of class, init inputs, weight seed and device."""
 

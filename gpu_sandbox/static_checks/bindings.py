@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-__all__ = ["Function", "assignments", "definitions", "functions", "imports", "stands_alone"]
-
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

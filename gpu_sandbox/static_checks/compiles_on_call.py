@@ -12,8 +12,6 @@ from gpu_sandbox.languages import languages_and_compilers
 from gpu_sandbox.static_checks.bindings import imports
 from gpu_sandbox.static_checks.visit_budget import TooMuch, Visits
 
-__all__ = ["compiles_when_called"]
-
 _NO_COMPILERS = frozenset({"re", "regex"})
 """Whose ``compile`` is of something else."""
 

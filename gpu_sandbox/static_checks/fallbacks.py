@@ -13,8 +13,6 @@ from typing import NamedTuple
 from gpu_sandbox.static_checks.name_resolution import Names, is_builder
 from gpu_sandbox.static_checks.visit_budget import Visits
 
-__all__ = ["Fallbacks"]
-
 _MOST_NAMED = 60
 
 

@@ -23,8 +23,6 @@ from gpu_sandbox.static_checks.bindings import (
 from gpu_sandbox.static_checks.torch_names import TENSOR_METHODS, computes, is_own_operation
 from gpu_sandbox.static_checks.visit_budget import Visits
 
-__all__ = ["Names", "is_builder", "key_of", "names_builder"]
-
 _LOADERS = frozenset({"load_library", "CDLL", "PyDLL", "LoadLibrary"})
 """Of compiled code, whatever it was written in."""
 _HOLDERS = frozenset({"Parameter", "ParameterList", "ParameterDict", "Buffer", "Module"})

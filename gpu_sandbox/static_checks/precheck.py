@@ -12,8 +12,6 @@ import msgspec
 
 from events.outcomes import CompileFailed, NoCandidate
 
-__all__ = ["MAX_SOURCE_BYTES", "Inspected", "inspect_candidate"]
-
 MAX_SOURCE_BYTES = 256 << 10
 """Several times any kernel's. Of the densest code so much takes two seconds and 250 MB to read."""
 _TOO_LARGE = (

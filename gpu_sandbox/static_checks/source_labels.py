@@ -18,8 +18,6 @@ from gpu_sandbox.static_checks.fallbacks import Fallbacks
 from gpu_sandbox.static_checks.name_resolution import Names, key_of, names_builder
 from gpu_sandbox.static_checks.visit_budget import TooMuch, Visits
 
-__all__ = ["SOURCE_LABELS", "source_labels"]
-
 SOURCE_LABELS: frozenset[Label] = frozenset({"inherits-reference", "torch-only", "fallback"})
 _MOST_CHARS = 128 << 10
 _KNOWN = (sys.stdlib_module_names | {"torch", "__future__"}) - {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["TENSOR_METHODS", "computes", "is_own_operation"]
-
 _COMPUTING_MODULES = ("torch.nn.functional", "torch.linalg", "torch.special", "torch.fft")
 _MAKES_NOTHING = re.compile(
     r"(get|set|is|has|use|from|as|are)_\w+|(empty|zeros|ones|full|rand|randn|randint)(_\w+)?"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-__all__ = ["TooMuch", "Visits"]
-
 _MOST_VISITS = 100_000
 """A source of 15 KB costs some 20 000."""
 

@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["Keeping"]
-
 
 class Keeping:
     """Of one sandbox and its cache; the user is told once why something was not kept."""

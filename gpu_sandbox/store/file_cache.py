@@ -13,8 +13,6 @@ from pathlib import Path
 
 from gpu_sandbox.store.best_effort import Keeping
 
-__all__ = ["KeptFiles"]
-
 _SHELVES = 256
 _LEFT = 7 / 8
 """Of a full shelf, so that it is sorted once in a while only."""

@@ -27,8 +27,6 @@ import msgspec
 
 from gpu_sandbox.api.limits import Limits
 
-__all__ = ["Child", "Output", "Spec", "child", "sweep"]
-
 TOKEN = "GPU_SANDBOX_RUN"
 _BOOT = Path(__file__).parents[1] / "zygote" / "boot.py"
 _TERM_S = 0.2

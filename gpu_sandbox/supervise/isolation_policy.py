@@ -9,8 +9,6 @@ from gpu_sandbox.api.evaluator import PrerequisiteMissing
 from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.confine import Policy, Survey, Tier
 
-__all__ = ["policy_for", "require_tier"]
-
 
 def require_tier(survey: Survey, weakest: Tier) -> None:
     """Raises ``PrerequisiteMissing``, with what is missing and what to do about it, where

@@ -24,8 +24,6 @@ import msgspec
 from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.toolchain.environment import tool_environment
 
-__all__ = ["RunDirectory", "own_directory", "remove", "remove_stale", "run_directory"]
-
 _LOCK = "owner.lock"
 _YOUNG_S = 60.0
 

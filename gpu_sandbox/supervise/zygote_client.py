@@ -38,8 +38,6 @@ from gpu_sandbox.supervise.child_process import Child, Output, Spec, child
 from gpu_sandbox.supervise.run_directory import RunDirectory
 from gpu_sandbox.toolchain.environment import child_environment
 
-__all__ = ["DEATH_S", "ForkedProcess", "Zygote"]
-
 _END_S = 15.0
 _KILLED_S = 160.0
 """The zygote itself says after some 13 s that something is stuck, or after two minutes where the

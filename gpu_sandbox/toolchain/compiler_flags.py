@@ -15,8 +15,6 @@ from collections.abc import Iterable
 
 from gpu_sandbox.static_checks.visit_budget import TooMuch, Visits
 
-__all__ = ["flag_sets", "header_name", "relevant"]
-
 _BUILDERS = frozenset({"load_inline", "load"})
 _NEUTRAL = re.compile(r"-W.*|-w|-[IDU].+|-funroll-loops|-fPIC|-pipe")
 _DECISIVE = re.compile(

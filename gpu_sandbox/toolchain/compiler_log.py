@@ -10,8 +10,6 @@ from typing import NamedTuple
 from gpu_sandbox.toolchain.identity import HEADERS
 from gpu_sandbox.toolchain.source_map import Origin
 
-__all__ = ["Unexplained", "cut_compiler_output", "first_error", "unexplained"]
-
 _ERROR = re.compile(
     r"(?<![^\s:()])(?P<file>[^\s:()]+)[:(](?P<line>\d+)\)?(?::(?P<column>\d+))?\s*(?::\s*)?"
     r"(?:fatal )?error\s*:?\s*(?P<what>.*)"

@@ -7,8 +7,6 @@ import re
 from functools import cache
 from typing import Any
 
-__all__ = ["demangled"]
-
 _MANGLED = re.compile(r"\b_Z[\w$.]{2,2000}")
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from gpu_sandbox.languages import languages_and_compilers
 
-__all__ = ["child_environment", "tool_environment"]
-
 _PASSED_ON = (
     "PATH",
     "LANG",

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from gpu_sandbox.api.evaluator import PrerequisiteMissing
 
-__all__ = ["hub_cache", "hub_readable", "hub_variables", "require_models"]
-
 _MODELS = ("models--*", "blobs")
 """``blobs``: what several models have in common, since version 2 of the hub's client."""
 _REPOSITORY = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")

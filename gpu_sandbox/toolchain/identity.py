@@ -14,8 +14,6 @@ from pathlib import Path
 from gpu_sandbox.api.evaluator import PrerequisiteMissing
 from gpu_sandbox.toolchain.environment import tool_environment
 
-__all__ = ["HEADERS", "toolchain", "torch_identity"]
-
 HEADERS = Path(__file__).parents[1] / "extension_build" / "headers"
 
 

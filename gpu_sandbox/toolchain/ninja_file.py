@@ -11,8 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["Recipe", "Step"]
-
 _VARIABLE = re.compile(r"\$(\w+|.)")
 _DEPENDENCIES = re.compile(r"-MM?D -MF \S+ ")
 

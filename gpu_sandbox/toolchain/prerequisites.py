@@ -10,8 +10,6 @@ from pathlib import Path
 
 from gpu_sandbox.api.evaluator import PrerequisiteMissing
 
-__all__ = ["cuda_home", "ninja", "require_compiler", "require_cpp"]
-
 
 def require_compiler() -> None:
     """A C++ compiler, Python's headers and ninja."""

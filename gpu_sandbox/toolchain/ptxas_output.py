@@ -9,8 +9,6 @@ import msgspec
 from events.outcomes import KernelResources
 from gpu_sandbox.toolchain.demangle import demangled
 
-__all__ = ["notices", "resources"]
-
 _ENTRY = re.compile(r"ptxas info\s*: Compiling entry function '(?P<name>[^']+)'")
 _FRAME = re.compile(
     r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores,"

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Origin"]
-
 _REACH = 3
 _LEAST = 6
 """Characters of a line that may be found within a longer one."""

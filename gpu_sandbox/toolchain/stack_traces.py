@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["printed", "without_places"]
-
 _DUMP = re.compile(
     r"^(?:Current thread|Thread) 0x\w+(?: \[[^\]\n]*\])? \(most recent call first\):\n"
     r"(?P<frames>(?:  .*(?:\n|\Z))*)",

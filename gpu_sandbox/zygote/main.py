@@ -45,8 +45,6 @@ from gpu_sandbox.ipc.zygote_messages import (
 from gpu_sandbox.languages import languages_and_compilers
 from gpu_sandbox.zygote.reaping import Endings
 
-__all__ = ["main"]
-
 _PRELOADED = ("encodings.ascii", "torch.utils.cpp_extension", "torch.utils.flop_counter")
 _ENDED_S = KILL_S + 2.0
 """And more where the kernel is at it: then a jail says by itself when it has had enough."""

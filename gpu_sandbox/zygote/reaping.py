@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 import msgspec
 
-__all__ = ["Endings"]
-
 _LOOK_S = 1.0
 
 

@@ -15,8 +15,8 @@ from engine.cli.exits import Failure
 from engine.cli.settings.layers import SettingsError, resolve
 from engine.cli.views.waiting import Waiting, waiting_for
 from engine.loop.start import engine_version
+from gpu_sandbox.api.check import Check
 from gpu_sandbox.backends.known import BACKENDS
-from gpu_sandbox.doctor.checks import Check
 from gpu_sandbox.doctor.checks import examine as examine_sandbox
 
 __all__ = ["examine"]
