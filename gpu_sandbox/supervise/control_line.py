@@ -16,7 +16,7 @@ from gpu_sandbox.confine import Policy
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.zygote_messages import Role
 from gpu_sandbox.supervise.run_directory import remove
-from gpu_sandbox.supervise.zygote_client import Ward, Zygote
+from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 
 _Message = TypeVar("_Message")
@@ -32,7 +32,7 @@ async def controlled(
     environment: dict[str, str],
     arguments: dict[str, Any] | None = None,
     fds: int = 0,
-) -> AsyncIterator[tuple[Ward, Line[_Message]]]:
+) -> AsyncIterator[tuple[ForkedProcess, Line[_Message]]]:
     """A child and the line to it. At the end it is ended, and its ``directory`` removed.
 
     ``answers`` is the type of its messages, ``fds`` the most descriptors that come with them.
@@ -42,7 +42,7 @@ async def controlled(
     line: Line[_Message] = Line(ours, answers, fds=fds)
     try:
         with theirs:
-            ward = await zygote.spawn(
+            process = await zygote.spawn(
                 role,
                 arguments or {},
                 {"control": theirs},
@@ -51,9 +51,9 @@ async def controlled(
                 policy=policy,
             )
         try:
-            yield ward, line
+            yield process, line
         finally:
-            await ward.end()
+            await process.end()
     finally:
         line.close()
         with anyio.CancelScope(shield=True):
@@ -72,11 +72,11 @@ async def ask(
     home = zygote.run.new_home(role)
     environment = child_environment(home, **variables)
     async with controlled(zygote, role, answer, home, None, environment, arguments=arguments) as (
-        ward,
+        process,
         line,
     ):
         try:
             with anyio.fail_after(within_s):
                 return await line.receive()
         except (PeerGone, BadFrame, TimeoutError):
-            raise SandboxFault(f"{role}: no answer ({await ward.last_words()})") from None
+            raise SandboxFault(f"{role}: no answer ({await process.last_words()})") from None

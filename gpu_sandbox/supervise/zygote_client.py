@@ -49,7 +49,7 @@ DEATH_S = 2.0
 
 
 class ForkedProcess:
-    """A running child. ``output()`` is what it printed, cut to the limit."""
+    """A running fork of the zygote. ``output()`` is what it printed, cut to the limit."""
 
     def __init__(self, zygote: Zygote, number: int, output: Output) -> None:
         self._zygote = zygote
