@@ -27,7 +27,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     (``runtime/precision.py``), and ``cpu_precision`` the same on the CPU, which has no TF32; None
     refuses the CPU where that is missing. ``scaled``: factors by which all floating point inputs
     are multiplied, one more trial each (``verifier/trials/scaled_inputs.py``). ``mean`` takes
-    means, not paired medians. ``second_look``: what would be the best so far is judged again, by a
+    means, not paired medians. ``recheck``: what would be the best so far is judged again, by a
     fresh process, before its verdict is given. ``sifts``: pairs that a device did at different
     clocks are drawn anew (``verifier/timing/clock_filter.py``)."""
 
@@ -46,11 +46,11 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     cpu_precision: Precision | None = None
     scaled: tuple[float, ...] = ()
     mean: bool = False
-    second_look: bool = False
+    recheck: bool = False
     sifts: bool = False
 
 
-_STRICT = Protocol(name="strict", structured=True, cover_us=60, second_look=True, sifts=True)
+_STRICT = Protocol(name="strict", structured=True, cover_us=60, recheck=True, sifts=True)
 
 PROTOCOLS = {
     p.name: p

@@ -1,11 +1,11 @@
-"""A device's station: its verifier and its workers, under the device's lease.
+"""A device's session: its verifier and its workers, under the device's lease.
 
 One job at a time. The verifier lives on between jobs, a candidate's worker is used once. The
 next one is begun while the one before it ends, and made while a candidate is loaded and tried:
 nothing is timed meanwhile (``worker_pool.py``). That holds up a short look: where the device was
 idle before, and nobody waits, all of it is done after it.
 
-A station finds out when its device is of no more use: processes that the kernel does not
+A session finds out when its device is of no more use: processes that the kernel does not
 let go of, or fresh ones that can't use it, again and again.
 """
 
@@ -38,7 +38,7 @@ _IDLE_S = 0.5
 STUCK = "a process on it was killed, and the kernel does not let go of it"
 
 
-class Concluded(msgspec.Struct, frozen=True, kw_only=True):
+class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     """A report, and what the worker's process left: its output, and how it ended."""
 
     report: Report
@@ -48,7 +48,7 @@ class Concluded(msgspec.Struct, frozen=True, kw_only=True):
     out_of_memory: bool = False
 
 
-class Station:
+class DeviceSession:
     """One device's. ``cores`` are the cores that time it; ``timing`` keeps preparations away, and
     ``preparing`` says how many there are; ``others_wait`` says whether jobs wait for a device;
     ``condemn`` is told, once and at once, why it must not be used any more."""
@@ -91,9 +91,9 @@ class Station:
         await self._ready_verifier(with_candidate=True)
         await self._workers.still()
 
-    async def conclude(
+    async def run(
         self, job: Job, libraries: Sequence[int], limit_s: float, *, afresh: bool = False
-    ) -> Concluded:
+    ) -> JobResult:
         """Do the job. Raises ``VerifierDied``, ``VerifierSilent``, or ``SandboxFault``.
 
         May return before the device is ``clear``, of a candidate that did well. ``afresh``: of an
@@ -104,15 +104,15 @@ class Station:
         if job.mode == "evaluate" and not self._was_idle:
             self._workers.begin_spares()
         try:
-            return await self._concluded(job, libraries, limit_s, afresh=afresh)
+            return await self._run(job, libraries, limit_s, afresh=afresh)
         finally:
             self._idle_since = time.monotonic()
             if self.clear.is_set():  # of a job that failed, what it had begun may go on
                 self._clear_meanwhile([])
 
-    async def _concluded(
+    async def _run(
         self, job: Job, libraries: Sequence[int], limit_s: float, *, afresh: bool
-    ) -> Concluded:
+    ) -> JobResult:
         verifier = await self._ready_verifier(with_candidate=job.mode == "evaluate")
         worker = None
         try:
@@ -135,7 +135,7 @@ class Station:
         if self._spares_due and not self.unfit:
             self._workers.prepare_spares()
         self._clear_meanwhile([w for w in (worker if agreed else None, reference) if w is not None])
-        return Concluded(report=report) if worker is None else _left_by(worker, report)
+        return JobResult(report=report) if worker is None else _left_by(worker, report)
 
     async def close(self) -> None:
         """Nothing is left of it."""
@@ -270,9 +270,9 @@ class Station:
             self.find_unfit(f"its probe failed {self._failed_probes} times in a row: {last}")
 
 
-def _left_by(worker: Worker, report: Report) -> Concluded:
+def _left_by(worker: Worker, report: Report) -> JobResult:
     process = worker.process
-    return Concluded(
+    return JobResult(
         report=report,
         worker_output=process.output(),
         worker_signal=process.signal if worker.died else None,

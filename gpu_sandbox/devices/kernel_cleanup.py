@@ -17,7 +17,7 @@ import anyio
 
 _LOOK_S = 0.05
 _STILL = 5
-"""Looks in a row: it does not begin at once."""
+"""Rounds in a row: it does not begin at once."""
 _STEP = 8 << 20
 """Freed between two looks: a fraction of what a thread that does nothing else frees."""
 _KINDS = ("AnonPages", "Shmem", "PageTables", "SUnreclaim", "SReclaimable", "KernelStack")

@@ -62,7 +62,7 @@ class Leases:
     def others_wait(self) -> bool:
         """For any device that is held here: in this engine, or in another."""
         held = self._taken.values()
-        return self.waiting > 0 or any(lease.place.somebody_is_behind for lease in held)
+        return self.waiting > 0 or any(lease.place.has_waiters for lease in held)
 
     @property
     def held_s(self) -> float:

@@ -37,7 +37,7 @@ class Place:
         return not ahead or end_of_lock(self._descriptor, _QUEUE, ahead) is None
 
     @property
-    def somebody_is_behind(self) -> bool:
+    def has_waiters(self) -> bool:
         """In the queue, of one who has the device."""
         return end_of_lock(self._descriptor, _QUEUE, TO_THE_END) is not None
 

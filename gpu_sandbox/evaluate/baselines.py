@@ -64,7 +64,7 @@ torch.backends.cudnn.allow_tf32 = False
 def eager_baseline(judged: Judged, facts: dict[str, Any], isolation: list[str]) -> Baseline:
     """What the device stage found. Raises ``TaskUnusable``, and ``SandboxFault`` for what no
     baseline can end as."""
-    report = judged.looks.concluded[0].report
+    report = judged.results[0].report
     finding = report.finding
     if isinstance(finding, TaskBroken):
         raise TaskUnusable(finding.reason, finding.detail)

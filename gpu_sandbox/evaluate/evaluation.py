@@ -19,7 +19,7 @@ from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.builds.build_cache import BuildFiles
 from gpu_sandbox.builds.compile_pool import Candidate, Compiled
 from gpu_sandbox.devices.device_pool import Judged
-from gpu_sandbox.devices.second_look import Looks, ToBeat, seconds_of
+from gpu_sandbox.devices.recheck import ToBeat, stage_seconds
 from gpu_sandbox.evaluate.job_spec import job_for
 from gpu_sandbox.evaluate.judged_candidate import JudgedCandidate
 from gpu_sandbox.evaluate.observations import completed, reach_after
@@ -126,12 +126,12 @@ class Evaluation:
             self._job = msgspec.structs.replace(self._job, prepared_call_ms=ms)
         if prepared.concluded is None:
             return None
-        return Judged(place.device, place.identity, Looks([prepared.concluded], []), 0.0, 0.0)
+        return Judged(place.device, place.identity, [prepared.concluded], [])
 
     async def _concluded(self, candidate: Candidate, built: Compiled, judged: Judged) -> Verdict:
-        looks, breakdowns = judged.looks.concluded, judged.looks.breakdowns
-        self._timings_s.update(seconds_of(looks))
-        outcome, run_log, notes = ended_as(looks, breakdowns, self._request.root_ms)
+        results, breakdowns = judged.results, judged.breakdowns
+        self._timings_s.update(stage_seconds(results))
+        outcome, run_log, notes = ended_as(results, breakdowns, self._request.root_ms)
         case = JudgedCandidate(
             opened=self._opened,
             limits=self._limits,
@@ -142,7 +142,7 @@ class Evaluation:
             notes=notes,
         )
         found = await self._examined(case, outcome)
-        observations = observed_in(looks)
+        observations = observed_in(results)
         if isinstance(outcome, Correct):
             notes += [f"not sound: {' '.join(found[:2])}"] if found else []
             outcome, observations = await self._weighed(case, outcome, observations)
@@ -154,8 +154,8 @@ class Evaluation:
             run_log="\n".join(part for part in (*(found or ()), run_log) if part),
             resources=built.files.record.resources,
             observations=observations,
-            conditions=conditions_of(looks),
-            busy=busy_in(looks),
+            conditions=conditions_of(results),
+            busy=busy_in(results),
             notes=[*built.notes, *notes],
         )
 
@@ -174,7 +174,7 @@ class Evaluation:
         self, case: JudgedCandidate, outcome: Correct, seen: Observations | None
     ) -> tuple[Correct | Refused, Observations | None]:
         """A correct outcome against what the device can do, and its observations in full."""
-        opened, device, looks = self._opened, case.device, case.judged.looks.concluded
+        opened, device, results = self._opened, case.device, case.judged.results
         if seen is not None:
             try:
                 seen = await completed(case, seen)
@@ -182,7 +182,7 @@ class Evaluation:
                 case.notes.append(f"observations are not complete: {fault}")
         case.notes.extend(opened.devices.sharing(device))
         precision, has_tf32 = self._job.protocol.precision, backend_of(device).has_tf32
-        load = load_of(looks, seen, precision, has_tf32=has_tf32)
+        load = load_of(results, seen, precision, has_tf32=has_tf32)
         try:
             reach = await reach_after(case, outcome, load)
         except _FAULTS as fault:

@@ -46,7 +46,7 @@ async def reach_after(case: JudgedCandidate, outcome: Correct, load: Load) -> Re
     reach = opened.reach(device, facts)
     if not beaten(outcome, load, reach) or not opened.ceilings.may_doubt(device):
         return reach
-    async with opened.devices.once_more(case.judged, whoever_waits=True) as cores:
+    async with opened.devices.lease_again(case.judged, even_if_others_wait=True) as cores:
         if cores is not None and opened.ceilings.may_doubt(device):  # not doubted meanwhile
             case.notes.append(await opened.ceilings.probe_again(device, cores))
     return opened.reach(device, facts)
@@ -57,7 +57,7 @@ async def _ceilings(case: JudgedCandidate) -> Ceilings | NoCeilings:
     known = opened.ceilings.find(device, opened.devices.timing(device))
     if known is not None:
         return known
-    async with opened.devices.once_more(case.judged, whoever_waits=True) as cores:
+    async with opened.devices.lease_again(case.judged, even_if_others_wait=True) as cores:
         if cores is None:
             return NoCeilings("the device is quarantined")
         return await opened.ceilings.probe(device, cores)
@@ -72,7 +72,7 @@ async def _counters(case: JudgedCandidate, seen: Observations) -> Counters | str
         return "no profile says which kernel is the longest"
     if tools.connect and not await opened.extra_run.can_meet():
         return unconnected(tools.connect)
-    async with opened.devices.once_more(case.judged) as cores:
+    async with opened.devices.lease_again(case.judged) as cores:
         if cores is None:
             return "others waited for the device"
         body, limit_s = case.body(cores), case.limits.counters_s

@@ -22,8 +22,8 @@ from events.outcomes import (
 )
 from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.api.protocols import Precision
-from gpu_sandbox.devices.device_session import Concluded
-from gpu_sandbox.devices.second_look import slowness
+from gpu_sandbox.devices.device_session import JobResult
+from gpu_sandbox.devices.recheck import slowness
 from gpu_sandbox.evaluate.labels import labelled
 from gpu_sandbox.evaluate.speed_of_light import Load, rate_of
 from gpu_sandbox.ipc.verifier_messages import (
@@ -50,31 +50,30 @@ _WHERE = {
 
 
 def ended_as(
-    looks: list[Concluded], breakdowns: list[str], root_ms: float | None
+    results: list[JobResult], breakdowns: list[str], root_ms: float | None
 ) -> tuple[Outcome, str, list[str]]:
-    """Outcome, run log and notes of a device stage. Raises ``SandboxFault`` for a finding
-    that is about neither candidate nor task."""
-    if not looks:
-        return _breaker_of(breakdowns), without_places(breakdowns[-1]), []
-    concluded = _worst_of(looks)
-    notes = [*concluded.report.notes, *_looks_of(looks, breakdowns)]
-    outcome = _outcome_of(concluded, root_ms)
+    """Outcome, run log and notes. Raises ``SandboxFault`` for a finding that is about neither
+    candidate nor task."""
+    if not results:
+        return _breaks_verifiers(breakdowns), without_places(breakdowns[-1]), []
+    deciding = _deciding(results)
+    notes = [*deciding.report.notes, *_history(results, breakdowns)]
+    outcome = _outcome_of(deciding, root_ms)
     if isinstance(outcome, Correct):
-        found = [one for look in looks if isinstance(one := look.report.finding, Agreed)]
-        outcome, told = in_loops(_within_both(outcome, found), found)
-        notes += told
-    return outcome, _run_log_of(concluded), notes
-
-
-def _within_both(outcome: Correct, found: list[Agreed]) -> Correct:
-    """With an interval of all that two looks found: processes differ by more than their calls."""
-    low, high = min(one.ratio_low for one in found), max(one.ratio_high for one in found)
-    return msgspec.structs.replace(outcome, ratio_low=low, ratio_high=high)
+        agreed = [r.report.finding for r in results if isinstance(r.report.finding, Agreed)]
+        outcome = msgspec.structs.replace(  # processes differ by more than their calls
+            outcome,
+            ratio_low=min(one.ratio_low for one in agreed),
+            ratio_high=max(one.ratio_high for one in agreed),
+        )
+        outcome, loop_notes = in_loops(outcome, agreed)
+        notes += loop_notes
+    return outcome, _run_log_of(deciding), notes
 
 
 def in_loops(outcome: Correct, found: Sequence[Agreed]) -> tuple[Correct, list[str]]:
-    """The outcome with the worst that looks found of its calls in loops, an interval of all of
-    them, and the notes that go with it."""
+    """The outcome with the worst of its times in plain loops, an interval of all of them, and
+    the notes that go with it."""
     loops = [one.looped for one in found if one.looped is not None]
     if not loops:
         return outcome, []
@@ -94,42 +93,41 @@ def _host_bound(outcome: Correct) -> dict[Label, str]:
     """Faster on the device and slower in a loop, and by more than either is uncertain."""
     if outcome.ratio_high >= 1 or outcome.eager_high is None or outcome.eager_high >= 1:
         return {}
-    told = (
+    reason = (
         f"{outcome.speedup:.2f}x on the device, {outcome.eager_speedup:.2f}x in a plain loop, of"
         f" {outcome.eager_ms:.4g} ms a call against {outcome.eager_baseline_ms:.4g} ms: what the"
         " host does in a call costs more than the kernels save"
     )
-    return {"host-bound": told}
+    return {"host-bound": reason}
 
 
-def observed_in(looks: list[Concluded]) -> Observations | None:
-    """Of a correct candidate, what its first look brought; of a wrong one, where it differs."""
-    if not looks:
+def observed_in(results: list[JobResult]) -> Observations | None:
+    """Of a correct candidate, its first observations; of a wrong one, where it differs."""
+    if not results:
         return None
-    match _worst_of(looks).report.finding:
+    match _deciding(results).report.finding:
         case Agreed():
-            return looks[0].report.observations
+            return results[0].report.observations
         case Differs(detail=detail) if detail:
             return Observations(difference=without_places(detail)[:_MOST_DIFFERENCE])
         case _:
             return None
 
 
-def conditions_of(looks: list[Concluded]) -> dict[str, Any]:
-    """Those of the look that decides."""
-    return _worst_of(looks).report.conditions if looks else {}
+def conditions_of(results: list[JobResult]) -> dict[str, Any]:
+    return _deciding(results).report.conditions if results else {}
 
 
-def busy_in(looks: list[Concluded]) -> list[str]:
-    """Why the machine counts as busy during the first look in which it did; empty if in none."""
-    return next((look.report.busy for look in looks if look.report.busy), [])
+def busy_in(results: list[JobResult]) -> list[str]:
+    """Why the machine counts as busy in the first result of a busy machine; else empty."""
+    return next((result.report.busy for result in results if result.report.busy), [])
 
 
 def load_of(
-    looks: list[Concluded], seen: Observations | None, precision: Precision, *, has_tf32: bool
+    results: list[JobResult], seen: Observations | None, precision: Precision, *, has_tf32: bool
 ) -> Load:
-    """What a call of the reference has to do, as a correct candidate's look found it."""
-    finding = looks[0].report.finding
+    """What a call of the reference has to do, from a correct candidate's results."""
+    finding = results[0].report.finding
     assert isinstance(finding, Agreed)
     work = seen.work if seen else None
     return Load(
@@ -140,23 +138,23 @@ def load_of(
     )
 
 
-def _worst_of(looks: list[Concluded]) -> Concluded:
-    """The look that decides: one that did not agree, else the slower of the two."""
-    return max(looks, key=slowness)
+def _deciding(results: list[JobResult]) -> JobResult:
+    """A failure, else the slower one."""
+    return max(results, key=slowness)
 
 
-def _looks_of(looks: list[Concluded], breakdowns: list[str]) -> list[str]:
-    """What to say of a second look, and of a verifier that broke down before these."""
+def _history(results: list[JobResult], breakdowns: list[str]) -> list[str]:
+    """Notes on breakdowns of the verifier, and on a candidate that was judged again."""
     notes = [f"judged anew after the verifier broke down: {_first_line(b)}" for b in breakdowns]
-    if len(looks) < 2:
+    if len(results) < 2:
         return notes
-    first, second = (look.report.finding for look in looks)
+    first, second = (result.report.finding for result in results)
     if isinstance(first, Agreed) and isinstance(second, Agreed):
         return [*notes, f"judged twice: {1 / first.ratio:.2f}x, then {1 / second.ratio:.2f}x"]
-    return [*notes, "it agreed at first, and not in the second look, by a fresh process"]
+    return [*notes, "it agreed at first, and not when a fresh process judged it again"]
 
 
-def _breaker_of(breakdowns: list[str]) -> Crashed:
+def _breaks_verifiers(breakdowns: list[str]) -> Crashed:
     """The outcome of a candidate that no verifier survives, though it survives others."""
     reason = f"the evaluator broke down while judging this candidate, {len(breakdowns)} times"
     return Crashed(reason=f"{reason}, and not over the reference: {_first_line(breakdowns[-1])}")
@@ -180,8 +178,8 @@ def _where(differs: Differs) -> str:
     return f" (while it was timed{kind})" if kind else ""
 
 
-def _outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
-    match concluded.report.finding:
+def _outcome_of(result: JobResult, root_ms: float | None) -> Outcome:
+    match result.report.finding:
         case Agreed() as agreed:
             return _correct(agreed, root_ms)
         case Differs() as differs:
@@ -198,7 +196,7 @@ def _outcome_of(concluded: Concluded, root_ms: float | None) -> Outcome:
         case WorkerFailed(stage=stage, message=message):
             return Crashed(reason=f"{_WHERE.get(stage, stage)}: {message}")
         case WorkerDied(stage=stage, told=told):
-            return _death(concluded, stage, f" ({told})" if told else "")
+            return _death(result, stage, f" ({told})" if told else "")
         case WorkerSilent(stage=stage, limit_s=limit_s, together=True):
             where = _WHERE.get(stage, stage)
             reason = f"its answers took more than {limit_s:g} s together, the last one {where}"
@@ -236,25 +234,21 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
     )
 
 
-def _death(concluded: Concluded, stage: str, told: str) -> Crashed:
+def _death(result: JobResult, stage: str, told: str) -> Crashed:
     where = _WHERE.get(stage, stage) + told
-    number = concluded.worker_signal
+    number = result.worker_signal
     if number is not None:
         name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
-        why = " (its memory limit)" if concluded.out_of_memory else ""
+        why = " (its memory limit)" if result.out_of_memory else ""
         return Crashed(reason=f"killed by {name}{why} {where}", signal=number)
-    if concluded.worker_code is not None:
-        return Crashed(reason=f"its process exited with {concluded.worker_code} {where}")
+    if result.worker_code is not None:
+        return Crashed(reason=f"its process exited with {result.worker_code} {where}")
     return Crashed(reason=f"it closed its channel {where}")
 
 
-def _run_log_of(concluded: Concluded) -> str:
+def _run_log_of(result: JobResult) -> str:
     """Where it raised, then what it printed."""
-    match concluded.report.finding:
-        case WorkerFailed(traceback=traceback):
-            found = traceback
-        case _:
-            found = ""
-    stopped = isinstance(concluded.report.finding, WorkerSilent)
-    output = printed(concluded.worker_output, stopped=stopped)
-    return "\n".join(part for part in (without_places(found), output) if part)
+    finding = result.report.finding
+    traceback = finding.traceback if isinstance(finding, WorkerFailed) else ""
+    output = printed(result.worker_output, stopped=isinstance(finding, WorkerSilent))
+    return "\n".join(part for part in (without_places(traceback), output) if part)

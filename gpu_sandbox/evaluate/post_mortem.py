@@ -9,7 +9,7 @@ from events.outcomes import Correct, Crashed, Outcome, WrongResult
 from gpu_sandbox.api.progress import say
 from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.backends.protocol import Sanitizer, Tools
-from gpu_sandbox.devices.second_look import ToBeat
+from gpu_sandbox.devices.recheck import ToBeat
 from gpu_sandbox.diagnose.sanitizers import findings
 from gpu_sandbox.diagnose.tool_run import StillThere
 from gpu_sandbox.evaluate.judged_candidate import JudgedCandidate
@@ -35,7 +35,7 @@ async def examined(
         outcome,
         kit,
         built=bool(case.files.names),
-        looks=len(case.judged.looks.concluded),
+        rechecked=len(case.judged.results) > 1,
         suspect=limits.sanitize and best,
         wrong=request.autopsy_of_wrong,
     )
@@ -75,10 +75,10 @@ async def _findings(
 
 
 def tools_for(
-    outcome: Outcome, kit: Tools, *, built: bool, looks: int, suspect: bool, wrong: bool = True
+    outcome: Outcome, kit: Tools, *, built: bool, rechecked: bool, suspect: bool, wrong: bool = True
 ) -> tuple[Sanitizer, ...]:
-    """Those of ``kit`` that may explain ``outcome``. ``built``: it has extensions; ``looks``: how
-    many took place; ``suspect``, ``wrong``: a correct or a wrong one is to be looked at as well."""
+    """The sanitizers of ``kit`` that may explain ``outcome``. ``built``: it has extensions;
+    ``suspect``, ``wrong``: correct or wrong ones are examined, too."""
     if kit.built_only and not built:
         return ()
     races = () if kit.races is None else (kit.races,)
@@ -87,7 +87,7 @@ def tools_for(
             return (kit.memory, *races)
         case Crashed() if outcome.signal in _DEADLY or _is_explained(kit, outcome):
             return (kit.memory,)
-        case WrongResult() if wrong and (looks > 1 or _came_later(outcome)):
+        case WrongResult() if wrong and (rechecked or _came_later(outcome)):
             return races
         case _:
             return ()
@@ -108,7 +108,7 @@ async def _place(case: JudgedCandidate) -> AsyncIterator[tuple[int, ...] | None]
     opened, judged, pool = case.opened, case.judged, case.opened.compilers(case.device)
     under_lease = backend_of(case.device).tools.under_lease
     if not case.request.autopsy_yields:
-        async with opened.devices.once_more(judged) if under_lease else pool.place() as cores:
+        async with opened.devices.lease_again(judged) if under_lease else pool.place() as cores:
             yield cores
         return
     async with opened.one_autopsy:

@@ -22,7 +22,7 @@ import msgspec
 from gpu_sandbox.api.device import Device
 from gpu_sandbox.backends.known import backend_of
 from gpu_sandbox.builds.build_cache import BuildFiles
-from gpu_sandbox.devices.device_session import Concluded
+from gpu_sandbox.devices.device_session import JobResult
 from gpu_sandbox.devices.timing_lock import Permit, timing_file
 from gpu_sandbox.devices.worker_pool import child_variables
 from gpu_sandbox.evaluate.pausing import PausingJail
@@ -54,7 +54,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     lay still; ``call_s`` is that of the first call, None if that did not return. ``stuck``: the
     kernel does not let go of its process."""
 
-    concluded: Concluded | None = None
+    concluded: JobResult | None = None
     call_s: float | None = None
     ran_s: float = 0.0
     stuck: bool = False
@@ -198,10 +198,10 @@ class _Steps:
         self._pausing.allow(limit_s)
 
 
-def _concluded(silent: WorkerSilent | None, process: ForkedProcess) -> Concluded | None:
+def _concluded(silent: WorkerSilent | None, process: ForkedProcess) -> JobResult | None:
     if silent is None:
         return None
-    return Concluded(report=Report(finding=silent, timings_s={}), worker_output=process.output())
+    return JobResult(report=Report(finding=silent, timings_s={}), worker_output=process.output())
 
 
 def _add(files: BuildFiles, archives: list[int], is_full: bool) -> None:

@@ -131,7 +131,7 @@ class Opened:
         )
 
     async def close(self) -> None:
-        """Nothing is timed any more: the stations end, and the cache is brought to size."""
+        """Nothing is timed any more: the sessions end, and the cache is brought to size."""
         await self.devices.close()
         if self._builds.grown:
             with anyio.CancelScope(shield=True):

@@ -15,8 +15,8 @@ import anyio
 import msgspec
 import pytest
 
-from gpu_sandbox.devices import device_session as station
-from gpu_sandbox.devices.device_session import Station
+from gpu_sandbox.devices import device_session as session
+from gpu_sandbox.devices.device_session import DeviceSession
 from gpu_sandbox.devices.kernel_cleanup import settled
 from gpu_sandbox.devices.verifier_client import Verifier
 from gpu_sandbox.devices.worker_pool import Worker
@@ -88,12 +88,12 @@ async def test_the_baseline_is_looked_at_alone_when_that_is_done(
         told.append("timed")
         return Report(finding=WorkerSilent(stage="bench", limit_s=1.0), timings_s={})
 
-    bench = object.__new__(Station)
-    bench._workers = cast(station.Workers, SimpleNamespace(still=lambda: note("still")))
+    bench = object.__new__(DeviceSession)
+    bench._workers = cast(session.Workers, SimpleNamespace(still=lambda: note("still")))
     bench._timing = cast(
-        station.TimingLock, SimpleNamespace(acquire=lambda: note("nobody prepares"))
+        session.TimingLock, SimpleNamespace(acquire=lambda: note("nobody prepares"))
     )
-    monkeypatch.setattr(station, "settled", lambda: note("settled"))
+    monkeypatch.setattr(session, "settled", lambda: note("settled"))
     peer = SimpleNamespace(fileno=lambda: 0, close=lambda: None)
     worker = SimpleNamespace(
         process=SimpleNamespace(pid=1), peer=peer, end=lambda: note("ended, with its files")

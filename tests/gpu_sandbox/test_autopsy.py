@@ -23,7 +23,6 @@ from gpu_sandbox.backends.sanitizer_reports import address_findings, memory_find
 from gpu_sandbox.builds.build_cache import BuildFiles, BuildRecord
 from gpu_sandbox.builds.compile_pool import Candidate
 from gpu_sandbox.devices.device_pool import Judged
-from gpu_sandbox.devices.second_look import Looks
 from gpu_sandbox.diagnose.sanitizers import findings
 from gpu_sandbox.diagnose.tool_run import Body, StillThere
 from gpu_sandbox.evaluate.judged_candidate import JudgedCandidate
@@ -141,7 +140,7 @@ ELSEWHERE = Crashed(reason="CUDA error: operation not supported on global/shared
 def test_which_outcomes_are_examined(
     outcome: Outcome, device: Device, tools: tuple[str, ...]
 ) -> None:
-    assert names_of(outcome, device, built=True, looks=1, suspect=False) == tools
+    assert names_of(outcome, device, built=True, rechecked=False, suspect=False) == tools
 
 
 def names_of(outcome: Outcome, device: Device, **asked: Any) -> tuple[str, ...]:
@@ -150,14 +149,14 @@ def names_of(outcome: Outcome, device: Device, **asked: Any) -> tuple[str, ...]:
 
 def test_what_is_wrong_is_examined_only_where_that_is_wanted() -> None:
     late = WrongResult(trial=3, reason="(trial 3: random inputs)")
-    assert names_of(late, CUDA, built=True, looks=1, suspect=False, wrong=False) == ()
-    assert names_of(ILLEGAL, CUDA, built=True, looks=1, suspect=False, wrong=False)
+    assert names_of(late, CUDA, built=True, rechecked=False, suspect=False, wrong=False) == ()
+    assert names_of(ILLEGAL, CUDA, built=True, rechecked=False, suspect=False, wrong=False)
 
 
 def test_a_suspected_winner_is_examined_too() -> None:
-    assert names_of(CORRECT, CPU, built=True, looks=2, suspect=True) == ("address",)
+    assert names_of(CORRECT, CPU, built=True, rechecked=True, suspect=True) == ("address",)
     both = ("memcheck", "racecheck")
-    assert names_of(CORRECT, CUDA, built=True, looks=2, suspect=True) == both
+    assert names_of(CORRECT, CUDA, built=True, rechecked=True, suspect=True) == both
 
 
 OUT_OF_BOUNDS = inline(CPP.replace("i < a.numel()", "i < a.numel() + (1 << 28)"))
@@ -283,7 +282,7 @@ async def test_on_a_gpu_an_autopsy_gives_way_to_who_waits_for_the_device(
     candidate = Candidate(
         source=HONEST, task_source=ADD_RELU, device=CUDA, facts={}, inspected=inspected
     )
-    judged = Judged(CUDA, "cuda:0", Looks([], []), queue_s=0.0, lease_s=0.0)
+    judged = Judged(CUDA, "cuda:0", [], [], queue_s=0.0, lease_s=0.0)
     files = BuildFiles([], [], BuildRecord(lines=LINES))
 
     async def autopsy(notes: list[str]) -> list[str] | None:

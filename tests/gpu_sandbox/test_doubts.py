@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from events.outcomes import Correct
-from gpu_sandbox.devices.device_session import Concluded
-from gpu_sandbox.devices.second_look import doubts, the_deciding
+from gpu_sandbox.devices.device_session import JobResult
+from gpu_sandbox.devices.recheck import deciding, is_disputed
 from gpu_sandbox.evaluate.outcomes import ended_as
 from gpu_sandbox.ipc.verifier_messages import Agreed, Differs, Finding, Report
 
 
-def look(finding: Finding, *notes: str) -> Concluded:
+def look(finding: Finding, *notes: str) -> JobResult:
     timings = {"check": 0.5, "bench": 1.0}
-    return Concluded(report=Report(finding=finding, timings_s=timings, notes=list(notes)))
+    return JobResult(report=Report(finding=finding, timings_s=timings, notes=list(notes)))
 
 
 def agreed(ratio: float, *, doubted: bool) -> Agreed:
@@ -35,8 +35,8 @@ def agreed(ratio: float, *, doubted: bool) -> Agreed:
 def test_a_doubt_that_does_not_come_again_is_dropped(doubted_at: float) -> None:
     """And what was seen then, for better or worse."""
     first = look(agreed(doubted_at, doubted=True), "scored by the outer clock")
-    counts = the_deciding(first, look(agreed(1.0, doubted=False)))
-    assert not doubts(counts)
+    counts = deciding(first, look(agreed(1.0, doubted=False)))
+    assert not is_disputed(counts)
     assert counts.report.finding == agreed(1.0, doubted=False)
     assert counts.report.notes == [f"doubted at first: {1 / doubted_at:.2f}x, then 1.00x"]
     assert counts.report.timings_s == {"check": 1.0, "bench": 2.0}
@@ -44,17 +44,17 @@ def test_a_doubt_that_does_not_come_again_is_dropped(doubted_at: float) -> None:
 
 @pytest.mark.parametrize("again", [2.5, 4.0])
 def test_of_two_doubts_the_lower_speed_counts(again: float) -> None:
-    counts = the_deciding(
+    counts = deciding(
         look(agreed(3.0, doubted=True), "first"), look(agreed(again, doubted=True), "second")
     )
-    assert doubts(counts)
+    assert is_disputed(counts)
     assert counts.report.finding == agreed(max(3.0, again), doubted=True)
     assert counts.report.notes[0] == ("second" if again > 3.0 else "first")
 
 
 def test_who_fails_in_the_second_look_fails() -> None:
     failed = Differs(reason="relative L2 error 1")
-    counts = the_deciding(look(agreed(3.0, doubted=True)), look(failed, "its own"))
+    counts = deciding(look(agreed(3.0, doubted=True)), look(failed, "its own"))
     assert counts.report.finding == failed
     assert counts.report.notes == ["its own"]
 

@@ -18,8 +18,8 @@ import torch
 
 from events.outcomes import Correct, ScoredBy
 from gpu_sandbox.api.protocols import protocol_named
-from gpu_sandbox.devices.device_session import Concluded
-from gpu_sandbox.devices.second_look import ToBeat, beats, ratio_by
+from gpu_sandbox.devices.device_session import JobResult
+from gpu_sandbox.devices.recheck import ToBeat, beats, ratio_by
 from gpu_sandbox.evaluate.outcomes import in_loops
 from gpu_sandbox.ipc.verifier_messages import Agreed, Differs, Finding, Looped, Report, WorkerFailed
 from gpu_sandbox.ipc.worker_messages import Ran
@@ -338,7 +338,7 @@ def test_on_the_cpu_the_two_are_one() -> None:
 def test_a_second_look_is_decided_by_the_score(
     finding: Finding, score: ScoredBy, beaten: bool
 ) -> None:
-    look = Concluded(report=Report(finding=finding, timings_s={}))
+    look = JobResult(report=Report(finding=finding, timings_s={}))
     assert beats(look, ToBeat(0.6, score)) == beaten
 
 

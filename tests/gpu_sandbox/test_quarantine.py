@@ -1,6 +1,6 @@
 """Devices that wear out, and candidates that kill whoever judges them: who pays for it.
 
-There are several devices of the CPU here, each a station of its own.
+There are several devices of the CPU here, each a session of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from gpu_sandbox.backends import known
 from gpu_sandbox.backends.known import device_named
 from gpu_sandbox.devices import device_pool
 from gpu_sandbox.devices.device_pool import Judged
-from gpu_sandbox.devices.second_look import Looks
 from gpu_sandbox.devices.verifier_client import Verifier
 from gpu_sandbox.devices.worker_pool import DeviceNotReady
 from gpu_sandbox.sandbox import LocalSandbox
@@ -118,17 +117,17 @@ async def test_a_device_is_had_once_more_unless_others_wait_or_it_is_quarantined
     make_sandbox: Callable[..., LocalSandbox],
 ) -> None:
     device = Device(name="cpu:0", inside="cpu", visible="")
-    judged = Judged(device, "cpu:0", Looks([], []), queue_s=0.0, lease_s=0.0)
+    judged = Judged(device, "cpu:0", [], [], queue_s=0.0, lease_s=0.0)
     async with make_sandbox(devices=(THREE,)) as sandbox:
         pool = sandbox._open.devices
-        async with pool.once_more(judged) as cores:
+        async with pool.lease_again(judged) as cores:
             assert cores
             assert sandbox.load().on_device == 1
         pool.leases.waiting = 2
-        async with pool.once_more(judged) as cores:
+        async with pool.lease_again(judged) as cores:
             assert cores is None
         pool.leases.waiting = 1
-        async with pool.once_more(judged) as cores:
+        async with pool.lease_again(judged) as cores:
             assert cores
         async with pool.while_idle(judged) as cores:
             assert cores is None
@@ -137,8 +136,8 @@ async def test_a_device_is_had_once_more_unless_others_wait_or_it_is_quarantined
             assert cores
             assert not pool.leases.others_wait()
         pool.stuck(device)
-        for once_more in (pool.once_more, pool.while_idle):
-            async with once_more(judged) as cores:
+        for lease_again in (pool.lease_again, pool.while_idle):
+            async with lease_again(judged) as cores:
                 assert cores is None
         assert "the kernel does not let go of it" in sandbox.load().quarantined["cpu:0"]
 
@@ -149,7 +148,7 @@ async def test_who_wants_an_idle_device_lets_those_first_who_come_while_it_waits
     make_sandbox: Callable[..., LocalSandbox],
 ) -> None:
     device = Device(name="cpu:0", inside="cpu", visible="")
-    judged = Judged(device, "cpu:0", Looks([], []), queue_s=0.0, lease_s=0.0)
+    judged = Judged(device, "cpu:0", [], [], queue_s=0.0, lease_s=0.0)
     given: list[tuple[int, ...] | None] = []
 
     async def idle() -> None:

@@ -11,7 +11,7 @@ import pytest
 from events.outcomes import Correct
 from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.backends.known import device_named
-from gpu_sandbox.devices.device_session import STUCK, Concluded, Station
+from gpu_sandbox.devices.device_session import STUCK, DeviceSession, JobResult
 from gpu_sandbox.devices.verifier_client import Verifier
 from gpu_sandbox.devices.worker_pool import Side, Worker, Workers
 from gpu_sandbox.ipc.verifier_messages import Report
@@ -27,7 +27,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Stages that a verifier reaches, its report, and workers that are begun."""
     told: list[str] = []
     # nor a second look
-    monkeypatch.setattr("gpu_sandbox.devices.second_look.doubts", lambda _: False)
+    monkeypatch.setattr("gpu_sandbox.devices.recheck.is_disputed", lambda _: False)
     new, report = Workers._new, Verifier.report
 
     async def noted_new(self: Workers, side: Side) -> Worker:
@@ -60,7 +60,7 @@ async def test_the_next_workers_are_made_after_a_verdict_that_nobody_waits_behin
 ) -> None:
     async with make_sandbox() as sandbox:
         await judge(sandbox)
-        clear = sandbox._open.devices._stations["cpu"].clear
+        clear = sandbox._open.devices._sessions["cpu"].clear
         with anyio.fail_after(10):
             await clear.wait()
         assert told[-3:] == ["reported", "a worker", "a reference"]
@@ -122,12 +122,12 @@ async def test_a_second_look_has_a_reference_of_its_own(
 async def test_a_new_reference_is_not_made_anew(
     make_sandbox: Callable[..., LocalSandbox], told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conclude = Station.conclude
+    run = DeviceSession.run
 
-    async def afresh(self: Station, *arguments: Any, **_: Any) -> Concluded:
-        return await conclude(self, *arguments, afresh=True)
+    async def afresh(self: DeviceSession, *arguments: Any, **_: Any) -> JobResult:
+        return await run(self, *arguments, afresh=True)
 
-    monkeypatch.setattr(Station, "conclude", afresh)
+    monkeypatch.setattr(DeviceSession, "run", afresh)
     async with make_sandbox() as sandbox:
         for references in (1, 2):
             await judge(sandbox)
@@ -138,11 +138,11 @@ async def test_a_new_reference_is_not_made_anew(
 async def test_no_second_look_where_the_reference_before_is_stuck(
     make_sandbox: Callable[..., LocalSandbox], told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def stuck(self: Station, worker: Worker) -> None:
+    async def stuck(self: DeviceSession, worker: Worker) -> None:
         await worker.end()
         self.find_unfit(STUCK)
 
-    monkeypatch.setattr(Station, "_end", stuck)
+    monkeypatch.setattr(DeviceSession, "_end", stuck)
     async with make_sandbox() as sandbox:
         twice = evaluation(ADD_RELU, HONEST, root_ms=1.0, incumbent_ms=1e9)
         with pytest.raises(SandboxFault, match=STUCK):
@@ -155,7 +155,7 @@ async def test_what_was_made_ready_serves_the_first_job(
 ) -> None:
     async with make_sandbox() as sandbox:
         pool = sandbox._open.devices
-        await pool._station(device_named("cpu"), "cpu").get_ready()
+        await pool._session(device_named("cpu"), "cpu").get_ready()
         ready = list(told)
         await judge(sandbox)
     assert ready == ["a reference"]
