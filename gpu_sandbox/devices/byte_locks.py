@@ -1,7 +1,6 @@
-"""Locks on bytes of a file: of the open file, and not of the process.
+"""Locks on bytes of an open file, which the kernel drops when their holder ends.
 
-Locks of processes would not keep two of one engine apart, and closing any descriptor of the file
-would drop all. The kernel drops these when their holder ends, in whatever way.
+Locks of processes would not exclude two tasks of one engine.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ import fcntl
 import os
 import struct
 
-TO_THE_END = 0
-"""As a number of bytes."""
-NOWHERE = 0
-"""As the end of a lock that has none."""
+TO_THE_END = 0  # as a number of bytes
+NOWHERE = 0  # as the end of a lock that has none
 _FLOCK = "hhqqi4x"
 
 

@@ -1,8 +1,7 @@
 """Which cores time and which compile: a compiler beside a kernel ruins its timing.
 
-A GPU's launch thread is timed as well, so each device keeps cores of its own; the CPU as a
-device keeps most of them. Threads of one physical core share what it computes with, so they stay
-together where there are enough. With one core there is nothing to keep apart.
+Each GPU keeps cores for its launch thread, the CPU as a device most of them. Threads of one
+physical core stay together where there are enough cores.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Cores(msgspec.Struct, frozen=True):
 
 
 def _siblings(core: int) -> frozenset[int]:
-    """Of the same physical core, itself included; itself alone where Linux does not say."""
+    """Threads of the same physical core; the one itself where Linux does not say."""
     listed = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
     try:
         spans = [span.split("-") for span in listed.read_text().strip().split(",")]
@@ -40,8 +39,7 @@ def _siblings(core: int) -> frozenset[int]:
 def split_cores(
     available: Sequence[int], gpus: int, siblings: Callable[[int], frozenset[int]] = _siblings
 ) -> Cores:
-    """For so many GPUs, or with 0 for the CPU as the one device. ``siblings``: those that share a
-    physical core with that one."""
+    """Cores for so many GPUs; 0: for the CPU as the one device."""
     cores, devices = tuple(sorted(available)), max(gpus, 1)
     if len(cores) < 1 + devices:
         return Cores(tuple(cores for _ in range(devices)), cores, apart=False)
@@ -64,8 +62,7 @@ def _all(physical: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def sharing(device: Device, names: tuple[str, ...]) -> list[str]:
-    """What to say of a time that was taken where compilers run: nothing, if they have cores of
-    their own."""
+    """A note on timings where compilers have no cores of their own."""
     timing, compiling = cores_of(device, names)
     shared = set(timing) & set(compiling)
     return ["timed on cores that compile, too: there are too few to keep apart"] if shared else []

@@ -1,9 +1,10 @@
-"""Devices by name, and their facts: what a child sees of them, and the lease's identity."""
+"""Facts of a device, as a child of the zygote reads them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from gpu_sandbox.toolchain.identity import torch_identity
 
 
 class DeviceFacts:
-    """Facts per device, asked once of a child and then kept in memory and on disk."""
+    """Facts per device, kept in memory and on disk."""
 
     def __init__(self, cache: Path, zygote: Zygote, keeping: Keeping) -> None:
         self._cache = cache
@@ -30,8 +31,7 @@ class DeviceFacts:
         self._locks: dict[str, anyio.Lock] = {}
 
     async def of(self, device: Device, cores: tuple[int, ...]) -> dict[str, Any]:
-        """``cores`` are those that time it. Raises ``PrerequisiteMissing`` with the reason
-        why it can't be used."""
+        """``cores`` time it. Raises ``PrerequisiteMissing`` where it can't be used."""
         async with self._locks.setdefault(device.name, anyio.Lock()):
             if device.name not in self._known:
                 self._known[device.name] = await self._find(device, cores)
@@ -39,12 +39,10 @@ class DeviceFacts:
 
     async def _find(self, device: Device, cores: tuple[int, ...]) -> dict[str, Any]:
         path = self._cache / f"{host_digest(device, cores)}.json"
-        try:
+        with suppress(OSError, ValueError):
             found = json.loads(path.read_text())
             if isinstance(found, dict):
                 return found
-        except (OSError, ValueError):
-            pass
         found = await self._ask(device, cores)
         self._keeping.file(path, json.dumps(found).encode())
         return found
@@ -66,12 +64,9 @@ class DeviceFacts:
 
 
 def host_digest(device: Device, cores: tuple[int, ...]) -> str:
-    """Changes with torch, driver, machine and start: what was found out can't outlive them."""
-    driver = backend_of(device).driver_version()
-    told = [torch_identity(), device.name, device.visible, driver]
-    try:
-        told.append(Path("/proc/sys/kernel/random/boot_id").read_text())
-    except OSError:
-        told.append("")
-    told.append(str(cores))
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
+    """Changes with torch, driver, boot and cores, which facts can't outlive."""
+    driver, boot = backend_of(device).driver_version(), ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    parts = [torch_identity(), device.name, device.visible, driver, boot, str(cores)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]

@@ -1,12 +1,8 @@
-"""A device's session: its verifier and its workers, under the device's lease.
+"""A device's verifier and workers, under the device's lease, one job at a time.
 
-One job at a time. The verifier lives on between jobs, a candidate's worker is used once. The
-next one is begun while the one before it ends, and made while a candidate is loaded and tried:
-nothing is timed meanwhile (``worker_pool.py``). That holds up a short look: where the device was
-idle before, and nobody waits, all of it is done after it.
-
-A session finds out when its device is of no more use: processes that the kernel does not
-let go of, or fresh ones that can't use it, again and again.
+The verifier lives on between jobs, a candidate's worker is used once. The next worker is begun
+while the one before it ends, and made while a candidate is loaded and tried, when nothing is
+timed; after the job where the device was idle before it and nothing waits.
 """
 
 from __future__ import annotations
@@ -29,12 +25,10 @@ from gpu_sandbox.devices.worker_pool import DeviceNotReady, Worker, Workers
 from gpu_sandbox.ipc.verifier_messages import Agreed, Job, Report, WorkerDied
 from gpu_sandbox.supervise.zygote_client import DEATH_S, Zygote
 
-_PROBES = 2
-"""Failed ones in a row, and the device is unfit."""
+_MAX_FAILED_PROBES = 2  # in a row; then the device is unfit
 _TIMED = ("baseline", "bench", "alone")
 """Stages in which no preparation runs on the device."""
-_IDLE_S = 0.5
-"""Who did nothing for longer before a job is taken to do so after it."""
+_IDLE_S = 0.5  # a device that was idle for longer before a job is taken to be so after it
 STUCK = "a process on it was killed, and the kernel does not let go of it"
 
 
@@ -49,9 +43,10 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceSession:
-    """One device's. ``cores`` are the cores that time it; ``timing`` keeps preparations away, and
-    ``preparing`` says how many there are; ``others_wait`` says whether jobs wait for a device;
-    ``condemn`` is told, once and at once, why it must not be used any more."""
+    """``cores`` time the device. ``timing`` keeps preparations away, ``preparing`` counts them,
+    ``others_wait`` says whether jobs wait for a device. ``condemn`` is called, once, with the
+    reason why the device must not be used any more: its processes can't use it, or the kernel
+    does not let go of them."""
 
     def __init__(
         self,
@@ -78,13 +73,12 @@ class DeviceSession:
         self._idle_since = -math.inf
         self._was_idle = True
         self._spares_due = False
-        """A candidate was loaded, and nothing begun for the next one."""
         self.clear = anyio.Event()
         """Set while no worker is being ended, or made, after a job."""
         self.clear.set()
         self._failed_probes = 0
         self.unfit = ""
-        """Why the device must not be used any more, in one line; empty while it may be."""
+        """Why the device must not be used any more; empty while it may be."""
 
     async def get_ready(self) -> None:
         """Make what a first job needs. Raises ``SandboxFault``; then the job tries again."""
@@ -94,11 +88,8 @@ class DeviceSession:
     async def run(
         self, job: Job, libraries: Sequence[int], limit_s: float, *, afresh: bool = False
     ) -> JobResult:
-        """Do the job. Raises ``VerifierDied``, ``VerifierSilent``, or ``SandboxFault``.
-
-        May return before the device is ``clear``, of a candidate that did well. ``afresh``: of an
-        earlier look's processes only the verifier has a part in it.
-        """
+        """Do the job; ``afresh``: with new workers on both sides. May return before the device
+        is ``clear``. Raises ``VerifierDied``, ``VerifierSilent``, or ``SandboxFault``."""
         self._was_idle = time.monotonic() - self._idle_since > _IDLE_S
         self._spares_due = False
         if job.mode == "evaluate" and not self._was_idle:
@@ -135,10 +126,18 @@ class DeviceSession:
         if self._spares_due and not self.unfit:
             self._workers.prepare_spares()
         self._clear_meanwhile([w for w in (worker if agreed else None, reference) if w is not None])
-        return JobResult(report=report) if worker is None else _left_by(worker, report)
+        if worker is None:
+            return JobResult(report=report)
+        process, died = worker.process, worker.died
+        return JobResult(
+            report=report,
+            worker_output=process.output(),
+            worker_signal=process.signal if died else None,
+            worker_code=process.code if died else None,
+            out_of_memory=process.out_of_memory,
+        )
 
     async def close(self) -> None:
-        """Nothing is left of it."""
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as ending:
                 ending.start_soon(self._workers.close)
@@ -183,7 +182,7 @@ class DeviceSession:
         return report
 
     async def _ready_verifier(self, *, with_candidate: bool) -> Verifier:
-        """The living one, or a new one: it says when its device works."""
+        """The living one, or a new one, that has tried its device."""
         if self._verifier is not None:
             if not self._verifier.process.ended.is_set():
                 with suppress(DeviceNotReady):
@@ -215,8 +214,8 @@ class DeviceSession:
         return verifier
 
     async def _renew_reference(self, verifier: Verifier) -> None:
-        """What the same calls read differs between processes: of sixteen kernels of 3 us by five
-        percent on an H200, for as long as a process lives (``benchmarks/placement.py``)."""
+        """The same calls take different times in different processes, by 5 % for short kernels
+        (``benchmarks/placement.py``)."""
         if not verifier.introduced:
             return
         if released := verifier.release():
@@ -228,12 +227,12 @@ class DeviceSession:
     async def _drop(self, verifier: Verifier) -> None:
         self._verifier = None
         await verifier.end()
-        self._judge_end(stuck=verifier.stuck)
+        if verifier.stuck:
+            self.find_unfit(STUCK)
 
     def _clear_meanwhile(self, workers: list[Worker]) -> None:
-        """End these in the background: a GPU's driver takes a while to clear up after a process.
-        The next job's verifier waits for it before it measures, or before it takes memory. And
-        nobody else is to measure while the spares are being made."""
+        """End these in the background, which takes a GPU's driver a while. The next job waits for
+        it, and for spares that are being made, before it measures or takes memory."""
         if not workers and self._workers.are_still:
             return
         self.clear = clear = anyio.Event()
@@ -251,31 +250,16 @@ class DeviceSession:
 
     async def _end(self, worker: Worker) -> None:
         await worker.end()
-        self._judge_end(stuck=worker.process.stuck)
-
-    def _judge_end(self, *, stuck: bool) -> None:
-        if stuck:
+        if worker.process.stuck:
             self.find_unfit(STUCK)
 
     def find_unfit(self, why: str) -> None:
-        """The device must not be used any more."""
         if not self.unfit:
             self.unfit = why
             self._condemn(why)
 
     def _count_failure(self, failure: DeviceNotReady) -> None:
         self._failed_probes += 1
-        if self._failed_probes >= _PROBES:
+        if self._failed_probes >= _MAX_FAILED_PROBES:
             last = str(failure).splitlines()[0]
             self.find_unfit(f"its probe failed {self._failed_probes} times in a row: {last}")
-
-
-def _left_by(worker: Worker, report: Report) -> JobResult:
-    process = worker.process
-    return JobResult(
-        report=report,
-        worker_output=process.output(),
-        worker_signal=process.signal if worker.died else None,
-        worker_code=process.code if worker.died else None,
-        out_of_memory=process.out_of_memory,
-    )

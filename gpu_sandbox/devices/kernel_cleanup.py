@@ -1,10 +1,8 @@
 """What the kernel still has to free when the last process of a jail is gone.
 
-Most is freed by the processes as they end: their own pages, files in memory, and what was mounted
-for them. Not so what only threads of the kernel find out to be nobody's, such as a memory file
-that lies in a socket which only its own message holds: gigabytes of it are a second of a core's
-and the memory's time, beside whatever is timed then. A jail can't be kept from all of that, so who
-times next waits until no more memory is being freed.
+Threads of the kernel free some memory later, such as a memory file in a socket that only its own
+message holds: a second of a core and the memory for some gigabytes. So the next timed job waits
+until no more memory is being freed.
 """
 
 from __future__ import annotations
@@ -15,31 +13,29 @@ from collections.abc import Callable
 
 import anyio
 
-_LOOK_S = 0.05
-_STILL = 5
-"""Rounds in a row: it does not begin at once."""
-_STEP = 8 << 20
-"""Freed between two looks: a fraction of what a thread that does nothing else frees."""
+_POLL_S = 0.05
+_STABLE_POLLS = 5  # in a row: freeing does not begin at once
+_MAX_FREED_BYTES = 8 << 20  # between two polls; a thread that frees frees several times more
 _KINDS = ("AnonPages", "Shmem", "PageTables", "SUnreclaim", "SReclaimable", "KernelStack")
 """Of ``/proc/meminfo``. What is free says less: a virtual machine gives it back to its host."""
 
 
 async def settled(
-    within_s: float = 3.0, held: Callable[[], int] | None = None, look_s: float = _LOOK_S
+    within_s: float = 3.0, held: Callable[[], int] | None = None, poll_s: float = _POLL_S
 ) -> bool:
-    """Wait until what is ``held``, by default by all of the machine, no longer falls. False if it
-    did for all of ``within_s``, as others' memory may: then nobody waits any longer."""
+    """Wait until the bytes that ``held`` counts, by default those in use on the machine, fall no
+    more. False if they did for all of ``within_s``, as others' memory may."""
     held = held or _held_bytes
-    for sock in socket.socketpair():  # only when one is closed are those looked for that nobody has
+    for sock in socket.socketpair():  # closing one makes the kernel look for unreferenced ones
         sock.close()
     deadline = time.monotonic() + within_s
-    before, still = held(), 0
-    while still < _STILL:
+    before, stable = held(), 0
+    while stable < _STABLE_POLLS:
         if time.monotonic() > deadline:
             return False
-        await anyio.sleep(look_s)
+        await anyio.sleep(poll_s)
         now = held()
-        still = still + 1 if before - now < _STEP else 0
+        stable = stable + 1 if before - now < _MAX_FREED_BYTES else 0
         before = now
     return True
 

@@ -1,11 +1,8 @@
 """The exclusive lease of a device: first come first served here, in turn between engines.
 
-Those of this engine who would take the same devices queue up, and the first of them stands in
-the devices' queues, where those of other engines are (``lease_queue.py``). So an engine with
-many to serve gets as many turns as one with few.
-
-A device that is not clear yet of what was done there is kept from other engines until it is;
-the next one in this engine may have it meanwhile, if it is next at all.
+Evaluations of this engine queue up for the same devices, and the first of them takes a place in
+the queue of engines (``lease_queue.py``). A device that is not clear yet is kept from other
+engines until it is; the next evaluation of this engine may take it over.
 """
 
 from __future__ import annotations
@@ -22,13 +19,12 @@ from gpu_sandbox.devices.lease_queue import Place
 from gpu_sandbox.devices.lock_files import lock_directory, lock_file
 
 _POLL_S = 0.005
-_POLL_BEHIND_S = 0.05
-"""Of who is not next: a device is had for longer than that."""
+_POLL_BEHIND_S = 0.05  # where other engines are next: they hold a device for longer
 
 
 class Lease:
-    """Exclusive use of the device of that ``identity`` (``cpu`` or a GPU's UUID).
-    ``clear`` is set when nothing of its holder's is left on it."""
+    """Exclusive use of the device of that ``identity`` (``cpu`` or a GPU's UUID). ``clear`` is
+    set when its holder has left nothing on it."""
 
     def __init__(self, identity: str, place: Place) -> None:
         self.identity = identity
@@ -42,14 +38,14 @@ class Leases:
     ``held_s`` is the device time of all leases so far, in seconds."""
 
     def __init__(self, group: TaskGroup, directory: Path | None = None) -> None:
-        """``group`` outlives all leases: in it is waited for devices to be clear."""
+        """``group`` outlives all leases: tasks in it wait for devices to be clear."""
         self._group = group
         self._directory = directory or lock_directory()
         self._taken: dict[str, Lease] = {}
-        self._left: dict[str, Lease] = {}
+        self._unclear: dict[str, Lease] = {}
         """Given back here, and not clear yet."""
         self._given_back = anyio.Event()
-        """A device of ours was; then there is another event, for the next time."""
+        """Replaced each time a device was given back here."""
         self._turns: dict[tuple[str, ...], anyio.Lock] = {}
         self._since: dict[str, float] = {}
         self._held_s = 0.0
@@ -92,17 +88,18 @@ class Leases:
             if lease.clear.is_set():
                 lease.place.close()
             else:
-                self._left[lease.identity] = lease
-                self._group.start_soon(self._let_go, lease)
-            self._tell()
+                self._unclear[identity] = lease
+                self._group.start_soon(self._close_when_clear, lease)
+            self._given_back.set()
+            self._given_back = anyio.Event()
 
-    async def _let_go(self, lease: Lease) -> None:
-        """When the device is clear, unless somebody here has taken it over."""
+    async def _close_when_clear(self, lease: Lease) -> None:
+        """Unless another lease here has taken it over."""
         try:
             await lease.clear.wait()
         finally:
-            if self._left.get(lease.identity) is lease:
-                del self._left[lease.identity]
+            if self._unclear.get(lease.identity) is lease:
+                del self._unclear[lease.identity]
                 lease.place.close()
 
     async def _first_free(self, identities: Sequence[str]) -> Lease:
@@ -112,8 +109,11 @@ class Leases:
                 places[identity] = Place(lock_file(self._directory, identity))
             while True:
                 for identity, place in places.items():
-                    if identity in self._left and place.is_first:
-                        return self._taken_over(self._left.pop(identity))
+                    if identity in self._unclear and place.is_first:
+                        before = self._unclear.pop(identity)
+                        lease = Lease(identity, before.place)
+                        lease.clear = before.clear
+                        return lease
                     if place.take():
                         return Lease(identity, places.pop(identity))
                 await self._change(places)
@@ -122,8 +122,8 @@ class Leases:
                 place.close()
 
     async def _change(self, places: dict[str, Place]) -> None:
-        """We know when a device is given back here. Nobody tells us when another engine does so,
-        and a thread that blocks in the kernel until then can't be cancelled."""
+        """Wait for a device that is given back here, or poll: other engines give no notice, and a
+        thread that blocks in the kernel can't be cancelled."""
         given_back = self._given_back
         if self._taken.keys() >= places.keys():
             await given_back.wait()
@@ -131,14 +131,3 @@ class Leases:
             first = any(place.is_first for place in places.values())
             with anyio.move_on_after(_POLL_S if first else _POLL_BEHIND_S):
                 await given_back.wait()
-
-    def _tell(self) -> None:
-        self._given_back.set()
-        self._given_back = anyio.Event()
-
-    @staticmethod
-    def _taken_over(left: Lease) -> Lease:
-        """A lease of its own, of a device that may not be clear yet."""
-        lease = Lease(left.identity, left.place)
-        lease.clear = left.clear
-        return lease

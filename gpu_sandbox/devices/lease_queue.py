@@ -1,8 +1,7 @@
-"""A place in the queue for a device, which all engines of a host stand in.
+"""The queue of a host's engines for a device: byte locks on the device's file.
 
-Bytes of the device's file are locked: the first by who has the device, and one each behind it by
-who waits, in order of arrival. Nothing is written, and the kernel drops the locks when their
-holder ends in whatever way: no place can be left behind (``byte_locks.py``).
+The first byte is locked by the holder, one byte each behind it by the engines that wait, in order
+of arrival. The kernel drops locks of killed engines (``byte_locks.py``).
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from gpu_sandbox.devices.lock_files import opened, refusal
 
 _DEVICE, _QUEUE = 0, 1
 """The device's byte, and the first place's."""
-_PATIENCE_S = 1.0
-"""For who is next and does not take the free device: stopped, or too busy to notice."""
+_PATIENCE_S = 1.0  # with an engine that is next and does not take the free device
 
 
 class Place:
-    """Of one who waits, at the end of the queue at first; and who has the device, once it could
-    be taken."""
+    """One engine's place, at the end of the queue at first; the device, once it is taken."""
 
     def __init__(self, path: Path) -> None:
         """Raises ``PrerequisiteMissing`` where the file can't be opened."""
@@ -38,7 +35,7 @@ class Place:
 
     @property
     def has_waiters(self) -> bool:
-        """In the queue, of one who has the device."""
+        """Whether engines wait behind the holder of the device."""
         return end_of_lock(self._descriptor, _QUEUE, TO_THE_END) is not None
 
     def take(self) -> bool:
@@ -58,7 +55,7 @@ class Place:
         os.close(self._descriptor)
 
     def _is_left_lying(self) -> bool:
-        """It was free for a while, and nobody ahead of us took it."""
+        """Whether it was free for a while, and no engine ahead took it."""
         if end_of_lock(self._descriptor, _DEVICE, 1) is not None:
             self._lying_since = None
             return False
@@ -67,7 +64,7 @@ class Place:
         return now - self._lying_since > _PATIENCE_S
 
     def _is_the_file(self) -> bool:
-        """If somebody removed it, others lock another one by now."""
+        """Whether the file was not removed: else others lock another one by now."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.lstat(self._path))
         except FileNotFoundError:

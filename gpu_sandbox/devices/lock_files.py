@@ -1,8 +1,7 @@
-"""The files that engines lock devices by: where they are, and how they are opened.
+"""Files that engines of all users lock devices by.
 
-Any user's engine has to find them, and to be able to lock them, and any user can write where they
-are. So they lie in a sticky directory of root's, in which nobody can remove or rename another's,
-and not in one of our own, whose owner could. Links are not followed. Nothing is ever written.
+They lie in a sticky directory of root's, where users can't remove or rename each other's files.
+Links are not followed. Nothing is ever written.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from pathlib import Path
 from gpu_sandbox.api.evaluator import PrerequisiteMissing
 
 VARIABLE = "GPU_SANDBOX_LEASES"
-_EVERYBODYS = (Path("/run/lock"), Path("/tmp"))
-"""Neither is a user's or a job's own, as ``TMPDIR`` may be. The first is not cleared of old files
-either, and no service or job gets one of its own; but not every system lets users in there."""
+_SHARED = (Path("/run/lock"), Path("/tmp"))
+"""Neither is a user's or a job's own, as ``TMPDIR`` may be. Old files stay in the first, which
+not every system lets users write to."""
 _FOR_ALL = stat.S_ISVTX | 0o777
 
 
@@ -28,11 +27,11 @@ def lock_directory() -> Path:
     chosen = os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen)
-    return next((place for place in _EVERYBODYS if _is_for_all(place)), _EVERYBODYS[-1])
+    return next((place for place in _SHARED if _is_for_all(place)), _SHARED[-1])
 
 
 def _is_for_all(directory: Path) -> bool:
-    """By what is the same for every user: root could write anywhere."""
+    """By its mode, which is the same for every user: root could write anywhere."""
     try:
         mode = directory.stat().st_mode
     except OSError:
@@ -41,7 +40,6 @@ def _is_for_all(directory: Path) -> bool:
 
 
 def lock_file(directory: Path, identity: str) -> Path:
-    """The device's."""
     return directory / ("gpu-sandbox-" + re.sub(r"[^A-Za-z0-9_.-]", "_", identity) + ".lock")
 
 
@@ -62,8 +60,8 @@ def opened(path: Path) -> int:
 
 
 def _open(path: Path) -> int:
-    """Not to be made: of another user's in a sticky directory the kernel would refuse that, even
-    to root (``fs.protected_regular``)."""
+    """Without ``O_CREAT``, which the kernel refuses for another user's file in a sticky
+    directory, even to root (``fs.protected_regular``)."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     with suppress(OSError):
         os.utime(descriptor)  # in use: /tmp is cleared of what is older than some days

@@ -1,10 +1,8 @@
-"""The ceilings of each device: probed under its lease, then kept on disk.
+"""Peak rates of each device: probed under its lease, then kept on disk.
 
-Kept for as long as torch, the driver, the machine's start and the cores stay what they were, and
-measured again, once a sandbox, when a candidate beats them (``floor.beaten``). A probe that fails
-is a line that says why, and is tried again by the next sandbox. One that met a busy machine
-(``contention/thresholds.py``) is nothing to judge by, and is tried again after a while, by the
-next sandbox too: a probe takes a second or two, as much as many a verdict.
+They hold for the same torch, driver, boot and cores, and are measured again, once a sandbox, when
+a candidate beats them. A failed probe is tried again by the next sandbox; one of a busy machine
+(``contention/thresholds.py``) after a while, by the next sandbox too.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ class KnownCeilings:
         """Devices that were probed again because a candidate beat their ceilings."""
 
     def find(self, device: Device, cores: tuple[int, ...]) -> Ceilings | NoCeilings | None:
-        """Those of an earlier probe, or why there are none; None: it is time to probe."""
+        """Rates of an earlier probe, or why there are none; None: it is time to probe."""
         known = self._known.get(device.name)
         if isinstance(known, NoCeilings) and known.busy:
             return known if time.monotonic() < self._again_at[device.name] else None
@@ -81,12 +79,12 @@ class KnownCeilings:
         return found
 
     def may_doubt(self, device: Device) -> bool:
-        """Whether its ceilings were not measured again yet because something beat them."""
+        """Whether its rates were not yet measured again because a candidate beat them."""
         return device.name not in self._doubted
 
     async def probe_again(self, device: Device, cores: tuple[int, ...]) -> str:
-        """Of ceilings that were beaten, under the lease: what is higher takes the old one's place,
-        unless the machine is busy. Returns a note on what came of it."""
+        """Measure rates that were beaten again, under the lease, and keep what is higher unless the
+        machine is busy. Returns a note on the result."""
         self._doubted.add(device.name)
         old = self.find(device, cores)
         found = await self._probed(device, cores)
@@ -147,7 +145,7 @@ class KnownCeilings:
         return self._cache / f"{host_digest(device, cores)}.json"
 
     def _busy_path(self, device: Device, cores: tuple[int, ...]) -> Path:
-        """No figure: with a dot before its name, as what is swept up when it is old."""
+        """With a dot before its name, as all that is swept up when it is old."""
         return self._cache / f".{host_digest(device, cores)}.busy"
 
     async def _ask(self, device: Device, cores: tuple[int, ...]) -> Probed:

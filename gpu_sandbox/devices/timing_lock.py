@@ -1,8 +1,8 @@
-"""Whether a device is timed now: preparations on it run while it is not, in any engine.
+"""Exclusion of timed jobs and preparations on a device, between all engines of a host.
 
-Two bytes of a file of the device's are locked. The first, exclusively, by the holder of the lease
-while its job is timed; the second, shared, by each preparation that runs. Either side locks its
-own byte before it looks at the other's, so that one of two that come at once sees the other.
+Two bytes of a file are locked: the first, exclusively, by the holder of the lease while its job
+is timed; the second, shared, by each preparation that runs. Either side locks its own byte before
+it tests the other's, so that one of two that come at once sees the other.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from gpu_sandbox.devices.byte_locks import end_of_lock, lock, unlock
 from gpu_sandbox.devices.lock_files import lock_directory, lock_file, opened
 
 _TIMED, _PREPARING = 0, 1
-GLANCE_S = 0.01
-"""Between two looks of a preparation at whether it has to stop."""
+GLANCE_S = 0.01  # between two tests of whether a preparation has to stop
 _POLL_S = 0.002
-_PATIENCE_S = 4.0
-"""With an engine that does not stop its preparations: it is stopped itself, as a rule."""
+_PATIENCE_S = 4.0  # with an engine that does not stop its preparations: as a rule it is stopped
 
 
 def timing_file(identity: str) -> Path:
@@ -68,7 +66,7 @@ class TimingLock:
 
 
 class Permit:
-    """The side of one preparation: ``take`` before it runs, ``give_back`` when it lies still."""
+    """The side of one preparation: ``take`` before it runs, ``give_back`` when it is frozen."""
 
     def __init__(self, path: Path) -> None:
         """Raises ``PrerequisiteMissing`` where the file can't be opened."""

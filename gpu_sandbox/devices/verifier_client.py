@@ -1,7 +1,4 @@
-"""The engine's side of a verifier: asks it, hears what it finds, and ends it.
-
-With it lives the worker that holds the reference, until it is released (``worker_pool.py``).
-"""
+"""The engine's side of a verifier, and of the worker that holds its reference."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ _OF_DEVICE = re.compile("|".join((*failure_words(), "accelerator", "memory")), r
 
 
 class VerifierDied(Exception):
-    """It ended without a report. ``stage`` is where it was, ``signal`` what killed it."""
+    """The verifier ended without a report: ``stage`` says where, ``signal`` what killed it."""
 
     def __init__(self, stage: str, killed_by: int | None, output: str) -> None:
         how = "it exited" if killed_by is None else f"signal {killed_by}"
@@ -41,7 +38,7 @@ class VerifierDied(Exception):
 
     @property
     def mistake(self) -> str:
-        """What it exited of by itself, in a line; empty if that says something of its device."""
+        """The exception that ended it, in a line; empty if that may be its device's fault."""
         last = (self.output.strip().splitlines() or [""])[-1]
         if self.signal is not None or self.stage == "start" or _OF_DEVICE.search(last):
             return ""
@@ -49,13 +46,13 @@ class VerifierDied(Exception):
 
     @property
     def trying(self) -> str:
-        """The inputs that it did not survive, if it was not killed, which may be others' doing."""
+        """The transformed inputs that it did not survive; empty if it was killed, which may have
+        another cause."""
         return "" if self.signal == signal.SIGKILL else _trying(self.stage)
 
 
 class VerifierSilent(Exception):
-    """No report within the limit: the reference hangs, or the trusted side does. ``trying``: the
-    inputs that did not end, if it was such."""
+    """No report within the limit. ``trying``: the transformed inputs that did not end, if any."""
 
     def __init__(self, stage: str, limit_s: float) -> None:
         super().__init__(f"nothing within {limit_s:g} s, in stage {stage!r}")
@@ -63,35 +60,30 @@ class VerifierSilent(Exception):
 
 
 class Verifier:
-    """A running one. It does one job at a time; after a failure it is of no further use."""
+    """Does one job at a time; after a failure it is of no further use."""
 
     def __init__(self, device: Device, process: ForkedProcess, line: Line[FromVerifier]) -> None:
         self._device = device
         self._line = line
-        self._introduced = self._is_ready = False
+        self.introduced = self._is_ready = False
+        """``introduced``: whether its reference worker has had a part in a job."""
         self._call_s = 0.0
         self.preparing: Callable[[], int] = lambda: 0
-        """How many processes of ours lie still on the device while it is timed."""
+        """Counts our processes that are frozen on the device while it is timed."""
         self.process = process
         self.reference: Worker | None = None
 
     def hold(self, reference: Worker) -> None:
-        """From the next job on, until it is released."""
-        self.reference, self._introduced = reference, False
-
-    @property
-    def introduced(self) -> bool:
-        """Whether the reference that it holds has had a part in a job."""
-        return self._introduced
+        """Use this worker from the next job on."""
+        self.reference, self.introduced = reference, False
 
     def release(self) -> Worker | None:
-        """Of the reference, if it has one: it is the caller's to end."""
+        """Its reference worker, if it has one: it is the caller's to end."""
         released, self.reference = self.reference, None
         return released
 
     async def ready(self, within_s: float) -> None:
-        """Returns when it has said that its device works, after the last job that it was given.
-        Raises ``DeviceNotReady``."""
+        """Wait until it has found that its device works. Raises ``DeviceNotReady``."""
         if self._is_ready:
             return
         try:
@@ -105,23 +97,23 @@ class Verifier:
         self._is_ready = True
 
     async def give(self, job: Job, *fds: int) -> None:
-        """With ``hold`` before it, once. Raises ``VerifierDied``."""
+        """Send a job. It has a reference worker already. Raises ``VerifierDied``."""
         assert self.reference is not None
         self._call_s, self._is_ready = job.call_s, False
-        if not self._introduced:
+        if not self.introduced:
             job = msgspec.structs.replace(job, reference_pid=self.reference.process.pid)
             fds = (self.reference.peer.fileno(), *fds)
         try:
             await self._line.send(job, *fds)
         except PeerGone:
             raise VerifierDied("start", None, self.process.output()) from None
-        if not self._introduced:
+        if not self.introduced:
             self.reference.peer.close()
-            self._introduced = True
+            self.introduced = True
 
     async def report(self, limit_s: float, reached: Callable[[str], Awaitable[None]]) -> Report:
-        """What it finds. ``reached`` is awaited at every stage; where the verifier waits, it
-        goes on when that returns. What it tries (``TRYING``) takes one call's time at most.
+        """Its report. ``reached`` is awaited at every stage; a verifier that waits goes on when it
+        returns. Transformed inputs (``TRYING``) may take one call's time.
 
         Raises ``VerifierDied``, ``VerifierSilent``, ``SandboxFault``.
         """
@@ -152,7 +144,7 @@ class Verifier:
 
     @property
     def stuck(self) -> bool:
-        """Something of it was killed, and the kernel does not let go of it."""
+        """Whether the kernel still holds a killed process of it."""
         return self.process.stuck or (self.reference is not None and self.reference.process.stuck)
 
     async def end(self) -> None:
@@ -164,7 +156,7 @@ class Verifier:
 
 
 async def start_verifier(device: Device, zygote: Zygote, cores: tuple[int, ...]) -> Verifier:
-    """One that has yet to say that it is ready. Raises ``SandboxFault``."""
+    """A verifier that is not ready yet. Raises ``SandboxFault``."""
     ours, theirs = socket.socketpair()
     home = zygote.run.home(f"verifier-{device.name}")
     line: Line[FromVerifier] = Line(ours, FromVerifier)

@@ -1,9 +1,8 @@
 """A device's workers: each holds one candidate, or the reference, and is surely ended.
 
-The next ones are made ahead of time: a spare has no candidate yet, and on a GPU its context
-already. They are made while nothing is timed beside it (``device_session.py``): on a GPU in two
-steps, for its context is what the driver takes time for, which does such things one after the
-other."""
+Spares without a candidate are made ahead of time, while nothing is timed. On a GPU that is done
+in two steps, since its driver makes contexts slowly and one after the other.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +31,10 @@ from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
 
-_BEFORE = 4
+_SPARE_DESCRIPTORS = 4  # times those of a candidate, until one is loaded (worker/main.py)
 
 Side: TypeAlias = Literal["worker", "reference"]
-"""What it holds: a candidate, or the reference."""
+"""Which side of a pair a worker holds; ``worker`` is the candidate's."""
 
 
 class DeviceNotReady(SandboxFault):
@@ -58,7 +57,7 @@ class Worker:
 
 
 async def _living(worker: Worker | None) -> Worker | None:
-    """The same, unless it has died meanwhile."""
+    """None for one that has died meanwhile."""
     if worker is None or not worker.process.ended.is_set():
         return worker
     await worker.end()
@@ -70,9 +69,8 @@ async def _removed(home: Path) -> None:
         await anyio.to_thread.run_sync(remove, home)
 
 
-class _Meanwhile:
-    """Something that is done in the background. A failure there is the next evaluation's: it
-    tries again, and then says so."""
+class _BackgroundTask:
+    """A failure in it counts for nothing: the next evaluation tries the same, and says so."""
 
     def __init__(self, group: TaskGroup) -> None:
         self._group = group
@@ -81,7 +79,7 @@ class _Meanwhile:
         self.over.set()
 
     def start(self, do: Callable[[], Awaitable[None]]) -> None:
-        """Unless it is being done."""
+        """Unless it is running."""
         if not self.over.is_set():
             return
         self.over = anyio.Event()
@@ -102,12 +100,9 @@ class _Meanwhile:
 
 
 class Workers:
-    """Makes one device's. ``still`` says when none is being made.
-
-    On the CPU the reference has a new one for each candidate: a process that has judged a
-    hundred runs a percent faster than a fresh one. On a GPU, where the device does the work and
-    another context would cost 0.2 s, it keeps the one that it has, until a second look.
-    """
+    """One device's. On the CPU the reference gets a new worker for each candidate: a process
+    that has judged a hundred is a percent faster than a fresh one. On a GPU, where a context
+    costs 0.2 s, it keeps its worker until a recheck."""
 
     def __init__(self, device: Device, zygote: Zygote, cores: tuple[int, ...]) -> None:
         self._device = device
@@ -118,8 +113,8 @@ class Workers:
         self._spares: dict[Side, Worker] = {}
         self._begun: dict[Side, Worker] = {}
         """On a GPU: without a context yet."""
-        self._beginning = _Meanwhile(zygote.group)
-        self._making = _Meanwhile(zygote.group)
+        self._beginning = _BackgroundTask(zygote.group)
+        self._making = _BackgroundTask(zygote.group)
         self.renews_reference = not self._backend.has_contexts
 
     async def take(self, side: Side) -> Worker:
@@ -137,14 +132,14 @@ class Workers:
         self._making.start(self._make_spares)
 
     def prepare_first(self, *, with_candidate: bool) -> None:
-        """On a GPU: the first ones, in the background, side by side: the driver makes contexts one
-        after the other, the verifier's too, but starts in each process meanwhile."""
+        """On a GPU: the first ones, in the background, side by side, so that the driver starts in
+        one process while it makes another's context."""
         sides: tuple[Side, ...] = ("reference", "worker") if with_candidate else ("reference",)
         if self._backend.has_contexts:
             self._making.start(partial(self._make_together, sides))
 
     async def still(self) -> None:
-        """No spare is being made or begun."""
+        """Wait until no spare is being made or begun."""
         while not self.are_still:
             await self._beginning.over.wait()
             await self._making.over.wait()
@@ -154,7 +149,7 @@ class Workers:
         return self._beginning.over.is_set() and self._making.over.is_set()
 
     async def _new(self, side: Side) -> Worker:
-        """On a GPU its context is made. Raises ``SandboxFault``."""
+        """With its context on a GPU. Raises ``SandboxFault``."""
         await self._beginning.over.wait()
         if begun := await _living(self._begun.pop(side, None)):
             try:
@@ -171,7 +166,7 @@ class Workers:
         return worker
 
     async def _begin(self, side: Side) -> Worker:
-        """On a GPU its driver is started. Raises ``SandboxFault``."""
+        """With its driver started on a GPU. Raises ``SandboxFault``."""
         try:
             worker = await self._forked(side)
         except OSError as error:  # candidates fill disks, and use up descriptors
@@ -201,7 +196,7 @@ class Workers:
         return Worker(process, ours, own)
 
     async def close(self) -> None:
-        """Nothing is left of the spares, and none is made any more."""
+        """End the spares, and make no more."""
         for each in (self._beginning, self._making):
             each.cancel()
         await self.still()
@@ -232,7 +227,8 @@ class Workers:
             self._spares[side] = await self._new(side)
 
     async def _answered(self, worker: Worker, request: MakeContext | None = None) -> None:
-        """On a GPU: it has done what it was asked for, or what it begins with. Or it is ended."""
+        """Wait until it has done what was requested, or what it begins with. Raises
+        ``DeviceNotReady``, and then has ended it."""
         line: Line[Reply] = Line(worker.peer, Reply)
         try:
             try:
@@ -249,15 +245,14 @@ class Workers:
             raise
 
     def _policy(self, home: Path) -> Policy:
-        """With more descriptors than where it holds a candidate (``worker/main.py``)."""
         policy = policy_for(
             self._limits, home, self._cores, self._backend.nodes(), readable=hub_readable()
         )
-        return msgspec.structs.replace(policy, descriptors=_BEFORE * policy.descriptors)
+        return msgspec.structs.replace(policy, descriptors=_SPARE_DESCRIPTORS * policy.descriptors)
 
 
 def child_variables(device: Device) -> dict[str, str]:
-    """What a worker or verifier of ``device`` has in its environment beside the usual."""
+    """Environment of a worker or verifier of ``device``, beside what all children have."""
     return {
         **hub_variables(),
         **visible_variables(device),

@@ -34,7 +34,7 @@ def anyio_backend() -> str:
 async def test_what_falls_is_waited_for_and_what_pauses_too() -> None:
     """As others take memory all the while: only a fall counts."""
     seen: Iterator[int] = iter([900, 900, 900, 700, 500, 300, 300, 100, 99, 400, 399, 398, 397, 9])
-    assert await settled(held=lambda: next(seen) * MIB, look_s=0.0)
+    assert await settled(held=lambda: next(seen) * MIB, poll_s=0.0)
     assert list(seen) == [9]
 
 
@@ -42,7 +42,7 @@ async def test_what_falls_is_waited_for_and_what_pauses_too() -> None:
 async def test_nobody_waits_for_ever() -> None:
     began = time.monotonic()
     falling = iter(range(1 << 40, 0, -(64 * MIB)))
-    assert not await settled(0.1, held=lambda: next(falling), look_s=0.001)
+    assert not await settled(0.1, held=lambda: next(falling), poll_s=0.001)
     assert time.monotonic() - began < 2
 
 

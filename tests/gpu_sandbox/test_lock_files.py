@@ -58,7 +58,7 @@ def test_the_place_is_one_that_lets_everybody_in(
     for place in places[1:]:
         place.mkdir(mode=0o775)
     places[2].chmod(0o1777)
-    monkeypatch.setattr(lock_files, "_EVERYBODYS", tuple(places))
+    monkeypatch.setattr(lock_files, "_SHARED", tuple(places))
     assert lock_directory() == places[2]
     places[2].chmod(0o755)
     assert lock_directory() == places[3], "the last one does for want of another"
