@@ -1,12 +1,8 @@
-"""A child process of our own: started clean, drained, and surely ended. (Foreign code runs
-in jails of the zygote only.)
+"""A trusted child process: started clean, drained, and surely ended.
 
-Invariants: a child leads its own session and process group; it inherits only the named
-descriptors and an allow-list of variables; its output is drained for as long as it
-lives, so that a flood never blocks it; when ``child()`` exits, by whatever way, the
-whole group and every process that carries the run's token are dead and reaped. When
-this process dies by SIGKILL, the kernel kills the group through the watch pipe
-(``zygote/boot.py``).
+It leads its own process group and inherits only named descriptors and an allow-list of variables.
+When ``child()`` exits, the group and all that carry the run's token are dead and reaped; when the
+engine is killed, the kernel kills the group through the watch pipe (``zygote/boot.py``).
 """
 
 from __future__ import annotations
@@ -33,7 +29,7 @@ _TERM_S = 0.2
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start: ``main`` of a module, with its arguments."""
+    """``main`` of a module, with its arguments."""
 
     module: str
     arguments: dict[str, Any]
@@ -44,10 +40,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Output:
-    """What a child prints, drained as it comes; the first and the last half are kept.
-
-    Takes over ``pipe``, the non-blocking reading end.
-    """
+    """What a child prints, of which the first and the last half of ``limit`` are kept. Takes
+    over ``pipe``, the non-blocking reading end."""
 
     def __init__(self, pipe: int, limit: int) -> None:
         self._pipe = pipe
@@ -62,8 +56,8 @@ class Output:
         return (bytes(self._head) + middle + bytes(self._tail)).decode("utf-8", "replace")
 
     async def drain(self) -> None:
-        """Until everybody who could write has closed it, this is cancelled, or it can't be waited
-        for: the kernel counts what a user waits for, and candidates may be the same one."""
+        """Until all writers have closed it, or it can't be waited for: the kernel limits a user's
+        waits, and candidates may be the same user."""
         try:
             with suppress(OSError):
                 while chunk := await self._chunk():
@@ -74,7 +68,7 @@ class Output:
             self._drained.set()
 
     async def drained_within(self, seconds: float) -> None:
-        """A descendant that got away may hold the pipe open for ever: don't wait for it."""
+        """A descendant that escaped may hold the pipe open for ever."""
         with anyio.move_on_after(seconds):
             await self._drained.wait()
 
@@ -209,15 +203,13 @@ def _start(spec: Spec, watch: int, fds: tuple[int, ...]) -> Child:
 
 
 def sweep(token: str) -> int:
-    """Kill whoever carries the run's token: those that left the group. Returns how many.
-
-    Best effort until there are cgroups: an ``exec`` with another environment gets away.
-    Repeats while it finds any, because a fork may have raced with the scan.
-    """
+    """Kill processes that left the group and carry the run's token. Returns how many. Repeats
+    while there are any, because a fork may have raced with the scan."""
     mark = f"{TOKEN}={token}".encode()
     killed = 0
     for _ in range(20):
-        found = [pid for pid in _pids() if pid != os.getpid() and _carries(pid, mark)]
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        found = [pid for pid in pids if pid != os.getpid() and _carries(pid, mark)]
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -225,10 +217,6 @@ def sweep(token: str) -> int:
         if not found:
             break
     return killed
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _carries(pid: int, mark: bytes) -> bool:

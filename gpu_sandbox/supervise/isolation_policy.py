@@ -1,5 +1,4 @@
-"""What untrusted children may use, from the limits of an evaluation; and whether what
-confines them here is enough."""
+"""What untrusted children may use, and whether their isolation suffices here."""
 
 from __future__ import annotations
 
@@ -11,19 +10,17 @@ from gpu_sandbox.confine import Policy, Survey, Tier
 
 
 def require_tier(survey: Survey, weakest: Tier) -> None:
-    """Raises ``PrerequisiteMissing``, with what is missing and what to do about it, where
-    candidates would be confined less than tier ``weakest`` asks for (A is the strictest)."""
+    """Raises ``PrerequisiteMissing`` where isolation is weaker than tier ``weakest``."""
     if survey.tier <= weakest:
         return
-    lines = [f"  {layer}: {reason}" for layer, reason in survey.missing.items()]
-    told = "\n".join(lines)
-    way_out = (
+    missing = "\n".join(f"  {layer}: {reason}" for layer, reason in survey.missing.items())
+    option = (
         "--allow-weak-isolation" if survey.tier == "C" else f"--require-isolation {survey.tier}"
     )
     raise PrerequisiteMissing(
         f"candidates would be isolated by tier {survey.tier} here, and tier {weakest} is"
-        f" required. Missing:\n{told}\n"
-        f"Mend that (engine doctor shows more), or accept it with {way_out}."
+        f" required. Missing:\n{missing}\n"
+        f"Mend that (engine doctor shows more), or accept it with {option}."
     )
 
 
@@ -35,11 +32,8 @@ def policy_for(
     *,
     readable: tuple[str, ...] = (),
 ) -> Policy:
-    """``home`` is the one place to write in; ``devices`` are the nodes of a device.
-
-    An address-space limit breaks a GPU's driver, which reserves terabytes: with nodes the memory
-    limit is the cgroup's alone.
-    """
+    """``home`` is the one place to write in; ``devices`` are the nodes of a device, whose driver
+    reserves terabytes of addresses, so that only the cgroup limits memory."""
     return Policy(
         home=str(home),
         readable=readable,

@@ -1,7 +1,6 @@
-"""Private directories, and the sweeping-up after a killed engine.
+"""Private directories of one sandbox, and removal of those that a killed engine left.
 
-A run directory lives as long as its sandbox. Its owner holds a ``flock`` on
-``owner.lock`` inside, so whatever can be locked belongs to a dead engine and is removed.
+The owner holds a ``flock`` on ``owner.lock`` inside: one that can be locked is left over.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ class RunDirectory(msgspec.Struct, frozen=True):
 
 
 def own_directory(path: Path) -> Path:
-    """The same, made if it is not there, and ours alone. Raises ``OSError`` where it is somebody
-    else's, or a link: who owns it could put others in the place of what is in it."""
+    """Make it if it is absent. Raises ``OSError`` where it is a link or another user's, who could
+    replace what is in it."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
@@ -79,7 +78,7 @@ def own_directory(path: Path) -> Path:
 
 @asynccontextmanager
 async def run_directory(parent: Path) -> AsyncIterator[RunDirectory]:
-    """Below ``parent``, which is ours alone, or is made. It has its name when it is locked."""
+    """Below ``parent``. It gets its name when it is locked."""
     token = secrets.token_hex(8)
     own_directory(parent)
     fresh, path = parent / f".{token}", parent / token
@@ -96,8 +95,8 @@ async def run_directory(parent: Path) -> AsyncIterator[RunDirectory]:
 
 
 def remove(path: Path) -> None:
-    """Delete it, however deep a candidate made it, and whatever permissions it took away. What
-    stays all the same goes with the directory that it is in, or when the next engine starts."""
+    """Delete it, however deep a candidate made it, and whatever permissions it took away. What is
+    left all the same goes with its parent, or when the next engine starts."""
     with suppress(RecursionError):
         shutil.rmtree(path, ignore_errors=True)
     if not path.exists():

@@ -1,8 +1,6 @@
-"""The engine's side of the zygote: children by name, each surely ended.
+"""The engine's side of the zygote: its forks, each drained while it lives and surely ended.
 
-A child started here is a fork of the zygote (``zygote/main.py``), confined unless it is
-one of our own. Its output is drained for as long as it lives, so that a flood never
-blocks it. ``ForkedProcess.end`` returns when the zygote has said that nothing of it is left.
+A fork is jailed unless it is one of our own (``zygote/main.py``).
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
 from gpu_sandbox.api.evaluator import SandboxFault
@@ -39,13 +38,9 @@ from gpu_sandbox.supervise.run_directory import RunDirectory
 from gpu_sandbox.toolchain.environment import child_environment
 
 _END_S = 15.0
-_KILLED_S = 160.0
-"""The zygote itself says after some 13 s that something is stuck, or after two minutes where the
-kernel is at work on it all the while, and looks for 20 s more what is left of a jail whose init
-does not answer; others wait for it then."""
+_KILLED_S = 160.0  # longer than the zygote takes to report a stuck process (zygote/reaping.py)
 _DRAIN_S = 0.2
-DEATH_S = 2.0
-"""For one that has hung up to have ended."""
+DEATH_S = 2.0  # for a child that has closed its socket to end
 
 
 class ForkedProcess:
@@ -69,7 +64,7 @@ class ForkedProcess:
 
     @property
     def lost(self) -> bool:
-        """It has ended, and nobody knows how: its jail init did, too, or the zygote."""
+        """Whether it ended unseen, because its jail init or the zygote did."""
         return self.ended.is_set() and self.code is None and self.signal is None
 
     async def ended_within(self, seconds: float) -> bool:
@@ -78,7 +73,7 @@ class ForkedProcess:
         return self.ended.is_set()
 
     async def end(self) -> None:
-        """Kill all of it, if it lives still, and wait until nothing is left. Never raises."""
+        """Kill it with all its descendants, and wait until nothing is left. Never raises."""
         with anyio.CancelScope(shield=True):
             if not self.ended.is_set():
                 await self._zygote.kill(self._number)
@@ -88,7 +83,7 @@ class ForkedProcess:
             self._zygote.forget(self._number)
 
     async def last_words(self) -> str:
-        """Of one that hung up, or is silent: how it ended, and its last line. Ends it."""
+        """End it, and say how it ended and what it printed last."""
         by_itself = await self.ended_within(DEATH_S)
         await self.end()
         how = f"signal {self.signal}" if self.signal else f"exit code {self.code}"
@@ -128,20 +123,18 @@ class Zygote:
         self._line: Line[FromZygote] | None = None
         self._starting = anyio.Lock()
         self._sending = anyio.Lock()
-        self._closing = anyio.Event()
         self._survey: Survey | None = None
         self._has_key = False
 
     async def survey(self) -> Survey:
-        """What can confine a child here, as the zygote found by trying."""
+        """What can confine a child here, as the zygote found by attacks."""
         await self._alive()
         assert self._survey is not None
         return self._survey
 
     async def candidates_home(self, own: Path) -> Path:
-        """Where a candidate's process that is given ``own`` finds it. That is one path for all of
-        them where each has a home of its own mounted there: compilers write it into what they keep.
-        """
+        """The path at which a candidate's process sees ``own``: the same for all of them where it
+        is mounted, since compilers write it into their caches."""
         has_mounts = MOUNT in (await self.survey()).layers
         return self.run.path / "candidate" if has_mounts else own
 
@@ -174,11 +167,8 @@ class Zygote:
         )
         sent = False
         try:
-            async with self._sending:
-                # Half a frame would be the end of the zygote, so this is not cancelled.
-                with anyio.CancelScope(shield=True):
-                    await line.send(order, write, *(sock.fileno() for sock in sockets.values()))
-                sent = True
+            await self._send(line, order, write, *(sock.fileno() for sock in sockets.values()))
+            sent = True
             os.close(write)
             with anyio.fail_after(self.limits.start_s):
                 await process.answered.wait()
@@ -187,7 +177,7 @@ class Zygote:
         except BaseException as error:
             if not sent:
                 os.close(write)
-                process.gone(None, None)  # nobody else knows of it
+                process.gone(None, None)
             await process.end()
             if isinstance(error, PeerGone | OSError):
                 raise SandboxFault(f"the zygote did not start a {role}: {error!r}") from None
@@ -195,16 +185,18 @@ class Zygote:
         return process
 
     async def compute_cache_keys(self) -> None:
-        """Once: see ``ComputeCacheKeys``. Does not wait for it, but what is spawned next does.
-
-        Raises ``SandboxFault`` if there is no zygote."""
+        """Once a zygote: what is spawned next waits for it. Raises ``SandboxFault``."""
         line = await self._alive()
         if not self._has_key:
             self._has_key = True
-            with suppress(PeerGone, OSError):  # whoever spawns next finds out
-                async with self._sending:
-                    with anyio.CancelScope(shield=True):  # half a frame would be its end
-                        await line.send(ComputeCacheKeys())
+            with suppress(PeerGone, OSError):  # the next spawn raises
+                await self._send(line, ComputeCacheKeys())
+
+    async def _send(self, line: Line[FromZygote], message: msgspec.Struct, *fds: int) -> None:
+        """Not cancelled: half a frame would be the end of the zygote."""
+        async with self._sending:
+            with anyio.CancelScope(shield=True):
+                await line.send(message, *fds)
 
     async def kill(self, number: int) -> None:
         if self._line is None:
@@ -213,13 +205,10 @@ class Zygote:
             async with self._sending:
                 await self._line.send(Kill(id=number))
         except (PeerGone, OSError):
-            pass  # of who ends by nothing else it is said that it is stuck
+            pass  # ``end`` reports it as stuck if nothing else ends it
 
     def forget(self, number: int) -> None:
         self._processes.pop(number, None)
-
-    async def close(self) -> None:
-        self._closing.set()
 
     async def _alive(self) -> Line[FromZygote]:
         async with self._starting:
@@ -229,7 +218,7 @@ class Zygote:
             return self._line
 
     async def _keep(self, *, task_status: TaskStatus[None]) -> None:
-        """One zygote's life: start, hear what it says, end."""
+        """One zygote's life."""
         with ExitStack() as stack:
             ours, theirs = socket.socketpair()
             stack.callback(theirs.close)
@@ -254,10 +243,7 @@ class Zygote:
                 self._line, self._has_key = line, False
                 task_status.started()
                 try:
-                    async with anyio.create_task_group() as listening:
-                        listening.start_soon(self._listen, line, listening)
-                        await self._closing.wait()
-                        listening.cancel_scope.cancel()
+                    await self._listen(line)
                 finally:
                     self._line = None
                     with anyio.CancelScope(shield=True):
@@ -279,8 +265,8 @@ class Zygote:
             raise SandboxFault("the zygote did not start as it should")
         self._survey = frame.survey
 
-    async def _listen(self, line: Line[FromZygote], group: TaskGroup) -> None:
-        """Until it dies; then everybody who waits for it is told."""
+    async def _listen(self, line: Line[FromZygote]) -> None:
+        """Take its messages until it dies."""
         try:
             while True:
                 match await line.receive():
@@ -300,14 +286,10 @@ class Zygote:
                         pass
         except (PeerGone, BadFrame, OSError):
             pass
-        group.cancel_scope.cancel()
 
 
-# Read by libraries when they are loaded, so the zygote must have them. glibc gives large
-# blocks back to the system when they are freed, or not, by how the heap happens to lie: each
-# call then faults its output's pages in anew, in some processes and not in others, which made
-# one kernel read 1.2 or 2.7 ms. Keeping them is the steady state of a
-# long-lived process, and the same for both sides.
+# Read by libraries when they are loaded, so the zygote must have them. Without the first two,
+# glibc gives large blocks back in some processes only, which then fault in each call's output.
 _SHARED_VARIABLES = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # more, and glibc ignores it
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),

@@ -1,10 +1,8 @@
-"""The zygote: one process that has imported torch and never touched a device.
+"""The zygote: one process that has imported torch, and whose forks are all children.
 
-Before it does, while it is small and its forks are cheap, it finds out what can confine a child
-here. Every child is a fork of it, which costs milliseconds where a fresh interpreter with torch
-costs more than a second. It stays single-threaded (namespaces demand it, and a fork
-copies one thread only), runs no foreign code, and adopts and kills whatever escapes from
-the children that it forked.
+It never touches a device, stays single-threaded (namespaces demand it, and a fork copies one
+thread only), runs no foreign code, and adopts and kills what escapes from its children. Before it
+imports torch, it finds out what can confine a child here.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_sandbox.confine import Jail, SpawnFailed, Status, Survey, processes, spawn
+from gpu_sandbox.confine import Jail, SpawnFailed, Survey, processes, spawn
 from gpu_sandbox.confine.cgroup_reclaim import at_work, finished_within
 from gpu_sandbox.confine.jail_init import KILL_S, PATIENCE_S
 from gpu_sandbox.confine.survey_cache import cached_survey, forget_survey
@@ -44,54 +42,28 @@ from gpu_sandbox.ipc.zygote_messages import (
 )
 from gpu_sandbox.languages import languages_and_compilers
 from gpu_sandbox.zygote.reaping import Endings
+from gpu_sandbox.zygote.trusted_process import TrustedProcess, reaped
 
 _PRELOADED = ("encodings.ascii", "torch.utils.cpp_extension", "torch.utils.flop_counter")
-_ENDED_S = KILL_S + 2.0
-"""And more where the kernel is at it: then a jail says by itself when it has had enough."""
-_FREED_S = 5.0
-"""Two gigabytes, or more: whoever works on for us when we are gone is killed."""
+_ENDED_S = KILL_S + 2.0  # more while the kernel still takes it down
+_FREED_S = 5.0  # for some gigabytes at our end
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _Trusted:
-    """A child of our own, as a ``Jail`` is one of the others: no walls, but surely ended."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.fd = os.pidfd_open(pid)
-        self.stuck = False
-
-    def stop(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-
-    def end(self, *, told: bool = False) -> Status:
-        """``told``: to end, as long ago as anybody may need for it."""
-        self.stop()
-        os.close(self.fd)
-        code = _reaped(self.pid, 0.0 if told else KILL_S)
-        if code is None:
-            self.stuck = True
-            return Status()
-        return Status(code=code) if code >= 0 else Status(signal=-code)
-
-
 class Zygote:
-    """Spawns on command, reports every end. It waits for nobody who is slow to die, as they are
-    who have memory of a GPU: others are spawned and ended meanwhile."""
+    """Spawns on command and reports every end. Others are spawned and ended while one that holds
+    memory of a GPU is slow to die."""
 
     def __init__(self, sock: socket.socket, found: Survey, surveys: Path) -> None:
         self._socket = sock
         self._channel: Channel[ToZygote] = Channel(sock, ToZygote, fds=MAX_FDS)
         self._survey = found
         self._surveys = surveys
-        self._living: dict[int, Jail | _Trusted] = {}
+        self._living: dict[int, Jail | TrustedProcess] = {}
         self._endings = Endings(self._spent, due_s=_ENDED_S, most_s=PATIENCE_S + 2.0)
         self._stuck: set[int] = set()
-        """Killed, and the kernel does not let go of them: nobody waits for them twice."""
+        """Killed processes that the kernel still holds: they are waited for once."""
 
     def serve(self) -> None:
         """Until the engine closes its end; then everything that lives is ended."""
@@ -137,7 +109,7 @@ class Zygote:
     def _spent(self, number: int) -> tuple[int, int]:
         """Not by a jail init, which goes on killing."""
         living = self._living[number]
-        return processes.spent(_head(living), itself=isinstance(living, _Trusted))
+        return processes.spent(_head(living), itself=isinstance(living, TrustedProcess))
 
     def _end(self, number: int) -> None:
         overdue = self._endings.over(number)
@@ -145,26 +117,27 @@ class Zygote:
         status = living.end(told=overdue)
         if living.stuck:
             self._stuck.add(_head(living))
-        if isinstance(living, _Trusted):
+        if isinstance(living, TrustedProcess):
             self._adopt_and_kill()
-        told = Ended(
-            id=number,
-            code=status.code,
-            signal=status.signal,
-            stuck=living.stuck,
-            out_of_memory=status.out_of_memory,
+        self._channel.send(
+            Ended(
+                id=number,
+                code=status.code,
+                signal=status.signal,
+                stuck=living.stuck,
+                out_of_memory=status.out_of_memory,
+            )
         )
-        self._channel.send(told)
 
     def _adopt_and_kill(self) -> None:
-        """Whoever was reparented to us has lost its own parent: a daemon, or a leftover."""
+        """End processes that were reparented to us."""
         ours = {_head(living) for living in self._living.values()}
         while strays := [p for p in _children() if p not in ours | self._stuck | at_work()]:
             for pid in strays:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
-                    if _reaped(pid, KILL_S) is None:
+                    if reaped(pid, KILL_S) is None:
                         self._stuck.add(pid)
 
     def _spawn(self, order: Spawn) -> None:
@@ -173,7 +146,7 @@ class Zygote:
             output, sockets = fds[0], dict(zip(order.sockets, fds[1:], strict=True))
             main = _entry(order, sockets)
             if order.policy is None:
-                living: Jail | _Trusted = self._fork(order, main, output, fds[1:])
+                living: Jail | TrustedProcess = self._fork(order, main, output, fds[1:])
             else:
                 living = spawn(
                     order.policy,
@@ -197,11 +170,11 @@ class Zygote:
 
     def _fork(
         self, order: Spawn, main: Callable[[], None], output: int, keep: list[int]
-    ) -> _Trusted:
+    ) -> TrustedProcess:
         parent = os.getpid()
         pid = os.fork()
         if pid:
-            return _Trusted(pid)
+            return TrustedProcess(pid)
         try:
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
@@ -237,14 +210,12 @@ def _entry(order: Spawn, sockets: dict[str, int]) -> Callable[[], None]:
 
 
 def _main_of(role: Role) -> Callable[..., None]:
-    """Imported already: ``_load``."""
     main: Callable[..., None] = importlib.import_module(MODULES[role]).main
     return main
 
 
 def _survey_meanwhile(surveys: Path, without: Collection[str]) -> Callable[[], Survey]:
-    """Begin a survey in a fork, which has our rights, and return what waits for its end: to attack
-    all layers takes a second or two, as importing torch does."""
+    """Begin a survey in a fork, beside the import of torch, and return what waits for its end."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -274,8 +245,8 @@ def _survey_meanwhile(surveys: Path, without: Collection[str]) -> Callable[[], S
 
 
 def _load() -> None:
-    """All that children are going to need, and torch first of all."""
-    gc.disable()  # nothing of it is garbage
+    """Import all that children need."""
+    gc.disable()
     for role in MODULES:
         _main_of(role)
     for name in _PRELOADED:
@@ -287,7 +258,7 @@ def _load() -> None:
 
 
 def _compute_cache_keys() -> None:
-    """Each process would, before it compiles. A key is kept in memory, and so forks have it."""
+    """Keys of compilers' caches, which a process remembers once it has computed them."""
     for language in languages_and_compilers():
         for path in language.cache_keys:
             module, _, function = path.rpartition(".")
@@ -303,23 +274,9 @@ def _close_all_but(kept: set[int]) -> None:
                 os.close(int(name))
 
 
-def _head(living: Jail | _Trusted) -> int:
+def _head(living: Jail | TrustedProcess) -> int:
     """Our own child of it."""
-    return living.pid if isinstance(living, _Trusted) else living.init_pid
-
-
-def _reaped(pid: int, within_s: float) -> int | None:
-    """The exit code of a child that was killed; None if the kernel does not let go of it."""
-    fd = os.pidfd_open(pid)
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    try:
-        if not poll.poll(within_s * 1000):
-            return None
-    finally:
-        os.close(fd)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
+    return living.pid if isinstance(living, TrustedProcess) else living.init_pid
 
 
 def _children() -> list[int]:
@@ -335,4 +292,4 @@ def main(*, control: int, surveys: str, without: Collection[str] = ()) -> None:
     found = surveyed()
     with socket.socket(fileno=control) as sock, contextlib.suppress(PeerGone):
         Zygote(sock, found, Path(surveys)).serve()
-    os._exit(0)  # taking torch down would cost 0.2 s, in which the engine waits for our end
+    os._exit(0)  # taking torch down would cost 0.2 s

@@ -1,8 +1,6 @@
-"""Who was told to end, and when it should have.
+"""Deadlines of killed jails: one that shows no progress by then is stuck in the kernel.
 
-Who has not by then, and of whom nothing changes from one look to the next, is stuck in the kernel.
-Whose processes the kernel is still taking down is not: five a second, on one core, if each has
-65,530 mappings, and nobody else is to pay for that.
+The kernel may take down as few as five processes a second, if each has many mappings.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 
 
 class _Ending(msgspec.Struct):
@@ -22,8 +20,8 @@ class _Ending(msgspec.Struct):
 
 
 class Endings:
-    """By number. ``spent``: how many processes of it there are, and the processor time that these
-    have had together. Due ``due_s`` after they were told, or ``most_s`` where they go on ending."""
+    """By a jail's number. ``spent`` gives its processes and their processor time. An end is due
+    ``due_s`` after the kill, or ``most_s`` while it makes progress."""
 
     def __init__(
         self,
@@ -47,12 +45,12 @@ class Endings:
         self._endings[number] = _Ending(most=now + self._most_s, due=now + self._due_s)
 
     def over(self, number: int) -> bool:
-        """It has ended, or nobody waits for it any longer: whether that is so."""
+        """Forget it. Returns whether it is overdue."""
         ending = self._endings.pop(number, None)
         return ending is not None and ending.due <= self._clock()
 
     def late(self) -> set[int]:
-        """Who should have ended by now, and does not go on doing so."""
+        """Jails that are due and make no progress."""
         now = self._clock()
         return {
             number
@@ -61,15 +59,15 @@ class Endings:
         }
 
     def _goes_on(self, number: int, ending: _Ending, now: float) -> bool:
-        """At first there is nothing to compare with: then there is another look."""
+        """The first time there is nothing to compare with, which counts as progress."""
         before, ending.seen = ending.seen, self._spent(number)
         if now >= ending.most or ending.seen == before:
             return False
-        ending.due = now + _LOOK_S
+        ending.due = now + _POLL_S
         return True
 
     def next_s(self) -> float | None:
-        """Until the next is due; None if nobody is waited for."""
+        """Seconds until the next is due; None without any."""
         if not self._endings:
             return None
         return max(0.0, min(ending.due for ending in self._endings.values()) - self._clock())

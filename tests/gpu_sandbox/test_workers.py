@@ -51,7 +51,7 @@ async def test_a_full_disk_is_the_next_evaluations_failure_and_not_the_sandboxs_
         worker = await workers.take("worker")
         await worker.end()
         await workers.close()
-        await zygote.close()
+        group.cancel_scope.cancel()
 
 
 async def test_one_that_cant_use_its_device_says_why_and_leaves_nothing(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_one_that_cant_use_its_device_says_why_and_leaves_nothing(tmp_path
         ):
             await workers.take("worker")
         assert list(run.path.glob("worker-*")) == []
-        await zygote.close()
+        group.cancel_scope.cancel()
 
 
 async def test_leaving_does_not_wait_for_spares_that_are_being_made(
@@ -85,7 +85,7 @@ async def test_leaving_does_not_wait_for_spares_that_are_being_made(
         await begun.wait()
         with anyio.fail_after(5):
             await workers.close()
-        await zygote.close()
+        group.cancel_scope.cancel()
 
 
 class GpuZygote:
@@ -234,4 +234,4 @@ async def test_nobody_waits_for_another_to_die(tmp_path: Path) -> None:
         assert told == ["another begun", "other ended", "slow ended"]
         assert slow.process.signal == signal.SIGKILL
         await another.end()
-        await zygote.close()
+        group.cancel_scope.cancel()
