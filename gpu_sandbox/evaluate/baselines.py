@@ -1,15 +1,9 @@
-"""Baselines: the reference eager, and what ``torch.compile`` makes of it; kept when measured.
+"""Baselines: the reference, eager or by ``torch.compile``, cached when measured.
 
-A compiled baseline is judged like a candidate: it is the task's own ``Model``, compiled, in
-a worker of its own, compared with eager in every trial and timed against it in pairs. So a
-compiler that gets the answer wrong shows, and the figure is as sound as a candidate's.
-
-PyTorch lets convolutions use TF32, and the compiler picks such where eager's do not, which is
-granted (``verifier/trials/convolution_recheck.py``). A result that is wrong with TF32 nevertheless
-is compiled once more without.
-
-One that was measured on a busy machine (``contention/thresholds.py``) serves the sandbox that
-measured it, with a label, and is not kept."""
+A compiled baseline is judged like a candidate: the task's own ``Model``, compiled, in a worker of
+its own. One that is wrong with TF32 is compiled once more without. A figure of a busy machine
+(``contention/thresholds.py``) is labelled, serves its own sandbox, and is not cached.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +36,7 @@ from gpu_sandbox.store.file_cache import KeptFiles
 from gpu_sandbox.toolchain.identity import torch_identity
 
 KINDS: tuple[BaselineKind, ...] = get_args(BaselineKind)
-COMPILE_S = 900.0
-"""One answer of a compiled baseline may take so long: max-autotune tries many kernels."""
+COMPILE_S = 900.0  # one answer of a compiled baseline: max-autotune tries many kernels
 _MODES = {"compile": "default", "max-autotune": "max-autotune"}
 _COMPILED = '''
 
@@ -62,8 +55,7 @@ torch.backends.cudnn.allow_tf32 = False
 
 
 def eager_baseline(judged: Judged, facts: dict[str, Any], isolation: list[str]) -> Baseline:
-    """What the device stage found. Raises ``TaskUnusable``, and ``SandboxFault`` for what no
-    baseline can end as."""
+    """The baseline that a job found. Raises ``TaskUnusable`` and ``SandboxFault``."""
     report = judged.results[0].report
     finding = report.finding
     if isinstance(finding, TaskBroken):
@@ -86,7 +78,7 @@ def eager_baseline(judged: Judged, facts: dict[str, Any], isolation: list[str]) 
 
 
 def _labelled(found: Baseline, busy: list[str]) -> Baseline:
-    """The same, with label and note if there is a reason why the machine was busy."""
+    """With label and note if the machine was busy."""
     if not busy:
         return found
     note = f"{BUSY_MACHINE}: {'; '.join(busy)}; used in this run, and not kept"
@@ -96,8 +88,7 @@ def _labelled(found: Baseline, busy: list[str]) -> Baseline:
 def as_candidate(
     request: BaselineRequest, eager: Baseline, *, tf32: bool = True
 ) -> EvaluationRequest:
-    """The candidate that stands for a compiled baseline; without ``tf32`` it does without it
-    where PyTorch would not."""
+    """The candidate that stands for a compiled baseline."""
     return EvaluationRequest(
         task_name=request.task_name,
         task_source=request.task_source,
@@ -125,8 +116,8 @@ def wrong_by_tf32(request: BaselineRequest, verdict: Verdict, eager: Baseline) -
 def compiled_baseline(
     kind: BaselineKind, verdict: Verdict, eager: Baseline, *, wrong: Verdict | None = None
 ) -> Baseline:
-    """What a verdict says of a compiled baseline; a failure is one without a runtime.
-    ``wrong`` is that on one with TF32, where this one is without."""
+    """The baseline that a verdict makes; a failure has no runtime. ``wrong`` is the verdict with
+    TF32, where this one is without."""
     notes = verdict.notes
     where = {"device": verdict.device, "device_name": eager.conditions.get("device_name")}
     conditions = {**where, **verdict.conditions}
@@ -175,7 +166,6 @@ class KnownBaselines:
         """Measured on a busy machine: good enough for as long as this sandbox lives."""
 
     def find(self, request: BaselineRequest, facts: dict[str, Any]) -> Baseline | None:
-        """One without its moment is of an older engine, which kept what busy machines did."""
         name = _name(request, facts)
         if name in self._passing:
             return msgspec.structs.replace(self._passing[name], cached=True)
@@ -184,7 +174,7 @@ class KnownBaselines:
             return None
         with suppress(msgspec.MsgspecError):
             known = msgspec.json.decode(data, type=KeptBaseline).baseline
-            if known.measured_at:
+            if known.measured_at:  # else by an engine that cached figures of busy machines
                 return msgspec.structs.replace(known, cached=True)
         self._files.drop(name)
         return None

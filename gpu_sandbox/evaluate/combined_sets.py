@@ -1,8 +1,7 @@
 """One verdict, and one baseline, of those on each of a task's input sets. Pure.
 
-Ratios, times and speedups are geometric means: a set of large inputs counts no more than one of
-small ones. What is wrong with one set is wrong. What prompts may quote (reason, logs, resources,
-observations, peak memory) is never of a hidden set: that is in the notes, which no prompt has.
+Figures are geometric means. What prompts may quote (reason, logs, resources, observations, peak
+memory) is never of a hidden set: that is in the notes, which no prompt has.
 """
 
 from __future__ import annotations

@@ -39,16 +39,12 @@ from gpu_sandbox.languages import languages_on
 from gpu_sandbox.static_checks.compiles_on_call import compiles_when_called
 from gpu_sandbox.static_checks.precheck import inspect_candidate
 
-_FAULTS = (SandboxFault, OSError)
-"""Of what is done besides, when there is a verdict: they don't cost it."""
+_FAULTS = (SandboxFault, OSError)  # of what is done besides: they don't cost the verdict
 
 
 class Evaluation:
-    """Of one request, by what a sandbox has opened.
-
-    Raises ``PrerequisiteMissing`` for what this machine can't do or may not: at once, or in
-    ``verdict``, which raises ``SandboxFault`` too.
-    """
+    """Of one request. Raises ``PrerequisiteMissing`` for what this machine can't do, as
+    ``verdict`` does, which raises ``SandboxFault``, too."""
 
     def __init__(self, opened: Opened, limits: Limits, request: EvaluationRequest) -> None:
         self._opened, self._limits, self._request = opened, limits, request
@@ -98,7 +94,7 @@ class Evaluation:
     async def _prepared(
         self, candidate: Candidate, built: Compiled, facts: list[dict[str, Any]]
     ) -> Judged | None:
-        """None: go on to the device, with what was compiled here, or without."""
+        """None: go on to the device, with what was compiled, or without."""
         opened = self._opened
         fit = opened.devices.fit(self._devices, facts)
         if not fit or not await _compiles_on_call(candidate, built.files):
@@ -124,9 +120,9 @@ class Evaluation:
         if prepared.call_s is not None:
             ms = 1000 * prepared.call_s
             self._job = msgspec.structs.replace(self._job, prepared_call_ms=ms)
-        if prepared.concluded is None:
+        if prepared.timed_out is None:
             return None
-        return Judged(place.device, place.identity, [prepared.concluded], [])
+        return Judged(place.device, place.identity, [prepared.timed_out], [])
 
     async def _concluded(self, candidate: Candidate, built: Compiled, judged: Judged) -> Verdict:
         results, breakdowns = judged.results, judged.breakdowns
@@ -220,7 +216,7 @@ class Evaluation:
 
 
 async def _compiles_on_call(candidate: Candidate, files: BuildFiles) -> bool:
-    """Or in its constructor, an extension that the compile stage did not come to."""
+    """When called, or in its constructor an extension that the compile stage did not reach."""
     built = any(name.endswith(".so") for name in files.names)
     late = candidate.inspected.builds_late and not built
     return late or await anyio.to_thread.run_sync(compiles_when_called, candidate.source)

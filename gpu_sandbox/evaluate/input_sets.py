@@ -1,9 +1,8 @@
 """Several input sets of one task: a candidate has to be right on each of them.
 
 A task may declare ``get_input_sets()``, a function whose one return is a dict that is written
-out: names, and for each a function that draws the inputs, or these. ``get_hidden_input_sets()`` is
-the same of sets that no prompt shows. Each set is judged as a task of its own: the file with a
-``get_inputs()`` that draws it. Speedups are geometric means of the sets' (``combined_sets.py``).
+out: names, and for each the inputs or a function that draws them. ``get_hidden_input_sets()`` is
+the same of sets that no prompt shows. Each set is judged as a task of its own.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ def get_inputs():
 
 
 class BadInputSets(ValueError):
-    """What is wrong with a file's input sets, in one line."""
+    """The message says, in one line, what is wrong with a file's input sets."""
 
 
 class InputSet(msgspec.Struct, frozen=True, kw_only=True):
-    """``task_source`` is that of the task which has this set alone."""
+    """``task_source`` draws this set alone."""
 
     name: str
     hidden: bool
@@ -35,8 +34,8 @@ class InputSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def input_sets(task_source: str) -> list[InputSet]:
-    """In the order in which they are written, hidden ones last; none of a file that declares none,
-    or is no Python. Raises ``BadInputSets``."""
+    """In the order of the file, hidden ones last; none of one that is no Python. Raises
+    ``BadInputSets``."""
     found: list[InputSet] = []
     for function in _declared(task_source):
         for name in _names(function):
@@ -49,7 +48,7 @@ def input_sets(task_source: str) -> list[InputSet]:
 
 
 def shown_source(task_source: str) -> str:
-    """What a prompt shows of the file: all but its hidden input sets."""
+    """The file without its hidden input sets, for prompts."""
     lines = task_source.splitlines(keepends=True)
     for function in reversed(_declared(task_source)):
         if function.name == _HIDDEN:

@@ -1,4 +1,4 @@
-"""Labels: what a reader must know beside a speedup, and what a user does not take for one.
+"""Labels that qualify a speedup, and those that a user refuses.
 
 A label's reason is the note that begins with its name.
 """
@@ -19,14 +19,14 @@ TIMED_LABELS = frozenset(LABELS) - SOURCE_LABELS
 
 
 def labelled(outcome: Correct, found: Mapping[Label, str]) -> tuple[Correct, list[str]]:
-    """With what was found as well, and the notes that say why."""
+    """With the labels that were found, and the notes that say why."""
     labels = [label for label in LABELS if label in found or label in outcome.labels]
     notes = [f"{label}: {found[label]}" for label in labels if label in found]
     return msgspec.structs.replace(outcome, labels=labels), notes
 
 
 async def read(verdict: Verdict, request: EvaluationRequest) -> Verdict:
-    """With the labels of what its source shows it to be, if it is right."""
+    """With the labels that its source shows, if it is correct."""
     if not isinstance(verdict.outcome, Correct):
         return verdict
     outcome, notes = await shown(verdict.outcome, request.candidate_source, request.task_source)
@@ -34,12 +34,12 @@ async def read(verdict: Verdict, request: EvaluationRequest) -> Verdict:
 
 
 async def shown(outcome: Correct, source: str, task_source: str) -> tuple[Correct, list[str]]:
-    """With the labels of what ``source`` shows itself to be, and the notes that say why."""
+    """With the labels that ``source`` shows, and the notes that say why."""
     return labelled(outcome, await anyio.to_thread.run_sync(source_labels, source, task_source))
 
 
 def accepted(outcome: Outcome, notes: Sequence[str], refuse: Collection[Label]) -> Outcome:
-    """The same, or its refusal where it has one of the labels that the user refuses."""
+    """The outcome, or its refusal where it has a label that the user refuses."""
     if not isinstance(outcome, Correct):
         return outcome
     label = next((each for each in outcome.labels if each in refuse), None)
@@ -48,6 +48,6 @@ def accepted(outcome: Outcome, notes: Sequence[str], refuse: Collection[Label]) 
     why = next((note for note in notes if note.startswith(f"{label}: ")), label)
     return Refused(
         label=label,
-        reason=f"right, at {outcome.speedup:.2f}x, but sandbox.refuse, a setting of the user's,"
+        reason=f"correct, at {outcome.speedup:.2f}x, but sandbox.refuse, a setting of the user's,"
         f" does not take what is {why}",
     )

@@ -1,5 +1,5 @@
-"""What a correct candidate's observations lack when its verdict is there: the device's
-ceilings, which are probed once, and counters, which take a run of their own."""
+"""Observations that a verdict's job does not make: peak rates, probed once a device, and counters,
+which take an extra run."""
 
 from __future__ import annotations
 

@@ -13,18 +13,14 @@ import anyio.to_thread
 from gpu_sandbox.confine.freeze import Still, Stoppable, Unstoppable
 from gpu_sandbox.devices.timing_lock import GLANCE_S, Permit
 
-_WITHIN_S = 1.0
-"""To stop them. Who forks faster than that is ended, before the timed side's patience is
-(``devices/timing_lock.py``)."""
-_reading = threading.Lock()
-"""What the kernel says of processes is read through files that all ``Stoppable`` keep open."""
+_WITHIN_S = 1.0  # to stop all processes; less than the patience of the timed side
+_reading = threading.Lock()  # of files in /proc that all ``Stoppable`` share
 
 
 class PausingJail:
     """Stops all processes of a jail when its permit is revoked, and lets them go on later.
 
-    ``drains_s``: what a stopped process has queued on its device may run for so long; the permit is
-    given back after that.
+    The permit is given back ``drains_s`` later, when the device has run what they had queued.
     """
 
     def __init__(self, processes: Stoppable, permit: Permit, drains_s: float) -> None:
@@ -35,7 +31,7 @@ class PausingJail:
         self._running_since: float | None = time.monotonic()
         self._deadline_s = math.inf
         self.is_late = False
-        """It has run for longer than it was allowed to."""
+        """Whether it ran for longer than it was allowed to."""
 
     @classmethod
     async def of(cls, pid: int, permit: Permit, drains_s: float) -> PausingJail:
@@ -45,7 +41,6 @@ class PausingJail:
 
     @property
     def ran_s(self) -> float:
-        """For how long it has run so far."""
         since = self._running_since
         return self._ran_s + (0.0 if since is None else time.monotonic() - since)
 
@@ -58,7 +53,7 @@ class PausingJail:
             await anyio.to_thread.run_sync(_closed, self._processes)
 
     async def watch(self, scope: anyio.CancelScope) -> None:
-        """Until it is late, has ended, or can't be stopped; then ``scope`` is cancelled."""
+        """Cancel ``scope`` when it is late, has ended, or can't be stopped."""
         try:
             while not self.is_late:
                 if self._permit.is_revoked():

@@ -1,4 +1,4 @@
-"""Whether a candidate gets an autopsy, in which sanitizers, and where that disturbs nobody."""
+"""Whether a candidate gets an autopsy, in which sanitizers, and when nothing else is disturbed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _came_later(wrong: WrongResult) -> bool:
 
 @asynccontextmanager
 async def _place(case: JudgedCandidate) -> AsyncIterator[tuple[int, ...] | None]:
-    """The cores to use, for as long as it is held; None where there is no time for it."""
+    """A place to run, as its cores; None where others wait for it."""
     opened, judged, pool = case.opened, case.judged, case.opened.compilers(case.device)
     under_lease = backend_of(case.device).tools.under_lease
     if not case.request.autopsy_yields:
@@ -123,8 +123,7 @@ async def _place(case: JudgedCandidate) -> AsyncIterator[tuple[int, ...] | None]
 
 
 def _waited_for(case: JudgedCandidate) -> Callable[[], bool]:
-    """Whether others wait for the place of an autopsy: for the device, or for one to compile in.
-    There, where the same cores time, also whether anything is timed."""
+    """Whether others wait for the device, or, beside the compilers, for a place or the cores."""
     pool, devices = case.opened.compilers(case.device), case.opened.devices
     leases = devices.leases
     if backend_of(case.device).tools.under_lease:

@@ -1,11 +1,8 @@
-"""The prepare stage: what a candidate compiles when it is called, without a lease.
+"""The prepare stage: a first call without a lease, for what a candidate compiles when called.
 
-A candidate whose source names such a compiler is imported, constructed and called once by a
-confined process of its own, on cores that compile and, on a GPU, on the device. That process lies
-still while anything is timed on the device. What compilers left on its disk goes to the worker that
-is judged, which is a fresh one. Nothing else of it is used: a candidate that fails here is judged
-as if it had not been prepared. Only one that does not end is ``timed_out``, as it would be under
-the lease, which nobody else had to wait for then.
+A jailed process of its own imports, constructs and calls it once, and is frozen while its device
+is timed. Files that compilers left go to the fresh worker that is judged; nothing else is used.
+A candidate that does not return is ``timed_out``, other failures count for nothing.
 """
 
 from __future__ import annotations
@@ -35,10 +32,8 @@ from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.toolchain.environment import child_environment
 from gpu_sandbox.toolchain.hf_cache import hub_readable
 
-_MOST_HELD_BYTES = 1 << 30
-"""Of archives, in memory. Whoever comes then is judged unprepared, which takes longer."""
-_KEEPS_S = 30.0
-"""To write the archive."""
+_MAX_HELD_BYTES = 1 << 30  # of archives, in memory; candidates beyond that are unprepared
+_ARCHIVE_S = 30.0  # to write the archive
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -50,11 +45,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """``concluded``: it did not end, and is not judged. Times in seconds, without those in which it
-    lay still; ``call_s`` is that of the first call, None if that did not return. ``stuck``: the
-    kernel does not let go of its process."""
+    """``timed_out``: it did not end, and is not judged. ``call_s`` is the time of its first call,
+    None if that did not return; times count running only. ``stuck``: the kernel holds it."""
 
-    concluded: JobResult | None = None
+    timed_out: JobResult | None = None
     call_s: float | None = None
     ran_s: float = 0.0
     stuck: bool = False
@@ -71,12 +65,10 @@ class Preparations:
         """With archives that wait for their candidate's verdict."""
 
     def least_busy(self, places: list[Place]) -> Place:
-        """The first of those at which the fewest prepare."""
         return min(places, key=lambda place: self._limiter(place).borrowed_tokens)
 
     async def prepare(self, place: Place, job: Job, files: BuildFiles) -> Prepared:
-        """Adds what compilers left to ``files``. ``job.threads`` is what the job will have. Raises
-        ``SandboxFault`` if no process can be started."""
+        """Adds what compilers left to ``files``. Raises ``SandboxFault`` if it can't start."""
         async with self._limiter(place):
             permit = Permit(timing_file(place.identity))
             try:
@@ -90,11 +82,11 @@ class Preparations:
                 permit.close()
 
     def running(self, identity: str) -> int:
-        """Processes on that device, those that lie still among them."""
+        """Processes on that device, frozen ones included."""
         return self._running[identity]
 
     def _limiter(self, place: Place) -> anyio.CapacityLimiter:
-        """As many at a time as there are cores: their limits are those of one that has its own."""
+        """At most one a core, since time limits count on that."""
         if place.identity not in self._limiters:
             most = min(MOST_PREPARED, len(place.cores))
             self._limiters[place.identity] = anyio.CapacityLimiter(most)
@@ -145,12 +137,12 @@ class Preparations:
         finally:
             await pausing.close()
         if archives := line.take_fds() if steps.are_done else []:
-            is_full = sum(each.added_bytes for each in self._files) >= _MOST_HELD_BYTES
+            is_full = sum(each.added_bytes for each in self._files) >= _MAX_HELD_BYTES
             self._files.add(files)
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(_add, files, archives, is_full)
         return Prepared(
-            concluded=_concluded(steps.silent_in, process) if pausing.is_late else None,
+            timed_out=_timed_out(steps.silent_in, process) if pausing.is_late else None,
             call_s=steps.call_s,
             ran_s=pausing.ran_s,
             stuck=process.stuck,
@@ -158,21 +150,21 @@ class Preparations:
 
 
 class _Steps:
-    """Of one preparation, as its process tells of them."""
+    """Steps of one preparation, as its process reports them."""
 
     def __init__(self, line: Line[Step], pausing: PausingJail, job: Job) -> None:
         self._line = line
         self._pausing = pausing
         self._job = job
         self.silent_in: WorkerSilent | None = None
-        """What it is if it does not go on; None where that says nothing of the candidate."""
+        """The finding if it does not go on; None where that is not the candidate's fault."""
         self.call_s: float | None = None
         self.are_done = False
-        """Then the archive's descriptor is among those that the line holds."""
+        """The line holds the archive's descriptor."""
 
     async def take(self, order: Prepare, fds: list[int]) -> None:
-        """Returns at the last one, and if the process has ended or tells of one out of turn: each
-        sets a new limit."""
+        """Returns at the last one, or when the process ends or reports one out of turn. Each sets
+        a new limit."""
         load_s, call_s = self._job.load_s, self._job.call_s
         self._pausing.allow(load_s)
         with suppress(PeerGone, BadFrame, OSError):
@@ -184,7 +176,7 @@ class _Steps:
                     self._await("run", call_s)
                     if await self._is_next("called"):
                         self.call_s = self._pausing.ran_s - called_s
-                        self._await(None, _KEEPS_S)
+                        self._await(None, _ARCHIVE_S)
                         await self._is_next("kept")
 
     async def _is_next(self, expected: str) -> bool:
@@ -198,15 +190,14 @@ class _Steps:
         self._pausing.allow(limit_s)
 
 
-def _concluded(silent: WorkerSilent | None, process: ForkedProcess) -> JobResult | None:
+def _timed_out(silent: WorkerSilent | None, process: ForkedProcess) -> JobResult | None:
     if silent is None:
         return None
     return JobResult(report=Report(finding=silent, timings_s={}), worker_output=process.output())
 
 
 def _add(files: BuildFiles, archives: list[int], is_full: bool) -> None:
-    """They are the candidate's word, and go to nobody but its own worker. Without one, as where no
-    more are held, there is more to compile."""
+    """Untrusted files, for the candidate's own worker alone."""
     for archive in archives:
         with suppress(OSError):
             if not is_full:

@@ -1,4 +1,4 @@
-"""What exists between entering a sandbox and leaving it: zygote, devices, compilers, extra runs."""
+"""Resources of a sandbox that is entered: zygote, devices, compilers, extra runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from gpu_sandbox.supervise.zygote_client import Zygote
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ``LocalSandbox`` was told."""
+    """Arguments of a ``LocalSandbox``."""
 
     devices: tuple[str, ...]
     limits: Limits
@@ -68,13 +68,11 @@ class Opened:
         self.ceilings = KnownCeilings(settings.cache / "ceilings", self.zygote, keeping)
         self.extra_run = ExtraRun(self.zygote)
         self.one_autopsy = anyio.Lock()
-        """Of those that yield: none is to give way to another."""
+        """So that no autopsy yields to another."""
 
     async def isolation(self) -> list[str]:
-        """The layers that hold, and those that are missing, as a verdict names them.
-
-        Raises ``PrerequisiteMissing`` where that is less than required.
-        """
+        """Layers as a verdict lists them. Raises ``PrerequisiteMissing`` where they don't
+        suffice."""
         survey = await self.zygote.survey()
         require_tier(survey, self._settings.require_isolation)
         return [*survey.layers, *(f"missing:{name}" for name in survey.missing)]
@@ -131,7 +129,7 @@ class Opened:
         )
 
     async def close(self) -> None:
-        """Nothing is timed any more: the sessions end, and the cache is brought to size."""
+        """End the devices' sessions, and bring the cache to size."""
         await self.devices.close()
         if self._builds.grown:
             with anyio.CancelScope(shield=True):

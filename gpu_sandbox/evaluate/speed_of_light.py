@@ -1,10 +1,8 @@
-"""What a call can't take less than: bytes over bandwidth, operations over their rate. Pure.
+"""Lower bounds of a call's time: bytes over bandwidth, operations over their rate. Pure.
 
-Certain is one thing alone: what lies beyond the caches of the outputs has to be written, and no
-memory is faster than its data sheet says. Inputs may not be needed, and operations may be
-saved, so a time below theirs is worth a label and no more. A probe may have met a busy
-device, and the products that it tries are not the fastest there are: it gets a margin. And a
-floor that the reference is below is none. A ceiling that was beaten is measured again.
+Only outputs beyond the caches surely have to be written, at no more than the data sheet's rate: a
+time below that is refused. Inputs may not be needed, and operations may be saved: a time below
+those bounds gets a label. Probed rates get a margin. A bound above the reference's time is none.
 """
 
 from __future__ import annotations
@@ -18,14 +16,13 @@ from events.outcomes import Correct, Refused
 from gpu_sandbox.api.protocols import Precision
 from gpu_sandbox.evaluate.labels import labelled
 
-_BY_SHEET, _BY_PROBE = 0.9, 0.75
-"""Below so much of a floor is below it."""
+_BY_SHEET, _BY_PROBE = 0.9, 0.75  # shares of a floor below which a time is below it
 MAX_ABOVE_CEILING = 0.05  # relative; a rate that is further above a probed ceiling beats it
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a device: what all its caches hold, how fast its memory is by the data sheet, and what a
-    probe reached. None: not known."""
+    """Of a device: size of all caches, memory bandwidth by the data sheet, and what a probe
+    reached. None: not known."""
 
     cache_bytes: int | None = None
     sheet_bytes_per_s: float | None = None
@@ -33,8 +30,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one call of the reference: bytes of inputs, and of outputs that are no views of
-    anything else; counted operations, and by which of the probe's ``rate`` s they go."""
+    """Of one call of the reference: bytes of inputs, and of outputs that are no views; counted
+    operations, and which of the probe's rates applies."""
 
     input_bytes: int
     output_bytes: int
@@ -49,9 +46,8 @@ class _Floor(NamedTuple):
 
 
 def rate_of(dtype: str, precision: Precision, *, has_tf32: bool) -> str:
-    """The fastest that operations of a task may honestly go by. In float32 on a device that has
-    TF32 it is that: cuDNN's convolutions use it as they come, and products in parts are as exact
-    as float32's."""
+    """The fastest rate that operations may honestly reach. For float32 that is TF32's, where
+    there is one, since cuDNN's convolutions use it."""
     if dtype != "float32":
         return dtype
     if precision == "bf16":
@@ -60,9 +56,8 @@ def rate_of(dtype: str, precision: Precision, *, has_tf32: bool) -> str:
 
 
 def beaten(outcome: Correct, load: Load, reach: Reach) -> bool:
-    """Whether the candidate, or the reference beside it, moved bytes beyond the caches, or did
-    operations, faster than the probe found possible: by more than the interval of the ratio and
-    noise explain. Then the probe met a busy machine, or the candidate takes a shortcut."""
+    """Whether candidate or reference was faster than the probe, by more than noise: then the
+    probe met a busy machine, or the candidate takes a shortcut."""
     slowest_ms = min(outcome.ratio_high, 1.0) * outcome.baseline_ms
     if reach.probed is None or slowest_ms <= 0:
         return False
@@ -75,13 +70,15 @@ def beaten(outcome: Correct, load: Load, reach: Reach) -> bool:
 
 
 def weighed(outcome: Correct, load: Load, reach: Reach) -> tuple[Correct | Refused, list[str]]:
-    """The outcome and notes on it: labelled if it is below a floor, and no score at all if it
-    can't be."""
+    """The outcome and its notes: labelled if it is below a floor, refused if it can't be true."""
     time_ms, reference_ms = outcome.ratio * outcome.baseline_ms, outcome.baseline_ms
     certain = _writing(load, reach)
     if certain is not None and _below(time_ms, reference_ms, certain):
-        told = f"{time_ms:.4g} ms a call can't be: {certain.told}"
-        return Refused(reason=f"right, but not at {outcome.speedup:.2f}x: {told}"), []
+        reason = (
+            f"correct, but {outcome.speedup:.2f}x is below the memory-bandwidth bound:"
+            f" {time_ms:.4g} ms a call can't be: {certain.told}"
+        )
+        return Refused(reason=reason), []
     floors = [f for f in (_moving(load, reach), _computing(load, reach)) if f is not None]
     floors = [floor for floor in floors if _below(time_ms, reference_ms, floor)]
     if not floors:

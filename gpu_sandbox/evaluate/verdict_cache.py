@@ -1,8 +1,7 @@
-"""Verdicts that were given before, on this device and by this very harness, kept in files.
+"""Verdicts of earlier runs, for requests that allow them (``reuse``).
 
-Off unless a request asks for it: a verdict is a measurement with a spread, and two runs that
-share one agree for no reason. What would be a search's best is therefore never taken from
-here, and everything that is says so (``Verdict.cached``).
+A verdict is a measurement with a spread. So what would be a search's best is never taken from
+here, and all that is says so (``Verdict.cached``).
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ def harness_version() -> str:
 
 
 class KnownVerdicts:
-    """Files by candidate, task, device, versions, protocol, limits, isolation and what is
-    observed; not by seed, which draws other inputs only."""
+    """Files by all that a verdict depends on but the seed."""
 
     def __init__(self, directory: Path, keeping: Keeping | None = None) -> None:
         self._files = KeptFiles(directory, keeping=keeping)
@@ -61,8 +59,7 @@ class KnownVerdicts:
         layers: list[str],
         verdict: Verdict,
     ) -> None:
-        """Keep what is the candidate's: a limit may have been missed because the machine was
-        busy, and a time is one of a busy machine."""
+        """Keep it, unless a busy machine may have had a part in it."""
         busy = isinstance(verdict.outcome, Correct) and verdict.busy
         if busy or isinstance(verdict.outcome, TimedOut):
             return

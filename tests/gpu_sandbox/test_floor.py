@@ -45,8 +45,8 @@ def test_what_writes_faster_than_memory_is_no_score() -> None:
     assert refused.label is None
     assert notes == []
     assert refused.reason == (
-        "right, but not at 5.74x: 0.1742 ms a call can't be: 1000 MB of its outputs, of which"
-        " caches hold 50 MB, take 0.1979 ms at 4800 GB/s"
+        "correct, but 5.74x is below the memory-bandwidth bound: 0.1742 ms a call can't be:"
+        " 1000 MB of its outputs, of which caches hold 50 MB, take 0.1979 ms at 4800 GB/s"
     )
 
 

@@ -26,7 +26,7 @@ def test_only_what_is_refused_fails_and_says_by_whose_wish() -> None:
     refused = accepted(CORRECT, ["busy", "not-gated: no gate"], ["not-gated"])
     assert refused == Refused(
         label="not-gated",
-        reason="right, at 2.00x, but sandbox.refuse, a setting of the user's, does not take what"
+        reason="correct, at 2.00x, but sandbox.refuse, a setting of the user's, does not take what"
         " is not-gated: no gate",
     )
 
