@@ -1,12 +1,8 @@
-"""Finished builds, content-addressed, shared between evaluations and processes.
+"""Cache of finished builds, shared between evaluations and processes.
 
-A build is made by an untrusted compile child, stored by the engine from descriptors, and
-only ever read by untrusted workers of the very same source: the key covers everything that
-decides what comes out. Entries appear whole (a rename) and are never changed; a worker gets
-descriptors of its own entry's files and sees no other.
-
-The least recently used entries go when all together are larger than the bound. They vanish
-whole, too, and who has their files open keeps them: several engines may do this at once.
+A build is made by an untrusted compile child, stored by the engine from descriptors, and only
+read by untrusted workers of the very same source. Entries appear and vanish whole, by a rename,
+and never change; several engines may use the cache at once.
 """
 
 from __future__ import annotations
@@ -31,40 +27,36 @@ from gpu_sandbox.store.best_effort import Keeping
 CACHE_BYTES = 10 << 30
 
 _MAX_ENTRY_BYTES = 512 << 20
-_MOST_ADDED_BYTES = 272 << 20
-"""256 MB of caches, and the names of 20,000 files. It lies in memory until there is a verdict."""
+_MAX_ADDED_BYTES = 272 << 20  # 256 MB of compilers' caches and 20,000 names, in memory
 _RECORD = "record.json"
-_FULL, _PRUNED = 0.05, 0.9
-"""Of the bound: what may be stored before a look at the whole, and what a look leaves."""
+_UNCHECKED, _PRUNED = 0.05, 0.9  # shares of the bound: stored between prunings, left by one
 _LEFTOVER_S = 3600.0
 _MAX_KERNELS = 16
 _MAX_LINES = 50_000
 _MAX_NAME = 200
-_MOST = 1 << 40
-"""Bytes or registers of one kernel."""
+_MAX_FIGURE = 1 << 40  # bytes or registers of one kernel
 _NAME = re.compile(r"manifest\.json|[0-9a-f]{24}/[A-Za-z0-9_][A-Za-z0-9_.+-]{0,200}\.so")
 
 
 class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a build besides its files: what its kernels take, and for each line of
-    a generated file (``DIGEST/main.cpp``) the candidate's, or 0. The compile child's word."""
+    """Of a build, by the untrusted compile child: resources of its kernels, and for each line of
+    a generated file (``DIGEST/main.cpp``) the candidate's line, or 0."""
 
     resources: list[KernelResources] = []
     lines: dict[str, list[int]] = {}
 
     @classmethod
     def of(cls, resources: list[KernelResources], lines: dict[str, list[int]]) -> BuildRecord:
-        """Few of them, on one printable line each, with figures that a kernel could have. Logs
-        keep them, and not every table has a place for more than 64 bits."""
-        kept = [one for one in resources[:_MAX_KERNELS] if _is_possible(one)]
-        modest = len(lines) <= 2 * MOST_BUILT and all(len(name) <= _MAX_NAME for name in lines)
-        modest = modest and sum(map(len, lines.values())) < _MAX_LINES
-        return cls(resources=[_on_a_line(one) for one in kept], lines=lines if modest else {})
+        """Bounded, printable and with plausible figures: logs keep them."""
+        kernels = [_on_a_line(one) for one in resources[:_MAX_KERNELS] if _is_plausible(one)]
+        are_few = len(lines) <= 2 * MOST_BUILT and sum(map(len, lines.values())) < _MAX_LINES
+        are_short = all(len(name) <= _MAX_NAME for name in lines)
+        return cls(resources=kernels, lines=lines if are_few and are_short else {})
 
 
-def _is_possible(one: KernelResources) -> bool:
+def _is_plausible(one: KernelResources) -> bool:
     figures = (value for value in msgspec.structs.astuple(one) if isinstance(value, int))
-    return all(0 <= figure <= _MOST for figure in figures)
+    return all(0 <= figure <= _MAX_FIGURE for figure in figures)
 
 
 def _on_a_line(one: KernelResources) -> KernelResources:
@@ -73,11 +65,8 @@ def _on_a_line(one: KernelResources) -> KernelResources:
 
 
 class BuildCache:
-    """Directories ``root/KEY`` that hold libraries and the manifest that names them.
-
-    ``most_bytes`` bounds them all together; it is passed by at most a twentieth. What can't be
-    written is not kept.
-    """
+    """Directories ``root/KEY`` of libraries and the manifest that names them, together at most
+    ``most_bytes`` and a twentieth. What can't be written is not kept."""
 
     def __init__(
         self, root: Path, most_bytes: int = CACHE_BYTES, keeping: Keeping | None = None
@@ -96,7 +85,7 @@ class BuildCache:
         return digest.hexdigest()[:32]
 
     def fetch(self, key: str) -> BuildFiles | None:
-        """The entry's files, open for reading; the caller closes them. None: no entry."""
+        """The entry's files, which the caller closes; None without an entry."""
         entry = self._root / key
         files: BuildFiles | None = None
         try:
@@ -120,9 +109,8 @@ class BuildCache:
         fds: list[int],
         record: BuildRecord,
     ) -> BuildFiles | None:
-        """Keep a build. The names and the files are the candidate's word: names that would
-        lead elsewhere, or more bytes than a build has, and nothing is kept: then None. What the
-        disk has no place for is returned all the same, from memory."""
+        """Keep a build of untrusted names and files. None for names that lead elsewhere, or too
+        many bytes. What can't be written is returned from memory."""
         for name, fd in zip(names, fds, strict=True):
             if not _NAME.fullmatch(name) or not _is_readable_file(fd):
                 return None
@@ -130,7 +118,7 @@ class BuildCache:
             if not self._stored(key, names, fds, record):
                 return None
             files = self.fetch(key)
-            if self._stored_bytes > _FULL * self._most_bytes:
+            if self._stored_bytes > _UNCHECKED * self._most_bytes:
                 self.prune()
             return files
         return BuildFiles.in_memory(names, fds, record)
@@ -157,7 +145,7 @@ class BuildCache:
 
     @property
     def grown(self) -> bool:
-        """Whether something was stored since the last look at the whole."""
+        """Whether something was stored since the last pruning."""
         return self._stored_bytes > 0
 
     def size(self) -> tuple[int, int]:
@@ -166,7 +154,7 @@ class BuildCache:
         return len(sizes), sum(sizes)
 
     def prune(self) -> int:
-        """Drop the least recently used until the rest fits. Returns how many."""
+        """Drop the least recently used entries beyond the bound. Returns how many."""
         self._stored_bytes = 0
         entries = sorted(self._entries())
         total, dropped = sum(size for _, size, _ in entries), 0
@@ -180,7 +168,7 @@ class BuildCache:
         return dropped
 
     def _discard(self, entry: Path) -> bool:
-        """Whether it was there: another engine may have been faster."""
+        """False if another engine was faster."""
         gone = self._root / f".{entry.name}.gone.{os.urandom(4).hex()}"
         try:
             entry.rename(gone)
@@ -190,7 +178,7 @@ class BuildCache:
         return True
 
     def _entries(self) -> list[tuple[float, int, Path]]:
-        """When each was used last, how large it is, where."""
+        """Time of last use, size, path."""
         found = []
         for entry in self._root.glob("[!.]*"):
             with suppress(OSError):
@@ -199,7 +187,7 @@ class BuildCache:
         return found
 
     def _drop_leftovers(self) -> None:
-        """What engines were storing or dropping when they were killed."""
+        """Left by engines that were killed while they stored or dropped."""
         for path in self._root.glob(".*"):
             with suppress(OSError):
                 if time.time() - path.stat().st_mtime > _LEFTOVER_S:
@@ -214,7 +202,7 @@ class BuildFiles:
         self.fds = fds
         self.record = record or BuildRecord()
         self.added_bytes = 0
-        """Of what was added, in memory until all is closed."""
+        """Of files that were added, in memory."""
 
     @classmethod
     def of(cls, entry: Path) -> BuildFiles:
@@ -248,12 +236,11 @@ class BuildFiles:
         return files
 
     def add(self, name: str, fd: int) -> None:
-        """A copy of one more file, which is a candidate's word; not of what is no file, or too
-        large. Raises ``OSError``."""
+        """Add a copy of an untrusted file, unless it is too large. Raises ``OSError``."""
         if not _is_readable_file(fd):
             return
-        own, bytes_ = _copy_in_memory(fd, _MOST_ADDED_BYTES)
-        if bytes_ > _MOST_ADDED_BYTES:
+        own, bytes_ = _copy_in_memory(fd, _MAX_ADDED_BYTES)
+        if bytes_ > _MAX_ADDED_BYTES:
             os.close(own)
             return
         self.names.append(name)
@@ -301,6 +288,6 @@ def _written(target: Path, data: bytes) -> int:
 
 
 def _settled(writer: BinaryIO) -> None:
-    """On the disk, before the entry has its name: a torn library would be a candidate's fault."""
+    """On the disk before the entry gets its name: a torn library would blame a candidate."""
     writer.flush()
     os.fsync(writer.fileno())

@@ -1,8 +1,6 @@
-"""The compile stage: build a candidate's extensions in a child, in parallel, off the lease.
+"""The compile stage: builds a candidate's extensions in a jailed child, without the lease.
 
-The child sees no device. What it built is kept under a key of source and toolchain, so
-that the same source never compiles twice; a candidate that has nothing to build skips
-the stage, and its import is left to the worker.
+Builds are cached by source and toolchain. A candidate without extensions skips the stage.
 """
 
 from __future__ import annotations
@@ -36,16 +34,14 @@ from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
 from gpu_sandbox.toolchain.identity import torch_identity
 from gpu_sandbox.toolchain.stack_traces import printed, without_places
 
-_FORMAT = "2"
-"""Of what is kept of a build: with what its kernels take, and the lines of their code."""
+_FORMAT = "2"  # of a build's entry in the cache
 _MAX_LOG = 32_000
 _MOST_ANSWERS = 2
 _TRIES = 2
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
-    """``outcome`` ends the evaluation; otherwise ``files`` are what was built, the caller's
-    to close."""
+    """``outcome`` ends the evaluation; else ``files`` were built, and are the caller's to close."""
 
     outcome: Outcome | None = None
     files: BuildFiles
@@ -56,7 +52,7 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Lost(Exception):
-    """The zygote died, or its jail init: nobody knows what has become of it."""
+    """The child's end was not seen, because the zygote or its jail init died."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,11 +86,11 @@ class CompilePool:
         self._places = anyio.CapacityLimiter(jobs)
         self.running = 0
         self.busy_s = 0.0
-        """Of all places together, what is finished only."""
+        """Of all places together, of finished builds."""
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[tuple[int, ...]]:
-        """One of its places, and the cores: for whatever must not disturb the timing."""
+        """One of its places, as cores: for all that must not disturb timing."""
         async with self._places:
             self.running += 1
             began = time.monotonic()
@@ -106,7 +102,7 @@ class CompilePool:
 
     @property
     def prebuilt(self) -> Path | None:
-        """What every extension needs alike, if it has been built."""
+        """Directory of the precompiled headers, if it was built."""
         return self._prebuilt.place()
 
     @property
@@ -114,8 +110,8 @@ class CompilePool:
         return self._places.statistics().tasks_waiting
 
     async def build(self, candidate: Candidate) -> Compiled:
-        """Raises ``PrerequisiteMissing`` where there is something to build and nothing to
-        build it with, and ``SandboxFault``."""
+        """Raises ``PrerequisiteMissing`` where a compiler is needed and missing, and
+        ``SandboxFault``."""
         if not candidate.inspected.builds:
             return Compiled(files=BuildFiles([], []))
         began = time.monotonic()
@@ -140,11 +136,11 @@ class CompilePool:
     async def _compiled_surely(
         self, candidate: Candidate, key: str, prebuilt: Path | None
     ) -> Compiled:
-        """Once more where what keeps its process is gone: that is nobody's doing, as a rule."""
+        """Again where its jail init or zygote died, which is seldom the candidate's doing."""
         for _ in range(_TRIES):
             with suppress(_Lost):
                 return await self._compile(candidate, key, prebuilt)
-        reason = f"what keeps its process was gone on import, {_TRIES} times"
+        reason = f"its jail init was gone on import, {_TRIES} times"
         return Compiled(outcome=Crashed(reason=reason), files=BuildFiles([], []))
 
     async def _compile(self, candidate: Candidate, key: str, prebuilt: Path | None) -> Compiled:
@@ -177,12 +173,11 @@ class CompilePool:
     async def _answers(
         self, line: Line[Built], candidate: Candidate, process: ForkedProcess, fds: list[int]
     ) -> tuple[Built | None, bool]:
-        """The child's last word, and whether its time ran out before it had finished.
-        ``fds`` gets the files that came with it.
+        """The child's last report, and whether its time ran out before it had finished. ``fds``
+        gets the files that came with it.
 
-        It reports after the import, and again after trying to construct the model: a
-        death or a hang in that second part loses nothing that was found. Nothing follows, and
-        nobody listens to it.
+        It reports after the import, and again after trying to construct the model: a death or a
+        hang in that second part loses nothing.
         """
         last: Built | None = None
         with anyio.move_on_after(self._zygote.limits.compile_s) as scope:
@@ -232,7 +227,7 @@ def _close(fds: list[int]) -> None:
 
 
 def _ended(late: bool, process: ForkedProcess, limit_s: float) -> Outcome:
-    """What a child that never reported has come to."""
+    """The outcome of a child that never reported."""
     if late:
         reason = f"not compiled within {limit_s:g} s"
         return TimedOut(reason=reason, stage="compile", limit_s=limit_s)

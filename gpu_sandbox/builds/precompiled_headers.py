@@ -1,10 +1,8 @@
-"""What every extension needs alike, built once by the trusted side and then only read.
+"""The slim binding and precompiled headers, built once by trusted children and then only read.
 
 ``ROOT/KEY`` holds ``binding.o``, ``linker`` and ``headers/NAME`` with a precompiled header for one
-set of flags. They are made from our own headers alone, in children that run no foreign
-code; compile children get to read them. Entries appear whole (a rename) and never
-change. A precompiled header costs what it saves in about four builds, so the first
-candidate with new flags goes without; the oldest are dropped when there are many.
+set of flags. A header costs what it saves in about four builds, so the first candidate with new
+flags goes without; the oldest are dropped when there are many.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _LIMIT_S = 180.0
 
 
 class Prebuilt:
-    """Safe for concurrent calls of one loop: each thing is built by one of them."""
+    """Safe for concurrent calls of one loop: each file is built by one of them."""
 
     def __init__(
         self, root: Path, zygote: Zygote, cores: tuple[int, ...], keeping: Keeping
@@ -46,7 +44,7 @@ class Prebuilt:
         self._impossible: set[Path] = set()
 
     async def for_flags(self, flag_sets: list[tuple[str, ...]]) -> Path | None:
-        """The directory to read from, with what is worth having in it; None without any."""
+        """The directory, with the headers that are worth it; None where nothing can be built."""
         place = self._place()
         if not await self._there(place / "binding.o", None):
             return None
@@ -58,7 +56,7 @@ class Prebuilt:
         return place
 
     def place(self) -> Path | None:
-        """The directory, if there is the least in it. Builds nothing."""
+        """The directory, if the binding was built."""
         place = self._place()
         return place if (place / "binding.o").is_file() else None
 
@@ -127,7 +125,7 @@ def _moved(fresh: Path, wanted: Path) -> None:
 
 
 def _present(wanted: Path) -> bool:
-    """Marks it as used, too: the most recently used are kept."""
+    """Whether it exists; marks it as used."""
     with suppress(OSError):
         os.utime(wanted)
         return True

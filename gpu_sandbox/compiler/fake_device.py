@@ -1,7 +1,6 @@
-"""Let a candidate import where no device is visible, as if the leased one were.
+"""Answers about the leased device for a candidate that is imported where none is visible.
 
-Only what ordinary candidates ask at import: is there a device, which capability, what
-properties. Anything that would really use it fails, and the worker decides.
+What would really use the device fails, and the worker decides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The preparation child: one call of a candidate, for what compilers leave of it. Untrusted.
+"""The preparation child: one call of a candidate, for the files that compilers leave. Untrusted.
 
-It does what the worker will do, in the same order, on inputs and weights that nobody else gets.
-All that comes of it is an archive of files, for a later process of the same candidate.
+It does what the worker will do, in the same order, on other inputs and weights.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from gpu_sandbox.runtime.malloc_settings import keep_freed_memory
 from gpu_sandbox.runtime.module_loader import construct, import_file, settle
 from gpu_sandbox.runtime.task_file import TaskFile, moved
 
-_SHARE = 0.125
-"""Of a device's memory: whoever is judged there meanwhile needs the rest."""
+_MEMORY_SHARE = 0.125  # of the device's: the candidate that is judged meanwhile needs the rest
 _SEEDS = 1 << 48
 
 
@@ -61,7 +59,7 @@ def _call(order: Prepare, channel: Channel[Prepare]) -> None:
     accelerator = accelerator_of(device)
     accelerator.start_driver()
     accelerator.make_context()
-    accelerator.limit_memory(_SHARE)
+    accelerator.limit_memory(_MEMORY_SHARE)
     settle(order.threads, order.precision)
     task = TaskFile(str(Path("task.py").resolve()))
     init: Any = task.init_inputs(secrets.randbelow(_SEEDS))

@@ -1,8 +1,7 @@
 """The compile child: imports the candidate so that its extensions get built. Untrusted.
 
-It reports once after the import and, if something is built inside a function, again
-after trying to construct the model on the meta device. That second part may fail or die
-as it likes: the worker will construct in earnest.
+It reports after the import and, where something is built inside a function, again after trying to
+construct the model on the meta device. That second part may fail: the worker constructs anyway.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def _written(name: str, source: str) -> Path:
 
 
 def _send(channel: Channel[Compile], built: Built, root: Path) -> None:
-    """With what was built, as open files: our directory is nobody else's."""
+    """With what was built, as open files: the engine can't read our directory."""
     if built.failure:
         channel.send(built)
         return
@@ -81,7 +80,7 @@ def _send(channel: Channel[Compile], built: Built, root: Path) -> None:
 
 
 def _built(builds: Builds) -> Built:
-    """Builds that failed and were got over by the candidate are in the log."""
+    """Failed builds that the candidate recovered from are in the log."""
     log = "\n".join([*(failure.log for failure in builds.failures), *builds.notices])
     return Built(
         extensions=builds.built,

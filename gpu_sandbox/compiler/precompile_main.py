@@ -1,7 +1,6 @@
-"""The prebuild child: compiles our own binding and headers. Trusted; sees no candidate.
+"""The precompile child: compiles our own binding and headers. Trusted; sees no candidate.
 
-It asks torch's driver for the flags, so that what it makes fits what the driver will
-have compiled, and leaves the result in the directory it was given.
+Torch's own driver gives the flags, so that the results fit what it compiles later.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _USES_TORCH = re.compile(r"\busing\s+namespace\s+(?:torch|at|c10)\b")
 
 
 class Refused(Exception):
-    """One attempt's: the compiler's whole output, and the files that it read."""
+    """An attempt failed: the compiler's whole output, and the generated files that it read."""
 
     def __init__(self, output: str, generated: dict[str, str]) -> None:
         super().__init__(output)
@@ -92,7 +92,7 @@ def real_headers_may_help(refused: Refused) -> bool:
 
 
 def generated_files(directory: Path, arguments: dict[str, Any]) -> dict[str, str]:
-    """What torch wrote, or the candidate itself, for the compiler to read."""
+    """Source files of a build, by name."""
     paths = [directory / "main.cpp", directory / "cuda.cu"]
     paths += [Path(source) for source in listed(arguments.get("sources"))]
     return {p.name: p.read_text(errors="replace") for p in paths if p.is_file()}
@@ -105,7 +105,7 @@ def listed(value: Any) -> list[Any]:
 
 
 def start_over(name: str, directory: Path) -> None:
-    """Torch renames an extension when it is built again with other flags: forget the name."""
+    """Else torch renames an extension that is built again with other flags."""
     shutil.rmtree(directory, ignore_errors=True)
     versioner = getattr(sys.modules[MODULE], "JIT_EXTENSION_VERSIONER", None)
     with suppress(AttributeError):

@@ -1,11 +1,9 @@
-"""``load_inline`` and ``load``, caught: built once, the quick way, then found by content.
+"""Intercepts ``load_inline`` and ``load``: builds faster, once, and finds builds by content.
 
-Installed in the compile child and in the worker, for speed only (both are untrusted, and
-nothing here is a wall). The compile child builds into the extensions directory and
-records each result under a digest of the call; the worker, given that directory, loads
-the finished library without compiler or lock. A call that nobody has built is built
-where it happens. Builds try the slim binding first, then the slim headers, and the real
-ones when that fails, so that a candidate can't tell the difference but by the clock.
+For speed only, in untrusted processes. The compile child records each build under a digest of its
+call; the worker, given that directory, loads the library without a compiler. Builds try the slim
+binding first, then the slim headers, then the real ones, so that all builds that work with torch
+work here.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ DIRECTORY_VARIABLE = "GPU_SANDBOX_EXTENSIONS"
 
 
 class BuildFailed(RuntimeError):
-    """An extension did not build. ``log`` is what the compiler said, cut and located."""
+    """An extension did not build. ``log`` is the compiler's output, cut and located."""
 
     def __init__(self, name: str, log: str) -> None:
         super().__init__(f"extension {name!r} did not build: {first_error(log)}")
@@ -54,10 +52,8 @@ class BuildFailed(RuntimeError):
 
 
 class Builds:
-    """The extensions directory: ``manifest.json`` and one directory per call.
-
-    ``candidate`` is the source, to name its lines.
-    """
+    """The extensions directory: ``manifest.json`` and one directory per call. ``candidate`` is
+    the source, to name its lines."""
 
     def __init__(self, root: Path, candidate: str = "") -> None:
         self.root = root
@@ -68,10 +64,10 @@ class Builds:
         self.resources: list[KernelResources] = []
         self.notices: list[str] = []
         self.lines: dict[str, list[int]] = {}
-        """Of each generated file, ``DIGEST/NAME``, the candidate's line of each, or 0."""
+        """Generated file, as ``DIGEST/NAME`` → the candidate's line of each line, or 0."""
 
     def call(self, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Do what ``original(**arguments)`` does, from the directory if it is there."""
+        """Do what ``original(**arguments)`` does, from the directory if it was built."""
         key = _digest(original.__name__, arguments)
         known = self._manifest().get(key)
         if known is not None and "failed" in known:
@@ -163,8 +159,8 @@ def _digest(kind: str, arguments: dict[str, Any]) -> str:
             texts.append(Path(source).read_text(errors="replace"))
     if texts:
         plain["sources"] = [Path(s).name for s in listed(arguments.get("sources"))]
-    told = json.dumps([kind, plain, texts], sort_keys=True, default=str)
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    text = json.dumps([kind, plain, texts], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def _load(module: str, library: Path, arguments: dict[str, Any]) -> Any:
@@ -198,7 +194,7 @@ def _wrapped(builds: Builds, original: Callable[..., Any]) -> Callable[..., Any]
 
 
 class _Catcher(importlib.abc.MetaPathFinder):
-    """Wraps the two functions as soon as, and only if, somebody imports their module."""
+    """Wraps the two functions when their module is imported."""
 
     def __init__(self, builds: Builds) -> None:
         self._builds = builds
@@ -227,7 +223,7 @@ def _wrap(builds: Builds, module: ModuleType) -> None:
 
 
 def install(candidate: str = "") -> Builds:
-    """Catch builds in this process; the directory comes from the environment."""
+    """Intercept builds in this process; the directory comes from the environment."""
     builds = Builds(Path(os.environ[DIRECTORY_VARIABLE]), candidate)
     loaded = sys.modules.get(MODULE)
     if loaded is not None:

@@ -1,10 +1,8 @@
-"""Runs the compilers for one extension as ninja would, by what was built beforehand.
+"""Runs torch's compiler commands for one extension, with what was built beforehand.
 
-Torch's commands are run as they are, but for shortcuts that the result does not show: a
-source that binds plain functions is compiled with the slim binding, whose other half is
-linked in; its header comes precompiled where there is one for its flags; headers of the
-functions that it names are added, for the slim ones have few; and a faster linker is
-used, with a second try by the usual one. What was built beforehand is only ever read.
+A source that binds plain functions is compiled with the slim binding, whose other half is linked
+in; its header comes precompiled where there is one for its flags; headers of the functions that
+it names are added to the slim ones; and a faster linker is tried first.
 """
 
 from __future__ import annotations
@@ -52,8 +50,7 @@ LINKER = "linker"
 
 
 class Driver:
-    """One attempt's way of building. ``bound`` tells afterwards if the slim binding served,
-    ``output`` is what the compilers said."""
+    """Of one attempt. ``bound``: the slim binding served; ``output`` is the compilers'."""
 
     def __init__(self, extra_cflags: list[str], *, slim: bool, slim_binding: bool) -> None:
         self._slim = slim
@@ -151,9 +148,8 @@ class Driver:
 
 
 def _for_nvcc(flags: str) -> str:
-    """With what makes its work observable, or faster, and leaves the machine code as it is:
-    what each kernel takes, which line an instruction is from (a debugger's build has both),
-    and its host and device halves at the same time."""
+    """Flags that leave the machine code as it is: resources of each kernel, line information,
+    and host and device halves at the same time."""
     lines = "" if _DEBUGS.search(flags) else " -lineinfo"
     both = "" if _THREADS.search(flags) else "--threads=2 "
     return f"{both}{flags} -Xptxas=-v{lines}"
@@ -192,5 +188,5 @@ def _run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _jobs() -> int:
-    told = os.environ.get("MAX_JOBS", "")
-    return int(told) if told.isdigit() and int(told) else os.cpu_count() or 1
+    jobs = os.environ.get("MAX_JOBS", "")
+    return int(jobs) if jobs.isdigit() and int(jobs) else os.cpu_count() or 1

@@ -118,7 +118,7 @@ return (a + b).clamp_(min=0)
     verdict = await sandbox.evaluate(evaluation(ADD_RELU, compiling(once)))
     assert isinstance(verdict.outcome, Crashed)
     assert "fresh, and the cache is there" in verdict.outcome.reason
-    monkeypatch.setattr("gpu_sandbox.evaluate.preparation._MOST_HELD_BYTES", 0)
+    monkeypatch.setattr("gpu_sandbox.evaluate.preparation._MAX_HELD_BYTES", 0)
     verdict = await sandbox.evaluate(evaluation(ADD_RELU, compiling(once)))
     assert isinstance(verdict.outcome, Correct), "no more archives are held"
 
