@@ -1,9 +1,7 @@
 """``LocalSandbox``: the evaluator that runs candidates on this machine.
 
-Stages of an evaluation (``evaluate/evaluation.py``): static guard → compile pool (parallel, no
-device) → device stage (one exclusive lease per device) → verdict. This process never imports torch;
-whatever runs foreign code is a confined fork of the zygote (``supervise/zygote_client.py``,
-``confine/``)."""
+This process never imports torch; foreign code runs in jailed forks of the zygote.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +14,6 @@ from types import TracebackType
 from typing import Any
 
 import anyio
-import anyio.abc
 import anyio.to_thread
 from msgspec.structs import replace
 
@@ -60,21 +57,17 @@ _DESCRIPTORS = 1 << 16
 
 
 def default_cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or f"{_home()}/.cache"
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user without one, as in a container
+        home = Path("/nonexistent")
+    base = os.environ.get("XDG_CACHE_HOME") or home / ".cache"
     return Path(base) / "stark-engine" / "sandbox"
 
 
-def _home() -> Path:
-    try:
-        return Path.home()
-    except RuntimeError:  # a user without one, as in a container
-        return Path("/nonexistent")
-
-
 def _raise_descriptor_limit() -> None:
-    """Ours, and so the zygote's and the verifiers': a candidate in flight has dozens of files open.
-    And a user's descriptors that are under way in messages are counted together: who may have more
-    than a candidate may can send one, however many that has sent."""
+    """Ours, and so the zygote's and the verifiers', above that of candidates: the kernel counts a
+    user's descriptors in messages together, and candidates must not use up all."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -82,15 +75,13 @@ def _raise_descriptor_limit() -> None:
 
 
 class LocalSandbox:
-    """Implements ``gpu_sandbox.api.evaluator.Evaluator``; safe for concurrent calls of one loop.
+    """An ``Evaluator``, and an asynchronous context manager; safe for concurrent calls of one loop.
 
-    An asynchronous context manager: its processes live between entering and leaving, and
-    are started when they are first needed. ``devices`` are the names that may be used.
-    ``cache`` keeps finished builds, device facts, baselines and, for who asks for them,
-    verdicts (content-addressed; shared between processes); ``cache_bytes`` bounds the builds
-    among them. ``compile_jobs`` bounds the candidates that are compiled at the same time.
-    Where candidates can't be isolated as tier ``require_isolation`` asks, nothing is done.
-    ``without_layers`` are layers of isolation to do without, as on a machine that lacks them.
+    Its processes start when they are first needed, and end when it is left. ``devices`` are the
+    names that may be used. ``cache`` keeps builds (at most ``cache_bytes``), device facts,
+    baselines and, on request, verdicts. ``compile_jobs`` bounds parallel compile children.
+    Candidates that can't be isolated by tier ``require_isolation`` are not run.
+    ``without_layers`` are layers of isolation to do without.
     """
 
     def __init__(
@@ -117,12 +108,11 @@ class LocalSandbox:
         self._baselines = KnownBaselines(self._settings.cache / "baselines", self._keeping)
         self._verdicts = KnownVerdicts(self._settings.cache / "verdicts", self._keeping)
         self._stack = AsyncExitStack()
-        self._group: anyio.abc.TaskGroup | None = None
         self._opened: Opened | None = None
 
     async def __aenter__(self) -> LocalSandbox:
-        """Also sweeps up what killed engines left behind. Raises ``PrerequisiteMissing`` where
-        there is no place for temporary files."""
+        """Also removes what killed engines left. Raises ``PrerequisiteMissing`` where there is no
+        place for temporary files."""
         _raise_descriptor_limit()
         try:
             runs = Path(tempfile.gettempdir()) / f"gpu-sandbox-runs-{os.getuid()}"
@@ -133,8 +123,8 @@ class LocalSandbox:
                 f"no temporary files can be made ({error}): make room, or set TMPDIR to a directory"
                 " that can be written to"
             ) from error
-        self._group = await self._stack.enter_async_context(anyio.create_task_group())
-        self._opened = Opened(self._settings, run, self._group, self._keeping)
+        group = await self._stack.enter_async_context(anyio.create_task_group())
+        self._opened = Opened(self._settings, run, group, self._keeping)
         return self
 
     async def __aexit__(
@@ -145,9 +135,8 @@ class LocalSandbox:
     ) -> None:
         opened, self._opened = self._opened, None
         assert opened is not None
-        assert self._group is not None
         await opened.close()
-        self._group.cancel_scope.cancel()
+        opened.zygote.group.cancel_scope.cancel()
         await self._stack.__aexit__(None, None, None)
 
     # --- the port
@@ -197,8 +186,8 @@ class LocalSandbox:
         return replace(found, notes=[*found.notes, *self._keeping.notes()])
 
     async def forget_baselines(self, request: BaselineRequest) -> int:
-        """Drop what is kept for the request's task, device and protocol, of every kind. Returns
-        how many there were."""
+        """Drop cached baselines, of every kind, of the request's task, device and protocol.
+        Returns how many."""
         devices = self._open.devices.of(request.device)
         facts = await self._open.devices.facts_of(devices)
         sources = [each.task_source for each in input_sets(request.task_source)]
@@ -222,7 +211,6 @@ class LocalSandbox:
     # --- steps
 
     async def _on_all_sets(self, request: EvaluationRequest) -> Verdict:
-        """Until one fails."""
         judge = self._known if request.reuse else self._judged
         try:
             sets = input_sets(request.task_source)
@@ -242,11 +230,11 @@ class LocalSandbox:
         limits, pool = self._settings.limits, self._open.devices
         devices = pool.of(request.device)
         isolation = await self._open.isolation()
-        told = request, limits, (await pool.facts_of(devices))[0], isolation
-        verdict = await anyio.to_thread.run_sync(self._verdicts.find, *told)
+        key = request, limits, (await pool.facts_of(devices))[0], isolation
+        verdict = await anyio.to_thread.run_sync(self._verdicts.find, *key)
         if verdict is None:
             verdict = await self._judged(request)
-            await anyio.to_thread.run_sync(self._verdicts.keep, *told, verdict)
+            await anyio.to_thread.run_sync(self._verdicts.keep, *key, verdict)
         return verdict
 
     async def _judged(self, request: EvaluationRequest) -> Verdict:

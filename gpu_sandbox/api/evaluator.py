@@ -1,8 +1,4 @@
-"""The evaluator port: what the search asks of a sandbox, and what it gets back.
-
-The search knows nothing of processes, compilers or devices; whatever runs candidates
-(this machine's sandbox, a fake in tests, another host) implements ``Evaluator``.
-"""
+"""The evaluator port: requests of a search, and what a sandbox answers."""
 
 from __future__ import annotations
 
@@ -23,23 +19,21 @@ from events.outcomes import (
 
 
 class SandboxFault(Exception):
-    """The sandbox itself failed; the candidate is not to blame and nothing is concluded."""
+    """The sandbox itself failed, which says nothing about the candidate."""
 
 
 class NoDeviceLeft(SandboxFault):
-    """All devices that were asked for are quarantined: trying again is of no use before the
-    machine is mended. The message names each with the reason."""
+    """All requested devices are quarantined until the machine is mended. The message names each
+    with the reason."""
 
 
 class PrerequisiteMissing(Exception):
-    """This machine lacks something (compiler, device, package); the message says what to do."""
+    """This machine lacks a compiler, device or package; the message says what to do."""
 
 
 class TaskUnusable(Exception):
-    """The task file can't be evaluated: no ``Model``, a crash, nondeterminism, …
-
-    ``args[0]`` is one line; ``detail`` is what the reference printed, cut to size.
-    """
+    """The task file can't be evaluated: no ``Model``, a crash, nondeterminism. ``args[0]`` is one
+    line; ``detail`` is what the reference printed, cut."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason)
@@ -58,16 +52,13 @@ class BaselineRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     kind: BaselineKind = "eager"
     reuse: bool = False
-    """One that was measured before will do: for the same task, device and versions."""
+    """A cached one of the same task, device and versions will do."""
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """The root's runtime; or a compiled baseline's, which may have failed like a candidate:
-    then ``outcome`` says how, and there is no runtime.
-
-    ``spread`` is (p95 − p5) / median of eager's repetitions; a compiled one's
-    ``repetitions`` are the pairs in its outcome.
-    """
+    """The root's runtime; or a compiled baseline's, which may have failed like a candidate: then
+    ``outcome`` says how, and there is no runtime. ``spread`` is (p95 − p5) / median of eager's
+    repetitions; a compiled one's ``repetitions`` are the pairs in its outcome."""
 
     runtime_ms: float | None
     spread: float | None
@@ -75,32 +66,28 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     timings_s: dict[str, float]
     isolation: list[str]
     audit: list[str] = []
-    """What a kernel that computes nothing gets away with on this task, and how far its reference
-    is from repeating itself; empty if nothing."""
+    """What a kernel that computes nothing would pass, and how far the reference is from repeating
+    itself; empty if nothing."""
     conditions: dict[str, Any] = {}
-    """What the figure depends on: device, versions, threads, precision modes, clocks."""
+    """Of the measurement: device, versions, threads, precision modes, clocks."""
     notes: list[str] = []
     kind: BaselineKind = "eager"
     outcome: Outcome | None = None
     cached: bool = False
-    """Measured before, and not now."""
     measured_at: str = ""
-    """The moment, in UTC, as in 2026-11-21T14:03:00Z."""
+    """In UTC, as in 2026-11-21T14:03:00Z."""
     labels: list[BaselineLabel] = []
-    """What to know beside the runtime; the note that begins with a label's name says why."""
+    """The note that begins with a label's name gives its reason."""
 
 
 class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Judge one candidate.
 
-    ``seed`` goes into the secret that inputs are drawn under; it does not make a verdict
-    repeatable, which would let candidates know their inputs.
-    ``root_ms`` is the root's runtime from its baseline: a correct candidate's
-    ``runtime_ms`` is ``root_ms`` times the paired ratio (without it, times this
-    evaluation's own baseline reading). ``incumbent_ms`` is the best runtime so far, by ``score``
-    (``Correct.runtime_by``).
-    ``observe`` names what is to be observed besides, if that costs something: ``roofline``,
-    ``profile``, ``counters``; of correct candidates only.
+    ``seed`` goes into the secret that inputs are drawn under; it does not make verdicts repeatable.
+    ``root_ms`` is the root's runtime from its baseline, which the paired ratio is multiplied by
+    (without it, this evaluation's own baseline). ``incumbent_ms`` is the best runtime so far, by
+    ``score``. ``observe`` names sections of correct candidates: ``roofline``, ``profile``,
+    ``counters``.
     """
 
     task_name: str
@@ -113,29 +100,27 @@ class EvaluationRequest(msgspec.Struct, frozen=True, kw_only=True):
     incumbent_ms: float | None = None
     score: ScoredBy = "device"
     reuse: bool = False
-    """A verdict that was given before will do, unless it would be the best so far."""
+    """A cached verdict will do, unless it would be the best so far."""
     observe: tuple[SectionName, ...] = ()
     conditions: bool = False
-    """Whether to find out what its timing depends on, as for a baseline."""
+    """Whether to report conditions of the timing, as for a baseline."""
     refuse: tuple[Label, ...] = ()
     """A correct candidate with one of these labels is ``Refused``."""
     autopsy_of_wrong: bool = True
-    """Whether what is wrong is run in a sanitizer as well, and not only what crashed."""
+    """Whether wrong candidates are run in a sanitizer, too, and not only crashed ones."""
     autopsy_yields: bool = False
-    """Whether an autopsy is left out, or broken off, as soon as others wait for its place."""
+    """Whether an autopsy is left out, or broken off, when others wait for its place."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the candidate, and how it was found.
+    """The outcome of a candidate, and how it was found.
 
-    ``timings_s`` has, in seconds, ``guard``, ``start`` (of the sandbox's own processes, which the
-    first verdicts wait for), ``compile``, ``prepare``, ``check``, ``bench``, ``observe``,
-    ``handover`` (idle while candidates' processes end and begin), ``lease`` (how long the device
-    was held) and ``autopsy`` (with its own wait, if there was one); a stage that was not reached
-    is absent. ``queue_s`` is time spent waiting for a place in the pool or for the device. The
-    logs are cut to the sandbox's output limit and name the candidate's own file and lines.
-    ``resources`` are of the CUDA kernels that were built for it, at most 16.
-    ``isolation`` lists the layers that held, and ``missing:NAME`` for those that could not.
+    ``timings_s`` has the seconds of stages that were reached: ``guard``, ``start`` (of the
+    sandbox's own processes), ``compile``, ``prepare``, ``check``, ``bench``, ``observe``,
+    ``handover`` (between candidates' processes), ``lease`` (the device was held) and ``autopsy``
+    (waiting included). ``queue_s`` is spent waiting for a compile place or the device. Logs are cut
+    to the output limit and name the candidate's own lines. ``resources`` are of at most 16 built
+    CUDA kernels. ``isolation`` lists layers that held, and ``missing:NAME`` for others.
     """
 
     outcome: Outcome
@@ -150,26 +135,25 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     usage: PoolUsage | None = None
     resources: list[KernelResources] = []
     cached: bool = False
-    """Given before, and not now: it has no times."""
+    """Then it has no times."""
     observations: Observations | None = None
     conditions: dict[str, Any] = {}
-    """What the timing depends on, if that was asked: versions, threads, precision modes, clocks."""
+    """Of the timing, if requested: versions, threads, precision modes, clocks."""
     measured_at: str = ""
-    """The moment of the verdict, in UTC, as in 2026-11-21T14:03:00Z."""
+    """In UTC, as in 2026-11-21T14:03:00Z."""
     busy: list[str] = []
-    """Why the machine counts as busy while it was timed (``contention/thresholds.py``). Both sides
-    of a pair were, so that the ratio stands; but such a verdict is not kept."""
+    """Why the machine counts as busy (``contention/thresholds.py``); then it is not cached."""
 
 
 class DeviceLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """A glance at the pool for progress displays."""
+    """Load of the pool, for progress displays."""
 
     compiling: int
     waiting_to_compile: int
     waiting_for_device: int
     on_device: int
     quarantined: dict[str, str] = {}
-    """Devices that are used no more, and why."""
+    """Device → reason."""
 
 
 class Evaluator(Protocol):

@@ -17,24 +17,21 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     device_s: float = 600.0
     """Everything under the lease. Reached only when the trusted side is stuck."""
     autopsy_s: float = 20.0
-    """One extra run of a candidate that crashed, in a sanitizer; 0: none. What it finds is there
-    within some seconds as a rule, and a GPU is not timed on meanwhile."""
+    """One extra run of a candidate that crashed, in a sanitizer; 0: none."""
     sanitize: bool = False
-    """Such a run also of what would be the best so far; what it finds is noted."""
+    """Such a run also of what would be the best so far; findings are noted."""
     observe_share: float = 0.25
-    """Of the time that judging a correct candidate took, what looking at it once more, for
-    its profile, may add."""
+    """Of the time that judging a correct candidate took, for its profile."""
     counters_s: float = 30.0
-    """One extra run of a correct candidate under Nsight Compute, where that is asked for."""
+    """One extra run of a correct candidate under Nsight Compute, if requested."""
     start_s: float = 120.0
     """A child's interpreter and torch import."""
     memory_bytes: int = 16 << 30
-    """Of all that an untrusted child starts; of the address space of each process, too, on the CPU
-    (CUDA can't live under such a limit)."""
+    """Of all processes of an untrusted child; on the CPU of each one's address space, too."""
     processes: int = 256
     file_bytes: int = 1 << 30
     tmpfs_bytes: int = 2 << 30
-    """Everything that an untrusted child may write, where it has a file system of its own."""
+    """Of an untrusted child's own file system, where it has one."""
     descriptors: int = 1024
     cpu_s: int = 1200
     """CPU seconds, summed over threads, of one untrusted process."""

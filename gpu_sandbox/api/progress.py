@@ -1,4 +1,4 @@
-"""Stages of an evaluation, told to the task that asked for it while it goes on."""
+"""Stages of an evaluation, reported to the task that requested it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", def
 
 @contextmanager
 def told_to(listener: Callable[[str], None]) -> Iterator[None]:
-    """Have ``listener`` called with each stage of what this task evaluates, such as
-    ``compiling``."""
+    """Call ``listener`` with each stage of this task's evaluations, such as ``compiling``."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -21,7 +20,7 @@ def told_to(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def say(stage: str) -> None:
-    """Tell the listener, if there is one."""
+    """Report a stage to the listener, if there is one."""
     listener = _LISTENER.get()
     if listener is not None:
         listener(stage)

@@ -1,9 +1,9 @@
-"""The measuring protocols: how many trials, how close, timed how.
+"""Measuring protocols: number of trials, tolerances, timing.
 
-``strict`` is ours, and ``strict-tf32`` and ``strict-bf16`` are it where the user declares
-that less precision will do. ``verified`` adds the input distributions of KernelBench-Verified to
-``strict-tf32``. ``kernelbench`` is KernelBench's present evaluator, ``paper`` its state at the
-paper's time; these two exist so that published tables can be compared.
+``strict`` is ours; in ``strict-tf32`` and ``strict-bf16`` the user declares a lower precision.
+``verified`` adds the input distributions of KernelBench-Verified to ``strict-tf32``. For
+comparison with published tables, ``kernelbench`` is KernelBench's present evaluator, ``paper`` its
+state at the paper's time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 Precision: TypeAlias = Literal["float32", "tf32", "bf16"]
-"""Of what is computed with in a task of float32: the least that will do."""
+"""The least that will do in a task of float32."""
 
 
 class Protocol(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,9 @@
-"""Statistics of paired timings. Pure: numbers in, numbers out.
+"""Statistics of paired timings. Pure.
 
-The estimate is the median of the log-ratios of pairs, its interval runs between order
-statistics whose ranks follow from the binomial distribution: no assumption about the
-noise but that pairs are independent.
-
-Who comes first in a pair finds the machine in another state than who comes second, so ratios
-gather around two values. A median of all of them falls anywhere between the two, as chance
-draws more of the one or the other order. So it is taken of each order, and the mean of both.
+The estimate is the median of log-ratios of pairs; its interval runs between order statistics with
+ranks from the binomial distribution, which assumes independent pairs only. The first of a pair
+finds the machine in another state than the second, so medians are taken of each order, and their
+mean.
 """
 
 from __future__ import annotations
@@ -19,8 +16,7 @@ import msgspec
 
 _FEW_PAIRS_DOUBT = math.log(1.25)
 _FEWEST_FOR_A_MEAN = 5
-_ENOUGH_OF_AN_ORDER = 6
-"""For an interval of 95 %."""
+_ENOUGH_OF_AN_ORDER = 6  # for an interval of 95 %
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -73,11 +69,8 @@ def estimate_median(
     candidate: Sequence[float], baseline: Sequence[float], first: Sequence[bool] = ()
 ) -> Estimate:
     """Median of paired log-ratios with its order-statistic interval. ``first``: in which pairs
-    the candidate came first, where that is known.
-
-    Fewer than six pairs (of very slow models) can't give 95 %: their range, widened by
-    a quarter on both sides, at least admits that.
-    """
+    the candidate came first, where known. Of fewer than six pairs, which can't give 95 %, the
+    interval is their range, widened by a quarter on both sides."""
     logs = [math.log(c / b) for c, b in zip(candidate, baseline, strict=True)]
     low, middle, high = _median_of_orders(logs, first)
     doubt = _FEW_PAIRS_DOUBT if len(logs) < _ENOUGH_OF_AN_ORDER else 0.0
@@ -95,13 +88,12 @@ def estimate_bound(
 
 
 def has_both_orders(first: Sequence[bool]) -> bool:
-    """Whether there are enough of each for medians of their own. Without, an interval is that of
-    whichever came more often: narrow, and beside the truth."""
+    """Whether there are enough of each order for medians of their own."""
     return min(sum(first), len(first) - sum(first)) >= _ENOUGH_OF_AN_ORDER
 
 
 def middle_of_orders(values: Sequence[float], first: Sequence[bool]) -> float:
-    """The median as the estimates take it: who disturbs one order only moves it as much."""
+    """The median as the estimates take it."""
     return _median_of_orders(values, first)[1]
 
 
@@ -110,8 +102,8 @@ def _median_of_orders(values: Sequence[float], first: Sequence[bool]) -> tuple[f
     together, where there are too few of an order."""
     if not has_both_orders(first):
         return _median(values)
-    told = list(zip(values, first, strict=True))
-    orders = [[v for v, was_first in told if was_first is order] for order in (True, False)]
+    pairs = list(zip(values, first, strict=True))
+    orders = [[v for v, was_first in pairs if was_first is order] for order in (True, False)]
     (low_a, a, high_a), (low_b, b, high_b) = (_median(order) for order in orders)
     middle = (a + b) / 2
     below, above = math.hypot(a - low_a, b - low_b) / 2, math.hypot(high_a - a, high_b - b) / 2
@@ -127,9 +119,8 @@ def _median(values: Sequence[float]) -> tuple[float, float, float]:
 def mean_over_median(
     candidate: Sequence[float], baseline: Sequence[float], first: Sequence[bool] = ()
 ) -> float:
-    """Ratio of means of the middle four fifths of the pairs, by ratio, of few of all but the least
-    and the largest, over the median ratio: one unless the candidate's readings are of several
-    kinds. One, too, of fewer than five."""
+    """Trimmed ratio of means over the median ratio: about one unless the candidate's readings are
+    multimodal. One of fewer than five pairs."""
     if len(candidate) < _FEWEST_FOR_A_MEAN:
         return 1.0
     pairs = sorted(zip(candidate, baseline, strict=True), key=lambda pair: pair[0] / pair[1])
