@@ -34,9 +34,7 @@ class AddressSanitizer:
 
 @cache
 def address_runtime(compiler: str) -> str | None:
-    """What an extension built for AddressSanitizer needs; None where there is none.
-
-    The libraries to load first: ASan's, and that of C++ whose functions it wraps."""
+    """Libraries to load first: ASan's, and that of C++ whose functions it wraps; else None."""
     paths = []
     for name in ("libasan.so", "libstdc++.so.6"):
         try:

@@ -65,11 +65,12 @@ class _Checks:
         self.machine: Sequence[Callable[[], Check]] = (_toolkit, _compute_sanitizer, _counters)
 
     def of_verdict(self, device: str, notes: Sequence[str]) -> list[Check]:
-        """Whether the outer clock can hold claims against what calls take
-        (``verifier/timing/gates.py``)."""
+        """Whether gates bound self-reported times (``verifier/timing/gates.py``)."""
         why = [note for note in notes if note.startswith("not-gated: ")]
         detail = (
-            why[0].removeprefix("not-gated: ") if why else "claims are held against the outer clock"
+            why[0].removeprefix("not-gated: ")
+            if why
+            else "gates bound the times that workers report"
         )
         nvrtc = "pip install the nvidia-cuda-nvrtc of torch's CUDA version"
         fix = nvrtc if "NVRTC" in detail else ""

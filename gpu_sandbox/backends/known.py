@@ -1,4 +1,4 @@
-"""The kinds of devices that there are, and devices by name."""
+"""Kinds of devices, and devices by name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ def backend_of(device: Device) -> Backend:
 
 
 def backend_named(names: str) -> Backend:
-    """That of a device's name, or of several with commas between, which are alike. Raises
-    ``PrerequisiteMissing``."""
+    """The backend of one or more devices of one kind. Raises ``PrerequisiteMissing``."""
     backend = _BY_KIND.get(_kind(names))
     if backend is None:
         raise _no_device(names)
@@ -36,12 +35,12 @@ def device_named(name: str) -> Device:
 
 
 def devices_named(names: str) -> list[str]:
-    """``cuda:0,cuda:1`` taken apart; each name as ``Device`` has it."""
+    """``cuda:0,cuda:1`` split; each name as ``Device`` has it."""
     return [device_named(name).name for name in names.split(",")]
 
 
 def visible_variables(device: Device | None = None) -> dict[str, str]:
-    """By which a child sees ``device`` alone; without one, none."""
+    """Environment of a child that sees ``device`` alone, or none."""
     variables = {backend.visible_by: "" for backend in BACKENDS if backend.visible_by}
     if device is not None and (name := backend_of(device).visible_by):
         variables[name] = device.visible
@@ -49,7 +48,7 @@ def visible_variables(device: Device | None = None) -> dict[str, str]:
 
 
 def load_variables() -> dict[str, str]:
-    """Of all kinds: the zygote's libraries serve each of them."""
+    """Of all kinds, for the zygote."""
     return {name: value for b in BACKENDS for name, value in b.load_variables.items()}
 
 

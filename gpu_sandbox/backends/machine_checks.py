@@ -1,4 +1,4 @@
-"""What ``engine doctor`` looks for in the same way for several kinds of device."""
+"""Checks of ``engine doctor`` that several kinds of device share."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Nsight Compute: a few counters of one launch of a kernel.
-
-Only an administrator may read a GPU's counters unless its driver is told otherwise, and no
-candidate runs as one: ``refusal`` says so before anything is tried.
-"""
+"""Nsight Compute: a few counters of one launch of a kernel."""
 
 from __future__ import annotations
 
@@ -42,7 +38,7 @@ def _ncu() -> str | None:
 
 
 def refusal(params: Path = _PARAMS) -> str:
-    """Why counters can't be read here, in one line; empty where nothing speaks against it."""
+    """Why counters can't be read here, in one line; empty where they can."""
     if _ncu() is None:
         return "no ncu on the path or in the CUDA toolkit: install Nsight Compute"
     try:
@@ -62,31 +58,24 @@ class NsightCompute:
         return refusal()
 
     def command(self, kernel: str) -> ToolCommand:
-        return _command(kernel)
+        ncu = _ncu()
+        assert ncu is not None
+        stalls = [f"{_STALL}{reason}_per_issue_active.ratio" for reason in _STALLS]
+        words = [ncu, "--csv", "--page", "raw", "--clock-control", "none", "--launch-count", "1"]
+        words += ["--kernel-name-base", "function", "--kernel-name", kernel]
+        words += ["--metrics", ",".join([*_METRICS, *stalls]), "--target-processes", "all"]
+        # It is a script that starts what lies beside or above it.
+        places = (Path(ncu).parent, Path(os.path.realpath(ncu)).parent, _USUAL)
+        readable = tuple(dict.fromkeys(str(place) for place in places if place.is_dir()))
+        return ToolCommand(words, {}, readable)
 
     def read(self, output: str, kernel: str) -> Counters | str:
         return read_counters(output, kernel)
 
 
-def _command(kernel: str) -> ToolCommand:
-    ncu = _ncu()
-    assert ncu is not None
-    stalls = [f"{_STALL}{reason}_per_issue_active.ratio" for reason in _STALLS]
-    words = [ncu, "--csv", "--page", "raw", "--clock-control", "none", "--launch-count", "1"]
-    words += ["--kernel-name-base", "function", "--kernel-name", kernel]
-    words += ["--metrics", ",".join([*_METRICS, *stalls]), "--target-processes", "all"]
-    return ToolCommand(words, {}, _places(ncu))
-
-
-def _places(ncu: str) -> tuple[str, ...]:
-    """``ncu`` is a script that starts what lies beside or above it."""
-    places = (Path(ncu).parent, Path(os.path.realpath(ncu)).parent, _USUAL)
-    return tuple(dict.fromkeys(str(place) for place in places if place.is_dir()))
-
-
 def read_counters(output: str, kernel: str) -> Counters | str:
-    """Of ncu's comma-separated output: a line of heads, one of units, one of values; or why
-    there are none, in one line."""
+    """Counters in ncu's CSV, which has a line of heads, of units, and of values; or why there are
+    none, in one line."""
     lines = output.splitlines()
     first = next((n for n, line in enumerate(lines) if line.startswith('"ID",')), None)
     if first is None:
@@ -107,7 +96,7 @@ def read_counters(output: str, kernel: str) -> Counters | str:
 
 
 def _top_stall(cells: dict[str, str]) -> list[Counter]:
-    """Why a warp waits, most of all: warps that do, for each one that issues."""
+    """The most frequent reason why warps wait."""
     ratios: dict[str, float] = {}
     for reason in _STALLS:
         text = cells.get(f"{_STALL}{reason}_per_issue_active.ratio", "").replace(",", "")

@@ -1,8 +1,7 @@
-"""What the engine has to know of one kind of device, as a protocol.
+"""The engine's protocol of one kind of device.
 
-Each kind is one module here (``cpu.py``, ``cuda.py``), listed in ``known.py``; no other module of
-the engine's side asks which kind a device is. The verifier and the worker have protocols of their
-own. Nothing here imports torch or opens a device: its facts come from a child.
+Each kind is one module here, listed in ``known.py``; no other module of the engine's side asks
+which kind a device is. Nothing here imports torch or opens a device: facts come from a child.
 """
 
 from __future__ import annotations
@@ -37,9 +36,8 @@ class Backend(Protocol):
     """Names of its libraries, in the last line of a process that failed because of the device."""
 
     has_contexts: bool
-    """A process needs a context on the device, which takes a second to make. So processes are made
-    ready ahead of time, in two steps; the reference keeps its own; and a process that the kernel
-    does not let go of still holds the device."""
+    """A process needs a context, which takes a second to make: so processes are made ahead of
+    time, the reference keeps its own, and one that the kernel holds still holds the device."""
     computes_on_cores: bool
     """The cores that time it are the device. On others they only launch kernels."""
     has_tf32: bool
@@ -95,8 +93,8 @@ class Builds(Protocol):
 
 
 class ToolCommand(msgspec.Struct, frozen=True):
-    """What goes before the interpreter, into its environment, and what it needs to read.
-    ``anew``: the candidate's extensions are built anew for it."""
+    """What goes before the interpreter and into its environment, and what it has to read.
+    ``anew``: extensions are built anew for it."""
 
     words: list[str]
     environment: dict[str, str]
@@ -116,21 +114,20 @@ class Sanitizer(Protocol):
         """None where it is not installed."""
 
     def findings(self, text: str, lines: Mapping[str, Sequence[int]]) -> list[str]:
-        """What it printed, as a line for each finding. ``lines`` are the build's
-        (``sanitizer_reports.py``)."""
+        """Findings in its output, a line each. ``lines``: see ``sanitizer_reports.py``."""
 
 
 class CounterTool(Protocol):
     """A tool that counts what one launch of a kernel does."""
 
     def refusal(self) -> str:
-        """Why nothing can be counted here, in one line; empty where nothing speaks against it."""
+        """Why nothing can be counted here, in one line; empty where it can."""
 
     def command(self, kernel: str) -> ToolCommand:
         """For the first launch of that kernel."""
 
     def read(self, output: str, kernel: str) -> Counters | str:
-        """What it printed; or why there are no counters, in one line."""
+        """Counters in its output; or why there are none, in one line."""
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,19 +141,18 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     built_only: bool
     """Sanitizers see a candidate's extensions only."""
     under_lease: bool
-    """They run on the device, which nothing else may use. Otherwise they run beside compilers."""
+    """They run on the device; otherwise beside compilers."""
     connect: str = ""
-    """What to call them if they must connect to the program that they look into."""
+    """Their name, if they must connect to the candidate's process."""
 
 
 class Checks(Protocol):
-    """What ``engine doctor`` looks at for a kind of device."""
+    """Checks of ``engine doctor`` for a kind of device."""
 
     machine: Sequence[Callable[[], Check]]
-    """Each looks for one thing on this machine."""
 
     def of_verdict(self, device: str, notes: Sequence[str]) -> list[Check]:
         """From the notes of an honest candidate's verdict on ``device``."""
 
     def of_isolation(self, *, can_connect: bool) -> list[Check]:
-        """What isolation takes away here. ``can_connect``: tools can connect to a candidate."""
+        """What isolation prevents here. ``can_connect``: tools can connect to a candidate."""

@@ -1,4 +1,4 @@
-"""What sanitizers printed, as a line for each finding. Pure text; whoever wrote it may lie.
+"""Findings in the untrusted output of sanitizers, a line each. Pure.
 
 ``lines`` maps files of a build, as ``DIGEST/main.cpp``, to the candidate's lines: the entry
 at index n − 1 is that of line n, or 0.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-_MOST = 4
-_MOST_CHARS = 400
-_MOST_WIDE = 1000
-"""Of a line that is read at all: nobody's patience is to be bought with a long one."""
+_MAX_FINDINGS = 4
+_MAX_CHARS = 400
+_MAX_LINE = 1000  # characters of a line that is read
 _FILE = re.compile(r"(?<![\w./+-])(?P<path>[\w./+-]+):(?P<line>\d+)(?::\d+)?")
 _ASAN = re.compile(r"ERROR: AddressSanitizer: (?P<kind>[\w-]+)")
 _SUMMARY = re.compile(r"SUMMARY: AddressSanitizer: (?P<kind>[\w-]+)")
@@ -29,7 +28,6 @@ _IDLE = (
     "COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY", "LEAK", "Target application",
     "Error: Target application",
 )  # fmt: skip
-"""No findings: among them that the program could not be looked into."""
 _THREAD = re.compile(r"\s*by thread .*")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{5,}\b")
 
@@ -37,7 +35,7 @@ Lines = Mapping[str, Sequence[int]]
 
 
 def address_findings(output: str, lines: Lines) -> list[str]:
-    """Of AddressSanitizer, which stops at the first."""
+    """The finding of AddressSanitizer, which stops at the first."""
     output = _narrow(output)
     found = _ASAN.search(output)
     if found is None:
@@ -60,7 +58,7 @@ def address_findings(output: str, lines: Lines) -> list[str]:
 
 
 def memory_findings(output: str, lines: Lines) -> list[str]:
-    """Of compute-sanitizer's tools; what differs by thread or address only is counted."""
+    """Findings of compute-sanitizer; those that differ by thread or address only are counted."""
     counted: dict[str, int] = {}
     for block in _blocks(_narrow(output)):
         told = "; ".join(_placed(line, lines) for line in block)
@@ -87,7 +85,7 @@ def _blocks(output: str) -> Iterator[list[str]]:
 
 
 def _own_frame(told: str, lines: Lines) -> re.Match[str] | None:
-    """The innermost that lies in a file of the build."""
+    """The innermost frame in a file of the build."""
     for frame in _FRAME.finditer(told):
         found = _FILE.search(frame["place"])
         if found is not None and _name(found["path"]) in lines:
@@ -109,16 +107,15 @@ def _placed(text: str, lines: Lines) -> str:
 
 
 def _narrow(output: str) -> str:
-    return "\n".join(line[:_MOST_WIDE] for line in output.splitlines())
+    return "\n".join(line[:_MAX_LINE] for line in output.splitlines())
 
 
 def _name(path: str) -> str:
-    """``DIGEST/main.cpp``: the last two parts."""
     return "/".join(path.rsplit("/", 2)[-2:])
 
 
-def _bounded(told: Iterator[str] | Sequence[str]) -> list[str]:
-    plain = ["".join(c if c.isprintable() else " " for c in one)[:_MOST_CHARS] for one in told]
-    if len(plain) > _MOST:
-        plain = [*plain[:_MOST], f"… {len(plain) - _MOST} more findings"]
+def _bounded(findings: Iterator[str] | Sequence[str]) -> list[str]:
+    plain = ["".join(c if c.isprintable() else " " for c in one)[:_MAX_CHARS] for one in findings]
+    if len(plain) > _MAX_FINDINGS:
+        plain = [*plain[:_MAX_FINDINGS], f"… {len(plain) - _MAX_FINDINGS} more findings"]
     return plain

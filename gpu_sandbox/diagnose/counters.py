@@ -1,4 +1,4 @@
-"""A few counters of a candidate's longest kernel, by one extra run (``tool_run.py``)."""
+"""Counters of a candidate's longest kernel, by one extra run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpu_sandbox.diagnose.tool_run import Body, ExtraRun
 async def count(
     run: ExtraRun, body: Body, tool: CounterTool, profile: Profile, limit_s: float
 ) -> Counters | str:
-    """Or why not, in one line. Raises ``StillThere``."""
+    """Counters, or why there are none, in one line. Raises ``StillThere``."""
     refused = tool.refusal()
     names = [plain_name(row.name) for row in profile.rows if not _is_copy(row.name)]
     if refused or not names or not names[0]:
@@ -30,7 +30,7 @@ def _is_copy(name: str) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """``void ns::f<int>(float*)`` → ``f``, as tools name a function; empty if it is no such."""
+    """``void ns::f<int>(float*)`` → ``f``, as tools name a function; else empty."""
     head = name.replace("(anonymous namespace)::", "").removeprefix("void ").strip()
     head = re.split(r"[<(]", head, maxsplit=1)[0].strip()
     last = head.split("::")[-1].split(" ")[-1]

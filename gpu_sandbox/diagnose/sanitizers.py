@@ -1,8 +1,4 @@
-"""Why a candidate crashed: one extra run of it alone (``tool_run.py``), in a sanitizer.
-
-Which sanitizers there are for a device is its backend's (``backends/``). What they print is text
-for whoever repairs the candidate.
-"""
+"""Why a candidate crashed: one extra run of it alone, in a sanitizer of its device's backend."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from gpu_sandbox.diagnose.tool_run import Body, Cut, ExtraRun
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """A head and a line each, or nothing; ``cut`` says why there may be more."""
+    """A head and a line for each; ``cut`` says why there may be more."""
 
     lines: list[str] = []
     cut: Cut | None = None
@@ -30,7 +26,7 @@ async def findings(
     limit_s: float,
     others_wait: Callable[[], bool] | None = None,
 ) -> Findings:
-    """Nothing also where the tool is missing, or can't be run. Raises ``StillThere`` only."""
+    """Empty where the tool is missing or can't be run. Raises ``StillThere`` only."""
     command = await anyio.to_thread.run_sync(tool.command)
     if command is None or limit_s <= 0:
         return Findings()

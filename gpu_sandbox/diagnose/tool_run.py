@@ -1,7 +1,6 @@
-"""One extra run of a candidate alone, in a fresh interpreter that a tool starts.
+"""One extra run of a candidate alone, in a fresh jailed interpreter that a tool starts.
 
-Confined like any other, with a time limit of its own. Nothing is compared: what counts is
-what the tool prints, and that is never what a verdict depends on.
+Nothing is compared, and no verdict depends on what the tool prints.
 """
 
 from __future__ import annotations
@@ -31,18 +30,16 @@ from gpu_sandbox.toolchain.hf_cache import hub_readable, hub_variables
 
 Cut = Literal["late", "others"]
 
-_EVENTS = str(Path(outcomes.__file__).parent)
-"""A fresh interpreter imports it anew, where other children were forked with it."""
-_GLANCE_S = 0.05
-"""Between two looks at whether others wait: evaluations take seconds, and so do extra runs."""
+_EVENTS = str(Path(outcomes.__file__).parent)  # a fresh interpreter imports it
+_POLL_S = 0.05  # between two tests of whether others wait
 
 
 class StillThere(Exception):
-    """A process of it was killed, and the kernel does not let go of it, nor of its context."""
+    """The kernel still holds a killed process of it, and its context."""
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run. ``files`` are the build's, and stay the caller's."""
+    """A candidate to run. ``files`` stay the caller's."""
 
     task_source: str
     candidate_source: str
@@ -53,20 +50,18 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Printed(msgspec.Struct, frozen=True):
-    """What tool and candidate printed; ``cut`` says why they were ended before their time."""
+    """Output of tool and candidate; ``cut`` says why they were ended early."""
 
     text: str
     cut: Cut | None = None
 
 
 class ExtraRun:
-    """One candidate at a time for each caller; keeps nothing between."""
-
     def __init__(self, zygote: Zygote) -> None:
         self._zygote = zygote
 
     async def can_meet(self) -> bool:
-        """Whether a tool and the program that it looks into can connect to each other there."""
+        """Whether a tool can connect to the program that it examines."""
         try:
             return may_connect((await self._zygote.survey()).layers)
         except SandboxFault:
@@ -79,8 +74,8 @@ class ExtraRun:
         limit_s: float,
         others_wait: Callable[[], bool] | None = None,
     ) -> Printed:
-        """What tool and candidate print within the limit, and until ``others_wait``. Raises
-        ``StillThere``, and ``SandboxFault`` where it can't be started."""
+        """Run until the limit, or until ``others_wait``. Raises ``StillThere`` and
+        ``SandboxFault``."""
         backend = backend_of(body.device)
         home = self._zygote.run.new_home("autopsy")
         policy = policy_for(
@@ -124,11 +119,11 @@ class ExtraRun:
 
 
 async def _ended(process: ForkedProcess, others_wait: Callable[[], bool] | None) -> Cut | None:
-    """Nobody tells us when another engine begins to wait for a device."""
+    """Polls, since other engines give no notice when they wait for a device."""
     while not process.ended.is_set():
         if others_wait is not None and others_wait():
             return "others"
-        with anyio.move_on_after(_GLANCE_S if others_wait is not None else math.inf):
+        with anyio.move_on_after(_POLL_S if others_wait is not None else math.inf):
             await process.ended.wait()
     return None
 
@@ -140,6 +135,6 @@ def _places(prebuilt: Path | None) -> tuple[str, ...]:
 def unconnected(tools: str) -> str:
     """Why ``tools`` see nothing here."""
     return (
-        f"{tools} did not get to the program that they look into without a mount namespace,"
-        " where no candidate may connect to a socket: see engine doctor"
+        f"{tools} have to connect to the candidate, which may connect to no socket here, without a"
+        " mount namespace: see engine doctor"
     )

@@ -1,7 +1,6 @@
 """Compiler flags that a precompiled header depends on, and those of a candidate.
 
-A precompiled header serves only what is compiled with the flags it was made with. Flags
-that are not known here get none: the trusted side passes no others to its compiler.
+The trusted side passes no flags to its compiler that are not known here.
 """
 
 from __future__ import annotations
@@ -27,13 +26,12 @@ _DECISIVE = re.compile(
     r"|prefetch-loop-arrays|tree-loop-vectorize|tree-slp-vectorize|rounding-math)"
     r"|-ffp-contract=(?:fast|on|off)|-fvisibility=\w+"
 )
-_MOST_WORDS = 200
-_MOST_SETS = 4
-"""Of one candidate: each may cost a precompiled header, made by the trusted side."""
+_MAX_WORDS = 200
+_MAX_SETS = 4  # of one candidate: each may cost a precompiled header
 
 
 def relevant(extra_cflags: Iterable[str]) -> tuple[str, ...] | None:
-    """The flags that decide, in order; None if there is one that is not known."""
+    """Flags that a header depends on, in order; None if one is not known."""
     try:
         words = shlex.split(" ".join(map(str, extra_cflags)))
     except ValueError:
@@ -52,8 +50,8 @@ def header_name(flags: tuple[str, ...]) -> str:
 
 
 def flag_sets(source: str) -> list[tuple[str, ...]]:
-    """What a candidate's builds will ask for, as far as reading its source can tell. Nothing
-    where that would take long, or they ask for more than an honest candidate does."""
+    """Sets of flags in a candidate's builds, as far as its source shows them. None of a source
+    that would take long to read, or has many."""
     visits = Visits()
     found: dict[tuple[str, ...], None] = {}
     try:
@@ -66,11 +64,11 @@ def flag_sets(source: str) -> list[tuple[str, ...]]:
                     found[flags] = None
     except (TooMuch, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    return list(found) if len(found) <= _MOST_SETS else []
+    return list(found) if len(found) <= _MAX_SETS else []
 
 
 def _asked(call: ast.Call, given: _Given, visits: Visits) -> tuple[str, ...] | None:
-    """The flags of one build that decide, if they can be read."""
+    """The relevant flags of one build, if they can be read."""
     values = [keyword.value for keyword in call.keywords if keyword.arg == "extra_cflags"]
     words = given.words(values[0]) if values else []
     if words is None:
@@ -117,7 +115,7 @@ class _Given:
                 return None
 
     def _counted(self, words: list[str]) -> list[str]:
-        if len(words) > _MOST_WORDS:
+        if len(words) > _MAX_WORDS:
             raise TooMuch
         self._visits.spend(len(words))
         return words

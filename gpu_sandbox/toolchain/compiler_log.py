@@ -1,4 +1,4 @@
-"""Cutting compiler output to what an engineer would read aloud. Pure text in and out."""
+"""Compiler output, cut to its errors at the candidate's lines. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOOL = re.compile(
     r"|ptxas \S+, line \d+; (?:error|fatal).*"
     r"|(?:c\+\+|g\+\+|clang\+\+|cc1plus)\S*: (?:fatal )?error: .*"
 )
-"""Errors of those that see no source: linker, assembler, drivers."""
+"""Errors of linker, assembler and drivers, which see no source."""
 _AFTERMATH = re.compile(r"Ptx assembly aborted|collect2:|ld returned")
 _REQUIRED = re.compile(
     r"(?P<file>[^\s:()]+):(?P<line>\d+):(?P<column>\d+):\s+(?:recursively )?required from"
@@ -79,10 +79,8 @@ _MAX_ERRORS = 8
 _MAX_CHARS = 6000
 _CONTEXT_LINES = 3
 _MAX_LINE = 300
-_MOST_WIDE = 1000
-"""Of a line that is read at all: a candidate may have printed it."""
-_FOLLOWING = 60
-"""Lines below an error that may belong to it."""
+_MAX_READ = 1000  # characters of a line that are read
+_FOLLOWING = 60  # lines below an error that may belong to it
 
 
 class _Error(NamedTuple):
@@ -93,11 +91,10 @@ class _Error(NamedTuple):
 
 
 def cut_compiler_output(output: str, generated: dict[str, str], candidate: str) -> str:
-    """The first errors, each at the candidate's own line and with its excerpt; the commands,
-    warnings and repetitions dropped.
+    """The first errors, each once, at the candidate's own line and with its excerpt.
 
-    ``generated`` holds the files that torch wrote out of the candidate's strings. An error
-    in somebody else's header is told at the candidate's line that needed it.
+    ``generated`` holds the files that torch wrote out of the candidate's strings. An error in
+    another's header is reported at the candidate's line that needed it.
     """
     errors = _errors(_lines(output), Origin(generated, candidate))
     found = list(
@@ -116,12 +113,11 @@ def cut_compiler_output(output: str, generated: dict[str, str], candidate: str) 
 
 
 def first_error(cut: str) -> str:
-    """One line for people."""
     return next((line for line in cut.splitlines() if line.strip()), "")[:300]
 
 
 def _lines(output: str) -> list[str]:
-    return [line[:_MOST_WIDE] for line in output.splitlines()]
+    return [line[:_MAX_READ] for line in output.splitlines()]
 
 
 def _errors(lines: list[str], origin: Origin) -> Iterator[_Error]:
@@ -207,9 +203,8 @@ class Unexplained(NamedTuple):
 def unexplained(output: str) -> Unexplained:
     """What torch's own headers might cure of a failed slim build; nothing, if it fails anyway.
 
-    An error in the candidate's text is cured by other headers only if it is about a name, a type
-    or an operator that they declare: all other messages are the candidate's own fault. One such
-    error is enough, unless an error that may be cured comes before it and may have caused it.
+    Other headers cure an error in the candidate's text only if it is about a name, type or operator
+    that they declare. One other error is enough, unless a curable one before it may have caused it.
     """
     macros: set[str] = set()
     members: set[str] = set()

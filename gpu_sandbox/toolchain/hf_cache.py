@@ -1,9 +1,7 @@
-"""Pretrained models, out of the Hugging Face hub's cache on this machine.
+"""Pretrained models in this machine's Hugging Face cache, for tasks that load them by name.
 
-A task as in KernelBench's level 4 loads one by its name. Children have no network: the model
-must be in the cache already, and they are told where that is. Of the cache they may read
-models and nothing else: its owner's tokens lie beside it, or in it where somebody keeps all in
-one folder. Their own ``HF_HOME`` is in their private home, and empty.
+Children have no network. Of the cache they may read models and nothing else, since its owner's
+tokens lie in or beside it.
 """
 
 from __future__ import annotations
@@ -29,8 +27,7 @@ _WEIGHTLESS = ("Config", "Tokenizer", "TokenizerFast", "Processor", "Extractor")
 
 
 def hub_cache() -> Path:
-    """Where transformers looks: by the rules of ``huggingface_hub.constants``, and before its
-    version 5 by a variable of its own first."""
+    """By the rules of ``huggingface_hub.constants``, and of transformers before version 5."""
     names = ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"]
     if os.environ.get("TRANSFORMERS_CACHE") and _old_transformers():
         names.insert(0, "TRANSFORMERS_CACHE")
@@ -43,7 +40,7 @@ def hub_cache() -> Path:
 
 
 def hub_readable() -> tuple[str, ...]:
-    """What confined children may read of the cache."""
+    """Directories of the cache that jailed children may read."""
     cache = hub_cache()
     try:
         found = [path for pattern in _MODELS for path in cache.glob(pattern) if path.is_dir()]
@@ -53,7 +50,7 @@ def hub_readable() -> tuple[str, ...]:
 
 
 def hub_variables() -> dict[str, str]:
-    """For children: where the models are, and that there is no network."""
+    """Environment of children: place of the models, and no network."""
     return {
         "HF_HUB_CACHE": str(hub_cache()),
         "HF_HUB_OFFLINE": "1",
@@ -79,15 +76,12 @@ def _absolute(path: str) -> Path:
 
 
 def require_models(task_source: str) -> None:
-    """Refuse a task whose library or models are not here, before anything runs.
-
-    Only names that are written in the source are found. A model that escapes, or that was
-    downloaded in part, is the reference's error when it is loaded.
-    """
+    """Raises ``PrerequisiteMissing`` for a task whose library or models are not here. Only names
+    that are written in the source are found."""
     try:
         tree = ast.parse(task_source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # whoever imports it says that better
+        return  # its import says that better
     if _imports_transformers(tree) and importlib.util.find_spec("transformers") is None:
         raise PrerequisiteMissing("this task needs transformers: pip install transformers")
     for name, weights in _loaded(tree).items():
@@ -138,11 +132,8 @@ def _imports_transformers(tree: ast.Module) -> bool:
 
 
 def _loaded(tree: ast.Module) -> dict[str, bool]:
-    """The models that some ``….from_pretrained(name)`` names, and whether it wants weights.
-
-    A name that is a variable or an attribute is what is assigned to one called so anywhere:
-    level 4 hands ``model_name`` through ``get_init_inputs`` to ``self.model_name``.
-    """
+    """Models in calls of ``from_pretrained(name)``, and whether they want weights. A variable or
+    attribute is what is assigned to that name anywhere."""
     assigned: dict[str, str] = {}
     loads: list[tuple[ast.expr, ast.expr]] = []
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Which compilers and headers a build would use, as text that keys can be made of."""
+"""Identity of compilers, headers and torch, as text for cache keys."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ HEADERS = Path(__file__).parents[1] / "extension_build" / "headers"
 @cache
 def toolchain(*compilers: str) -> str:
     """Versions of the C++ compiler and of ``compilers``, and contents of our headers."""
-    told = [_version([os.environ.get("CXX") or "c++", "--version"])]
-    told += [_version([compiler, "--version"]) for compiler in compilers]
+    versions = [_version(name) for name in (os.environ.get("CXX") or "c++", *compilers)]
     digest = hashlib.sha256()
     for path in sorted(p for p in HEADERS.rglob("*") if p.is_file()):
         digest.update(path.read_bytes())
-    return "\n".join([*told, digest.hexdigest()])
+    return "\n".join([*versions, digest.hexdigest()])
 
 
-def _version(command: list[str]) -> str:
-    if shutil.which(command[0]) is None:
+def _version(compiler: str) -> str:
+    if shutil.which(compiler) is None:
         return "none"
+    command = [compiler, "--version"]
     return subprocess.run(
         command, capture_output=True, text=True, check=False, env=tool_environment()
     ).stdout
 
 
 def torch_identity() -> str:
-    """Which torch children will import: place, version, CUDA. Imports nothing of it."""
+    """Place and version of the torch that children import. Imports nothing of it."""
     spec = PathFinder.find_spec("torch")
     if spec is None or spec.origin is None:
         raise PrerequisiteMissing("torch is not installed: pip install torch")

@@ -1,12 +1,12 @@
-"""The commands in the ``build.ninja`` that torch writes, to be run without ninja.
+"""Commands in the ``build.ninja`` that torch writes, to be run without ninja.
 
-Torch's own driver decides every flag; only what ninja would do with its file is done
-here. A file that holds anything else than the few constructs torch uses is refused.
+A file with other constructs than the few that torch uses is refused.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -26,7 +26,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     def command(self, **changed: str) -> str:
         """For the shell. ``changed`` variables replace those of the file."""
-        local = {"in": " ".join(map(_quoted, self.inputs)), "out": _quoted(self.output)}
+        local = {"in": " ".join(map(shlex.quote, self.inputs)), "out": shlex.quote(self.output)}
         known = {**self.variables, **local, **changed}
         line = _VARIABLE.sub(lambda found: known.get(found[1], found[1]), self.template)
         return _DEPENDENCIES.sub("", line)
@@ -75,9 +75,3 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 def _split(text: str) -> list[str]:
     """Words, in which ``$`` escapes a space."""
     return [re.sub(r"\$(.)", r"\1", word) for word in re.findall(r"(?:\$.|\S)+", text)]
-
-
-def _quoted(path: str) -> str:
-    return (
-        path if re.fullmatch(r"[\w@%+=:,./-]+", path) else "'" + path.replace("'", "'\"'\"'") + "'"
-    )

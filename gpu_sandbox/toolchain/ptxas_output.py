@@ -1,4 +1,4 @@
-"""What ptxas tells of the kernels that it compiled (``-Xptxas -v``)."""
+"""Resources and warnings in ptxas' output (``-Xptxas -v``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_NOTICES = 5
 
 
 def resources(output: str) -> list[KernelResources]:
-    """One of each kernel, the worst first: spills, then registers."""
+    """Of each kernel, the worst first: by spills, then registers."""
     found: dict[str, KernelResources] = {}
     name, frame = "", None
     for line in output.splitlines():

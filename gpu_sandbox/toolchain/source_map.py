@@ -1,8 +1,7 @@
-"""Where a line of a file that torch generated stands in the candidate. Pure text.
+"""Lines of a file that torch generated, found in the candidate's source. Pure.
 
-Torch writes a candidate's strings into ``main.cpp`` and ``cuda.cu`` beside text of its own.
-A line is found again by its text and, where that occurs more than once, by its neighbours:
-strings that were joined, filled in or cut up keep most of their lines.
+A line is found by its text and, where that occurs more than once, by its neighbours: strings that
+were joined, filled in or cut up keep most of their lines.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 import re
 
 _REACH = 3
-_LEAST = 6
-"""Characters of a line that may be found within a longer one."""
+_MIN_CHARS = 6  # of a line that may be found within a longer one
 _QUOTED = re.compile(r"[‘'\"]\W{0,2}(\w{3,})[(’'\"]")
 
 
@@ -53,7 +51,7 @@ class Origin:
         if not text:
             return None
         found = self._places.get(text, [])
-        if not found and len(text) >= _LEAST:  # beside the quotes of its literal
+        if not found and len(text) >= _MIN_CHARS:  # beside the quotes of its literal
             found = [n for n, own in enumerate(self._own) if own.startswith(text)]
             found += [n for n, own in enumerate(self._own) if own.endswith(text)]
         agreeing = {n: self._agreeing(texts, index, n) for n in found}

@@ -1,9 +1,4 @@
-"""Cutting what a child printed to what its candidate's author can use. Pure text.
-
-A crash leaves Python's dump of every frame down to the interpreter's first, and paths of
-directories that are gone: of a dump, the frames above and of the candidate are kept, and
-of a path, what is the same everywhere.
-"""
+"""A child's output, with stack dumps cut to the candidate's frames and private paths. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ _DUMP = re.compile(
 _ENDED = re.compile(
     r"^Stack \(most recent call first\):\n(?P<frames>(?:  .*(?:\n|\Z))*)", re.MULTILINE
 )
-"""What a child says when it is told to end (``zygote/main.py``)."""
+"""Printed at SIGTERM (``zygote/main.py``)."""
 _PACKAGE = f"{Path(__file__).parents[1]}/"
 _FRAME = re.compile(r'  File "(?P<file>[^"\n]*)", line (?P<line>\d+) in (?P<name>.*)')
 _MODULES = re.compile(
