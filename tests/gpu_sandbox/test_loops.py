@@ -21,6 +21,7 @@ from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.devices.device_session import JobResult
 from gpu_sandbox.devices.recheck import ToBeat, beats, ratio_by
 from gpu_sandbox.evaluate.outcomes import in_loops
+from gpu_sandbox.ipc.values import TensorAt
 from gpu_sandbox.ipc.verifier_messages import Agreed, Differs, Finding, Looped, Report, WorkerFailed
 from gpu_sandbox.ipc.worker_messages import Ran
 from gpu_sandbox.verifier.reference.cases import Case, Seeds
