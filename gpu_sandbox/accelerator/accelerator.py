@@ -1,8 +1,7 @@
-"""What children on either side need of the device that they compute on.
+"""Protocol of the device that a child computes on.
 
-Each kind of device has an implementation here, and one beside the code of each side
-(``verifier/backends/``, ``worker/backends/``, ``probes/backends/``), which adds what only that side
-asks.
+Each kind of device has an implementation here, and one beside the code of each side, which adds
+what only that side asks (``verifier/backends/``, ``worker/backends/``, ``probes/backends/``).
 """
 
 from __future__ import annotations
@@ -18,58 +17,58 @@ class NoKernels(Exception):
 
 
 class SharedMemory(Protocol):
-    """Memory of a device that another process maps, too. ``close`` when no view is left."""
+    """Memory of a device that another process maps, too; ``tensor`` is all of its bytes. ``close``
+    when no view is left."""
 
     tensor: torch.Tensor
-    """All of its bytes."""
 
     def part(self, offset: int, size: int) -> torch.Tensor:
-        """So many bytes from there on, one at least, as a tensor that has a storage of its own."""
+        """``size`` bytes, at least one, as a tensor with a storage of its own."""
 
     def close(self) -> None: ...
 
 
 class Accelerator(ABC):
-    """One device of this process. Making one asks nothing of the device."""
+    """One device of this process. The constructor does not touch the device."""
 
     on_host: ClassVar[bool]
-    """Whether it is the host's processor: calls run in their own process, which can be stopped and
-    whose memory can be read, and there are no streams, no events and no memory besides."""
+    """The host's processor: calls run in their own process, which can be stopped and whose memory
+    can be read; there are no streams, events or other memory."""
     has_tf32: ClassVar[bool]
-    """Whether float32 products can be made with it, as convolutions are by PyTorch's default."""
+    """Whether it has TF32, which PyTorch's convolutions use by default."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
     @abstractmethod
     def start_driver(self) -> None:
-        """What a context needs and what disturbs nobody on the device. ``SystemExit`` with the
+        """The part of making a context that does not disturb the device. ``SystemExit`` with the
         reason if it fails."""
 
     @abstractmethod
     def make_context(self) -> None:
-        """And give up what only that took. ``SystemExit`` with the reason if there can be none."""
+        """And drop rights that only this needed. ``SystemExit`` with the reason if it fails."""
 
     @abstractmethod
     def limit_memory(self, share: float) -> None:
-        """Of the device's memory, this process may take so much at most."""
+        """Limit this process to a share of the device's memory."""
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait for all that was queued, and raise what failed of it."""
+        """Wait for all that was queued, and raise its errors."""
 
     @abstractmethod
     def seed(self, seed: int) -> None:
-        """Its own generator, if it has one besides the host's."""
+        """Seed the device's own generator, if it has one."""
 
     @abstractmethod
     def is_capturing(self) -> bool:
-        """Whether what is queued now goes to a graph, which reading a value would end."""
+        """Whether a graph is being captured, which reading a value would end."""
 
     @abstractmethod
     def share(self, total_bytes: int) -> tuple[SharedMemory, int]:
-        """New memory, at least so much, and a descriptor of it, which the caller closes."""
+        """New memory of at least that size, and a descriptor of it, which the caller closes."""
 
     @abstractmethod
     def open_shared(self, fd: int, total_bytes: int) -> SharedMemory:
-        """The memory behind another process's descriptor, which stays the caller's."""
+        """The memory of another process's descriptor, which stays the caller's."""

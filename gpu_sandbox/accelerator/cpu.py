@@ -32,7 +32,7 @@ class Cpu(Accelerator):
         return False
 
     def share(self, total_bytes: int) -> tuple[SharedMemory, int]:
-        """A sealed memfd: others can write to it, but not shrink it under our feet."""
+        """A sealed memfd, which others can write but not shrink."""
         fd = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, total_bytes)
         fcntl.fcntl(fd, _ADD_SEALS, _SEALS)
@@ -43,7 +43,7 @@ class Cpu(Accelerator):
 
 
 class _Mapped:
-    """It is unmapped when the last view of it ends."""
+    """Unmapped when its last view ends."""
 
     def __init__(self, mapping: mmap.mmap) -> None:
         self._mapping = mapping

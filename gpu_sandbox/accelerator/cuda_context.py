@@ -1,4 +1,4 @@
-"""A confined process's CUDA driver and context, begun while it holds no foreign code."""
+"""CUDA driver and context of a confined process, begun before it has foreign code."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ from gpu_sandbox.confine import seccomp_filter
 
 
 def start_driver() -> None:
-    """What a context needs and what disturbs nobody on the device. Raises what
-    ``make_context`` raises."""
-    with _in_a_line():
+    with _one_line_errors():
         torch.cuda.init()  # type: ignore[no-untyped-call]
 
 
 def make_context(device: torch.device) -> None:
-    """And give up what only that took. ``SystemExit`` with torch's reason if there can be none."""
-    with _in_a_line():
-        torch.empty(1, device=device)  # no kernel, which a profiler would take for the candidate's
+    with _one_line_errors():
+        torch.empty(1, device=device)  # no kernel: a profiler would count it
         torch.cuda.synchronize(device)
     seccomp_filter.give_up_driver_sockets()
 
 
 @contextmanager
-def _in_a_line() -> Iterator[None]:
-    """torch's words go on with advice for several."""
+def _one_line_errors() -> Iterator[None]:
+    """``SystemExit`` with the first line of torch's error."""
     try:
         yield
     except Exception as error:

@@ -1,8 +1,7 @@
-"""CUDA memory that two processes share by descriptor, whatever their users are.
+"""CUDA memory that two processes of any users share by descriptor.
 
-CUDA IPC handles can be opened by the same user only; physical memory of the driver's
-virtual memory management is exported as a descriptor instead (CUDA driver API, ``cuMem*``),
-which travels over the socket like any other. Needs the primary context of torch to be
+CUDA IPC handles can be opened by the same user only. Memory of the driver's virtual memory
+management (``cuMem*``) is exported as a descriptor instead. Needs torch's primary context to be
 current, so a tensor must have been made on the device before.
 """
 
@@ -70,7 +69,7 @@ class DeviceMemory:
 
     @classmethod
     def create(cls, wanted_bytes: int, device: torch.device) -> DeviceMemory:
-        """At least so many bytes, rounded up to the driver's granularity."""
+        """Rounds up to the driver's granularity."""
         index = device.index or 0
         properties = _Properties(_PINNED, _POSIX_FD, _Location(_ON_DEVICE, index), None)
         granularity = ctypes.c_size_t()
@@ -87,7 +86,6 @@ class DeviceMemory:
 
     @classmethod
     def open(cls, fd: int, size: int, device: torch.device) -> DeviceMemory:
-        """The memory behind another process's descriptor, which stays the caller's."""
         handle = ctypes.c_uint64()
         _do("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd),
             ctypes.c_int(_POSIX_FD))  # fmt: skip
@@ -98,11 +96,10 @@ class DeviceMemory:
         return self._size
 
     def part(self, offset: int, size: int) -> torch.Tensor:
-        """So many bytes from there on, one at least, as a tensor that has a storage of its own."""
         return torch.as_tensor(_Bytes(self._address.value + offset, size), device=self._device)
 
     def export(self) -> int:
-        """A descriptor of it; the caller closes it."""
+        """A descriptor, which the caller closes."""
         fd = ctypes.c_int(-1)
         _do("cuMemExportToShareableHandle", ctypes.byref(fd), self._handle,
             ctypes.c_int(_POSIX_FD), ctypes.c_uint64(0))  # fmt: skip
@@ -121,7 +118,7 @@ def _create(handle: ctypes.c_uint64, size: int, properties: _Properties) -> None
 
 
 class _Bytes:
-    """What ``torch.as_tensor`` takes for device memory of somebody else."""
+    """Foreign device memory for ``torch.as_tensor``."""
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {

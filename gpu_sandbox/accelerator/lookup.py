@@ -1,4 +1,4 @@
-"""The accelerator of one of torch's devices."""
+"""The accelerator for a device."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ from gpu_sandbox.accelerator.cuda import Cuda
 
 @cache
 def accelerator_of(device: torch.device) -> Accelerator:
-    """Tensors that have no memory (``meta``) are the host's: there is nothing to ask of them."""
+    """``meta`` tensors have no memory and count as the host's."""
     return Cuda(device) if device.type == "cuda" else Cpu(device)

@@ -1,4 +1,4 @@
-"""Processor time of the cores that time: all of it, and that of the processes that measure."""
+"""Processor time of the timing cores: all of it, and that of the processes that measure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _IDLE = (3, 4)
 
 
 class CoreWatch:
-    """From the first look to the last. ``ours`` gives the processes that measure; what is below
-    them is ours, too. The kernel counts all use of a core, that of other containers as well."""
+    """Between the first and the last sample. ``ours`` gives the processes that measure; their
+    descendants count, too. The kernel counts all use of a core, other containers' as well."""
 
     def __init__(self, cores: Collection[int], ours: Callable[[], Collection[int]]) -> None:
         self._cores = frozenset(cores)
@@ -26,11 +26,10 @@ class CoreWatch:
         self._began: tuple[float, int] | None = None
         self._ended: tuple[float, int] | None = None
         self._before: dict[int, int] = {}
-        self._latest: dict[int, int] = {}
-        """Ticks by process. One that has ended keeps those of the last look."""
+        self._latest: dict[int, int] = {}  # ticks by process; of ended ones, the last
 
-    def look(self) -> None:
-        """Some milliseconds, and outside of what is timed."""
+    def sample(self) -> None:
+        """Takes some milliseconds, outside of timed regions."""
         try:
             used = used_ticks(_STAT.read_text(), self._cores)
             own = processes.ticks_of(self._ours())
@@ -45,7 +44,7 @@ class CoreWatch:
         self._latest |= own
 
     def time(self) -> CoreTime | None:
-        """Between the looks; None where the kernel does not tell."""
+        """Between the samples; None where the kernel reports none."""
         if self._began is None or self._ended is None:
             return None
         (began_s, before), (ended_s, after) = self._began, self._ended
@@ -60,8 +59,8 @@ class CoreWatch:
 
 
 def used_ticks(stat: str, cores: Collection[int]) -> int | None:
-    """Ticks in which these cores were not idle, by ``/proc/stat``; None where it lacks one of
-    them, or counts nothing, as some sandboxes' does. Pure."""
+    """Ticks in which these cores were not idle, by ``/proc/stat``; None where it lacks one of them
+    or counts nothing, as in some sandboxes. Pure."""
     found, total = dict[int, int](), 0
     for line in stat.splitlines():
         name, *fields = line.split()

@@ -1,10 +1,7 @@
 """Whether the machine was busy while something was measured. Pure.
 
-Two signs: the measurement disagrees with itself (A/A), or others used the device or the cores that
-time it. A figure of a busy machine serves the run that measured it, labelled, and is not kept: it
-would mislead every later run. Nothing fails because of it.
-
-The verifier and the probe of ceilings look (``contention/watch.py``); the bounds are here.
+Two signs: the measurement disagrees with itself (A/A), or others used the device or the timing
+cores. A figure of a busy machine serves the run that measured it, labelled, and is not kept.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ MAX_FOREIGN_CORES = 0.1  # cores' worth of time; less than a tenth of one core d
 MIN_FOREIGN_S = 0.05  # processor seconds; the kernel counts in ticks of 10 ms, several of them off
 MAX_UTILIZATION = 5  # % of the time in which the device ran kernels while nothing of ours did
 _RESOLUTION_MS = 0.0005  # what readings of a GPU differ by without any noise
-_FEWEST = 6  # samples; of fewer, halves say nothing
+_MIN_SAMPLES = 6  # of fewer, halves say nothing
 _MANY = 10  # samples of a half; a tenth of them is one at least
 
 
@@ -42,8 +39,8 @@ class CoreTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
-    """``processes``: others on the device, as far as they can be seen. ``utilization``: percent of
-    the time in which it was at work while nothing of ours was; null where that is not told."""
+    """``processes``: others on the device, as far as known. ``utilization``: percent of the time in
+    which it worked while nothing of ours did; None where not reported."""
 
     processes: int = 0
     utilization: int | None = None
@@ -52,16 +49,16 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
 def medians_apart(samples: Sequence[float]) -> float:
     """By how much the medians of two interleaved halves of ``samples`` differ, relative to the
     smaller; less what a clock's resolution explains. In milliseconds."""
-    if len(samples) < _FEWEST:
+    if len(samples) < _MIN_SAMPLES:
         return 0.0
     low, high = sorted(quantile(half, 0.5) for half in (samples[::2], samples[1::2]))
     return _apart(low, high, _RESOLUTION_MS)
 
 
 def bests_apart(samples: Sequence[float]) -> float:
-    """The same of the shortest tenth of each half: of a measurement that takes the best. Of many
-    one alone may be short by chance, which says nothing of the machine."""
-    if len(samples) < _FEWEST:
+    """The same of the shortest tenth of each half, for a measurement that takes the best: one of
+    many may be short by chance."""
+    if len(samples) < _MIN_SAMPLES:
         return 0.0
     low, high = sorted(_shortest(half) for half in (samples[::2], samples[1::2]))
     return _apart(low, high, 0.0)
@@ -76,7 +73,7 @@ def _apart(low: float, high: float, resolution: float) -> float:
 
 
 def busy_by_itself(apart: float, spread: float = 0.0, median_ms: float = 0.0) -> list[str]:
-    """Why a measurement that differs so from itself is one of a busy machine; empty: it is not."""
+    """Why a measurement that differs so from itself shows a busy machine; empty if not."""
     reasons = []
     if apart > MAX_HALVES_APART:
         reasons.append(
@@ -93,7 +90,7 @@ def busy_by_itself(apart: float, spread: float = 0.0, median_ms: float = 0.0) ->
 
 
 def busy_pairs(ratio_low: float, ratio_high: float) -> list[str]:
-    """The same of a ratio that was measured in pairs, by its interval."""
+    """The same of a ratio measured in pairs, by its interval."""
     width = ratio_high / ratio_low - 1 if ratio_low > 0 else 0.0
     if width <= MAX_INTERVAL:
         return []
@@ -101,7 +98,7 @@ def busy_pairs(ratio_low: float, ratio_high: float) -> list[str]:
 
 
 def busy_cores(time: CoreTime | None) -> list[str]:
-    """Why cores with this use were busy; nothing where the kernel does not tell."""
+    """Why cores with this use were busy; empty where the kernel reports none."""
     if time is None or time.elapsed_s <= 0 or time.cores <= 0:
         return []
     foreign_cores = time.foreign_s / time.elapsed_s
@@ -115,9 +112,8 @@ def busy_cores(time: CoreTime | None) -> list[str]:
 
 
 def busy_device(use: DeviceUse) -> list[str]:
-    """Why a device with this use was busy. Processes that are there and compute nothing, such as
-    another engine's that waits for its turn, disturb nobody: they count where nothing tells
-    whether they compute."""
+    """Why a device with this use was busy. Idle processes, such as another engine's that waits for
+    its turn, count only where utilization is unknown."""
     if use.utilization is not None:
         if use.utilization <= MAX_UTILIZATION:
             return []

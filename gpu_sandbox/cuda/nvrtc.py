@@ -1,7 +1,6 @@
-"""The harness's own CUDA kernels (``gate_kernels.cu``, ``cold_cache.cu``).
+"""The harness's own CUDA kernels (``gate_kernels.cu``, ``cold_cache.cu``): compiled and loaded.
 
-The verifier compiles them for its device by NVRTC, which torch brings along; a worker loads what it
-is given (CUDA driver API).
+The verifier compiles them for its device by torch's NVRTC; a worker loads what it is given.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ class OwnKernels:
             self._functions[name] = function
 
     def address_of(self, name: str) -> int:
-        """Of a variable in the device's memory."""
+        """Address of a variable in device memory."""
         address, size = ctypes.c_uint64(), ctypes.c_size_t()
         at = ctypes.byref(address), ctypes.byref(size)
         _do("cuModuleGetGlobal_v2", *at, self._module, name.encode())
         return address.value
 
     def launch(self, name: str, stream: int, grid: tuple[int, int, int], *values: int) -> None:
-        """``grid``: groups wide and high, and threads of each. All arguments are 8 bytes; a kernel
-        that takes fewer reads the first of them."""
+        """Queue one. ``grid``: groups wide and high, and threads of each. All arguments are 8
+        bytes; a kernel that takes fewer reads the first of them."""
         held, arguments = _arguments(len(values))
         held[:] = values
         wide, high, threads = grid
@@ -55,8 +54,8 @@ class OwnKernels:
 
 @cache
 def _arguments(count: int) -> tuple[Any, Any]:
-    """Room for so many, which a launch copies, and where each is. To make it takes longer than to
-    launch."""
+    """Memory for so many arguments and their addresses; a launch copies them. Kept, since making it
+    takes longer than a launch."""
     held = (ctypes.c_uint64 * count)()
     first, each = ctypes.addressof(held), ctypes.sizeof(ctypes.c_uint64)
     return held, (ctypes.c_uint64 * count)(*range(first, first + count * each, each))
@@ -64,20 +63,24 @@ def _arguments(count: int) -> tuple[Any, Any]:
 
 @cache
 def _cu_launch() -> Any:
-    """With its types told once: they take longer than the call if they are made each time."""
+    """With argument types set once: that takes longer than the call."""
     launch = _driver().cuLaunchKernel
     launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
     return launch
 
 
 def begin_compiling(device: torch.device) -> None:
-    """In a thread of its own: NVRTC takes half a second, without the device and Python's lock."""
-    _compiling("sm_{}{}".format(*torch.cuda.get_device_capability(device)))
+    """In a thread: NVRTC takes half a second, without the device and Python's lock."""
+    _compiling(_architecture(device))
 
 
 def compiled(device: torch.device) -> bytes:
     """The kernels as machine code for that device. Raises ``NoKernels``."""
-    return _compiling("sm_{}{}".format(*torch.cuda.get_device_capability(device))).result()
+    return _compiling(_architecture(device)).result()
+
+
+def _architecture(device: torch.device) -> str:
+    return "sm_{}{}".format(*torch.cuda.get_device_capability(device))
 
 
 @cache
@@ -118,7 +121,7 @@ def _checked(code: int) -> None:
 
 
 def _nvrtc() -> Any:
-    """The one that torch is linked with."""
+    """The library that torch is linked with."""
     torch.cuda.init()  # type: ignore[no-untyped-call]
     path = Path(torch.__path__[0]) / "lib" / "libcaffe2_nvrtc.so"
     try:

@@ -1,4 +1,4 @@
-"""Facts of a device, read by a child because only children import torch."""
+"""Entry point of the facts child: facts of a device. Only children import torch."""
 
 from __future__ import annotations
 

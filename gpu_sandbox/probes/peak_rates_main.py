@@ -1,10 +1,9 @@
-"""What a device reaches at its best, found by a small probe: the roof over a candidate.
+"""Entry point of the probe of peak rates: the bounds of what a candidate can reach on a device.
 
-Bytes a second: the better of copying and of summing up an array that no cache holds.
-Operations a second: a matrix product in each dtype, float32 without TF32 and, on a GPU, with
-it. The best of several times each, because whatever else the machine does only takes away. On
-the CPU with the threads that candidates get. Whether the machine was busy is told beside it: by
-how the bests of two interleaved halves differ, and by what others used meanwhile.
+Bytes a second: the better of copying and summing an array that no cache holds. Operations a second:
+a matrix product in each dtype, float32 without TF32 and, where there is such, with it. The best of
+several times each, on the CPU with the threads that candidates get. Reports whether the machine was
+busy: by how the bests of two interleaved halves differ, and by what others used meanwhile.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def _flops_per_s(side: int, dtype: torch.dtype, device: torch.device, best: _Bes
 
 
 class _Best:
-    """The best of several times. ``apart``: by how much halves of them differed at most."""
+    """Best times. ``apart``: by how much two halves of them differed at most."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

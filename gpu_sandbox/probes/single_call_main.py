@@ -1,8 +1,7 @@
-"""The autopsy child: one call of a candidate in a fresh interpreter, under a tool. Untrusted.
+"""Entry point of the autopsy child: one call of a candidate in a fresh interpreter, under a tool.
 
-A fork of the zygote takes the order and becomes what the tool must start: sanitizers have
-to be there before the first allocation. Nothing is measured and nothing is compared; what
-counts is what the tool prints.
+Untrusted. A fork of the zygote takes the order and executes the tool, since sanitizers have to be
+there before the first allocation. Nothing is measured or compared: what the tool prints counts.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from gpu_sandbox.runtime.module_loader import construct, import_file, settle
 from gpu_sandbox.tensors.pytree import TASK_MODULE
 
 _FRESH = (
-    "import json, sys; told = json.loads(sys.argv[1]); sys.path[:] = told['path'];"
-    " from gpu_sandbox.probes.single_call_main import examine; examine(told['device'])"
+    "import json, sys; order = json.loads(sys.argv[1]); sys.path[:] = order['path'];"
+    " from gpu_sandbox.probes.single_call_main import examine; examine(order['device'])"
 )
 
 
@@ -50,7 +49,7 @@ def main(*, control: int) -> None:
 
 
 def examine(device: str) -> None:
-    """Import, construct and call once, as the worker does; an exception ends it quietly."""
+    """Import, construct and call once, as the worker does; prints an exception."""
     root = Path.cwd() / "extensions"
     root.mkdir(exist_ok=True)
     os.environ[load_inline.DIRECTORY_VARIABLE] = str(root)

@@ -1,4 +1,4 @@
-"""Whether two tensors are the same, bit for bit: NaNs, and zeros of either sign, too."""
+"""Bitwise equality of tensors: NaNs, and zeros of either sign, included."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Of tensors of one shape and dtype. Compared as integers, of 8 bytes where both can be seen
-    so, which is fastest; booleans by what they say: a copy of one may have another byte."""
+    """Compare tensors of one shape and dtype as integers, of 8 bytes where both allow that, the
+    fastest; booleans by value, since a copy may have another byte."""
     if a.dtype == torch.bool:
         return torch.equal(a, b)
     a, b = _plain(a), _plain(b)

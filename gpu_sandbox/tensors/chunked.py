@@ -1,4 +1,4 @@
-"""Tensors of any size row by row, and in pieces that fit: norms, distances, what is finite."""
+"""Computations on tensors of any size, by rows and by pieces: norms, distances, finiteness."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ import torch
 
 from gpu_sandbox.accelerator.lookup import accelerator_of
 
-_PIECE = 1 << 26
-"""Elements looked at in one go: half a gigabyte in float64."""
+_PIECE = 1 << 26  # elements at a time: half a gigabyte in float64
 _PIECE_ON_CPU = 1 << 18
-"""What is larger than its caches takes three times as long, in page faults. And it adds up squares
-one by one: in float32 a norm of many millions comes out half of what it is."""
+"""Beyond its caches page faults triple the time; and it adds squares one by one, so that a float32
+norm of many millions comes out as half."""
 
 
 def distance(got: torch.Tensor, truth: torch.Tensor, least: float = 0.0) -> tuple[float, float]:
-    """Relative L2 distance and largest absolute one, of what is finite; in float64. ``least``:
-    what it is relative to at least."""
+    """Relative L2 distance and largest absolute one of finite elements, in float64. ``least``: the
+    least norm that the first is relative to."""
     off = norm = worst = 0.0
     for piece_got, piece_truth in pieces(as_real(got), as_real(truth)):
         wide = piece_truth.double()
@@ -27,20 +26,20 @@ def distance(got: torch.Tensor, truth: torch.Tensor, least: float = 0.0) -> tupl
         norm += float(wide.nan_to_num(0.0, 0.0, 0.0).square().sum())
         worst = max(worst, float(error.abs().max()))
     if off == 0.0:
-        return 0.0, worst  # of what is so small that its square is nothing
+        return 0.0, worst  # squares of tiny values underflow
     norm = max(norm, least * least)
     return (math.sqrt(off / norm) if norm > 0 else math.inf), worst
 
 
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
-    """A complex one as its parts, side by side in a last dimension of two."""
+    """A complex tensor with its parts in a last dimension of two."""
     if not tensor.is_complex():
         return tensor
     return torch.view_as_real(tensor.detach().resolve_conj().resolve_neg())
 
 
 def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """The same rows of each, few enough that float64 copies of them fit anywhere. None of none."""
+    """The same rows of each, few enough that float64 copies fit anywhere."""
     if not tensors[0].numel():
         return
     last = row_length(tensors[0])
@@ -51,13 +50,12 @@ def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
 
 
 def at_a_time(tensor: torch.Tensor) -> int:
-    """How many of its elements are looked at in one go."""
+    """Elements of a piece."""
     return _PIECE_ON_CPU if accelerator_of(tensor.device).on_host else _PIECE
 
 
 def row_length(tensor: torch.Tensor) -> int:
-    """How many elements of it, which has some, are compared as one row: its last dimension, or a
-    part of one that is too long."""
+    """Elements that are compared as one row: the last dimension, or a part of a long one."""
     last = tensor.shape[-1] if tensor.dim() else 1
     if last <= _PIECE:
         return last
@@ -65,14 +63,14 @@ def row_length(tensor: torch.Tensor) -> int:
 
 
 def some_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Of all of its rows, one after the other, 65,536 or fewer, that fit anywhere."""
+    """At most about 65,536 evenly spaced rows, that fit anywhere."""
     rows = tensor.reshape(-1, row_length(tensor))
     return rows[:: max(1, rows.shape[0] >> 16, tensor.numel() // _PIECE)]
 
 
 def indices_of(places: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor, ...]:
-    """Of places in row-major order, the index in each dimension. ``torch.unravel_index`` imports
-    sympy when it is first called: two seconds, in the middle of what is timed."""
+    """The index in each dimension of places in row-major order. ``torch.unravel_index`` would
+    import sympy at its first call, for two seconds."""
     found = []
     for size in reversed(shape):
         found.append(places % size)
@@ -88,8 +86,8 @@ def finite(tensor: torch.Tensor) -> bool:
 
 
 def largest_of(rows: torch.Tensor) -> torch.Tensor:
-    """Of each in absolute value, and NaN if there is one: (rows,). In one pass, where ``isfinite``
-    takes four; on the CPU a norm takes as long as that, and two passes a tenth."""
+    """The largest absolute value of each row, NaN if there is one: (rows,). Faster than
+    ``isfinite``; on the CPU a norm is slow, and two passes are not."""
     if accelerator_of(rows.device).on_host:
         return torch.maximum(rows.amax(1), -rows.amin(1))
     found: torch.Tensor = torch.linalg.vector_norm(rows, math.inf, 1)
@@ -97,8 +95,8 @@ def largest_of(rows: torch.Tensor) -> torch.Tensor:
 
 
 def smallest_at(values: torch.Tensor, places: Sequence[int]) -> list[torch.Tensor]:
-    """What would stand at these places if they were in order. A GPU sorts them in less time than it
-    takes to select, and a CPU selects two in a third of the time that it takes to sort."""
+    """The values at these places in sorted order. A GPU sorts faster than it selects, and a CPU
+    selects two faster than it sorts."""
     if accelerator_of(values.device).on_host:
         return [values.kthvalue(place + 1).values for place in places]
     in_order = values.sort().values
@@ -106,5 +104,5 @@ def smallest_at(values: torch.Tensor, places: Sequence[int]) -> list[torch.Tenso
 
 
 def row_rms(tensor: torch.Tensor) -> torch.Tensor:
-    """Of each row (the last dimension), which is kept with length one, in float64."""
+    """Root mean square of each row, in float64; the last dimension is kept with length one."""
     return tensor.double().nan_to_num(0.0, 0.0, 0.0).square().mean(dim=-1, keepdim=True).sqrt()

@@ -1,4 +1,4 @@
-"""What memory tensors take: whether two elements of one, or of two, are one place."""
+"""Memory that tensors occupy: whether elements of one, or of two, share a place."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import torch
 
 from gpu_sandbox.ipc.worker_messages import Leaf
 
-_MOST_PAIRS = 1 << 16
-"""Looked at. Of more, what comes later counts as sharing memory where its bytes lie between."""
+_MAX_PAIRS = 1 << 16  # compared exactly; later ones count as sharing where byte ranges overlap
 
 
 class Extent(NamedTuple):
@@ -27,22 +26,22 @@ class Extent(NamedTuple):
 
 
 def extent_of(tensor: torch.Tensor) -> Extent | None:
-    """None of what has no elements, or has its dimensions in another order."""
+    """None for a tensor without elements, or with its dimensions in another order."""
     if tensor.layout != torch.strided:
         return None
     return extent_at(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.element_size())
 
 
 def extent_at(begin: int, shape: Sequence[int], stride: Sequence[int], item: int) -> Extent | None:
-    """The same of one that begins there; none of what begins nowhere."""
+    """The same of a tensor that begins at that address; None for address 0."""
     if not begin or 0 in shape or not in_order(shape, stride):
         return None
     return Extent(begin, item, tuple(_steps(shape, stride)))
 
 
 def in_order(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether elements lie in memory in the order of their indices, each in a place of its own,
-    those of the last dimension side by side. There may be gaps between its rows."""
+    """Whether elements lie in the order of their indices, each in a place of its own, those of the
+    last dimension adjacent. There may be gaps between rows."""
     if 0 in shape:
         return True
     if shape and shape[-1] > 1 and stride[-1] != 1:
@@ -56,7 +55,7 @@ def in_order(shape: Sequence[int], stride: Sequence[int]) -> bool:
 
 
 def dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether elements fill a stretch of memory, each in a place of its own, in whatever order."""
+    """Whether elements fill a stretch of memory, each in a place of its own, in any order."""
     if 0 in shape:
         return False
     reach = 1
@@ -68,7 +67,7 @@ def dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
 
 
 def reach_bytes(tensor: torch.Tensor) -> int:
-    """From its first element to its last."""
+    """Bytes from its first element to its last."""
     if tensor.is_contiguous():
         return tensor.nbytes
     if tensor.numel() == 0:
@@ -78,15 +77,14 @@ def reach_bytes(tensor: torch.Tensor) -> int:
 
 
 def overlapping(tensor: torch.Tensor) -> bool:
-    """Whether elements share memory, as in an expanded tensor or an unfolded one: a dimension's
-    step is not beyond all of the smaller ones."""
+    """Whether elements share memory, as in an expanded or an unfolded tensor."""
     if tensor.layout != torch.strided or tensor.numel() == 0 or tensor.is_contiguous():
         return False
     return overlap(tensor.shape, tensor.stride())
 
 
 def overlap(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    """The same of what lies so."""
+    """The same of a shape with a stride: a step is not beyond all of the smaller ones."""
     reach = 0
     for step, size in sorted(_steps(shape, stride)):
         if step <= reach:
@@ -96,7 +94,7 @@ def overlap(shape: Sequence[int], stride: Sequence[int]) -> bool:
 
 
 def sharing(extents: Sequence[Extent | None]) -> list[bool]:
-    """Which have bytes in common with others. What is None has none."""
+    """Which have bytes in common with others; None has none."""
     found = [False] * len(extents)
     there = [(e.begin, e.end, number, e) for number, e in enumerate(extents) if e is not None]
     open_ones: list[tuple[int, int, Extent]] = []
@@ -105,15 +103,15 @@ def sharing(extents: Sequence[Extent | None]) -> list[bool]:
         open_ones = [each for each in open_ones if each[0] > begin]
         for _, other, before in open_ones:
             pairs += 1
-            if pairs > _MOST_PAIRS or _meet(before, extent):
+            if pairs > _MAX_PAIRS or _meet(before, extent):
                 found[number] = found[other] = True
         open_ones.append((end, number, extent))
     return found
 
 
 def _meet(one: Extent, other: Extent) -> bool:
-    """Of two whose bytes lie between each other. Parts of one tensor are told apart, if they have
-    its strides; of all else nobody knows."""
+    """Whether two with overlapping byte ranges share elements. Exact for parts of one tensor with
+    its strides; True otherwise."""
     distance, unaligned = divmod(other.begin - one.begin, one.item)
     if unaligned or one.item != other.item:
         return True
@@ -144,7 +142,7 @@ def _steps(shape: Sequence[int], stride: Sequence[int]) -> Iterator[tuple[int, i
 
 
 def is_among(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
-    """By their memory."""
+    """Whether it has the same storage as one of ``others``."""
     return bool(among([tensor], others)[0])
 
 
@@ -166,23 +164,23 @@ def among_storages(tensors: Sequence[torch.Tensor], there: set[int] | frozenset[
     ]
 
 
-_SPREAD = 4
-"""Times its own size that an output may reach over: of a view that reaches further, a copy is."""
+MAX_SPREAD = 4  # times its own size that an output may reach over to be read as it lies
 
 
-def spread(tensor: torch.Tensor) -> bool:
-    """Whether it reaches too far to be read as it is."""
+def is_spread(tensor: torch.Tensor) -> bool:
+    """Whether it reaches too far to be read as it lies."""
     reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-    return reach > _SPREAD * tensor.numel() > 0
+    return reach > MAX_SPREAD * tensor.numel() > 0
 
 
 def reported_stride(place: torch.Tensor, leaf: Leaf) -> Sequence[int]:
-    """How what was put there lies, as a worker says: within the place, whatever it says."""
-    told = leaf.stride
-    return told if len(told) == place.dim() and may_lie_so(place, told) else place.stride()
+    """The stride that a worker reports for a stored output, if it lies within the place; else the
+    place's own."""
+    stride = leaf.stride
+    return stride if len(stride) == place.dim() and may_lie_so(place, stride) else place.stride()
 
 
 def may_lie_so(place: torch.Tensor, stride: Sequence[int]) -> bool:
-    """In a place that lies as the reference's output."""
+    """Whether an output may be stored with this stride in a place that lies as the reference's."""
     shape = place.shape
     return dense(shape, stride) and (in_order(shape, stride) or not in_order(shape, place.stride()))

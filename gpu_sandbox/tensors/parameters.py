@@ -1,4 +1,4 @@
-"""A module's parameters and buffers, by name."""
+"""Parameters and buffers of a module, by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpu_sandbox.tensors.pytree import odd
 
 
 def held_by(model: Any) -> dict[str, torch.Tensor]:
-    """Dense parameters and buffers by full name, each under every name that it has."""
+    """Dense parameters and buffers, each under every full name that it has."""
     if not isinstance(model, torch.nn.Module):
         return {}
     held = {

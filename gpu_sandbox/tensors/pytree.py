@@ -1,9 +1,8 @@
 """Nested arguments and outputs as trees whose tensors are listed apart.
 
-``pack`` keeps list, tuple and dict apart, because an output's structure is compared; a dict's
-order is not, and a dataclass counts as one of its fields.
-Pickle exists in one direction only: the trusted side may hand the worker an object
-(a configuration, say) that has no plain form; ``unpack`` refuses one unless told.
+List, tuple and dict stay apart, because an output's structure is compared; a dict's order does not
+count, and a dataclass counts as its fields. Pickle exists in one direction only: the verifier may
+give the worker an object without a plain form; ``unpack`` refuses one unless allowed.
 """
 
 from __future__ import annotations
@@ -31,15 +30,13 @@ from gpu_sandbox.ipc.values import (
     Tree,
 )
 
-TASK_MODULE = "task"
-"""What a task file is imported as."""
+TASK_MODULE = "task"  # the name under which a task file is imported
 
 _PLAIN = (type(None), bool, int, float, str)
 _MAX_DEPTH = 50
 _SHOWN_CHARS = 200
 _COMPARED = "compared are tensors, numbers, texts and None, in lists, tuples, dicts, dataclasses"
-_RELATIVE, _LEAST = 1e-4, 1e-7
-"""The second only where all that was seen was zero: physical units may be smaller than that."""
+_RELATIVE, _LEAST = 1e-4, 1e-7  # the second only where all values were zero
 
 
 class NotPlain(Exception):
@@ -87,8 +84,8 @@ def _order(key: Any) -> tuple[str, str]:
 
 
 def plain_digest(tree: Tree) -> bytes:
-    """Of a tree with plain values; ``NOTHING_PLAIN`` if it has none. Raises ``RecursionError`` for
-    one that ``pack`` has not made."""
+    """Digest of a tree's plain values; ``NOTHING_PLAIN`` if it has none. Raises ``RecursionError``
+    for a tree that ``pack`` has not made."""
     if not _has_plain(tree):
         return NOTHING_PLAIN
     return hashlib.blake2b(msgspec.msgpack.encode(tree), digest_size=DIGEST_BYTES).digest()
@@ -112,13 +109,12 @@ def _has_plain(tree: Tree) -> bool:
 
 
 def mapped(value: Any, function: Any) -> Any:
-    """``value`` with every tensor replaced by ``function(tensor)``: one that is there twice by one
-    that is."""
+    """``value`` with every tensor replaced by ``function(tensor)``, called once for each tensor."""
     return _mapped(value, function, {})
 
 
 def _mapped(value: Any, function: Any, done: dict[int, Any]) -> Any:
-    """No closure that calls itself: a cycle would hold ``done``, gigabytes maybe, for a while."""
+    """No recursive closure: its cycle would keep ``done``, gigabytes maybe, for a while."""
     if isinstance(value, torch.Tensor):
         if id(value) not in done:
             done[id(value)] = function(value)
@@ -131,7 +127,7 @@ def _mapped(value: Any, function: Any, done: dict[int, Any]) -> Any:
 
 
 def odd(tensor: torch.Tensor) -> str:
-    """How it is unlike the dense tensors that are drawn, copied and compared; empty if not."""
+    """Why it is not a dense tensor that can be drawn, copied and compared; empty if it is."""
     if tensor.is_nested:
         return "nested"
     if tensor.layout != torch.strided:
@@ -161,12 +157,8 @@ def unpack(tree: Tree, tensors: list[torch.Tensor], *, unpickling: bool) -> Any:
 
 
 def same_shape(expected: Tree, got: Tree) -> str | None:
-    """Why two trees differ in structure, or None. Plain values have to be of the same type, keys
-    the same.
-
-    A list and a tuple of the same items count as equal: references return either, and
-    which one means nothing to a caller that unpacks them.
-    """
+    """Why two trees differ in structure, or None. Plain values must have the same type; keys must
+    be the same. A list and a tuple of the same items count as equal."""
     match expected, got:
         case TensorAt(index=a), TensorAt(index=b):
             return None if a == b else "tensors in another order"
@@ -183,8 +175,8 @@ def same_shape(expected: Tree, got: Tree) -> str | None:
 def same_values(
     expected: Tree, got: Tree, usual: Iterable[float] = (), *, but_whole: bool = False
 ) -> str | None:
-    """Which plain value differs, or None, of trees of the same structure. ``usual``: the size of
-    each, in most draws, as of ``numbers``; ``but_whole``: whole numbers do not count."""
+    """Which plain value differs, or None, of trees of the same structure. ``usual``: typical sizes
+    of values, as of ``numbers``; ``but_whole``: whole numbers do not count."""
     sizes = itertools.chain(usual, itertools.repeat(0.0))
     found = zip(_values(expected), _values(got), sizes, strict=False)
     return next(
@@ -198,12 +190,12 @@ def same_values(
 
 
 def whole_numbers(tree: Tree) -> list[int]:
-    """Plain ones, in order."""
+    """Plain whole numbers, in order."""
     return [value for value in _values(tree) if type(value) is int]
 
 
 def numbers(tree: Tree) -> list[float]:
-    """Of each plain value its size, if it is a floating point number that is finite, or 0."""
+    """Absolute value of each plain one that is a finite floating point number; 0 for others."""
     return [
         abs(value) if isinstance(value, float) and math.isfinite(value) else 0.0
         for value in _values(tree)
@@ -211,7 +203,7 @@ def numbers(tree: Tree) -> list[float]:
 
 
 def _values(tree: Tree) -> Iterator[Any]:
-    """Plain ones, in order; keys are none."""
+    """Plain values in order, without keys."""
     match tree:
         case Plain(value=value):
             yield value
@@ -235,18 +227,18 @@ def _same_keys(expected: list[Tree], got: list[Tree]) -> str | None:
 
 
 def _plain_equal(a: Any, b: Any, size: float) -> bool:
-    """Numbers may have been computed, in float32 and in another order: of many sums one comes out
-    next to nothing, and is no more exact than the others."""
+    """Floats may have been computed in float32 and another order: a sum that comes out tiny is no
+    more exact than usual ones."""
     if isinstance(a, float) and isinstance(b, float):
         if not (math.isfinite(a) and math.isfinite(b)):
             return a == b or (math.isnan(a) and math.isnan(b))
-        usual = size if math.isfinite(size) else 0.0  # the square of what is large may not be
+        usual = size if math.isfinite(size) else 0.0
         return abs(a - b) <= (_RELATIVE * max(abs(a), usual) or _LEAST)
     return type(a) is type(b) and a == b
 
 
 def _shown(value: Any) -> str:
-    """A candidate's text may be as long as a reply, and four times as long when escaped."""
+    """Shortened: a candidate's text may be as long as a reply."""
     if isinstance(value, str) and len(value) > _SHOWN_CHARS:
         return f"{value[:_SHOWN_CHARS]!r}…"
     return repr(value)

@@ -1,5 +1,4 @@
-"""Places of a tensor that nobody knows before: at equal distances some of its dimensions may have
-one index only."""
+"""Random places of a tensor. At equal distances some dimensions might have one index only."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import torch
 
 
 def some_of(count: int, wanted: int, device: torch.device) -> torch.Tensor:
-    """About so many of the first ``count`` whole numbers, in order and each once: (places,)."""
+    """About ``wanted`` of the first ``count`` whole numbers, in order, each once: (places,)."""
     step = max(1, count // wanted)
     first = torch.arange(0, count - step + 1, step, device=device)
     by = torch.randint(step, first.shape, device=device, generator=_draws(device))
@@ -19,5 +18,5 @@ def some_of(count: int, wanted: int, device: torch.device) -> torch.Tensor:
 
 @cache
 def _draws(device: torch.device) -> torch.Generator:
-    """Not torch's own: what a model draws is not to depend on what is looked at."""
+    """Not torch's own generator: what a model draws must not depend on checks."""
     return torch.Generator(device).manual_seed(secrets.randbits(63))

@@ -1,10 +1,8 @@
-"""How tensors cross between verifier and worker. Only this module knows.
+"""The arena: memory that verifier and worker share, and in which tensors cross between them.
 
-The verifier owns one stretch of memory, the arena; both sides see tensors in it as
-(offset, shape, stride, dtype). It is passed by descriptor: on the CPU a sealed memfd,
-which the worker can write, but not shrink under the verifier's feet; on CUDA an exported
-allocation (``accelerator/``). The verifier keeps a second, private arena of the same kind for its
-own side.
+The verifier owns it and passes a descriptor: on the CPU of a sealed memfd, which the worker can
+write but not shrink, on CUDA of an exported allocation (``accelerator/``). Both sides see tensors
+as (offset, shape, stride, dtype).
 """
 
 from __future__ import annotations
@@ -25,13 +23,11 @@ from gpu_sandbox.tensors.memory_layout import overlapping
 ALIGN = 512
 _GROWTH = 1 << 20
 _PAGE = 4096
-_SPOILED = 16
-"""Elements of each tensor: who has a half of it in an output has one of them there, but for once in
-65,536 times."""
+_SPOILED = 16  # elements of each tensor: a half of it misses all of them once in 65,536 times
 
 
 def dtype_of(spot: Spot) -> torch.dtype:
-    """Raises ``ValueError`` for what is none."""
+    """Raises ``ValueError`` for an unknown name."""
     found = getattr(torch, spot.dtype, None)
     if not isinstance(found, torch.dtype):
         raise ValueError(f"no dtype {spot.dtype!r}")
@@ -56,7 +52,7 @@ def extent_bytes(spot: Spot) -> int:
 
 
 def place(tensors: list[torch.Tensor], start: int) -> tuple[list[Spot], int]:
-    """Spots for ``tensors`` one after the other from ``start``, and the end."""
+    """Adjacent spots for ``tensors`` from ``start`` on, and their end."""
     spots = []
     for tensor in tensors:
         name = str(tensor.dtype).removeprefix("torch.")
@@ -67,7 +63,7 @@ def place(tensors: list[torch.Tensor], start: int) -> tuple[list[Spot], int]:
 
 
 def reach_of(spots: list[Spot]) -> int:
-    """Where the last of these ends, and the next thing may begin."""
+    """The aligned end of the last of these."""
     ends = [spot.offset + -(-extent_bytes(spot) // ALIGN) * ALIGN for spot in spots]
     return max(ends, default=0)
 
@@ -84,9 +80,9 @@ class Layout:
 def lay_out(
     inputs: list[torch.Tensor], outputs: list[torch.Tensor], calls: int, spare: int = 0
 ) -> Layout:
-    """Room for ``calls`` calls whose inputs and outputs are like these. ``spare`` more slots have
-    inputs of their own, and the outputs of the first: calls that follow each other can have their
-    inputs at different addresses."""
+    """Slots for ``calls`` calls with such inputs and outputs. ``spare`` more slots have inputs of
+    their own and the outputs of the first, so that successive calls have inputs at different
+    addresses."""
     end = 0
     all_inputs, all_outputs = [], []
     for _ in range(calls):
@@ -102,10 +98,8 @@ def lay_out(
 
 
 class Arena:
-    """A stretch of memory as a byte tensor, and views into it.
-
-    Where the memory is shared, each view has a storage of its own that begins with it, as tensors
-    have that a task makes: an offset into gigabytes would be seen by whoever asks for it."""
+    """Memory as a byte tensor, and views into it. In shared memory each view has a storage of its
+    own that begins with it, as a task's tensors have."""
 
     def __init__(
         self,
@@ -119,13 +113,13 @@ class Arena:
 
     @classmethod
     def create(cls, total_bytes: int, device: torch.device) -> Arena:
-        """The verifier's: memory of its own, which ``descriptor`` shares."""
+        """The verifier's, which ``descriptor`` shares."""
         owner, fd = accelerator_of(device).share(total_bytes + _GROWTH)
         return cls(owner.tensor, fd, owner)
 
     @classmethod
     def open(cls, shared: ArenaShared, fd: int, device: torch.device) -> Arena:
-        """The worker's view of it. Takes the descriptor over."""
+        """The worker's. Takes the descriptor over."""
         try:
             owner = accelerator_of(device).open_shared(fd, shared.total_bytes)
             return cls(owner.tensor, owner=owner)
@@ -138,11 +132,10 @@ class Arena:
 
     @property
     def address(self) -> int:
-        """Of its first byte, in this process."""
+        """Address of the first byte in this process."""
         return self._memory.data_ptr()
 
     def stretch(self, start: int, end: int) -> torch.Tensor:
-        """The bytes from ``start`` to before ``end``."""
         return self._memory[start:end]
 
     @property
@@ -166,10 +159,8 @@ class Arena:
         return [self.view(spot) for spot in spots]
 
     def scramble(self, spots: list[Spot]) -> None:
-        """Overwrite with random bytes, so that an output that nobody wrote can't look right.
-
-        A page of them, repeated: drawing gigabytes would cost more than the candidate.
-        """
+        """Overwrite with random bytes, so that an output that was not written can't look right. A
+        repeated page of them: drawing gigabytes would take too long."""
         for spot in spots:
             stretch = self._memory[spot.offset : spot.offset + extent_bytes(spot)]
             page = torch.frombuffer(bytearray(os.urandom(_PAGE)), dtype=torch.uint8)
@@ -181,8 +172,8 @@ class Arena:
 
     @contextmanager
     def spoiled(self, spots: list[Spot]) -> Iterator[None]:
-        """Some elements of each, nobody knows which, are others meanwhile, NaN where there is one:
-        whatever shares memory with them shows it, at whichever address."""
+        """Change some random elements of each meanwhile, to NaN where there is one: whatever shares
+        memory with them shows it, at whichever address."""
         kept = []
         for spot in spots:
             dtype = dtype_of(spot)
@@ -199,7 +190,7 @@ class Arena:
                 elements[chosen] = former
 
     def close(self) -> None:
-        """Give the memory back. No view of it may be used any more."""
+        """Unmap the memory. No view of it may be used any more."""
         if self._fd is not None:
             os.close(self._fd)
         del self._memory
@@ -208,9 +199,8 @@ class Arena:
 
 
 def _others(elements: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Bytes of elements that equal none of these: NaN, or nothing where there is something, and
-    the other way round, which shows whatever they are taken for."""
+    """Bytes of other elements: NaN, or zero for nonzero and the other way round."""
     if dtype.is_floating_point or dtype.is_complex:
         return torch.full_like(elements, 0xFF)
-    nothing = (elements == 0).all(dim=-1, keepdim=True)
-    return nothing.to(torch.uint8).expand_as(elements)
+    zero = (elements == 0).all(dim=-1, keepdim=True)
+    return zero.to(torch.uint8).expand_as(elements)

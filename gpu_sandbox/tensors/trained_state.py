@@ -1,9 +1,8 @@
-"""Modules as training leaves them: what a new one holds as ones and zeros is drawn at random.
+"""Modules as training leaves them: ones and zeros of a new module are drawn at random.
 
 A norm's weight is ones in every new module, so outputs do not show whether a candidate uses it.
-Reference and candidate are constructed once more by the code below, which replaces constants when
-they are made: before ``__init__`` folds, packs or copies them. Values depend on the number of
-elements and on the constant alone, not on names or order: a candidate may rename its parameters
+Constants are replaced as they are made, before ``__init__`` folds, packs or copies them. Values
+depend on the number of elements and on the constant alone: a candidate may rename its parameters
 and create them in another order.
 """
 
@@ -23,8 +22,7 @@ from gpu_sandbox.tensors.memory_layout import overlapping
 from gpu_sandbox.tensors.pytree import odd
 
 T = TypeVar("T")
-_RUNNING = ("running_mean", "running_var")
-"""The last part of a buffer's name: the statistics that ``torch.nn`` keeps under these."""
+_RUNNING = ("running_mean", "running_var")  # last part of the name of ``torch.nn``'s statistics
 _SPREAD = 0.25  # of the constant, or of 1 where that is 0: signs and variances stay positive
 _SAME = 1e-6  # relative: a constant of float32 is another number in float64
 _DIGITS = 4  # significant ones of a scalar that somebody wrote, and no generator drew
@@ -33,9 +31,8 @@ _DIGITS = 4  # significant ones of a scalar that somebody wrote, and no generato
 def constant_state(model: Any) -> dict[str, torch.Tensor]:
     """Parameters and running statistics by full name whose elements are all one number.
 
-    Frozen parameters are constants of the method, unless all are frozen. A scalar parameter
-    counts if its value has few digits: one that was drawn is random already.
-    """
+    Frozen parameters are constants of the method, unless all are frozen. A scalar counts if its
+    value has few digits: otherwise it was drawn."""
     too = any_frozen(model)
     held = [(n, p) for n, p in model.named_parameters() if p.requires_grad or too]
     held += [(n, b) for n, b in model.named_buffers() if n.rpartition(".")[2] in _RUNNING]
@@ -68,8 +65,8 @@ def _rounded(value: float, dtype: torch.dtype) -> float:
 
 
 def trained_values(constant: Constant) -> torch.Tensor:
-    """What it is to hold, in float32: about the constant; about zero, small where the elements
-    are so many that sums over them would grow."""
+    """Values in float32 about the constant; about zero smaller ones, where sums over many elements
+    would grow."""
     generator = torch.Generator().manual_seed(constant.seed)
     drawn = torch.rand(constant.elements, generator=generator).mul_(2.0).sub_(1.0)
     if constant.value:
@@ -80,8 +77,8 @@ def trained_values(constant: Constant) -> torch.Tensor:
 def construct_trained(
     make: Callable[[], T], constants: Sequence[Constant], *, broad: bool = False, frozen: bool
 ) -> T:
-    """What ``make`` constructs, where these constants are drawn as they are made. ``broad``: also
-    tensors that are no parameters; ``frozen``: also parameters that take no gradient."""
+    """Run ``make`` with these constants drawn as they are made. ``broad``: also in tensors that are
+    no parameters; ``frozen``: also in parameters that take no gradient."""
     with _Drawing(constants, broad=broad, frozen=frozen) as drawing:
         made = make()
     drawing.finish(made)
@@ -89,7 +86,7 @@ def construct_trained(
 
 
 class _Drawing(TorchFunctionMode):
-    """Looks at each tensor that a torch function makes or writes, and at each parameter."""
+    """Sees each tensor that a torch function makes or writes, and each parameter."""
 
     def __init__(self, constants: Sequence[Constant], *, broad: bool, frozen: bool) -> None:
         super().__init__()
@@ -97,8 +94,7 @@ class _Drawing(TorchFunctionMode):
         for constant in constants:
             self._constants.setdefault(constant.elements, []).append(constant)
         self._broad, self._frozen = broad, frozen
-        self._watched: dict[int, torch.Tensor] = {}
-        """By the address of their memory: held, or another tensor could have that later."""
+        self._watched: dict[int, torch.Tensor] = {}  # by address, and kept, so that it stays theirs
 
     def __enter__(self) -> _Drawing:
         self._new = torch.nn.Parameter.__dict__["__new__"]
@@ -128,7 +124,7 @@ class _Drawing(TorchFunctionMode):
         return output
 
     def finish(self, model: Any) -> None:
-        """Parameters that were made in a way that is not seen."""
+        """Draw parameters that were made unseen."""
         for parameter in model.parameters() if isinstance(model, torch.nn.Module) else ():
             if self._counts(parameter):
                 self._watch(parameter)
@@ -156,7 +152,7 @@ class _Drawing(TorchFunctionMode):
         return parameter.requires_grad or self._frozen
 
     def _draw(self, tensor: torch.Tensor) -> None:
-        """If it is one of the constants. Nothing while a graph is captured, which reading ends."""
+        """Draw one of the constants. Not while a graph is captured, which reading would end."""
         if accelerator_of(tensor.device).is_capturing():
             return
         value = constant_of(tensor)

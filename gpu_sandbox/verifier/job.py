@@ -229,7 +229,7 @@ class Assignment:
 
         def end_candidate(candidate_ms: float) -> None:
             look(candidate_ms)  # or never
-            watch.look()
+            watch.sample()
             self._stage("alone", waits=True)
 
         with self._spent.on("bench"), self._watched() as watch:

@@ -1,4 +1,4 @@
-"""Compare a candidate's parameters with the reference's, in the worker."""
+"""Comparison of a candidate's parameters with the reference's, in the worker."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gpu_sandbox.tensors.shared_arena import Arena
 
 
 def compare_weights(model: Any, request: CompareWeights, arena: Arena) -> Compared:
-    """Which of these the model holds otherwise. A tensor of another dtype is compared in that:
-    weights that are kept in half precision differ by no more than their rounding."""
+    """Weights that differ. A tensor of another dtype is compared in that dtype: weights in half
+    precision differ by no more than their rounding."""
     held, unlike = held_by(model), list[Unlike]()
     for number, weight in enumerate(request.weights):
         tensor, theirs = held.get(weight.name), arena.view(weight.spot)

@@ -10,23 +10,23 @@ import torch
 
 from gpu_sandbox.ipc.worker_messages import Ran
 
-_MOST = 64
+_MAX_KNOWN = 64
 
 
 class EarlierOutputs:
-    """Does not keep them: only what the candidate itself holds can be returned once more."""
+    """Weak references: only what the candidate itself keeps can be returned once more."""
 
     def __init__(self) -> None:
         self._known: list[weakref.ref[torch.Tensor]] = []
 
     def add(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Outputs of a call, of which the newest are remembered."""
+        """Remember outputs of a call; the newest of all are kept."""
         alive = [ref for ref in self._known if ref() is not None]
         more = [weakref.ref(tensor) for tensor in tensors if _has_memory(tensor)]
-        self._known = [*alive, *more][-_MOST:]
+        self._known = [*alive, *more][-_MAX_KNOWN:]
 
     def marked(self, ran: Ran, tensors: Sequence[torch.Tensor]) -> Ran:
-        """``ran`` with a mark at each of its ``tensors`` that is an earlier one's memory."""
+        """Mark leaves of ``ran`` whose tensors are memory of an earlier output."""
         alive = (ref() for ref in self._known)
         memory = {t.untyped_storage().data_ptr() for t in alive if t is not None}
         leaves = [

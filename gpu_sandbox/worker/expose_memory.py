@@ -1,4 +1,4 @@
-"""Open the worker's own memory for the verifier to read, before it has a candidate."""
+"""Descriptors of the worker's own memory for the verifier, opened before there is a candidate."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from gpu_sandbox.confine.syscalls import prctl
 from gpu_sandbox.ipc.cpu_call_messages import PAGEMAP
 
 _OWN = "/proc/self/mem"
-
 _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4
-
 _OWNERS = 1
 
 
 def open_own_memory() -> list[int]:
-    """Descriptors for reading: of the memory, and of its pages if there is such a file. In a
-    process that has given up a user's rights, what is its own in ``/proc`` is root's; it is its own
-    again for this moment."""
+    """Read-only descriptors: of the memory, and of its page map if there is one. After a change of
+    user a process's files in ``/proc`` are root's; it is made dumpable for this moment."""
     before = prctl(_PR_GET_DUMPABLE)
     prctl(_PR_SET_DUMPABLE, _OWNERS)
     found = []
@@ -28,4 +25,4 @@ def open_own_memory() -> list[int]:
             found.append(os.open(PAGEMAP, os.O_RDONLY | os.O_CLOEXEC))
         return found
     finally:
-        prctl(_PR_SET_DUMPABLE, int(before == _OWNERS))  # what else there is can't be asked for
+        prctl(_PR_SET_DUMPABLE, int(before == _OWNERS))  # there are no other values

@@ -1,7 +1,6 @@
-"""The untrusted side: holds one candidate, answers the verifier, knows nothing else.
+"""Entry point of a worker, the untrusted side: it holds one candidate and answers the verifier.
 
-Everything that it says is a claim. It has no reference, no expected output, no input
-seed; it can crash, hang or lie, and the verifier must cope.
+It has no reference, no expected output and no input seed. It can crash, hang or lie.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ from gpu_sandbox.worker.timed_calls import TimedModel
 
 
 class Worker:
-    """Answers requests one by one, in the order in which they come."""
+    """Answers requests one by one, in order."""
 
     def __init__(self, channel: Channel[Request], device: torch.device, descriptors: int) -> None:
         self._channel = channel
@@ -74,8 +73,7 @@ class Worker:
         self._device = device
         self._backend = backend_of(device)
         self._arena: Arena | None = None
-        self._replaced: list[Arena] = []
-        """On a GPU, of a candidate: it may still look at its inputs there."""
+        self._replaced: list[Arena] = []  # on a GPU, where a candidate may still use its inputs
         self._host: Arena | None = None
         self._kernels: GateKernels | None = None
         self._clocked = TimedModel(_nothing, device)
@@ -84,7 +82,7 @@ class Worker:
         self._loaded: tuple[Load, Any, list[torch.Tensor]] | None = None
         self._path = str(Path.cwd() / "candidate.py")
         self._stage = "import"
-        self._reference = True  # or nothing yet, which looks at no earlier inputs, either
+        self._reference = True  # or no model yet
 
     def serve(self) -> None:
         while True:
@@ -97,7 +95,7 @@ class Worker:
                 self._channel.send(reply)
 
     def _answer(self, request: Request) -> Reply | None:
-        """None if that was told otherwise."""
+        """None if the reply was sent already."""
         match request:
             case ArenaShared():
                 self._open(request)
@@ -215,7 +213,7 @@ class Worker:
         return model
 
     def _hold(self, model: Any) -> None:
-        """Call this one from now on, on the slots that there are."""
+        """Call this one from now on, on the same slots."""
         assert self._loaded is not None
         before, self._model = self._clocked, model
         self._clocked = TimedModel(model, self._device, self._loaded[0].owned)
@@ -240,7 +238,7 @@ class Worker:
         self._backend.empty_cache()
 
     def _take_libraries(self, names: list[str]) -> None:
-        """What the compile stage built, as files of our own: where ``extensions`` looks."""
+        """Copy what the compile stage built to where ``load_inline`` looks."""
         root = Path.cwd() / "extensions"
         root.mkdir(exist_ok=True)
         os.environ[load_inline.DIRECTORY_VARIABLE] = str(root)
@@ -270,8 +268,9 @@ def _nothing(*_: object) -> None:
 
 
 def main(*, peer: int, device: str, descriptors: int) -> None:
-    """It may have as many ``descriptors`` as it has a candidate: that user's under way in messages
-    are counted together, and who may have more can still send one (``_show_memory``)."""
+    """``descriptors``: limit of open files once it has a candidate. Those under way in messages
+    count for the user as a whole, so a process with a lower limit can't send any
+    (``_show_memory``)."""
     keep_freed_memory()
     with socket.socket(fileno=peer) as sock:
         channel: Channel[Request] = Channel(sock, Request, fds=MAX_FDS)

@@ -1,4 +1,4 @@
-"""Where a call's output belongs, or is, and what is said of what it was."""
+"""Outputs of a call in a worker: delivery to their places, and their description."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from gpu_sandbox.tensors.memory_layout import (
     among_storages,
     extent_of,
     in_order,
+    is_spread,
     overlapping,
     reach_bytes,
     sharing,
-    spread,
     storages,
 )
-from gpu_sandbox.tensors.overwriting import _WRITTEN_OVER_WHOLE
+from gpu_sandbox.tensors.overwriting import MAX_OVERWRITTEN
 from gpu_sandbox.tensors.pytree import pack
 from gpu_sandbox.tensors.shared_arena import Arena
 
 
 class Slot:
-    """Arguments of one call, their tensors, and views of where its outputs belong."""
+    """Arguments of one call, their tensors, and views of its outputs' places."""
 
     def __init__(
         self,
@@ -45,7 +45,9 @@ class Slot:
         self.address = arena.address
         self.answer = Answer([tensor.dim() for tensor in outputs])
         self.nowhere = [Where(NOWHERE, (0,) * tensor.dim()) for tensor in outputs]
-        self.forms = [(tensor.shape, tensor.dtype, _side_by_side(tensor)) for tensor in outputs]
+        self.forms = [
+            (tensor.shape, tensor.dtype, _contiguous_stride(tensor)) for tensor in outputs
+        ]
 
 
 class Delivered(NamedTuple):
@@ -66,7 +68,7 @@ def pack_outputs(output: Any) -> Delivered:
 
 
 def in_index_order(output: Any) -> Any:
-    """With each tensor in the order of its indices; what is no plain structure stays as it is."""
+    """The output with each tensor in the order of its indices; only plain structures change."""
     if isinstance(output, torch.Tensor):
         return output if _in_order(output) else output.contiguous()
     if type(output) in (list, tuple):
@@ -79,9 +81,9 @@ def in_index_order(output: Any) -> Any:
 def locate_outputs(
     tensors: list[torch.Tensor], slot: Slot
 ) -> tuple[list[tuple[int, tuple[int, ...]]], list[torch.Tensor], int]:
-    """Where each output is that is as expected, tensors that hold those there that can't be read as
-    they are, and how many nanoseconds it took to copy them. What is nothing out of the ordinary
-    costs as little as can be (``TimedBatch.output_ns``)."""
+    """Address and stride of each output that is as expected, copies of those that can't be read as
+    they lie, and the nanoseconds that copying took. The usual case costs as little as can be
+    (``TimedBatch.output_ns``)."""
     found: list[tuple[int, tuple[int, ...]]] = [*slot.nowhere]
     held: list[torch.Tensor] = []
     copied_ns = 0
@@ -106,8 +108,7 @@ def locate_outputs(
     return found, held, copied_ns
 
 
-def _side_by_side(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The stride of one of this shape that is contiguous."""
+def _contiguous_stride(tensor: torch.Tensor) -> tuple[int, ...]:
     return torch.empty(tensor.shape, device="meta").stride()
 
 
@@ -116,7 +117,7 @@ def _readable(tensor: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
         tensor = torch.empty_like(place).copy_(tensor)
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
-    if not tensor.is_contiguous() and spread(tensor):
+    if not tensor.is_contiguous() and is_spread(tensor):
         tensor = tensor.contiguous()
     return tensor
 
@@ -127,23 +128,21 @@ def reclaimable(
     others: Sequence[torch.Tensor],
     inputs: frozenset[int] = frozenset(),
 ) -> list[torch.Tensor]:
-    """Other tensors of the memory of those that are ``owned`` by whoever called, and are not the
-    memory of ``others``, nor at one of these addresses, where ``inputs`` lie. Their caller may
-    write to it when it is done with them."""
+    """Tensors of the memory of outputs that are ``owned`` by the caller, which may overwrite it.
+    Not the memory of ``others``, nor of ``inputs``, given by address."""
     tensors = pack_outputs(output).tensors
     there = inputs | storages(others) if others else inputs
-    ways = zip(tensors, owned, among_storages(tensors, there), strict=False)
+    all_of_them = zip(tensors, owned, among_storages(tensors, there), strict=False)
     return [
         _part(tensor.detach())
-        for tensor, theirs, other in ways
+        for tensor, theirs, other in all_of_them
         if theirs and not other and _is_own(tensor)
     ]
 
 
 def _part(tensor: torch.Tensor) -> torch.Tensor:
-    """All of it. Of what is large an eighth, nobody knows which: all would take much of the time of
-    a verdict."""
-    if tensor.nbytes <= _WRITTEN_OVER_WHOLE:
+    """All of it, or of a large one a random eighth: all would take much of a verdict's time."""
+    if tensor.nbytes <= MAX_OVERWRITTEN:
         return tensor
     dimension = max(range(tensor.dim()), key=lambda d: tensor.shape[d])
     count = tensor.shape[dimension]
@@ -152,7 +151,7 @@ def _part(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_own(tensor: torch.Tensor) -> bool:
-    """Whether its elements have places of their own."""
+    """Whether each element has a place of its own."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     return plain and tensor.layout == torch.strided and not overlapping(tensor)
 
@@ -164,7 +163,7 @@ def _copy(tensors: list[torch.Tensor], places: list[torch.Tensor]) -> None:
 
 
 def fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:
-    """Whether it is like what belongs there."""
+    """Whether a tensor is as expected in that place."""
     return (
         tensor.shape == place.shape
         and tensor.dtype == place.dtype
@@ -173,9 +172,9 @@ def fits(tensor: torch.Tensor, place: torch.Tensor) -> bool:
     )
 
 
-def describe_outputs(delivered: Delivered, slot: Slot) -> Ran:
+def describe_outputs(found: Delivered, slot: Slot) -> Ran:
     places = slot.outputs
-    shared = sharing([extent_of(tensor) for tensor in delivered.tensors])
+    shared = sharing([extent_of(tensor) for tensor in found.tensors])
     leaves = [
         Leaf(
             shape=tuple(tensor.shape),
@@ -188,9 +187,9 @@ def describe_outputs(delivered: Delivered, slot: Slot) -> Ran:
             shared=shared[number],
             in_order=_in_order(tensor),
         )
-        for number, tensor in enumerate(delivered.tensors)
+        for number, tensor in enumerate(found.tensors)
     ]
-    return Ran(tree=delivered.tree, leaves=leaves)
+    return Ran(tree=found.tree, leaves=leaves)
 
 
 def _in_order(tensor: torch.Tensor) -> bool:
@@ -198,7 +197,7 @@ def _in_order(tensor: torch.Tensor) -> bool:
 
 
 def _shared_input(tensor: torch.Tensor, inputs: list[torch.Tensor]) -> int | None:
-    """The number of the input within whose bytes it lies."""
+    """The number of the input whose bytes contain it."""
     if tensor.numel() == 0 or tensor.layout != torch.strided:
         return None
     begin = tensor.data_ptr()

@@ -1,7 +1,7 @@
-"""The candidate under torch's profiler, in its own process: a claim like all that it says.
+"""Profile of a candidate by torch's profiler, in its own process: a statement like all it reports.
 
-The profiler of ``torch.autograd``, not ``torch.profiler``: that one gathers facts about the
-machine for a second or two before it starts.
+``torch.profiler`` would gather facts about the machine for a second or two before it starts; this
+is ``torch.autograd``'s.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def profile(clocked: TimedModel, calls: int, device: torch.device) -> Profile:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """The profiler tells of its start and end, in the candidate's name."""
+    """The profiler prints its start and end."""
     kept = os.dup(1), os.dup(2)
     nowhere = os.memfd_create("nowhere")
     try:

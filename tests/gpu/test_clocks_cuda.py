@@ -33,7 +33,7 @@ HONEST = candidate("return torch.relu(a + b)")
 PROBE = """
 import os, statistics, time, torch
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
-from gpu_sandbox.contention.foreign_processes import Foreign
+from gpu_sandbox.contention.foreign_processes import ForeignProcesses
 from gpu_sandbox.cuda.nvml import nvml_of
 device = torch.device("cuda:0")
 block = torch.zeros(1 << 28, device=device)

@@ -158,9 +158,9 @@ def hog(core: int) -> Iterator[int]:
 
 def watched(core: int, ours: set[int]) -> CoreTime:
     watch = CoreWatch([core], lambda: ours)
-    watch.look()
+    watch.sample()
     time.sleep(0.6)
-    watch.look()
+    watch.sample()
     found = watch.time()
     if found is None:
         pytest.skip("this kernel does not tell of its cores")
@@ -183,12 +183,12 @@ def test_a_strangers_time_is_not_ours() -> None:
 def test_one_that_has_ended_keeps_the_time_of_the_last_look() -> None:
     core, ours = max(os.sched_getaffinity(0)), {os.getpid()}
     watch = CoreWatch([core], lambda: ours)
-    watch.look()
+    watch.sample()
     with hog(core) as pid:
         ours.add(pid)
         time.sleep(0.5)
-        watch.look()
-    watch.look()
+        watch.sample()
+    watch.sample()
     found = watch.time()
     assert found is None or found.own_s > 0.05
 

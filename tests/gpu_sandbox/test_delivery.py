@@ -443,7 +443,7 @@ def test_who_watches_sees_nothing_but_calls() -> None:
 
 def test_of_what_is_large_an_eighth_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (delivery, overwriting):
-        monkeypatch.setattr(module, "_WRITTEN_OVER_WHOLE", 1000)
+        monkeypatch.setattr(module, "MAX_OVERWRITTEN", 1000)
     small, large, seen = torch.ones(250), torch.ones(3, 160), set()
     for _ in range(30):
         small.fill_(1), large.fill_(1)

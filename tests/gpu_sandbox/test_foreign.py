@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpu_sandbox.accelerator.driver_account import DeviceProcess
 from gpu_sandbox.confine import processes
-from gpu_sandbox.contention.foreign_processes import Foreign, our_processes, seen
+from gpu_sandbox.contention.foreign_processes import ForeignProcesses, foreign_among, our_processes
 from gpu_sandbox.cuda.nvml import Nvml
 from tests.gpu_sandbox.nvml import FakeDriver
 
@@ -30,8 +30,8 @@ def stranger() -> Iterator[int]:
 
 
 def told(driver: FakeDriver, *ours: int) -> list[str]:
-    foreign = Foreign(driver.nvml, lambda: {os.getpid(), *ours})
-    foreign.look()
+    foreign = ForeignProcesses(driver.nvml, lambda: {os.getpid(), *ours})
+    foreign.sample()
     return foreign.notes()
 
 
@@ -63,15 +63,15 @@ def test_many_foreign_processes_are_counted_and_some_are_named(driver: FakeDrive
 def test_one_that_comes_later_is_seen_and_one_that_has_gone_is_remembered(
     driver: FakeDriver, fake_library: Path
 ) -> None:
-    foreign = Foreign(driver.nvml, lambda: {os.getpid()})
+    foreign = ForeignProcesses(driver.nvml, lambda: {os.getpid()})
     driver.process(os.getpid(), GB)
-    foreign.look()
+    foreign.sample()
     assert foreign.notes() == []
     driver.process(1 << 24, GB)
-    foreign.look()
+    foreign.sample()
     again = FakeDriver(fake_library)
     again.process(os.getpid(), GB)
-    foreign.look()
+    foreign.sample()
     assert len(foreign.notes()) == 1
 
 
@@ -84,8 +84,8 @@ def test_numbers_of_another_namespace_name_nobody(driver: FakeDriver) -> None:
     (note,) = told(driver)
     assert note.startswith("another process is on the device, as its driver counts")
     assert "pid" not in note
-    foreign = Foreign(driver.nvml, lambda: {os.getpid()}, preparing=1)
-    foreign.look()
+    foreign = ForeignProcesses(driver.nvml, lambda: {os.getpid()}, preparing=1)
+    foreign.sample()
     assert foreign.notes() == []
 
 
@@ -102,8 +102,8 @@ def test_without_a_library_nothing_is_said(tmp_path: Path, fake_library: Path) -
     assert Nvml.of("fake", str(tmp_path / "none.so")) is None
     assert Nvml.of("fake", "libc.so.6") is None  # a library without such functions
     assert Nvml.of("another", str(fake_library)) is None
-    foreign = Foreign(None, set)
-    foreign.look()
+    foreign = ForeignProcesses(None, set)
+    foreign.sample()
     assert foreign.notes() == []
 
 
@@ -118,7 +118,7 @@ LISTED = st.lists(
 def test_nobody_of_ours_is_ever_named(
     listed: list[DeviceProcess], own: int, ours: set[int], used_bytes: int
 ) -> None:
-    found = seen(listed, own, ours, used_bytes)
+    found = foreign_among(listed, own, ours, used_bytes)
     assert not {process.pid for process in found.named} & {own, *ours}
     assert len(found.named) + found.unnamed <= len(listed)
     if own in {process.pid for process in listed}:

@@ -1,4 +1,4 @@
-"""What the trusted probes ask of a device: what it is, and how what it reaches is measured."""
+"""Protocol of the trusted probes' device: its facts, and how its peak rates are measured."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from gpu_sandbox.accelerator.driver_account import DriverAccount
 
 
 class Backend(Accelerator):
-    """One device. Each of its rates is the best of ``times``, at least, that take ``least_s``
-    together, at least."""
+    """One device. Each rate is the best of at least ``times`` runs that take at least ``least_s``.
+
+    ``copied_bytes`` are so many that no cache holds them; ``side`` is of a square matrix."""
 
     times: ClassVar[int]
     least_s: ClassVar[float]
     copied_bytes: ClassVar[int]
-    """So many that no cache holds them."""
     side: ClassVar[int]
-    """Of a square matrix."""
     dtypes: ClassVar[Sequence[torch.dtype]]
 
     @abstractmethod
@@ -29,8 +28,8 @@ class Backend(Accelerator):
 
     @abstractmethod
     def driver_account(self) -> DriverAccount | None:
-        """The driver's account of processes on it; None where there is none."""
+        """None where no driver reports processes."""
 
     @abstractmethod
     def seconds(self, work: Callable[[], Any]) -> float:
-        """That ``work`` takes, once."""
+        """Time of ``work``, once."""

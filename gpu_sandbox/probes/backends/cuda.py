@@ -27,8 +27,7 @@ _BANDWIDTH_GB_S = {
     "RTX 5090": 1792.0,
     "B200": 8000.0,
 }
-"""Of the data sheets, GB = 10⁹ bytes. First name that stands in the device's wins, as whole words:
-what a sheet says of an L4 is not true of an L40, and verdicts are refused by it."""
+"""By data sheets, GB = 10⁹ bytes. The first name that is a whole word of the device's counts."""
 
 
 class CudaBackend(Cuda, Backend):

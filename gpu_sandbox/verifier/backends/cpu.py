@@ -1,4 +1,4 @@
-"""The verifier on the host's processor."""
+"""Verifier on the host's processor."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import torch
 from gpu_sandbox.accelerator.cpu import Cpu
 from gpu_sandbox.verifier.backends.backend import Backend
 
-_FEWEST_BYTES, _MOST_BYTES = 1 << 20, 1 << 26
-"""Less is written in no time beside the call that does so. More, which is beyond what caches hold,
-takes as much longer as it is more."""
+_MIN_BYTES, _MAX_BYTES = 1 << 20, 1 << 26
+"""Less is written in no time beside the call; more is beyond caches and takes in proportion."""
 _FILLS = 5
 
 
@@ -29,9 +28,8 @@ class CpuBackend(Cpu, Backend):
         return None
 
     def least_write_ns(self, size: int) -> float:
-        """By as many threads as torch has here."""
-        filled = min(size, _MOST_BYTES)
-        if filled < _FEWEST_BYTES:
+        filled = min(size, _MAX_BYTES)
+        if filled < _MIN_BYTES:
             return 0.0
         buffer = torch.zeros(filled, dtype=torch.uint8)
         for _ in range(_FILLS):

@@ -1,4 +1,4 @@
-"""The verifier on NVIDIA's devices."""
+"""Verifier on NVIDIA's devices."""
 
 from __future__ import annotations
 
@@ -15,13 +15,9 @@ from gpu_sandbox.cuda.nvrtc import begin_compiling
 from gpu_sandbox.verifier.backends.backend import Backend
 from gpu_sandbox.verifier.backends.cuda_events import CudaEvents
 
-_ASKED = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit", "pstate")
-_LITTLE = 1 / 64
-"""Of the device's memory. To give back so little is not worth it: that waits for processes that
-end, and of 50 GB takes 0.14 s."""
-_MOST_FILLED_BYTES = 1 << 24
-"""What less takes is for the most part that something is launched, and read by events. Of
-longer calls gates tell more."""
+_QUERIED = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit", "pstate")
+_LITTLE = 1 / 64  # of the device's memory: giving back less is not worth waiting for processes
+_MAX_FILLED_BYTES = 1 << 24  # longer calls are checked better by gates
 
 
 class CudaBackend(Cuda, Backend):
@@ -34,7 +30,6 @@ class CudaBackend(Cuda, Backend):
         return self._events
 
     def get_ready(self) -> None:
-        """Its harness's kernels are compiled meanwhile."""
         probe = torch.zeros(1, device=self.device).add_(1).item()
         if probe != 1:
             raise RuntimeError("the device can't add one to nothing")
@@ -47,17 +42,17 @@ class CudaBackend(Cuda, Backend):
             "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
             "cudnn_tf32": torch.backends.cudnn.allow_tf32,
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
-            **_asked_of_the_driver(),
+            **_driver_conditions(),
         }
 
     def driver_account(self) -> Nvml | None:
         return nvml_of(self.device)
 
     def least_write_ns(self, size: int) -> float:
-        """As events read it, by a kernel or by the driver."""
+        """By events, the shorter of a kernel and the driver's fill."""
         if not size:
             return self.events.reading_ns()
-        size = min(size, _MOST_FILLED_BYTES)
+        size = min(size, _MAX_FILLED_BYTES)
         buffer = torch.empty(size, dtype=torch.uint8, device=self.device)
         read_ns = self.events.read_ns
         took = min(read_ns(lambda: buffer.fill_(1)), read_ns(buffer.zero_))
@@ -87,19 +82,17 @@ class CudaBackend(Cuda, Backend):
             torch.cuda.empty_cache()
 
     def leave_half(self) -> None:
-        """The driver is asked only where it may matter: while a context is made it answers after
-        20 ms."""
+        """Asks the driver only where it may matter: while a context is made it takes 20 ms."""
         kept = self._kept()
         if kept > self._little() and kept > torch.cuda.mem_get_info(self.device)[0]:
             torch.cuda.empty_cache()
 
     def _kept(self) -> int:
-        """Bytes that nobody uses. Of the allocator's account as it is: to be told of one number,
-        all of it is put in order, a third of a millisecond, twice in each of sixty looks of a
-        verdict."""
-        told = torch.cuda.memory_stats_as_nested_dict(self.device)
+        """Cached bytes. From the raw account: torch sorts all of it to return one number, which
+        takes 0.3 ms, a hundred times in a verdict."""
+        account = torch.cuda.memory_stats_as_nested_dict(self.device)
         reserved, used = (
-            told[f"{which}_bytes"]["all"]["current"] for which in ("reserved", "allocated")
+            account[f"{which}_bytes"]["all"]["current"] for which in ("reserved", "allocated")
         )
         return int(reserved - used)
 
@@ -107,12 +100,12 @@ class CudaBackend(Cuda, Backend):
         return _LITTLE * torch.cuda.get_device_properties(self.device).total_memory
 
 
-def _asked_of_the_driver() -> dict[str, str]:
-    """By nvidia-smi, of the one device that we see. Nothing where there is no such tool."""
+def _driver_conditions() -> dict[str, str]:
+    """By nvidia-smi, of the one visible device. Empty where there is no such tool."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return {}
-    query = f"--query-gpu={','.join(_ASKED)}"
+    query = f"--query-gpu={','.join(_QUERIED)}"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
     command = [tool, query, "--format=csv,noheader,nounits", f"--id={visible}"]
     try:
@@ -120,4 +113,4 @@ def _asked_of_the_driver() -> dict[str, str]:
     except (OSError, subprocess.SubprocessError):
         return {}
     values = [value.strip() for value in done.stdout.split(",")]
-    return dict(zip(_ASKED, values, strict=False))
+    return dict(zip(_QUERIED, values, strict=False))

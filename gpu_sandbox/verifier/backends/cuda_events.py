@@ -1,4 +1,4 @@
-"""What a GPU's events read at least: of nothing at all, and of work that is queued between them."""
+"""Readings of CUDA events: of queued work, and of nothing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from gpu_sandbox.cuda.gate_kernels import Kernels
 from gpu_sandbox.cuda.nvrtc import compiled
 from gpu_sandbox.verifier.backends.backend import EventClock
 
-_LOOKS, _LOOKS_NS = 5, 20e6
-"""Fewer, when they have taken so long."""
-_COVER_CYCLES = 1_000_000
-"""So long that what is timed is queued before its turn."""
+_READINGS, _MAX_NS = 5, 20e6  # fewer readings when these have taken so long
+_COVER_CYCLES = 1_000_000  # so long that what is timed is queued before its turn
 _device_sleep: Any = torch.cuda._sleep
 
 
@@ -54,7 +52,7 @@ class CudaEvents(EventClock):
     def read_ns(self, work: Callable[[], object]) -> float:
         event: Any = torch.cuda.Event
         took: list[float] = []
-        for _ in range(_LOOKS):
+        for _ in range(_READINGS):
             torch.cuda.synchronize(self._device)
             start, end = event(enable_timing=True), event(enable_timing=True)
             _device_sleep(_COVER_CYCLES)
@@ -63,6 +61,6 @@ class CudaEvents(EventClock):
             end.record()
             end.synchronize()
             took.append(start.elapsed_time(end) * 1e6)
-            if sum(took) > _LOOKS_NS:
+            if sum(took) > _MAX_NS:
                 break
         return min(took)

@@ -1,4 +1,4 @@
-"""The verifier's backend of one of torch's devices."""
+"""The verifier's backend for a device."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _BACKENDS: dict[str, type[Backend]] = {"cpu": CpuBackend, "cuda": CudaBackend}
 
 @cache
 def backend_of(device: torch.device) -> Backend:
-    """The same one for as long as this process lives."""
+    """One per device and process."""
     return _BACKENDS[device.type](device)
 
 
 def events_of(device: torch.device) -> EventClock:
-    """Of a device that has them."""
+    """The event clock of a device that has one."""
     events = backend_of(device).events
     assert events is not None
     return events

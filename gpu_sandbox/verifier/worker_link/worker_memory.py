@@ -15,7 +15,7 @@ import torch
 
 from gpu_sandbox.ipc.cpu_call_messages import NOWHERE, Where
 from gpu_sandbox.ipc.values import Spot
-from gpu_sandbox.tensors.memory_layout import _SPREAD, overlap
+from gpu_sandbox.tensors.memory_layout import MAX_SPREAD, overlap
 from gpu_sandbox.tensors.shared_arena import extent_bytes
 from gpu_sandbox.verifier.worker_link.page_map import Pages, Stretch, blocks_of
 
@@ -32,7 +32,7 @@ def _stretch(spot: Spot, where: Where) -> Stretch | None:
     size = extent_bytes(Spot(0, spot.shape, where.stride, spot.dtype))
     if size == dense:
         return Stretch(where.address, size)
-    if not dense <= size <= _SPREAD * dense or overlap(spot.shape, where.stride):
+    if not dense <= size <= MAX_SPREAD * dense or overlap(spot.shape, where.stride):
         return None
     return Stretch(where.address, size, blocks_of(spot, where.stride))
 
@@ -64,7 +64,7 @@ class Memory:
         if 0 in spot.shape:  # by negative strides others reach over nothing, too
             return torch.empty(spot.shape, dtype=dtype)
         size = extent_bytes(spot)
-        too_far = size > _SPREAD * math.prod(spot.shape) * dtype.itemsize
+        too_far = size > MAX_SPREAD * math.prod(spot.shape) * dtype.itemsize
         if where.address == NOWHERE or min(where.stride, default=0) < 0 or too_far:
             raise Unreadable
         flat = torch.empty(size, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""What a worker needs of a device: its start, its memory, its streams, what a profiler says."""
+"""Protocol of a worker's device: start, memory, streams, kernels, profiler."""
 
 from __future__ import annotations
 
@@ -17,68 +17,67 @@ EventPair: TypeAlias = tuple[Any, Any]
 
 
 class ColdCache(Protocol):
-    """What lies before and between calls that a device's events time. Nothing is waited for."""
+    """State of the device before and between calls that its events time. Never waits."""
 
     def events(
         self, flush_bytes: int, cover_us: int, kernels: LaunchesKernels | None = None
     ) -> EventPair:
-        """For a call on a cache that holds other things, behind work that lasts so long. Without
-        ``kernels`` it holds what it was told to keep, too."""
+        """Events for a call on an overwritten cache, behind a cover. Without ``kernels`` lines that
+        a program marked as persisting stay."""
 
     def mark(self, event: Any) -> None:
-        """Now, in the stream that is current."""
+        """Record an event in the current stream."""
 
     def touch(self) -> torch.Tensor:
-        """A kernel on one element, which is returned."""
+        """Queue a kernel on one element, which is returned."""
 
     def move_on(self) -> None:
-        """The next call lies elsewhere in the stream of commands than it would."""
+        """Move the next call in the stream of commands by random small ones."""
 
 
 class Backend(Accelerator):
-    """One device of a worker's."""
+    """One device of a worker."""
 
     @abstractmethod
     def prepare(self, channel: Channel[Request]) -> None:
-        """Whatever of it must be there before a candidate is; ``Done`` says so each time."""
+        """Make what must be there before a candidate is; sends ``Done`` after each step."""
 
     @abstractmethod
     def cold_cache(self) -> ColdCache | None:
-        """A new one; None where a call is timed by the host's clock alone."""
+        """A new one; None where the host's clock alone times calls."""
 
     @abstractmethod
     def empty_cache(self) -> None:
-        """Give back device memory that torch keeps and does not use."""
+        """Give back device memory that torch caches."""
 
     @abstractmethod
     def release_freed_memory(self) -> None:
-        """Give back, once, what allocators have kept until now."""
+        """Give back what allocators have kept until now."""
 
     @abstractmethod
     def pin(self, address: int, size: int) -> None:
-        """Of the host's memory, or copies from it would be slow, and unevenly so."""
+        """Pin host memory: copies from it are slow otherwise, and unevenly so."""
 
     @abstractmethod
     def unpin(self, address: int) -> None: ...
 
     @abstractmethod
     def load_kernels(self, image: bytes) -> GateKernels:
-        """The harness's own, as the verifier has compiled them."""
+        """Load the harness's own kernels, which the verifier has compiled."""
 
     @abstractmethod
     def write_behind(self, stream: int, address: int, number: int) -> None:
-        """To that address of the host's memory, when all that was queued on the stream is done."""
+        """Write to host memory when all that was queued on the stream is done."""
 
     @abstractmethod
     def current_stream(self) -> Any:
-        """Calls are queued on it; ``cuda_stream`` is the driver's handle of it."""
+        """The stream of calls; ``cuda_stream`` is its driver handle."""
 
     @abstractmethod
     def return_to(self, stream: Any) -> None:
-        """It is current again, and what is queued on it from now on waits for what a call has
-        queued elsewhere."""
+        """Make it current again, and have it wait for what a call queued elsewhere."""
 
-    # --- what torch's profiler sees of calls
+    # --- torch's profiler
 
     profiles: Literal["kernels", "operators"]
 
@@ -87,4 +86,4 @@ class Backend(Accelerator):
 
     @abstractmethod
     def times_of(self, seen: Any) -> dict[str, list[int]]:
-        """Nanoseconds of each that it saw, by name."""
+        """Nanoseconds of each kernel or operator, by name."""

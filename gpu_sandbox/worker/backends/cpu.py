@@ -1,4 +1,4 @@
-"""A worker on the host's processor."""
+"""Worker on the host's processor."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CpuBackend(Cpu, Backend):
         return {}
 
     def times_of(self, seen: Any) -> dict[str, list[int]]:
-        """Without the time of the operators that they call."""
+        """Times of operators without those that they call."""
         times: dict[str, list[int]] = defaultdict(list)
         for event in seen.function_events:
             times[event.name].append(max(0, round(event.self_cpu_time_total * 1e3)))

@@ -1,4 +1,4 @@
-"""A worker on NVIDIA's devices."""
+"""Worker on NVIDIA's devices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CudaBackend(Cuda, Backend):
     profiles = "kernels"
 
     def prepare(self, channel: Channel[Request]) -> None:
-        """The driver is started first, and, when it is asked for, the context made."""
+        """Start the driver; then, when asked to, make the context."""
         self.start_driver()
         channel.send(Done())
         if not isinstance(channel.receive(), MakeContext):
@@ -57,9 +57,9 @@ class CudaBackend(Cuda, Backend):
         return torch.cuda.current_stream(self.device)
 
     def return_to(self, stream: Any) -> None:
-        left = torch.cuda.current_stream(self.device)
-        if left.cuda_stream != stream.cuda_stream:  # what is queued behind the call waits for it
-            stream.wait_stream(left)
+        current = torch.cuda.current_stream(self.device)
+        if current.cuda_stream != stream.cuda_stream:
+            stream.wait_stream(current)
             torch.cuda.set_stream(stream)
 
     def profiler_options(self) -> dict[str, Any]:

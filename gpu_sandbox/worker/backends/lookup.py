@@ -1,4 +1,4 @@
-"""A worker's backend of one of torch's devices."""
+"""A worker's backend for a device."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ _BACKENDS: dict[str, type[Backend]] = {"cpu": CpuBackend, "cuda": CudaBackend}
 
 @cache
 def backend_of(device: torch.device) -> Backend:
-    """The same one for as long as this process lives."""
+    """One per device and process."""
     return _BACKENDS[device.type](device)
