@@ -38,13 +38,13 @@ def address_runtime(compiler: str) -> str | None:
     paths = []
     for name in ("libasan.so", "libstdc++.so.6"):
         try:
-            told = subprocess.run(
+            done = subprocess.run(
                 [compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=False,
                 env=tool_environment(),
             )  # fmt: skip
         except OSError:
             return None
-        if not os.path.isabs(told.stdout.strip()):
+        if not os.path.isabs(done.stdout.strip()):
             return None
-        paths.append(os.path.realpath(told.stdout.strip()))
+        paths.append(os.path.realpath(done.stdout.strip()))
     return " ".join(paths)

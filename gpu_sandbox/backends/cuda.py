@@ -111,8 +111,8 @@ def _counters() -> Check:
         return Check(
             name=name, ok=True, needed=False, detail="present, and the driver lets any user read"
         )
-    told, _, fix = refused.partition(": ")
-    return Check(name=name, ok=False, needed=False, detail=told, fix=fix)
+    detail, _, fix = refused.partition(": ")
+    return Check(name=name, ok=False, needed=False, detail=detail, fix=fix)
 
 
 class CudaBackend:

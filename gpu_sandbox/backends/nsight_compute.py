@@ -42,10 +42,12 @@ def refusal(params: Path = _PARAMS) -> str:
     if _ncu() is None:
         return "no ncu on the path or in the CUDA toolkit: install Nsight Compute"
     try:
-        told = dict(line.split(": ", 1) for line in params.read_text().splitlines() if ": " in line)
+        settings = dict(
+            line.split(": ", 1) for line in params.read_text().splitlines() if ": " in line
+        )
     except OSError:
         return "no NVIDIA driver here"
-    if told.get("RmProfilingAdminOnly", "1").strip() != "0":
+    if settings.get("RmProfilingAdminOnly", "1").strip() != "0":
         return (
             "the driver lets administrators alone read counters (RmProfilingAdminOnly is 1), and"
             " candidates are none: load it with NVreg_RestrictProfilingToAdminUsers=0"

@@ -40,16 +40,16 @@ def address_findings(output: str, lines: Lines) -> list[str]:
     found = _ASAN.search(output)
     if found is None:
         return []
-    told, _, allocation = output[found.end() :].partition("allocated by thread")
+    report, _, allocation = output[found.end() :].partition("allocated by thread")
     summary = _SUMMARY.search(output)
     what = (summary or found)["kind"]
-    if access := _ACCESS.search(told):
+    if access := _ACCESS.search(report):
         what += f": {access['kind']} of size {access['size']}"
-    elif cause := _SIGNAL.search(told):
+    elif cause := _SIGNAL.search(report):
         what += f": {cause[1]} of an address that is not mapped"
-    if own := _own_frame(told, lines):
+    if own := _own_frame(report, lines):
         what += f" at {_placed(own['place'], lines)} in {own['name']}"
-    if region := _REGION.search(told):
+    if region := _REGION.search(report):
         side = _SIDES.get(region["side"], region["side"])
         what += f", {region['far']} {side} a {region['size']}-byte region"
         if maker := _own_frame(allocation, lines):
@@ -61,9 +61,11 @@ def memory_findings(output: str, lines: Lines) -> list[str]:
     """Findings of compute-sanitizer; those that differ by thread or address only are counted."""
     counted: dict[str, int] = {}
     for block in _blocks(_narrow(output)):
-        told = "; ".join(_placed(line, lines) for line in block)
-        counted[told] = counted.get(told, 0) + 1
-    return _bounded(f"{told} ({n} times)" if n > 1 else told for told, n in counted.items())
+        finding = "; ".join(_placed(line, lines) for line in block)
+        counted[finding] = counted.get(finding, 0) + 1
+    return _bounded(
+        f"{finding} ({n} times)" if n > 1 else finding for finding, n in counted.items()
+    )
 
 
 def _blocks(output: str) -> Iterator[list[str]]:
@@ -84,9 +86,9 @@ def _blocks(output: str) -> Iterator[list[str]]:
         yield block
 
 
-def _own_frame(told: str, lines: Lines) -> re.Match[str] | None:
+def _own_frame(report: str, lines: Lines) -> re.Match[str] | None:
     """The innermost frame in a file of the build."""
-    for frame in _FRAME.finditer(told):
+    for frame in _FRAME.finditer(report):
         found = _FILE.search(frame["place"])
         if found is not None and _name(found["path"]) in lines:
             return frame

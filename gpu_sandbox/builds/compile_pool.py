@@ -216,8 +216,10 @@ class CompilePool:
             notes.append(f"{built.full_header} extensions needed the full torch headers")
         files: BuildFiles | None = None
         if len(built.files) == len(fds):
-            told = BuildRecord.of(built.resources, built.lines)
-            files = await anyio.to_thread.run_sync(self._builds.store, key, built.files, fds, told)
+            record = BuildRecord.of(built.resources, built.lines)
+            files = await anyio.to_thread.run_sync(
+                self._builds.store, key, built.files, fds, record
+            )
         return Compiled(files=files or nothing, log=log, notes=notes)
 
 

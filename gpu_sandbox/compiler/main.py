@@ -70,9 +70,9 @@ def _send(channel: Channel[Compile], built: Built, root: Path) -> None:
     with ExitStack() as stack:
         files = [stack.enter_context(open(p, "rb")) for p in paths[:MOST_BUILT]]
         names = [str(p.relative_to(root)) for p in paths[:MOST_BUILT]]
-        told = msgspec.structs.replace(built, files=names)
+        message = msgspec.structs.replace(built, files=names)
         try:
-            channel.send(told, *(f.fileno() for f in files))
+            channel.send(message, *(f.fileno() for f in files))
         except OSError as error:
             if error.errno != errno.ETOOMANYREFS:  # of this user's are under way, not all of ours
                 raise
@@ -95,10 +95,10 @@ def _failed(error: BaseException, builds: Builds, path: str, *, sure: bool) -> B
     if builds.failures:
         failure = builds.failures[-1]
         return Built(failure=str(failure)[:500], log=failure.log)
-    told = own_traceback(error, path)
+    trace = own_traceback(error, path)
     if sure or isinstance(error, _BLAMELESS):
-        return Built(failure=one_line(error), log=told)
-    return Built(deferred=one_line(error), log=told)
+        return Built(failure=one_line(error), log=trace)
+    return Built(deferred=one_line(error), log=trace)
 
 
 def _try_to_construct(module: Any, task: str) -> None:

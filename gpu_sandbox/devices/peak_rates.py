@@ -74,8 +74,8 @@ class KnownCeilings:
             if isinstance(found, Ceilings):
                 await self._keep(device, cores, found)
             elif found.busy:
-                path, told = self._busy_path(device, cores), found.reason.encode()
-                await anyio.to_thread.run_sync(self._keeping.file, path, told)
+                path, reason = self._busy_path(device, cores), found.reason.encode()
+                await anyio.to_thread.run_sync(self._keeping.file, path, reason)
         return found
 
     def may_doubt(self, device: Device) -> bool:

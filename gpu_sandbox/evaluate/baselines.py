@@ -197,6 +197,6 @@ class KnownBaselines:
 
 
 def _name(request: BaselineRequest, facts: dict[str, Any]) -> str:
-    told = [harness_version(), request.task_source, request.device, request.protocol, request.kind]
-    text = "\0".join([*told, torch_identity(), json.dumps(facts, sort_keys=True)])
+    parts = [harness_version(), request.task_source, request.device, request.protocol, request.kind]
+    text = "\0".join([*parts, torch_identity(), json.dumps(facts, sort_keys=True)])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"

@@ -61,8 +61,8 @@ def baseline_of_all(found: Sequence[tuple[InputSet, Baseline]]) -> Baseline:
     """Without a runtime, as the first is that has none."""
     for each, baseline in found:
         if baseline.runtime_ms is None and baseline.outcome is not None:
-            told = f"input set {each.name!r}: {baseline.outcome.reason}"
-            outcome = replace(baseline.outcome, reason=told)
+            reason = f"input set {each.name!r}: {baseline.outcome.reason}"
+            outcome = replace(baseline.outcome, reason=reason)
             return replace(baseline, outcome=outcome)
     every = [baseline for _, baseline in found]
     spreads = [b.spread for b in every if b.spread is not None]
@@ -72,7 +72,7 @@ def baseline_of_all(found: Sequence[tuple[InputSet, Baseline]]) -> Baseline:
         spread=max(spreads, default=None),
         repetitions=min(b.repetitions for b in every),
         timings_s=_summed(b.timings_s for b in every),
-        audit=[f"input set {each.name!r}: {told}" for each, b in found for told in b.audit],
+        audit=[f"input set {each.name!r}: {line}" for each, b in found for line in b.audit],
         notes=_notes(found),
         cached=all(b.cached for b in every),
         measured_at=min(b.measured_at for b in every),

@@ -234,8 +234,8 @@ def _correct(agreed: Agreed, root_ms: float | None) -> Correct:
     )
 
 
-def _death(result: JobResult, stage: str, told: str) -> Crashed:
-    where = _WHERE.get(stage, stage) + told
+def _death(result: JobResult, stage: str, detail: str) -> Crashed:
+    where = _WHERE.get(stage, stage) + detail
     number = result.worker_signal
     if number is not None:
         name = signal.Signals(number).name if number in set(signal.Signals) else str(number)

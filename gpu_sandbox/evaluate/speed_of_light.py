@@ -42,7 +42,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 class _Floor(NamedTuple):
     least_ms: float
     share: float
-    told: str
+    reason: str
 
 
 def rate_of(dtype: str, precision: Precision, *, has_tf32: bool) -> str:
@@ -76,15 +76,15 @@ def weighed(outcome: Correct, load: Load, reach: Reach) -> tuple[Correct | Refus
     if certain is not None and _below(time_ms, reference_ms, certain):
         reason = (
             f"correct, but {outcome.speedup:.2f}x is below the memory-bandwidth bound:"
-            f" {time_ms:.4g} ms a call can't be: {certain.told}"
+            f" {time_ms:.4g} ms a call can't be: {certain.reason}"
         )
         return Refused(reason=reason), []
     floors = [f for f in (_moving(load, reach), _computing(load, reach)) if f is not None]
     floors = [floor for floor in floors if _below(time_ms, reference_ms, floor)]
     if not floors:
         return outcome, []
-    told = max(floors).told
-    return labelled(outcome, {"below-floor": f"{time_ms:.4g} ms a call, where {told}"})
+    reason = max(floors).reason
+    return labelled(outcome, {"below-floor": f"{time_ms:.4g} ms a call, where {reason}"})
 
 
 def _below(time_ms: float, reference_ms: float, floor: _Floor) -> bool:

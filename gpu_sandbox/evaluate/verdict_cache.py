@@ -71,14 +71,14 @@ class KnownVerdicts:
 def _name(
     request: EvaluationRequest, limits: Limits, facts: dict[str, Any], layers: list[str]
 ) -> str:
-    told = [
+    parts = [
         harness_version(), request.task_source, request.candidate_source, request.device,
         request.protocol, ",".join(request.observe), msgspec.json.encode(limits).decode(),
         ",".join(layers), torch_identity(), backend_named(request.device).builds.toolchain(),
         json.dumps(facts, sort_keys=True), str(request.autopsy_of_wrong),
     ]  # fmt: skip
     # With their lengths: a candidate chooses its text, and must not reach its neighbours'.
-    text = "".join(f"{len(part)}\0{part}" for part in told)
+    text = "".join(f"{len(part)}\0{part}" for part in parts)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32] + ".json"
 
 

@@ -1,15 +1,9 @@
 """Compilers that candidates may use, though no agent is asked to write for them.
 
-A language of ``LANGUAGES`` has words in prompts, and a twin in ``agents/languages/``. These have
-neither, but a candidate that names one is prepared outside the lease all the same, and its
-kernels are recognised. To ask agents for one, move its entry to a module of its own, and give it
-its twin.
-
-Unlike those of a language, packages of a compiler may compute by themselves, as CuPy's arrays do.
-So a source that imports one is never said to have no kernel of its own.
-
-``torch.compile`` is shown by no import: ``static_checks/compiles_on_call.py`` knows how it is
-called, and inductor, the compiler behind it, has its caches here.
+Their candidates are prepared and recognised like those of languages, but have no words in prompts:
+for those, move an entry to a module of its own, with a twin in ``agents/languages/``. Their
+packages may compute by themselves, so a source that imports one is never ``torch-only``. Inductor
+is the compiler behind ``torch.compile``, which no import shows.
 """
 
 from __future__ import annotations

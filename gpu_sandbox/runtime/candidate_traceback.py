@@ -1,4 +1,4 @@
-"""What an exception tells the agent: its kind, one line, and the candidate's own lines."""
+"""An exception as agents read it: its kind, one line, and the candidate's own frames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_LINE = 500
 _PRINTED_TENSOR = re.compile(
     r"tensor\(\[(?:(?!tensor\(\[).)*?\](?:,\s{0,40}\w{1,20}=[^,()]{1,60}){0,5}\)", re.DOTALL
 )
-"""Bounded, and none within another: a candidate's message may look like many that do not end."""
+"""Bounded, and none within another, against messages that would take for ever to match."""
 
 
 def own_traceback(error: BaseException, path: str) -> str:
@@ -36,8 +36,8 @@ def one_line(error: BaseException) -> str:
     lines = _message(error).strip().splitlines() or [""]
     first, last = lines[0], lines[-1].strip()
     leads = first.endswith(":") or any(line.startswith("Traceback ") for line in lines)
-    told = f"{first[: _MAX_LINE // 2]} … {last}" if leads and len(lines) > 1 else first
-    return told[:_MAX_LINE]
+    line = f"{first[: _MAX_LINE // 2]} … {last}" if leads and len(lines) > 1 else first
+    return line[:_MAX_LINE]
 
 
 def failed(error: BaseException, path: str, stage: str) -> Failed:

@@ -1,5 +1,5 @@
-"""What compilers leave in a candidate's home: packed where it is prepared, laid out where it is
-judged. Both are the candidate's own processes; nobody else reads it."""
+"""Files that compilers leave in a candidate's home: packed where it is prepared, laid out where it
+is judged, both in its own processes."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def _files(home: Path) -> Iterator[Path]:
 
 
 def lay_out(archive: Path, home: Path) -> None:
-    """Take it apart, and forget what can't be read: it is compiled again then. An archive of
-    another making raises a dozen kinds of exceptions, and is no finding, either."""
+    """Unpack it, as far as it can be read: else it is compiled again."""
     compilers = languages_and_compilers()
     with suppress(Exception):
         with zipfile.ZipFile(archive) as file:

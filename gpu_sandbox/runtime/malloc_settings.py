@@ -1,8 +1,6 @@
-"""Memory of the processor's that a call frees stays with the process, for the next one.
+"""Settings of malloc: memory that a call frees stays with the process.
 
-Else a large output's pages are faulted in anew by each call, which takes three quarters of a
-softmax of 64 MB. That is the allocator's time and no kernel's, and a candidate could do without
-by two calls of libc: so both sides have it kept.
+Else each call faults in the pages of a large output anew, which may take longer than its kernel.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ _NEVER = (1 << 31) - 1
 
 
 def keep_freed_memory() -> None:
-    """Of glibc's; another libc is left as it is. The variables that glibc reads when it starts were
-    seen to do it in some processes only."""
+    """In glibc; another libc is left as it is. Environment variables worked in some processes
+    only."""
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, _NEVER)

@@ -1,4 +1,4 @@
-"""Importing a source file as a module of its own, and constructing its model."""
+"""Import a source file as a module, and construct its model."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ def settle(threads: int, precision: Precision = "float32") -> None:
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
-    """``torch.manual_seed`` for the two generators that matter, in a tenth of its time: it
-    also looks for every other kind of device, and queues for those that sleep."""
+    """``torch.manual_seed`` for the two generators that matter, in a tenth of its time."""
     torch.default_generator.manual_seed(seed)
     accelerator_of(device).seed(seed)
 

@@ -1,8 +1,6 @@
-"""Less precision than float32 inside a float32 task, where the user declared that it will do.
+"""Lower precision than float32 in a float32 task, where the user declared it.
 
-What that costs is the task's own affair: its error is how far the reference's result moves,
-in float64, when its inputs and weights are rounded to that precision first. A task that
-cancels loses more, and its candidates may.
+Its error is how far the reference's float64 result moves when inputs and weights are rounded.
 """
 
 from __future__ import annotations
@@ -12,13 +10,11 @@ import torch
 from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.api.protocols import Precision
 
-_DROPPED = 13
-"""Of float32's 23 bits of a fraction: TF32 keeps ten."""
+_DROPPED = 13  # of float32's 23 bits of a fraction: TF32 keeps ten
 
 
 def settle_precision(precision: Precision) -> None:
-    """What torch's own float32 products may compute with. Convolutions may use TF32 as it
-    is: that is PyTorch's default, and is left so in ``strict`` as well
+    """Of torch's own float32 products. Convolutions may use TF32, as PyTorch's default is
     (``verifier/trials/convolution_recheck.py``)."""
     torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
 
@@ -42,6 +38,5 @@ def in_tf32(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def grants_tf32(device: torch.device, precision: Precision) -> bool:
-    """Whether PyTorch's default flags let float32 convolutions use TF32 there, which nobody
-    declared."""
+    """Whether PyTorch's defaults let float32 convolutions use TF32 there, undeclared."""
     return accelerator_of(device).has_tf32 and precision == "float32"

@@ -40,8 +40,8 @@ class TaskFile:
         self, init: Any, seed: int, device: torch.device, make: Constructor = construct
     ) -> Any:
         """Its model, on the device."""
-        told, model = "constructing the reference", self._module.Model
-        return self.guarded(told, make, model, moved(init, device), seed, device)
+        what, model = "constructing the reference", self._module.Model
+        return self.guarded(what, make, model, moved(init, device), seed, device)
 
     def inputs(self, seed: int, device: torch.device) -> list[Any]:
         """Drawn on the device where that works: it is 100 × faster."""

@@ -1,4 +1,4 @@
-"""What a source's statements define, bind and import, whatever their names stand for."""
+"""Definitions, assignments and imports of a source. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from collections.abc import Iterable, Iterator
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def stands_alone(tree: ast.Module) -> list[ast.stmt]:
-    """A file's statements without what only runs when it is a program."""
-    return list(_without_main(tree.body))
-
-
-def _without_main(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def without_main(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements without those under ``if __name__ == "__main__"``."""
     for node in body:
-        names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)} if isinstance(
-            node, ast.If) else set()  # fmt: skip
-        if "__name__" not in names:
+        tested = ast.walk(node.test) if isinstance(node, ast.If) else ()
+        if not any(isinstance(n, ast.Name) and n.id == "__name__" for n in tested):
             yield node
 
 
@@ -37,7 +32,7 @@ def imports(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
 
 def definitions(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
     """At module level, also where it is in a branch or a ``try``."""
-    for node in _without_main(list(body)):
+    for node in without_main(body):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 yield name, node
@@ -57,7 +52,7 @@ def definitions(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def functions(nodes: list[ast.AST]) -> Iterator[tuple[str, Function]]:
-    """Each by its key; methods as attributes."""
+    """Key and function; methods have keys of attributes."""
     methods = {
         id(member) for node in nodes if isinstance(node, ast.ClassDef) for member in node.body
     }

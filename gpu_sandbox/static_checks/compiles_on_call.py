@@ -1,7 +1,6 @@
-"""Whether a candidate may compile something when it is called, as far as its source tells. Pure.
+"""Whether a candidate may compile something when it is called, by its source. Pure.
 
-What is missed is compiled while its device is leased; what is suspected in vain is called once
-more. Neither changes a verdict.
+No verdict depends on it: what is missed is compiled under the lease.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ from gpu_sandbox.languages import languages_and_compilers
 from gpu_sandbox.static_checks.bindings import imports
 from gpu_sandbox.static_checks.visit_budget import TooMuch, Visits
 
-_NO_COMPILERS = frozenset({"re", "regex"})
-"""Whose ``compile`` is of something else."""
+_NO_COMPILERS = frozenset({"re", "regex"})  # modules with another ``compile``
 
 
 def compiles_when_called(source: str) -> bool:
-    """It imports a compiler's package, or compiles a module or a function of torch's. A source of
-    256 KiB takes two seconds to read."""
+    """Whether it imports a compiler's package, or compiles a module or function of torch's."""
     packages = {
         package for language in languages_and_compilers() if language.compiles_when_called
         for package in language.packages

@@ -1,7 +1,6 @@
-"""Two ways to a candidate's result, one of which does without its kernel. Pure.
+"""Branches and handlers of a candidate of which one does without its kernel. Pure.
 
-What each part of the file does is found out once, from the innermost parts outwards, so that
-no depth or length of branches makes reading them take longer than the file is long.
+What each part of the file does is found once, from the innermost parts outwards, in linear time.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _MOST_NAMED = 60
 
 
 class _Does(NamedTuple):
-    """What a part of a source does: ``computes`` and ``refers`` name what by, if at all."""
+    """What a part of a source does. ``computes`` and ``refers``: by the names of what, if any."""
 
     launches: bool = False
     builds: bool = False
@@ -171,8 +170,7 @@ class Fallbacks:
     # --- loops
 
     def _tells(self, test: ast.expr, looped: frozenset[str]) -> bool:
-        """Whether it asks which one of a loop's this is: layers of different kinds have a way
-        each, and none is beside another."""
+        """Whether it tests a loop's variable: layers of different kinds are no alternatives."""
         if not looped:
             return False
         return any(isinstance(n, ast.Name) and n.id in looped for n in self._visits.walk(test))
@@ -209,8 +207,8 @@ def _the_reference(node: ast.expr, references: set[str]) -> str:
             return ""
 
 
-def _at(node: ast.AST, told: str) -> str:
-    return f"candidate.py:{getattr(node, 'lineno', 0)}: {told}"
+def _at(node: ast.AST, reason: str) -> str:
+    return f"candidate.py:{getattr(node, 'lineno', 0)}: {reason}"
 
 
 def _short(name: str) -> str:

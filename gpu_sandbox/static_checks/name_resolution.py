@@ -1,8 +1,7 @@
-"""What names in a candidate's source stand for, as far as reading it can tell. Pure.
+"""What names in a candidate's source stand for. Pure.
 
-No scopes and no types: a name means one thing throughout the file. ``x.run`` is kept as
-``.run``, whatever ``x`` is. What is wrong about that is wrong about a label, never about a
-verdict.
+Without scopes and types: a name means one thing throughout the file, and ``x.run`` is ``.run``
+whatever ``x`` is. Labels may be wrong by that, never verdicts.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from gpu_sandbox.static_checks.bindings import (
     definitions,
     functions,
     imports,
-    stands_alone,
+    without_main,
 )
 from gpu_sandbox.static_checks.torch_names import TENSOR_METHODS, computes, is_own_operation
 from gpu_sandbox.static_checks.visit_budget import Visits
@@ -51,12 +50,11 @@ class _Assigned(NamedTuple):
 class Names:
     """Of one parsed file.
 
-    ``builders`` are names of what makes kernels, in any file.
-
-    ``imports``: a name → the dotted path that it is short for. ``definitions``: a name → where
-    it is defined at module level. ``kernels`` hold something that was built, or are compiled
-    themselves; ``giving`` are functions that return such; ``launching`` call one, sooner or
-    later; ``computing`` use torch's operations and launch nothing; ``modules`` hold torch's.
+    ``builders``: names of what makes kernels, in any file. ``imports``: name → dotted path.
+    ``definitions``: name → where it is defined at module level. ``kernels`` hold something built,
+    or are compiled themselves; ``giving`` are functions that return such; ``launching`` call one,
+    directly or not; ``computing`` use torch's operations and launch nothing; ``modules`` hold
+    torch's.
     """
 
     def __init__(self, tree: ast.Module, visits: Visits) -> None:
@@ -67,7 +65,7 @@ class Names:
             package for compiler in compilers if compiler.has_kernel_decorators
             for package in compiler.packages
         }  # fmt: skip
-        self.nodes = list(visits.walk(*stands_alone(tree)))
+        self.nodes = list(visits.walk(*without_main(tree.body)))
         self.imports = dict(imports(self.nodes))
         self.definitions: dict[str, list[ast.stmt]] = {}
         for name, node in definitions(tree.body):
@@ -99,7 +97,7 @@ class Names:
         root = self.imports.get(expression.id, "") if isinstance(expression, ast.Name) else ""
         return root and ".".join([root, *reversed(names)])
 
-    # --- what is asked of parts of the file, without the parts of those
+    # --- parts of the file, without what is in them
 
     def computed(self, node: ast.AST) -> str:
         """Which of torch's operations, or of the file's functions that use some, it names;

@@ -1,8 +1,4 @@
-"""The static guard: what can be said of a candidate without running it.
-
-It is advice and cheap feedback, never a wall: anything it lets through still meets the
-sandbox, and what it refuses could not have been judged.
-"""
+"""Checks of a candidate's source before anything runs: cheap feedback, no defence."""
 
 from __future__ import annotations
 
@@ -12,8 +8,7 @@ import msgspec
 
 from events.outcomes import CompileFailed, NoCandidate
 
-MAX_SOURCE_BYTES = 256 << 10
-"""Several times any kernel's. Of the densest code so much takes two seconds and 250 MB to read."""
+MAX_SOURCE_BYTES = 256 << 10  # several times any kernel's; takes at most 2 s and 250 MB to read
 _TOO_LARGE = (
     f"the source is larger than {MAX_SOURCE_BYTES >> 10} KiB, the most that is judged:"
     " write it shorter"
@@ -25,12 +20,8 @@ _BUILD_HINTS = ("cpp_extension", "load_inline", "ctypes", "subprocess", "nvrtc",
 
 
 class Inspected(msgspec.Struct, frozen=True, kw_only=True):
-    """``outcome`` ends the evaluation, and ``log`` shows the place; otherwise the two flags
-    steer the compile stage.
-
-    ``builds``: it may compile something, so the compile stage is worth its second.
-    ``builds_late``: some of it inside a function, so that importing alone is not enough.
-    """
+    """``outcome`` ends the evaluation, and ``log`` shows the place. ``builds``: it may compile
+    something; ``builds_late``: inside a function, so that importing alone is not enough."""
 
     outcome: CompileFailed | NoCandidate | None = None
     log: str = ""

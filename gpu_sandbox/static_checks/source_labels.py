@@ -1,8 +1,6 @@
-"""What a candidate's source shows it to be: labels for the reader of its speedup. Pure.
+"""Labels of a speedup that a candidate's syntax tree shows. Pure.
 
-By its syntax tree, so no comment or docstring has a part in it. Advice, never a wall: who
-wants to hide from it can, and what is missed costs a label and nothing else. Where reading
-can't tell, nothing is said.
+Advice, no defence: a candidate can hide from it. Where reading can't tell, there is no label.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Iterator
 
 from events.outcomes import Label
 from gpu_sandbox.languages import LANGUAGES
-from gpu_sandbox.static_checks.bindings import stands_alone
+from gpu_sandbox.static_checks.bindings import without_main
 from gpu_sandbox.static_checks.fallbacks import Fallbacks
 from gpu_sandbox.static_checks.name_resolution import Names, key_of, names_builder
 from gpu_sandbox.static_checks.visit_budget import TooMuch, Visits
@@ -27,8 +25,8 @@ _UNREADABLE = frozenset({"exec", "eval", "compile", "__import__", ".system", ".p
 
 
 def source_labels(source: str, task_source: str, visits: Visits | None = None) -> dict[Label, str]:
-    """Label → reason, one line each, of ``SOURCE_LABELS``. Nothing for what can't be read, or
-    only with more ``visits`` than are allowed."""
+    """Label → reason, one line each. Empty for a source that can't be read, or not within
+    ``visits``."""
     visits = visits or Visits()
     if len(source) > _MOST_CHARS or len(task_source) > _MOST_CHARS:
         return {}
@@ -39,15 +37,15 @@ def source_labels(source: str, task_source: str, visits: Visits | None = None) -
         found: dict[Label, str | None] = {
             "inherits-reference": _inherits(names, references, visits),
             "torch-only": _torch_only(names, theirs),
-            "fallback": Fallbacks(names, references, visits).first(stands_alone(tree)),
+            "fallback": Fallbacks(names, references, visits).first(list(without_main(tree.body))),
         }
     except (TooMuch, SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     return {label: reason for label, reason in found.items() if reason}
 
 
-def _at(node: ast.AST, told: str) -> str:
-    return f"candidate.py:{getattr(node, 'lineno', 0)}: {told}"
+def _at(node: ast.AST, reason: str) -> str:
+    return f"candidate.py:{getattr(node, 'lineno', 0)}: {reason}"
 
 
 # --- the reference
@@ -94,21 +92,21 @@ def _same_around(
 
 def _plain(definition: ast.stmt, name: str, visits: Visits) -> list[object]:
     """What it says, in order, without its name, annotations and docstrings."""
-    told: list[object] = []
+    parts: list[object] = []
     waiting: list[object] = [definition]
     while waiting:
         each = waiting.pop()
         if isinstance(each, ast.AST):
             visits.spend(1)
             said = [*_said(each, name)]
-            told.append((type(each).__name__, len(said)))
+            parts.append((type(each).__name__, len(said)))
             waiting += said
         elif isinstance(each, list):
-            told.append(len(each))
+            parts.append(len(each))
             waiting += each
         else:
-            told.append(repr(each))
-    return told
+            parts.append(repr(each))
+    return parts
 
 
 def _said(node: ast.AST, name: str) -> Iterator[object]:
@@ -133,8 +131,8 @@ def _undocumented(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _inherits(names: Names, references: set[str], visits: Visits) -> str | None:
-    """A copy under another name has to be derived from: who only holds one may have had no
-    other way to write it."""
+    """``ModelNew`` derives from the task's Model, or uses it. A copy under another name counts
+    only if it is derived from."""
     reached = _reached(names, "ModelNew", visits)
     for node in reached:
         if isinstance(node, ast.ClassDef) and (_bases(node) & references):
@@ -190,5 +188,5 @@ def _torch_only(names: Names, task: Names) -> str | None:
     if any(names_builder(names, node) or names.is_kernel(node) for node in expressions):
         return None
     compiled = any(names.path(node) == "torch.compile" for node in expressions)
-    told = "no kernel of its own: it arranges torch's operations"
-    return f"{told}, compiled by torch.compile" if compiled else told
+    reason = "no kernel of its own: it arranges torch's operations"
+    return f"{reason}, compiled by torch.compile" if compiled else reason

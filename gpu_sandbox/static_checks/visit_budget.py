@@ -1,12 +1,11 @@
-"""How much of a source is looked at before nothing is said of it. Pure."""
+"""Budget for reading a source. Pure."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-_MOST_VISITS = 100_000
-"""A source of 15 KB costs some 20 000."""
+_MAX_VISITS = 100_000  # a source of 15 KB takes some 20,000
 
 
 class TooMuch(Exception):
@@ -14,10 +13,10 @@ class TooMuch(Exception):
 
 
 class Visits:
-    """How often a node was looked at, and how often at most: a count and no time, so that a
-    source has the same labels on every machine."""
+    """Visits of nodes, made and allowed: a count and no time, so that a source has the same labels
+    on every machine."""
 
-    def __init__(self, most: int = _MOST_VISITS) -> None:
+    def __init__(self, most: int = _MAX_VISITS) -> None:
         self.most = most
         self.made = 0
 

@@ -84,9 +84,9 @@ _FOLLOWING = 60  # lines below an error that may belong to it
 
 
 class _Error(NamedTuple):
-    """``told`` is one line; ``below`` what goes with it: excerpt, reasons, instantiations."""
+    """``message`` is one line; ``below`` what goes with it: excerpt, reasons, instantiations."""
 
-    told: str
+    message: str
     below: tuple[str, ...] = ()
 
 
@@ -98,15 +98,15 @@ def cut_compiler_output(output: str, generated: dict[str, str], candidate: str) 
     """
     errors = _errors(_lines(output), Origin(generated, candidate))
     found = list(
-        {error.told.partition(" (in ")[0]: error for error in reversed([*errors])}.values()
+        {error.message.partition(" (in ")[0]: error for error in reversed([*errors])}.values()
     )
     found.reverse()
     if len(found) > 1:
-        found = [error for error in found if not _AFTERMATH.search(error.told)] or found[:1]
+        found = [error for error in found if not _AFTERMATH.search(error.message)] or found[:1]
     if not found:
         lines = [line for line in output.splitlines() if line and "FAILED: " not in line]
         return "\n".join(line[:_MAX_LINE] for line in lines[-20:])
-    lines = [line for error in found[:_MAX_ERRORS] for line in (error.told, *error.below)]
+    lines = [line for error in found[:_MAX_ERRORS] for line in (error.message, *error.below)]
     if len(found) > _MAX_ERRORS:
         lines.append(f"… {len(found) - _MAX_ERRORS} more errors")
     return "\n".join(line[:_MAX_LINE] for line in lines)[:_MAX_CHARS]
@@ -152,11 +152,11 @@ def _source_error(
     return _Error(f"{where}: error: {what}", tuple(below))
 
 
-def _tool_error(told: str, origin: Origin) -> _Error:
-    if found := _PTX.match(told):
-        told = f"ptxas error: {found[2]} (line {found[1]} of the PTX)"
-    named = origin.naming(told)
-    return _Error(f"candidate.py:{named}: {told}" if named is not None else told)
+def _tool_error(message: str, origin: Origin) -> _Error:
+    if found := _PTX.match(message):
+        message = f"ptxas error: {found[2]} (line {found[1]} of the PTX)"
+    named = origin.naming(message)
+    return _Error(f"candidate.py:{named}: {message}" if named is not None else message)
 
 
 def _excerpt(following: list[str], name: str, own: int | None, origin: Origin) -> list[str]:

@@ -30,8 +30,8 @@ def resources(output: str) -> list[KernelResources]:
     for line in output.splitlines():
         if entry := _ENTRY.search(line):
             name, frame = entry["name"], None
-        elif frame is None and (told := _FRAME.search(line)):
-            frame = told
+        elif frame is None and (found_frame := _FRAME.search(line)):
+            frame = found_frame
         elif name and (used := _USED.search(line)):
             found[name] = _kernel(name, frame, int(used["registers"]), line)
             name = ""
@@ -40,8 +40,8 @@ def resources(output: str) -> list[KernelResources]:
 
 def notices(output: str) -> list[str]:
     """Warnings, and advice that ptxas gives as information."""
-    told = dict.fromkeys(found[0] for found in _NOTICE.finditer(demangled(output)))
-    return list(told)[:_MAX_NOTICES]
+    lines = dict.fromkeys(found[0] for found in _NOTICE.finditer(demangled(output)))
+    return list(lines)[:_MAX_NOTICES]
 
 
 def _kernel(name: str, frame: re.Match[str] | None, registers: int, used: str) -> KernelResources:

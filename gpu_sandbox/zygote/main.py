@@ -97,7 +97,7 @@ class Zygote:
                 self._spawn(command)
             case Kill(id=number):
                 if number in self._living and number not in self._endings:
-                    self._endings.told(number)
+                    self._endings.killed(number)
                     self._living[number].stop()
             case ComputeCacheKeys():
                 _compute_cache_keys()

@@ -40,7 +40,7 @@ class Endings:
     def __contains__(self, number: int) -> bool:
         return number in self._endings
 
-    def told(self, number: int) -> None:
+    def killed(self, number: int) -> None:
         now = self._clock()
         self._endings[number] = _Ending(most=now + self._most_s, due=now + self._due_s)
 

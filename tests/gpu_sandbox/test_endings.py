@@ -48,7 +48,7 @@ def world() -> World:
 def test_one_of_which_nothing_changes_is_late_at_the_second_look(world: World) -> None:
     world.spent[1] = lambda _: (3, 500)
     endings = world.endings()
-    endings.told(1)
+    endings.killed(1)
     assert world.late_by(endings, 200.0) == {1: DUE + 1.0}
 
 
@@ -63,22 +63,22 @@ def test_one_that_is_taken_down_has_time_but_not_for_ever(
     until = 48.0
     world.spent[1] = lambda now: spent(min(now, until))
     endings = world.endings()
-    endings.told(1)
+    endings.killed(1)
     late = world.late_by(endings, 300.0)[1]
     assert until < late <= until + 2.0, "it had stopped changing"
     until = 1e9
     world.now, endings = 0.0, world.endings()
     world.spent[1] = lambda now: (240, int(100 * now))
-    endings.told(1)
+    endings.killed(1)
     assert MOST <= world.late_by(endings, 300.0)[1] <= MOST + 1.0
 
 
 def test_each_has_its_own_time(world: World) -> None:
     world.spent = {1: lambda now: (1, int(100 * min(now, 30.0))), 2: lambda _: (1, 0)}
     endings = world.endings()
-    endings.told(1)
+    endings.killed(1)
     world.now = 5.0
-    endings.told(2)
+    endings.killed(2)
     late = world.late_by(endings, 200.0)
     assert late[2] == 5.0 + DUE + 1.0
     assert 30.0 < late[1] <= 32.0
@@ -88,7 +88,7 @@ def test_each_has_its_own_time(world: World) -> None:
 def test_one_that_ends_in_time_was_not_late(world: World) -> None:
     world.spent[1] = lambda _: (1, 0)
     endings = world.endings()
-    endings.told(1)
+    endings.killed(1)
     assert 1 in endings
     world.now = DUE - 1.0
     assert not endings.over(1)
