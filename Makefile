@@ -6,7 +6,7 @@ DEMO   := runs/demo
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test test-all test-sandbox faults test-gpu bench-sandbox bench-sandbox-gpu bench-real-gpu bench-log landscape history lint types docs check clean prerequisites
+.PHONY: demo unit test test-all test-sandbox faults test-gpu bench-sandbox bench-sandbox-gpu bench-real-gpu bench-log landscape history lint types docs check clean prerequisites
 
 demo: $(VENV)/.installed
 	@rm -f $(DEMO).db $(DEMO).db-wal $(DEMO).db-shm $(DEMO).db.lock $(DEMO).db.fts $(DEMO)_best.py
@@ -21,7 +21,11 @@ demo: $(VENV)/.installed
 # are kept between runs, by the code that makes them.
 PYTEST   := $(BIN)/python -m pytest
 PARALLEL := -n auto --dist worksteal
-test test-all test-sandbox: export STARK_TEST_CACHE := $(CURDIR)/build/test-cache
+test test-all test-sandbox unit: export STARK_TEST_CACHE := $(CURDIR)/build/test-cache
+
+# Tests that start no process and no compiler: under three minutes on two cores.
+unit: $(VENV)/.installed-dev
+	$(PYTEST) $(PARALLEL) -m "not process and not slow and not alone and not gpu"
 
 # What has to pass: under ten minutes on two cores.
 test: $(VENV)/.installed-dev

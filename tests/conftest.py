@@ -17,6 +17,7 @@ from hypothesis import settings
 
 import gpu_sandbox
 from gpu_sandbox.devices import lock_files
+from tests.process_guard import ProcessGuard
 from tests.thorough import examples
 
 
@@ -46,8 +47,9 @@ TRIO_IN_SHORT = (
 a test on asyncio is for the long run."""
 
 
-def pytest_configure() -> None:
-    settings.register_profile("tests", max_examples=examples(100))
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(ProcessGuard(config))
+    settings.register_profile("tests", max_examples=examples(100), deadline=None)
     settings.load_profile("tests")
 
 

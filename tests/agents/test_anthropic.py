@@ -287,6 +287,7 @@ def test_unknown_models_are_refused_with_the_known_ones(spec: str) -> None:
         open_client(spec, api_key=KEY)
 
 
+@pytest.mark.process
 def test_opening_a_client_does_not_import_the_sdk() -> None:
     code = (
         "import sys; from agents.clients.open import open_client; "

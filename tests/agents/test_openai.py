@@ -272,6 +272,7 @@ def test_what_another_server_takes_for_a_model_is_not_known() -> None:
     assert price_of("openai:claude-sonnet-4-5") is None
 
 
+@pytest.mark.process
 def test_opening_a_client_does_not_import_httpx() -> None:
     code = (
         "import sys; from agents.clients.open import open_client; "

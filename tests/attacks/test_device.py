@@ -72,6 +72,7 @@ async def test_what_stays_is_named() -> None:
     assert "4000 MB" in memory
 
 
+@pytest.mark.process
 async def test_holders_are_those_that_have_the_node_open(tmp_path: Path) -> None:
     node = tmp_path / "node"
     node.touch()
@@ -112,6 +113,7 @@ def started() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
         process.communicate()
 
 
+@pytest.mark.process
 def test_what_others_start_is_theirs_and_what_ours_leave_is_not(
     tmp_path: Path, started: Callable[[str], subprocess.Popen[bytes]]
 ) -> None:
@@ -136,6 +138,7 @@ def test_what_others_start_is_theirs_and_what_ours_leave_is_not(
     assert holders(str(node), again) == both
 
 
+@pytest.mark.process
 def test_who_was_left_by_others_is_a_stranger(
     started: Callable[[str], subprocess.Popen[bytes]],
 ) -> None:

@@ -70,6 +70,7 @@ def test_both_sides_judge_the_same_number_of_candidates(
     assert found["ratio"] > 0
 
 
+@pytest.mark.process
 def test_an_engine_that_fails_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--device", "cuda:99", "--engines", "1", "--candidates", "1"]) == 1
     assert "before all were ready" in capsys.readouterr().err

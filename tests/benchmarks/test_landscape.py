@@ -208,6 +208,7 @@ def test_speedups_only_grow_and_a_variant_equals_itself() -> None:
     assert measured(runs).curve[-1].low <= measured(runs).delivered.value
 
 
+@pytest.mark.process
 def test_a_small_run_writes_results_tables_and_the_same_figures_again(tmp_path: Path) -> None:
     with workers(1) as pool:
         results = run_worlds(pool, seeds=3, elsewhere=3)

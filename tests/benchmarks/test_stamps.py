@@ -15,6 +15,7 @@ def ran(folder: Path, program: str, *options: str, part: str = "first") -> int:
     return main([part, f"{folder}", *options, "--", sys.executable, "-S", "-c", program])
 
 
+@pytest.mark.process
 def test_a_command_leaves_its_status_and_what_it_ran_on(tmp_path: Path) -> None:
     (tmp_path / "first.json").write_text("of an earlier run")
     (tmp_path / "first-1of2.json").write_text("of another part")
@@ -29,6 +30,7 @@ def test_a_command_leaves_its_status_and_what_it_ran_on(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.process
 def test_what_takes_longer_than_the_budget_is_interrupted_and_may_report(tmp_path: Path) -> None:
     program = f"""
 import time
@@ -43,6 +45,7 @@ except KeyboardInterrupt:
     assert [stamp.rc for stamp in stamps_in(tmp_path)] == [2]
 
 
+@pytest.mark.process
 def test_a_program_that_is_not_there_has_failed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,6 +54,7 @@ def test_a_program_that_is_not_there_has_failed(
     assert "No such file" in capfd.readouterr().err
 
 
+@pytest.mark.process
 def test_a_commit_is_gits_with_a_digest_of_what_was_changed(tmp_path: Path) -> None:
     def git(*words: str) -> str:
         user = ("-c", "user.name=a", "-c", "user.email=a@example.org")

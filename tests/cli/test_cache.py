@@ -22,6 +22,8 @@ from gpu_sandbox.evaluate.baselines import KnownBaselines
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.cli.conftest import SMALL, engine_command, environment, run_engine
 
+pytestmark = pytest.mark.process
+
 TASK = SMALL / "task.py"
 MEASURED = Baseline(
     runtime_ms=123.4, spread=0.1, repetitions=50, timings_s={}, isolation=[],

@@ -73,6 +73,7 @@ def test_show_and_prompt(finished: Path) -> None:
     assert (nothing.returncode, "no debug prompt" in nothing.stderr) == (2, True)
 
 
+@pytest.mark.process
 def test_a_spliced_source_is_shown_with_its_changes() -> None:
     log = Path(__file__).parents[1] / "histories" / "2_spans.db"
     (shown,) = engine_json("show", log, 1)
@@ -134,6 +135,7 @@ def test_an_altered_log_is_found_by_verify_and_replay(finished: Path, tmp_path: 
     assert "likely    edited log" in done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("workers", [1, 4])
 def test_killed_and_resumed_it_finishes_and_verifies(tmp_path: Path, workers: int) -> None:
     log = tmp_path / "log.db"
@@ -169,6 +171,7 @@ def _events(log: Path) -> int:
         return 0
 
 
+@pytest.mark.process
 def test_interrupt_prints_the_resume_line(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
     process = start_engine(
@@ -217,6 +220,7 @@ def test_a_resume_that_is_interrupted_as_it_starts_says_how_to_go_on(
     assert "Traceback" not in err
 
 
+@pytest.mark.process
 def test_nobody_reading_stderr_is_no_reason_to_stop(tmp_path: Path) -> None:
     args = " ".join(
         map(
@@ -241,6 +245,7 @@ def test_nobody_reading_stderr_is_no_reason_to_stop(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out").read_text())["attempts"] == 2
 
 
+@pytest.mark.process
 def test_a_playbook_with_nothing_to_say_pauses_the_run(tmp_path: Path) -> None:
     for name in ("task.py", "fused.py"):
         (tmp_path / name).write_text((SMALL / name).read_text())
@@ -274,6 +279,7 @@ def test_no_color_is_honoured(finished: Path, no_color: bool) -> None:
     assert (b"\x1b[" in output) == (not no_color)
 
 
+@pytest.mark.process
 def test_a_second_writer_is_refused_with_the_pid(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
     process = start_engine(*SEARCH, "--attempts", 50, "--log", log)
@@ -287,6 +293,7 @@ def test_a_second_writer_is_refused_with_the_pid(tmp_path: Path) -> None:
         process.wait()
 
 
+@pytest.mark.process
 def test_eval_has_autopsies_of_what_is_wrong_where_there_is_time_for_them() -> None:
     judged = ("eval", SMALL / "task.py", SMALL / "wrong.py", "--device", "cpu", "--autopsy")
     none = run_engine(*judged, "--set", "sandbox.autopsy_timeout_s=0")
@@ -295,6 +302,7 @@ def test_eval_has_autopsies_of_what_is_wrong_where_there_is_time_for_them() -> N
     assert (done.returncode, "wrong.py: wrong result" in done.stdout) == (4, True)
 
 
+@pytest.mark.process
 def test_eval_judges_each_candidate() -> None:
     rows = engine_json(
         "eval", SMALL / "task.py", SMALL / "fused.py", SMALL / "wrong.py", SMALL / "broken.py",

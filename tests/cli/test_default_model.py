@@ -51,6 +51,8 @@ async def searched(
     )  # fmt: skip
 
 
+@pytest.mark.process
+@pytest.mark.process
 @pytest.mark.anyio
 @pytest.mark.parametrize("thinking", [0, 8192])
 async def test_the_default_model_is_asked_for_nothing_that_it_refuses(
@@ -73,6 +75,8 @@ async def test_the_default_model_is_asked_for_nothing_that_it_refuses(
     assert b"retired" not in done.stderr
 
 
+@pytest.mark.process
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_a_model_that_is_not_in_the_table_refuses_each_parameter_once(
     tmp_path: Path,
@@ -104,6 +108,8 @@ def test_the_default_model_is_served_priced_and_known() -> None:
     assert known_refusals("claude-haiku-4-5") == frozenset()
 
 
+@pytest.mark.process
+@pytest.mark.process
 def test_the_papers_preset_asks_for_a_model_that_is_served(tmp_path: Path) -> None:
     done = run_engine(
         "run", SMALL / "task.py", "--preset", "paper", "--language", "cpp", "--device", "cpu",
@@ -117,6 +123,7 @@ def test_the_papers_preset_asks_for_a_model_that_is_served(tmp_path: Path) -> No
     assert not list(tmp_path.rglob("*.db"))
 
 
+@pytest.mark.process
 def test_the_papers_preset_works_with_another_model(tmp_path: Path) -> None:
     done = run_engine(*SEARCH, "--preset", "paper", "--language", "cpp", "--attempts", 1,
                       cwd=tmp_path)  # fmt: skip
@@ -131,6 +138,7 @@ def test_the_papers_preset_works_with_another_model(tmp_path: Path) -> None:
         assert resolved == msgspec.structs.replace(papers, model="playbook:x")
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_an_old_run_of_a_retired_model_goes_on_as_a_fork(tmp_path: Path) -> None:
     log = tmp_path / "log.db"

@@ -17,6 +17,8 @@ from engine.cli.main import cli
 from engine.cli.source_files import read_task
 from tests.cli.conftest import SEARCH, SMALL, engine_command, environment, run_engine
 
+pytestmark = pytest.mark.process
+
 TASK = (SMALL / "task.py").read_text()
 
 

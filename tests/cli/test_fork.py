@@ -18,6 +18,8 @@ from events.envelope import Event
 from events.reader import LogReader
 from tests.cli.conftest import SMALL, run_engine
 
+pytestmark = pytest.mark.process
+
 BOOK = f"playbook:{SMALL / 'playbook.toml'}"
 PRICED = ["--set", f'prices."{BOOK}"={{input=1, output=1}}']
 ELSE = ["--set", "model=playbook:another.toml"]

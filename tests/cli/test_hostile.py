@@ -171,6 +171,7 @@ def test_a_report_holds_no_html_and_no_links_of_theirs(log: Path, tmp_path: Path
         assert text.count(tag) == text.count("\\" + tag), tag
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "command", ["best L#1", "sql L SELECT~text(source_sha256)~FROM~nodes --csv"]
 )

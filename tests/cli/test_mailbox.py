@@ -36,6 +36,7 @@ def answer(box: Path) -> None:
             written.rename(reply)
 
 
+@pytest.mark.process
 def test_a_search_by_mail(tmp_path: Path) -> None:
     log, box = tmp_path / "log.db", tmp_path / "box"
     done = run_engine(

@@ -19,7 +19,7 @@ from tests.agents.model_server import Script, Stall, serve
 from tests.cli.conftest import SMALL, engine_command, environment
 from tests.replayed import replayed
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 @pytest.fixture

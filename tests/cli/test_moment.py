@@ -78,6 +78,7 @@ def test_a_moment_that_never_was_is_an_error_with_the_range(
     assert f"--at {at}: {HISTORY} has events 1 to 89" in said
 
 
+@pytest.mark.process
 def test_a_node_that_was_not_there_yet() -> None:
     done = run_engine("show", HISTORY, 6, "--at", 20)
     assert done.returncode == 2

@@ -149,6 +149,7 @@ def code_answer() -> Script:
     return completions_api.chunks(*completions_api.completion(answer, stop="tool_use", piece=200))
 
 
+@pytest.mark.process
 async def test_no_planted_key_is_in_log_messages_or_children(tmp_path: Path) -> None:
     """A planner of one provider and a coder of another fail in every way, then succeed; then a
     key is not accepted. Each server repeats the key that it was sent."""

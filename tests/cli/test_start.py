@@ -53,6 +53,7 @@ def test_what_is_no_kernel(
     assert not log.parent.exists()
 
 
+@pytest.mark.process
 def test_alone_it_is_judged_and_nobody_is_asked(tmp_path: Path) -> None:
     kernel, log = tmp_path / "mine.py", tmp_path / "log.db"
     # As an editor elsewhere may leave it.
@@ -79,6 +80,7 @@ def test_alone_it_is_judged_and_nobody_is_asked(tmp_path: Path) -> None:
     assert invoked("replay", log).stdout == before
 
 
+@pytest.mark.process
 def test_a_run_that_asks_after_the_kernel_needs_its_key_at_the_start(tmp_path: Path) -> None:
     kernel, log = tmp_path / "mine.py", tmp_path / "log.db"
     kernel.write_bytes(KERNEL)

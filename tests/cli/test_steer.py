@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from engine.cli.exits import Failure
@@ -53,6 +54,7 @@ def test_a_run_at_rest_is_told_and_shows_it(tmp_path: Path) -> None:
         assert said in engine("steer", log, *args)
 
 
+@pytest.mark.process
 def test_a_run_that_goes_on_ends_softly(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
     process = start_engine(*SEARCH, "--attempts", 50, "--log", log, stderr=subprocess.PIPE)

@@ -39,6 +39,7 @@ def test_the_newest_events_in_words_and_as_json() -> None:
     assert len(tail(LOG, "--follow", "-n", 3)) == 3, "nobody writes: it does not wait"
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_a_follower_sees_what_comes_and_ends_with_the_writer(tmp_path: Path) -> None:
     path = tmp_path / "log.db"

@@ -9,9 +9,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.cli.conftest import run_engine
+
+pytestmark = pytest.mark.process
 
 LOG = Path(__file__).parents[1] / "histories" / "2_steered.db"
 

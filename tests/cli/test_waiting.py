@@ -79,6 +79,7 @@ def check_results(stdout: str) -> None:
     assert "torch-only" in rows[0][4]
 
 
+@pytest.mark.process
 def test_a_dumb_terminal_gets_plain_lines() -> None:
     done = on_terminal(*JUDGED, "--device", "cpu", term="dumb")
     assert done.code == 0, done.terminal
@@ -89,6 +90,7 @@ def test_a_dumb_terminal_gets_plain_lines() -> None:
     assert "\x1b" not in done.terminal
 
 
+@pytest.mark.process
 def test_a_terminal_gets_a_panel_that_goes_away() -> None:
     done = on_terminal(*JUDGED, "--device", "cpu", term="xterm")
     assert done.code == 0, done.terminal
@@ -99,6 +101,7 @@ def test_a_terminal_gets_a_panel_that_goes_away() -> None:
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.process
 def test_elsewhere_nothing_is_shown_and_json_is_in_the_order_given() -> None:
     done = run_engine(*JUDGED, "--device", "cpu", "--json")
     assert done.returncode == 0, done.stderr
@@ -111,6 +114,7 @@ def test_elsewhere_nothing_is_shown_and_json_is_in_the_order_given() -> None:
     assert fused["trial"] >= 1
 
 
+@pytest.mark.process
 def test_one_candidate_has_no_table() -> None:
     done = run_engine("eval", SMALL / "task.py", SMALL / "fused.py", "--device", "cpu")
     assert done.returncode == 0, done.stderr
@@ -119,6 +123,7 @@ def test_one_candidate_has_no_table() -> None:
     assert "allowed" in done.stderr
 
 
+@pytest.mark.process
 def test_baselines_come_in_the_order_given() -> None:
     assert kinds_of("compile,eager,compile") == ("compile", "eager")
     done = on_terminal(
@@ -129,6 +134,7 @@ def test_baselines_come_in_the_order_given() -> None:
     assert "[1/1] eager: being measured" in done.terminal
 
 
+@pytest.mark.process
 def test_doctor_says_what_it_looks_at() -> None:
     done = on_terminal("doctor", "--device", "cpu", "--json", term="dumb")
     for line in (

@@ -32,6 +32,8 @@ from tests.confine.jails import (
     without,
 )
 
+pytestmark = pytest.mark.process
+
 
 @in_zygote
 def test_sigterm_is_answered_or_followed_by_sigkill() -> None:

@@ -27,6 +27,8 @@ from tests.confine.jails import (
     running,
 )
 
+pytestmark = pytest.mark.process
+
 
 @in_zygote
 def test_a_jail_starts_clean(tmp_path: Path) -> None:

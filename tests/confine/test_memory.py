@@ -39,6 +39,8 @@ from tests.confine.jails import (
     usable,
 )
 
+pytestmark = pytest.mark.process
+
 
 @in_zygote
 def test_memory_ends_with_the_candidate_not_the_host() -> None:

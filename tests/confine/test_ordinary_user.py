@@ -34,6 +34,8 @@ from tests.confine.jails import (
 )
 from tests.gpu_sandbox.users import become_nobody, forbid_namespaces
 
+pytestmark = pytest.mark.process
+
 
 def _as_ordinary_user(body: Callable[[], None], *, namespaces: bool) -> None:
     """Run a scenario as another user: ours, if we are no root."""

@@ -24,6 +24,8 @@ from gpu_sandbox.confine import survey, syscalls
 from gpu_sandbox.confine.syscall_numbers import NUMBERS
 from tests.confine.jails import NAMESPACES, a_policy, found, in_zygote, need, run, skip
 
+pytestmark = pytest.mark.process
+
 
 @in_zygote
 def test_without_files_of_its_own_a_jail_meets_nobody_over_sockets() -> None:

@@ -19,6 +19,8 @@ from gpu_sandbox.confine import (
 from gpu_sandbox.confine.cgroups import Hierarchy
 from tests.confine.jails import a_policy, found, group_directories, in_zygote, run, running
 
+pytestmark = pytest.mark.process
+
 
 @in_zygote
 def test_a_promise_that_fails_is_an_error_and_leaves_nothing() -> None:

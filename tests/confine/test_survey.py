@@ -30,6 +30,8 @@ from tests.confine.jails import (
 )
 from tests.gpu_sandbox.users import blocked
 
+pytestmark = pytest.mark.process
+
 
 @in_zygote
 def test_every_layer_that_is_promised_was_attacked_and_held() -> None:

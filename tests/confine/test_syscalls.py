@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.process
+
 _SCRIPT = """
 import os, signal, time
 from gpu_sandbox.confine.syscalls import hear_of_ends_only

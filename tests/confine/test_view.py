@@ -49,6 +49,7 @@ def test_links_on_the_way_are_made_again_and_nothing_lies_below_them(tmp_path: P
     view.extended(seen, (f"{tmp_path}/circle", f"{tmp_path}/gone"))  # not for ever
 
 
+@pytest.mark.process
 def test_a_linked_environment_is_isolated_like_any_other(tmp_path: Path) -> None:
     (tmp_path / "env").symlink_to(sys.prefix)
     linked = tmp_path / "env" / Path(sys.executable).relative_to(sys.prefix)
@@ -67,6 +68,7 @@ def test_a_linked_environment_is_isolated_like_any_other(tmp_path: Path) -> None
     assert layers[0] == layers[1]
 
 
+@pytest.mark.process
 @in_zygote
 def test_more_to_read_and_a_device(tmp_path: Path) -> None:
     need("namespaces:mount")
@@ -98,6 +100,7 @@ def test_more_to_read_and_a_device(tmp_path: Path) -> None:
     assert status.code == 0, text
 
 
+@pytest.mark.process
 @in_zygote
 def test_nothing_of_the_host_is_in_sight() -> None:
     need("namespaces:mount", "namespaces:pid")
@@ -120,6 +123,7 @@ def test_nothing_of_the_host_is_in_sight() -> None:
     assert status.code == 0, text
 
 
+@pytest.mark.process
 @in_zygote
 def test_nothing_tells_a_jail_how_busy_the_machine_is() -> None:
     """It would do so while the jail is stopped, by a thread of the kernel."""

@@ -30,6 +30,8 @@ from tests.confine.jails import (
     skip,
 )
 
+pytestmark = pytest.mark.process
+
 
 @in_zygote
 def test_torch_and_compilers_work_inside() -> None:

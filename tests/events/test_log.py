@@ -528,6 +528,7 @@ async def test_a_missing_blob_is_damage(tmp_path: Path) -> None:
         reader.blob("0" * 64)
 
 
+@pytest.mark.process
 async def test_a_second_writer_is_refused_and_told_the_pid(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     async with LogWriter(path):
@@ -546,6 +547,7 @@ async def test_a_second_writer_is_refused_and_told_the_pid(tmp_path: Path) -> No
     assert holder(path) is None
 
 
+@pytest.mark.process
 async def test_a_killed_writer_frees_the_log_and_loses_nothing_acknowledged(
     tmp_path: Path,
 ) -> None:
@@ -634,6 +636,7 @@ async def test_a_clean_log_opens_in_a_directory_that_cannot_be_written(
         folder.chmod(0o755)
 
 
+@pytest.mark.process
 async def test_a_full_disk_poisons_the_writer_and_keeps_what_was_acknowledged(
     tmp_path: Path,
 ) -> None:

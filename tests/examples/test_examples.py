@@ -55,6 +55,7 @@ def _chosen(names: set[str]) -> list[Expected]:
     return found
 
 
+@pytest.mark.process
 @pytest.mark.compiles
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
@@ -70,6 +71,7 @@ async def test_some_kernels_do_what_they_say(sandbox_cache: Path) -> None:
     assert all(expected == real for expected, real in found.values()), found
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 
 import pytest
 
+from tests.forks import FORKS
 from tests.thorough import THOROUGH
 
 
@@ -26,10 +26,4 @@ def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture(scope="session")
 def processes() -> ForkServerContext:
-    """Starts processes in milliseconds: forks of a server that has imported the log."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["anyio._backends._asyncio", "anyio._backends._trio", "events.writer", "events.verify",
-         "engine.loop.run", "engine.loop.start", "agents.clients.anthropic", "anthropic"]
-    )  # fmt: skip
-    return context
+    return FORKS

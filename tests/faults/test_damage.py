@@ -196,6 +196,7 @@ def test_cut_files(
     tell(f"cuts ({state}): {dict(damaged.score)}")
 
 
+@pytest.mark.process
 def test_a_damaged_text_is_named_and_ends_its_run(closed: Path, tmp_path: Path) -> None:
     damaged = Damaged(closed, tmp_path)
     event, (_, blob) = damaged.written["bb22"][41]
@@ -220,6 +221,7 @@ def test_a_damaged_text_is_named_and_ends_its_run(closed: Path, tmp_path: Path) 
     assert (done.returncode, "already" in done.stderr) == (2, True)
 
 
+@pytest.mark.process
 def test_a_damaged_header_hides_nothing(closed: Path, tmp_path: Path) -> None:
     damaged = Damaged(closed, tmp_path)
     recovery = damaged.look(closed, b"#!/bin/sh\n" * 10 + closed.read_bytes()[100:])

@@ -14,7 +14,7 @@ from events.bodies import AgentReplied
 from tests.engine.mail_runs import answer_all, bodies_of, config, step
 from tests.faults.mailing import search
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 def files(box: Path) -> dict[str, int]:

@@ -8,6 +8,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -17,6 +18,8 @@ from events.reader import LogReader, RunRow
 from events.verify import verify_log
 from tests.faults.writing import obey
 from tests.thorough import THOROUGH
+
+pytestmark = pytest.mark.process
 
 
 class LogMachine(RuleBasedStateMachine):

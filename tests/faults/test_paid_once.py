@@ -23,7 +23,7 @@ from tests.faults.searching import Killed, search
 from tests.replayed import replayed
 from tests.thorough import THOROUGH
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 KILLS = 100 if THOROUGH else 3
 ATTEMPTS = 400 if THOROUGH else 30

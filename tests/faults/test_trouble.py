@@ -79,6 +79,7 @@ async def fill_the_disk(folder: Path) -> None:
     assert sources(path) == [*before, "room again"]
 
 
+@pytest.mark.process
 async def test_disk_full(tmp_path: Path, anyio_backend: str) -> None:
     unshare = ["unshare", "-Urm"]
     if (

@@ -49,6 +49,7 @@ def sources(path: Path) -> list[str]:
         return [event.body.source for event in reader.events(1)]  # type: ignore[attr-defined]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("new_writes_first", [True, False])
 async def test_a_zombie_can_not_append_after_a_takeover(
     tmp_path: Path, processes: ForkServerContext, new_writes_first: bool
@@ -106,6 +107,7 @@ def hold_a_snapshot(path: Path, told: Connection) -> None:
         told.send(reader.connection.execute("SELECT count(*) FROM events").fetchone()[0])
 
 
+@pytest.mark.process
 async def test_a_reader_never_blocks_the_writer_but_is_named_when_the_wal_grows(
     tmp_path: Path,
     processes: ForkServerContext,

@@ -51,6 +51,7 @@ def shared_bytes() -> int:
     return 1024 * next(int(row.split()[1]) for row in rows if row.startswith("Shmem:"))
 
 
+@pytest.mark.process
 @pytest.mark.alone
 def test_a_file_that_only_its_own_message_holds_is_gone_then() -> None:
     filled = os.pipe()

@@ -162,6 +162,7 @@ def test_a_suspected_winner_is_examined_too() -> None:
 OUT_OF_BOUNDS = inline(CPP.replace("i < a.numel()", "i < a.numel() + (1 << 28)"))
 
 
+@pytest.mark.process
 @pytest.mark.compiles
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_crash_in_cpp_is_explained(make_sandbox: Callable[..., LocalSandbox]) -> None:
@@ -183,6 +184,7 @@ async def test_a_crash_in_cpp_is_explained(make_sandbox: Callable[..., LocalSand
     assert not any("autopsy" in note for note in verdict.notes)
 
 
+@pytest.mark.process
 @pytest.mark.compiles
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_an_autopsy_that_takes_too_long_costs_a_note(
@@ -194,6 +196,7 @@ async def test_an_autopsy_that_takes_too_long_costs_a_note(
     assert "the autopsy (address) was broken off: 0.05 s were over" in verdict.notes
 
 
+@pytest.mark.process
 @pytest.mark.compiles
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_an_autopsy_gives_way_to_an_evaluation_that_comes_meanwhile(
@@ -244,6 +247,7 @@ def fake_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tools / "compute-sanitizer"
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("fake_tool")
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_compute_sanitizer_is_started_confined_and_heard(
@@ -273,6 +277,7 @@ async def test_compute_sanitizer_is_started_confined_and_heard(
             await findings(run, body, MEMORY, 20.0)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_on_a_gpu_an_autopsy_gives_way_to_who_waits_for_the_device(
     make_sandbox: Callable[..., LocalSandbox], fake_tool: Path
@@ -326,6 +331,7 @@ async def test_on_a_gpu_an_autopsy_gives_way_to_who_waits_for_the_device(
         leases.waiting = 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_where_nobody_may_connect_nvidias_tools_are_left_alone(
     make_sandbox: Callable[..., LocalSandbox],

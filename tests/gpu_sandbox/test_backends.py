@@ -81,6 +81,7 @@ def lines_of(source: str) -> Iterator[int]:
             yield getattr(node, "lineno", 0)
 
 
+@pytest.mark.process
 def test_the_kind_of_a_device_is_asked_for_in_its_backend_only() -> None:
     found = [
         f"{path.relative_to(PACKAGE.parent)}:{line}"
@@ -242,6 +243,7 @@ def test_names_and_variables_of_another_kind_are_known(twin: Twin) -> None:
         device_named("twin")
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 @pytest.mark.usefixtures("twin")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -118,6 +118,7 @@ def _loading(own: str) -> str:
     )
 
 
+@pytest.mark.process
 async def test_arguments_results_and_errors_cross_as_ever(shared_sandbox: LocalSandbox) -> None:
     checks = """
 assert HEARD[10][0] == repr(torch.ones(2, 3).mul(2).cumsum(0)), HEARD[10]
@@ -137,6 +138,8 @@ assert HEARD[26][0] == repr(torch.full((2, 3), 2.0))
     assert FULL not in verdict.notes
 
 
+@pytest.mark.slow
+@pytest.mark.process
 async def test_what_only_pybind11_proper_binds_needs_no_full_headers(
     shared_sandbox: LocalSandbox,
 ) -> None:

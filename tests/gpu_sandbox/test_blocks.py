@@ -114,6 +114,7 @@ print(*sorted(set(sys.modules) - before))
 """
 
 
+@pytest.mark.process
 def test_nothing_is_imported_in_the_middle_of_what_is_timed() -> None:
     """A function of torch that imports sympy when it is first called made the first verdict on
     gigabytes two seconds longer, and once ``timed_out``."""

@@ -167,6 +167,7 @@ def watched(core: int, ours: set[int]) -> CoreTime:
     return found
 
 
+@pytest.mark.process
 def test_a_strangers_time_is_not_ours() -> None:
     core = max(os.sched_getaffinity(0))
     idle = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
@@ -180,6 +181,7 @@ def test_a_strangers_time_is_not_ours() -> None:
     assert 0.5 < as_ours.elapsed_s < 30
 
 
+@pytest.mark.process
 def test_one_that_has_ended_keeps_the_time_of_the_last_look() -> None:
     core, ours = max(os.sched_getaffinity(0)), {os.getpid()}
     watch = CoreWatch([core], lambda: ours)

@@ -31,6 +31,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.mark.process
 async def test_an_extension_is_built_once_and_reused(
     shared_sandbox: LocalSandbox, make_sandbox: Callable[..., LocalSandbox], sandbox_cache: Path
 ) -> None:
@@ -126,6 +127,7 @@ async def test_an_undefined_symbol_is_told_by_its_plain_name(shared_sandbox: Loc
     assert "/tmp/" not in verdict.compile_log
 
 
+@pytest.mark.slow
 async def test_what_the_slim_headers_lack_builds_with_the_real_ones(
     shared_sandbox: LocalSandbox,
 ) -> None:
@@ -180,6 +182,7 @@ std::vector<torch::Tensor> numbers(torch::Tensor x) {{
 """
 
 
+@pytest.mark.slow
 async def test_a_tensor_of_numbers_is_what_torchs_own_headers_make_of_it(
     shared_sandbox: LocalSandbox,
 ) -> None:
@@ -202,6 +205,7 @@ class ModelNew(nn.Module):
     assert not any("full torch headers" in note for note in verdict.notes)
 
 
+@pytest.mark.process
 async def test_a_compile_that_takes_too_long_is_cut_off(
     make_sandbox: Callable[..., LocalSandbox],
 ) -> None:
@@ -230,6 +234,8 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.slow
+@pytest.mark.process
 async def test_a_compile_whose_keeper_dies_is_done_again(
     sandbox: LocalSandbox, tmp_path: Path
 ) -> None:

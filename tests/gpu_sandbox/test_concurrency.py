@@ -23,6 +23,7 @@ pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.process
 async def test_cancelling_kills_and_cleans_and_frees_the_device(
     make_sandbox: Callable[..., LocalSandbox], tmp_path: Path
 ) -> None:
@@ -39,6 +40,7 @@ async def test_cancelling_kills_and_cleans_and_frees_the_device(
     assert processes_with(str(tmp_path)) == []
 
 
+@pytest.mark.process
 async def test_cancelling_while_a_worker_is_started_leaves_no_home(
     make_sandbox: Callable[..., LocalSandbox], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +62,7 @@ async def test_cancelling_while_a_worker_is_started_leaves_no_home(
         assert left_behind(tmp_path) == []
 
 
+@pytest.mark.process
 async def test_a_lease_is_exclusive_across_processes(tmp_path: Path) -> None:
     script = f"""
 import anyio, pathlib, sys
@@ -132,6 +135,7 @@ async def test_a_device_that_is_not_clear_is_for_the_next_one_here_alone(tmp_pat
         assert await free()
 
 
+@pytest.mark.process
 async def test_evaluations_side_by_side_share_one_device(sandbox: LocalSandbox) -> None:
     found = []
 

@@ -61,6 +61,7 @@ async def evaluator(
     )
 
 
+@pytest.mark.process
 async def test_a_baseline_then_a_correct_and_a_wrong_candidate(evaluator: Evaluator) -> None:
     root = await evaluator.baseline(baseline(ADD_RELU))
     assert root.runtime_ms > 0

@@ -55,6 +55,7 @@ def test_threads_of_one_core_stay_together_where_there_are_enough(
         assert len(set().union(*used)) == sum(map(len, used))
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_a_time_on_cores_that_compile_says_so_once(
     make_sandbox: Callable[..., LocalSandbox], monkeypatch: pytest.MonkeyPatch

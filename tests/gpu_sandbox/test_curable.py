@@ -25,7 +25,7 @@ from gpu_sandbox.toolchain.identity import HEADERS
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, CPP, inline
 
-pytestmark = pytest.mark.compiles
+pytestmark = [pytest.mark.compiles, pytest.mark.process]
 
 HEAD = """#include <torch/extension.h>
 #include <vector>
@@ -139,6 +139,7 @@ def test_only_what_other_headers_declare_is_tried_with_them(
     assert [case for case in CURABLE if may_help(said[case])] == list(CURABLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "helps"),
     [

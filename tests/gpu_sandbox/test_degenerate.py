@@ -10,7 +10,7 @@ from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, as_candidate
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 LABEL = "degenerate-task"
 ON_THE_CPU = [name for name, p in PROTOCOLS.items() if p.precision != "tf32" or p.cpu_precision]

@@ -220,6 +220,7 @@ def test_what_can_not_be_read_is_nothing(
         memory.read(spot, Where(where.address if address is None else address, stride))
 
 
+@pytest.mark.process
 def test_memory_of_one_that_has_ended_is_nothing(clocked: TimedModel) -> None:
     """Nor of one that is another program by now: it has none of what was shown any more."""
     ours, theirs = socket.socketpair()

@@ -115,6 +115,7 @@ async def test_a_hang_that_ignores_sigterm_is_killed(
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.process
 def test_killing_the_engine_kills_its_children(
     tmp_path: Path, sandbox_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +156,7 @@ def test_killing_the_engine_kills_its_children(
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.process
 def test_importing_the_sandbox_leaves_out_what_takes_long() -> None:
     """What a candidate needs is imported by the processes that judge it."""
     script = "import gpu_sandbox.sandbox, sys; print(*{'torch', 'numpy'} & set(sys.modules))"

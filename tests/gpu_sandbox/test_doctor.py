@@ -23,6 +23,7 @@ def anyio_backend() -> str:
     return "trio"
 
 
+@pytest.mark.process
 async def test_the_doctor_evaluates_on_each_device_and_says_what_is_missing(
     sandbox_cache: Path,
 ) -> None:
@@ -66,6 +67,7 @@ def looked_for() -> list[Check]:
     return [check for check in found if check.name in OPTIONAL]
 
 
+@pytest.mark.process
 def test_what_can_be_done_without_is_named_with_what_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +91,7 @@ def test_what_can_be_done_without_is_named_with_what_is_lost(
         assert "install" in check.fix
 
 
+@pytest.mark.process
 def test_what_is_there_is_named_with_its_place() -> None:
     checks = {check.name: check for check in looked_for()}
     assert checks["ninja"].detail == prerequisites.ninja()
@@ -96,6 +99,7 @@ def test_what_is_there_is_named_with_its_place() -> None:
     assert all("\n" not in check.detail for check in checks.values())
 
 
+@pytest.mark.process
 def test_triton_is_tried_with_a_home_that_can_be_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

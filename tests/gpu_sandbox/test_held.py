@@ -84,6 +84,7 @@ def test_what_is_updated_is_told_in_a_line() -> None:
     assert "a, b, c and 2 more" in said
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_that_nobody_compares_it_is_noted(shared_sandbox: LocalSandbox) -> None:
     verdict = await shared_sandbox.evaluate(evaluation(LINEAR, as_candidate(LINEAR)))

@@ -92,6 +92,7 @@ def test_the_variable_of_old_versions_counts_for_those(
 # --- what confined processes can do with it
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("together", [False, True], ids=["tokens beside", "tokens inside"])
 async def test_models_are_read_not_written_and_tokens_hidden(
     together: bool, sandbox: LocalSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,7 +124,8 @@ def anybody_s() -> Iterator[Path]:
     shutil.rmtree(home)
 
 
-@pytest.mark.parametrize("namespaces", [True, False])
+@pytest.mark.process
+@pytest.mark.parametrize("namespaces", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_so_they_are_for_an_ordinary_user(namespaces: bool, anybody_s: Path) -> None:
     """The command line as a user calls it: everything in its place under the home."""
     hugging = anybody_s / ".cache" / "huggingface"
@@ -216,6 +218,7 @@ def by_path(): return Model.from_pretrained('/a/folder/of/mine'), Model.from_pre
 """
 
 
+@pytest.mark.process
 async def test_what_loads_nothing_from_the_hub_needs_no_cache(shared_sandbox: LocalSandbox) -> None:
     assert (await shared_sandbox.baseline(baseline(LINEAR + NOTHING))).runtime_ms > 0
 

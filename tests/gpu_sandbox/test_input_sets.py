@@ -225,6 +225,7 @@ def _request(candidate: str) -> EvaluationRequest:
     )  # fmt: skip
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_who_is_right_on_all_sets_has_a_score_on_each(shared_sandbox: LocalSandbox) -> None:
     verdict = await shared_sandbox.evaluate(_request(as_candidate(TASK)))

@@ -29,6 +29,7 @@ def anyio_backend() -> str:
     return "trio"
 
 
+@pytest.mark.process
 async def test_resource_limits_alone_are_not_enough(
     make_sandbox: Callable[..., LocalSandbox],
 ) -> None:
@@ -44,6 +45,7 @@ async def test_resource_limits_alone_are_not_enough(
         assert "--allow-weak-isolation" in str(refused.value)
 
 
+@pytest.mark.process
 async def test_unless_that_was_allowed_and_then_the_verdict_says_so(
     make_sandbox: Callable[..., LocalSandbox],
 ) -> None:
@@ -108,6 +110,7 @@ main()
 """
 
 
+@pytest.mark.process
 async def test_the_command_line_refuses_with_a_prerequisites_exit_code(tmp_path: Path) -> None:
     small = ROOT / "tests" / "cli" / "small"
     playbook = f"playbook:{small / 'playbook.toml'}"

@@ -30,6 +30,8 @@ def unwritable(tmp_path: Path) -> Path:
     return tmp_path / "file" / "cache"
 
 
+@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("anyio_backend", ["trio"])  # what it finds out is the file system's doing
 async def test_verdicts_come_all_the_same_and_the_first_answer_says_so(
     make_sandbox: Callable[..., LocalSandbox], unwritable: Path
@@ -66,6 +68,7 @@ def test_a_build_that_has_no_place_is_served_from_memory(tmp_path: Path, unwrita
     assert cache.prune() == 0
 
 
+@pytest.mark.process
 async def test_without_temporary_files_there_is_no_sandbox(
     make_sandbox: Callable[..., LocalSandbox], unwritable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

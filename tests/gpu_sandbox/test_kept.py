@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from gpu_sandbox.store.file_cache import KeptFiles
 
 MOST = 8 * 256
@@ -71,6 +73,7 @@ for turn in range(400):
 """
 
 
+@pytest.mark.process
 def test_several_processes_keep_and_find_at_once(tmp_path: Path) -> None:
     """Whoever finds a file gets all of it, and together they stay within the bound."""
     processes = [

@@ -17,6 +17,8 @@ from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, as_candidate
 
+pytestmark = pytest.mark.process
+
 CORRECT = Correct(
     runtime_ms=5.0, speedup=2.0, ratio=0.5, ratio_low=0.4, ratio_high=0.6, pairs=20,
     candidate_ms=1.0, baseline_ms=2.0,

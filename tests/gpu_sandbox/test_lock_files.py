@@ -33,6 +33,7 @@ def everybody_s() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
+@pytest.mark.process
 async def test_engines_with_temp_directories_of_their_own_see_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ def test_the_place_is_one_that_lets_everybody_in(
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 
 
+@pytest.mark.process
 @needs_root
 async def test_who_made_the_file_keeps_no_other_user_out(
     everybody_s: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +94,7 @@ async def test_who_made_the_file_keeps_no_other_user_out(
     assert sorted(os.listdir(everybody_s)) == ["gpu-sandbox-ours.lock", "gpu-sandbox-theirs.lock"]
 
 
+@pytest.mark.process
 @needs_root
 def test_whom_a_file_keeps_out_is_told_which_and_what_to_do(everybody_s: Path) -> None:
     path = lock_file(everybody_s, "ours")

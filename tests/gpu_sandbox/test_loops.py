@@ -5,9 +5,8 @@ Real workers, each a process of its own at the end of a socket, on the CPU.
 
 from __future__ import annotations
 
+import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,16 +34,19 @@ from gpu_sandbox.verifier.timing.sm_clocks import Clocks
 from gpu_sandbox.verifier.trials.first_call import FirstCall, with_first_call
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended
+from gpu_sandbox.worker.main import main
+from tests.forks import FORKS
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST
 from tests.gpu_sandbox.test_peer import Processes
 
 CPU, MS = torch.device("cpu"), 1_000_000
 SLEEP_S = 0.002
-_WORKER = """
-import torch
-from gpu_sandbox.worker.main import main
-main(peer={fd}, device="cpu", descriptors=256)
-"""
+
+
+def serve(peer: socket.socket, home: Path) -> None:
+    os.chdir(home)
+    os.environ["HOME"] = str(home)
+    main(peer=peer.detach(), device="cpu", descriptors=256)
 
 
 def sleeping(source: str) -> str:
@@ -93,15 +95,12 @@ class Bench:
         here.mkdir()
         ours, theirs = socket.socketpair()
         self._stack.enter_context(ours)
-        process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER.format(fd=theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            cwd=here,
-            env={"PYTHONPATH": str(Path(__file__).parents[2]), "HOME": str(here)},
-        )
+        process = FORKS.Process(target=serve, args=(theirs, here))
+        process.start()
         theirs.close()
-        self._stack.callback(process.wait)
+        self._stack.callback(process.join)
         self._stack.callback(process.kill)
+        assert process.pid is not None
         peer = Peer(ours, process.pid, CPU, 60.0, reference=reference)
         self._stack.callback(peer.close)
         peer.start_loading(self.task, source, name, [], [])
@@ -134,6 +133,7 @@ def ends(bench: Bench, source: str, calls: int) -> Finding:
     return ended.value.finding
 
 
+@pytest.mark.process
 def test_a_loop_takes_what_its_calls_take_by_the_verifiers_clock(bench: Bench) -> None:
     calls = 8
     pairing, loops = bench.pairing(bench.peer(sleeping(HONEST))), bench.loops(calls)
@@ -159,6 +159,7 @@ def test_inputs_are_other_ones_in_each_loop_and_which_calls_share_them_is_not_kn
     assert len(orders) > 1
 
 
+@pytest.mark.process
 def test_an_empty_loop_calls_no_model(tmp_path: Path) -> None:
     with ExitStack() as stack:
         bench = Bench(stack, tmp_path, sleeping(ADD_RELU))
@@ -168,17 +169,20 @@ def test_an_empty_loop_calls_no_model(tmp_path: Path) -> None:
         assert loops.empty_ns(bench.reference) < 8 * SLEEP_S * 1e9
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("source", [MEMORISED, ONE_BUFFER], ids=["leaves out", "one buffer"])
 def test_what_a_loop_leaves_out_is_found(bench: Bench, source: str) -> None:
     assert isinstance(ends(bench, source, 8), Differs)
 
 
+@pytest.mark.process
 def test_who_fails_in_a_loop_has_failed(bench: Bench) -> None:
     finding = ends(bench, FAILS, 4)
     assert isinstance(finding, WorkerFailed)
     assert "not in a loop" in finding.message
 
 
+@pytest.mark.process
 def test_pairs_of_loops_come_to_a_ratio(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A candidate that sleeps is as slow as that, and the verifier's figure says so."""
     monkeypatch.setattr(EventBatches, "_affordable_bytes", lambda _: 1 << 30)
@@ -201,6 +205,7 @@ def test_pairs_of_loops_come_to_a_ratio(bench: Bench, monkeypatch: pytest.Monkey
     assert found.ratio > 3, "the sum of two small tensors takes some microseconds"
 
 
+@pytest.mark.process
 def test_slow_calls_are_looped_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EventBatches, "_affordable_bytes", lambda _: 1 << 30)
     peer = bench.peer(HONEST)
@@ -220,6 +225,7 @@ def test_slow_calls_are_looped_once(bench: Bench, monkeypatch: pytest.MonkeyPatc
     assert found.candidate_ms == pytest.approx(15.0), "a quarter of its device time at least"
 
 
+@pytest.mark.process
 def test_without_memory_for_many_one_call_has_to_do(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_who_is_wrong_by_noise_is_told_whose_fault_that_is(
     shared_sandbox: LocalSandbox,

@@ -367,6 +367,7 @@ def test_rounding_excuses_nobody_who_takes_no_notice_of_such_marks(tmp_path: Pat
     assert not passes(means, reached ^ (torch.rand(reached.shape) < 0.1), largest)
 
 
+@pytest.mark.slow
 def test_a_count_of_millions_may_be_off_by_what_nudges_move_it(tmp_path: Path) -> None:
     """And not by anything, because they move it."""
     task, rounding = rounding_of(tmp_path, COUNT)

@@ -55,6 +55,7 @@ async def observed(sandbox: LocalSandbox, task: str, source: str) -> Verdict:
     return await sandbox.evaluate(evaluation(task, source, observe=MEASURED))
 
 
+@pytest.mark.process
 async def test_work_ceilings_and_operators_of_a_correct_candidate(
     sandbox: LocalSandbox, sandbox_cache: Path
 ) -> None:
@@ -133,6 +134,7 @@ async def test_who_saves_what_the_reference_computes_has_a_label_that_says_so(
     assert "(float32), the most that was seen here" in note
 
 
+@pytest.mark.process
 async def test_a_ceiling_that_is_beaten_is_measured_again_once(tmp_path: Path) -> None:
     """Whatever is kept: this one is less than any core reaches. A busy machine leaves it."""
     slow = Ceilings(

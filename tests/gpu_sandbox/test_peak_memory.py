@@ -220,6 +220,7 @@ def test_the_kernel_tells_of_all_that_descend_from_a_worker(
     assert alone < 100 * MB
 
 
+@pytest.mark.process
 def test_one_that_has_ended_has_no_account() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()

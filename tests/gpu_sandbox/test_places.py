@@ -30,6 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return lock_file(tmp_path, "gpu")
 
 
+@pytest.mark.process
 async def test_an_engine_with_many_to_serve_leaves_others_their_turn() -> None:
     """It always has a next one, who takes over a device that is not clear yet."""
     with another("gpu", "3", "0.1") as busy:
@@ -44,6 +45,7 @@ async def test_an_engine_with_many_to_serve_leaves_others_their_turn() -> None:
     assert len(meanwhile) <= 2, "who waited before, and hardly who came since"
 
 
+@pytest.mark.process
 def test_engines_take_turns() -> None:
     with ExitStack() as stack:
         names = "abc"
@@ -75,6 +77,7 @@ def queued(place: Path, count: int) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.process
 async def test_nobody_s_end_holds_up_who_is_behind(place: Path) -> None:
     """The holder's, that of who is next, and that of who is next and has been stopped."""
     with ExitStack() as stack:

@@ -27,7 +27,7 @@ from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from tests.gpu_sandbox.conftest import evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, candidate
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 THREE = "cpu:0,cpu:1,cpu:2"
 Reached: TypeAlias = Callable[[str], Awaitable[None]]

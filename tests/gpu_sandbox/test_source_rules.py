@@ -256,6 +256,7 @@ def test_what_only_a_program_does_is_not_the_candidates() -> None:
     assert source_labels(candidate("return EXT.run(a, b)", before=BUILD) + main, ADD_RELU) == {}
 
 
+@pytest.mark.process
 def test_attacks_that_are_what_the_labels_say() -> None:
     falls = source_labels(
         attack_source("checker", "falls_back_to_the_reference", {}), task_source("small")

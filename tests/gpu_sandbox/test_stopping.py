@@ -18,6 +18,8 @@ import pytest
 from gpu_sandbox.confine import freeze as stopping
 from gpu_sandbox.confine.freeze import Stoppable, Unstoppable
 
+pytestmark = pytest.mark.process
+
 JAIL_INIT = """
 import ctypes, os, signal, subprocess, sys, threading, time
 

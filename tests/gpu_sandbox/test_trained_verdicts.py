@@ -9,7 +9,7 @@ from events.outcomes import Correct, WrongResult
 from gpu_sandbox.sandbox import LocalSandbox
 from tests.gpu_sandbox.conftest import evaluation
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 INIT = "    def __init__(self):\n        super().__init__()\n"

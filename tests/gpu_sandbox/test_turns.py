@@ -14,6 +14,7 @@ from gpu_sandbox.tensors.gate_channel import GateChannel
 from gpu_sandbox.tensors.shared_arena import Arena
 
 
+@pytest.mark.process
 def test_a_hundred_turns_between_two_processes() -> None:
     cpu = torch.device("cpu")
     ours = Arena.create(GateChannel.size(1, 1), cpu)

@@ -89,6 +89,7 @@ TASKS = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("task", "reason"), TASKS.values(), ids=TASKS)
 async def test_it_is_refused_when_a_candidate_is_the_first_to_meet_it(
     shared_sandbox: LocalSandbox, task: str, reason: str
@@ -99,6 +100,7 @@ async def test_it_is_refused_when_a_candidate_is_the_first_to_meet_it(
     assert shared_sandbox.load().quarantined == {}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["takes-sparse", "shape-by-value", "takes-its-own-type"])
 async def test_and_when_it_is_measured(shared_sandbox: LocalSandbox, name: str) -> None:
     task, reason = TASKS[name]
@@ -107,6 +109,7 @@ async def test_and_when_it_is_measured(shared_sandbox: LocalSandbox, name: str) 
     assert reason in refused.value.reason
 
 
+@pytest.mark.process
 async def test_one_that_leaves_with_its_judge_costs_no_device(
     shared_sandbox: LocalSandbox,
 ) -> None:
@@ -118,6 +121,7 @@ async def test_one_that_leaves_with_its_judge_costs_no_device(
     assert isinstance(verdict.outcome, Correct)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "task",
     [

@@ -30,7 +30,7 @@ from tests.gpu_sandbox.sources import (
     candidate,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 @pytest.fixture(scope="module")

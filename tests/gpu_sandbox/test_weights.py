@@ -66,6 +66,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("source", [DRAWS_MORE, PACKS_LATER], ids=["draws", "packs later"])
 @pytest.mark.parametrize("protocol", ["strict", "strict-bf16"])
 @pytest.mark.anyio
@@ -80,6 +81,7 @@ async def test_the_references_values_are_loaded(
     assert note.endswith("the reference's values were loaded into the candidate")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("source", [PACKS, HALF], ids=["packs", "wrong besides"])
 @pytest.mark.anyio
 async def test_what_is_wrong_with_them_names_the_parameter(
@@ -93,6 +95,7 @@ async def test_what_is_wrong_with_them_names_the_parameter(
     assert outcome.trial == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("protocol", ["kernelbench", "paper"])
 @pytest.mark.anyio
 async def test_other_protocols_load_nothing_and_name_it(
@@ -107,6 +110,7 @@ async def test_other_protocols_load_nothing_and_name_it(
     assert "loaded" not in outcome.reason
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_what_is_folded_in_place_is_no_difference(shared_sandbox: LocalSandbox) -> None:
     verdict = await shared_sandbox.evaluate(evaluation(TASK, FOLDS_IN_PLACE))
@@ -114,6 +118,7 @@ async def test_what_is_folded_in_place_is_no_difference(shared_sandbox: LocalSan
     assert not [note for note in verdict.notes if "differs" in note]
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_an_ordinary_mistake_names_no_parameter(shared_sandbox: LocalSandbox) -> None:
     source = AS_IT_IS.replace("torch.relu", "torch.tanh")
@@ -127,6 +132,7 @@ NORM = TASK.replace(
 ).replace("torch.relu(self.linear(x))", "self.norm(self.linear(x))")
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_what_was_loaded_is_loaded_for_trained_parameters_too(
     shared_sandbox: LocalSandbox,
@@ -139,6 +145,7 @@ async def test_what_was_loaded_is_loaded_for_trained_parameters_too(
     assert "constant-parameters" not in verdict.outcome.labels
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("protocol", ["strict", "kernelbench"])
 @pytest.mark.anyio
 async def test_what_was_changed_on_purpose_is_not_loaded(

@@ -23,6 +23,7 @@ for _ in range(3000):
 """
 
 
+@pytest.mark.process
 def test_what_a_killed_engine_left_goes_however_deep_and_closed(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()

@@ -29,6 +29,7 @@ HERE = Device(name="cpu", inside="cpu", visible="")
 GPU = Device(name="cuda:0", inside="cuda:0", visible="0")
 
 
+@pytest.mark.process
 async def test_a_full_disk_is_the_next_evaluations_failure_and_not_the_sandboxs_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +55,7 @@ async def test_a_full_disk_is_the_next_evaluations_failure_and_not_the_sandboxs_
         group.cancel_scope.cancel()
 
 
+@pytest.mark.process
 async def test_one_that_cant_use_its_device_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     hidden = Device(name="cuda:0", inside="cuda:0", visible="")
     limits = Limits()
@@ -68,6 +70,7 @@ async def test_one_that_cant_use_its_device_says_why_and_leaves_nothing(tmp_path
         group.cancel_scope.cancel()
 
 
+@pytest.mark.process
 async def test_leaving_does_not_wait_for_spares_that_are_being_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +213,7 @@ async def test_one_that_hung_up_is_ended_also_where_nobody_hears_why(tmp_path: P
         assert list(run.path.glob("worker-*")) == []
 
 
+@pytest.mark.process
 async def test_nobody_waits_for_another_to_die(tmp_path: Path) -> None:
     """Who has memory of a GPU takes a while. Here: one that can't hear that it is to end."""
     limits = Limits()

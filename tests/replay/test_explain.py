@@ -250,6 +250,7 @@ async def test_a_log_that_ends_before_a_decision_says_so(tmp_path: Path) -> None
     assert json.loads(told.stdout)["causes"] == []
 
 
+@pytest.mark.process
 async def test_a_newer_engines_flag_is_an_error_for_people(tmp_path: Path) -> None:
     def flagged(bodies: list[Body]) -> list[Body]:
         return [msgspec.structs.replace(bodies[0], flags=["better-windows"]), *bodies[1:]]

@@ -7,9 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import environment
 from tests.histories.pins import histories
 from tests.replay.rewriting import edited
+
+pytestmark = pytest.mark.process
 
 SCRIPT = Path(__file__).with_name("without_the_world.py")
 HISTORIES = [f"{path}#{run}" for path, run in histories().values()]
