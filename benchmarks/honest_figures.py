@@ -16,7 +16,7 @@ SHORT_US = 20.0  # of the candidate's true time; below, less is asked of a score
 NEAR_LONG, NEAR_SHORT = 0.05, 0.15  # how far a score may be off, from SHORT_US on and below
 BEYOND = 1.3  # no score may be off by more, as a factor
 _WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
-_CLAIM = re.compile(r"not the ([\d.]+)x that its own process claims")
+_CLAIM = re.compile(r"([\d.]+)x by the candidate's own clock")
 _HEADER = (
     "case", "kind", "eager µs", "cand. µs", "true ×", "claimed ×", "scored ×", "scored/true", "note"
 )  # fmt: skip

@@ -38,7 +38,7 @@ from gpu_sandbox.verifier.backends.lookup import backend_of, events_of
 
 _BEYOND = 1.15
 _FILLED = {"4 bytes": 4, "64 KB": 1 << 16, "2 MB": 1 << 21}
-_DOUBTS = ("doubted at first", "scored by")
+_DOUBTS = ("doubted at first", "timing disputed")
 _FORGED = """
 
 import sys

@@ -277,7 +277,7 @@ class Bench:
                     bounds.append(1 / (verdict.outcome.bounded_speedup or 1))
                 else:
                     odd.append(str(verdict.outcome))
-                doubted += [note for note in verdict.notes if note.startswith("scored by")]
+                doubted += [note for note in verdict.notes if note.startswith("timing disputed")]
             self.raw[f"A/A{condition} {name}"] = {
                 "ratios": ratios,
                 "bounds": bounds,

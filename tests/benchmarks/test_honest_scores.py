@@ -75,8 +75,8 @@ def test_the_true_speedup_is_the_median_of_rounds() -> None:
 
 
 def test_a_disputed_claim_is_read_from_the_notes() -> None:
-    why = "scored by the outer clock: 0.19x where calls are let in by a gate, not the 1.19x that"
-    assert claimed_speedup(["other", f"{why} its own process claims"]) == 1.19
+    why = "timing disputed: 0.19x by the verifier's clock, 1.19x by the candidate's own clock"
+    assert claimed_speedup(["other", f"{why}; the lower counts"]) == 1.19
     assert claimed_speedup(["others on the device"]) is None
 
 

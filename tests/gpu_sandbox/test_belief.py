@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpu_sandbox.api.statistics import Estimate
 from gpu_sandbox.verifier.timing.claim_rules import WRITING, agrees, decide, is_corroborated
 
-CLOCK = "the outer clock"
+CLOCK = "the verifier's clock"
 BLUR = 0.02
 
 

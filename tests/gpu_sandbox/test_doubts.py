@@ -34,7 +34,7 @@ def agreed(ratio: float, *, doubted: bool) -> Agreed:
 @pytest.mark.parametrize("doubted_at", [3.0, 0.5])
 def test_a_doubt_that_does_not_come_again_is_dropped(doubted_at: float) -> None:
     """And what was seen then, for better or worse."""
-    first = look(agreed(doubted_at, doubted=True), "scored by the outer clock")
+    first = look(agreed(doubted_at, doubted=True), "timing disputed")
     counts = deciding(first, look(agreed(1.0, doubted=False)))
     assert not is_disputed(counts)
     assert counts.report.finding == agreed(1.0, doubted=False)

@@ -86,7 +86,7 @@ def test_who_alone_takes_more_is_scored_by_the_first_looks(
     looks = Looks(walls((3 * PASSAGE.min_batches, SLOWER_NS, 0.0), (1, 0.0, 0.0)))
     found = judged(monkeypatch, looks)
     assert found.found.ratio > 1.25
-    assert "outer clock" in found.note
+    assert "timing disputed" in found.note
     assert len(looks.indices) == 3 * PASSAGE.min_batches
 
 

@@ -277,7 +277,7 @@ async def test_a_claim_that_the_outer_clock_does_not_bear_out_is_no_score(
     verdict = await shared_sandbox.evaluate(evaluation(task, source))
     assert isinstance(verdict.outcome, Correct)
     assert verdict.outcome.speedup < 3
-    assert any("outer clock" in note for note in verdict.notes)
+    assert any("timing disputed" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize("protocol", ["kernelbench", "paper"])
@@ -350,5 +350,5 @@ async def test_nothing_is_written_faster_than_memory_can_be_filled(
     """By that, or by the outer clock, where that says more."""
     verdict = await shared_sandbox.evaluate(evaluation(OUTER, CLAIMS))
     assert isinstance(verdict.outcome, Correct), verdict
-    assert "scored by" in str(verdict.notes), verdict.notes
+    assert "timing disputed" in str(verdict.notes), verdict.notes
     assert verdict.outcome.ratio * verdict.outcome.baseline_ms > 0.04, "4 MB in 40 us: 100 GB/s"

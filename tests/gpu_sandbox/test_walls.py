@@ -56,7 +56,7 @@ def test_a_claim_far_below_the_walls_is_replaced_by_them(
     after = judge_gated(passage(together=together), walls(0.8), claim(0.1))
     assert after.found.ratio == pytest.approx(1.0, abs=0.01)
     assert after.at_most >= after.found.ratio
-    assert "outer clock" in after.note
+    assert "timing disputed" in after.note
 
 
 @pytest.mark.parametrize("together", [True, False])

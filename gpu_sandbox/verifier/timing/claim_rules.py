@@ -5,7 +5,7 @@ from __future__ import annotations
 from events.outcomes import Label
 from gpu_sandbox.api.statistics import Estimate
 
-WRITING = "what writing its outputs takes"
+CLOCK, WRITING = "the verifier's clock", "the time to write its outputs"
 
 RESOLUTION_NS = 300.0
 """Of CUDA events: more pairs do not tell kernels of a few microseconds apart."""
@@ -42,13 +42,19 @@ def decide(
     reported one far below."""
     found, why = claim, ""
     if not is_corroborated(claim, bound, uncertainty):
-        found, why = bound, "the outer clock"
+        found, why = bound, CLOCK
     elif not gated and claim.ratio < (bound.ratio - uncertainty) / _CREDIBLE:
-        found, why = claim.at_least((bound.ratio - uncertainty) / _CREDIBLE), "the outer clock"
+        found, why = claim.at_least((bound.ratio - uncertainty) / _CREDIBLE), CLOCK
     share = _GATED_SHARE if gated else _SHARE
     if claim.ratio < share * least and found.ratio < least:
         found, why = found.at_least(least), WRITING
     return found, why
+
+
+def disputed_note(scored: float, why: str, reported: float) -> str:
+    """Why a candidate is not scored by the ratio that it reports."""
+    own = f"{1 / reported:.2f}x by the candidate's own clock"
+    return f"timing disputed: {1 / scored:.2f}x by {why}, {own}; the lower counts"
 
 
 # --- labels: what qualifies a speedup because of how it was measured

@@ -15,6 +15,7 @@ from gpu_sandbox.verifier.timing.claim_rules import (
     WRITING,
     agrees,
     decide,
+    disputed_note,
     is_corroborated,
 )
 from gpu_sandbox.verifier.timing.pairs import Pair, bound_ratio, reported_ratio
@@ -79,8 +80,7 @@ class Score:
             found, why = self._decided(pairs)
         if why:
             claim = self.reported(pairs)
-            speeds = f"{1 / found.ratio:.2f}x, not the {1 / claim.ratio:.2f}x"
-            self._notes.append(f"scored by {why}: {speeds} that its own process claims")
+            self._notes.append(disputed_note(found.ratio, why, claim.ratio))
         return found
 
     def _decided(self, pairs: Sequence[Pair]) -> tuple[Estimate, str]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gpu_sandbox.api.statistics import Estimate, estimate_bound, quantile
+from gpu_sandbox.verifier.timing.claim_rules import CLOCK, disputed_note
 
 MIN_BATCHES = (10, 4, 3)
 _CLEAR = (0.1, 0.01)
@@ -118,10 +119,7 @@ def judge_gated(gate: GateCalibration, walls: list[float], before: Judgement) ->
         credible = Estimate(scored, min(bound.low, scored), max(bound.high, scored))
     if credible.ratio == found.ratio:
         return Judgement(claim, found, max(at_most, found.ratio), before.note)
-    note = (
-        f"scored by the outer clock: {1 / credible.ratio:.2f}x where calls are let in by a "
-        f"gate, not the {1 / claim:.2f}x that its own process claims"
-    )
+    note = disputed_note(credible.ratio, f"{CLOCK} behind gates", claim)
     return Judgement(claim, credible, max(at_most, credible.ratio), note)
 
 

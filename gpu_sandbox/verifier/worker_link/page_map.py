@@ -69,9 +69,9 @@ class Pages:
         return mapped * mmap.PAGESIZE * count // checked
 
     def _written(self, first: int, count: int) -> torch.Tensor:
-        told = os.pread(self._descriptor, count * _ENTRY_BYTES, first * _ENTRY_BYTES)
+        entries_read = os.pread(self._descriptor, count * _ENTRY_BYTES, first * _ENTRY_BYTES)
         entries = torch.frombuffer(
-            bytearray(told.ljust(count * _ENTRY_BYTES, b"\0")), dtype=torch.int64
+            bytearray(entries_read.ljust(count * _ENTRY_BYTES, b"\0")), dtype=torch.int64
         )
 
         def bit(number: int) -> torch.Tensor:
