@@ -26,7 +26,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     work. ``precision`` is what the baseline computes with and the tolerance allows for
     (``runtime/precision.py``), and ``cpu_precision`` the same on the CPU, which has no TF32; None
     refuses the CPU where that is missing. ``scaled``: factors by which all floating point inputs
-    are multiplied, one more trial each (``verifier/trials/scaled_inputs.py``). ``mean`` takes
+    are multiplied, one more trial each (``verifier/trials/trial_cases.py``). ``mean`` takes
     means, not paired medians. ``recheck``: what would be the best so far is judged again, by a
     fresh process, before its verdict is given. ``sifts``: pairs that a device did at different
     clocks are drawn anew (``verifier/timing/clock_filter.py``)."""

@@ -1,8 +1,7 @@
-"""The trusted side of the device stage: asks, checks, times, and has the last word.
+"""Entry point of the verifier: the trusted process of a device, which has the last word.
 
-It owns the inputs, the truth and the clock, lives as long as its device works, and does
-one job at a time (``job.py``). The candidate lives in another process and is reached
-through ``Peer``.
+It owns the inputs, the truth and the clock, lives as long as its device works, and does one job at
+a time (``job.py``). Reference and candidate are in workers of their own (``Peer``).
 """
 
 from __future__ import annotations
@@ -27,27 +26,25 @@ from gpu_sandbox.verifier.job import Assignment
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
 
-__all__ = ["Garbage", "main"]
-
 
 def _serve(engine: Channel[ToVerifier], device: torch.device) -> None:
     sock, pid = None, 0
     garbage = Garbage()
     while True:
-        # Where an earlier candidate has wrecked it, we die: the engine starts another verifier, or
-        # finds that it can't.
+        # Where an earlier candidate has wrecked it, this process dies: the engine starts another
+        # verifier, or finds that it can't.
         backend_of(device).get_ready()
         engine.send(Ready())
         job = engine.receive()
         if not isinstance(job, Job):
-            raise RuntimeError("leave to go on without a job")
+            raise RuntimeError("protocol error: leave to go on received without a job")
         fds = engine.take_fds()
         if job.reference_pid is not None:
             if sock is not None:
                 sock.close()
             sock, pid = socket.socket(fileno=fds.pop(0)), job.reference_pid
         if sock is None:
-            raise RuntimeError("a job, and nobody who holds its reference")
+            raise RuntimeError("protocol error: job received before a reference worker")
         reference = Peer(sock, pid, device, job.call_s, reference=True)
         try:
             _do(job, engine, reference, fds, garbage)
@@ -60,13 +57,13 @@ def _serve(engine: Channel[ToVerifier], device: torch.device) -> None:
 def _do(
     job: Job, engine: Channel[ToVerifier], reference: Peer, fds: list[int], garbage: Garbage
 ) -> None:
-    """Reports first, and clears up while the engine ends the worker."""
+    """Report first, and clear up while the engine ends the worker."""
     settle(job.threads, job.protocol.precision)
     descriptor, path = tempfile.mkstemp(prefix="task-", suffix=".py")
     try:
         os.close(descriptor)
         Path(path).write_text(job.task_source, encoding="utf-8", errors="surrogatepass")
-        _deliver(Assignment(job, engine, reference, fds).report(path), job, engine)
+        _send(Assignment(job, engine, reference, fds).report(path), job, engine)
     finally:
         os.unlink(path)
         for fd in fds:
@@ -76,16 +73,15 @@ def _do(
 
 
 class Garbage:
-    """Of jobs: tensors among it."""
+    """Garbage of jobs: tensors among it."""
 
     def __init__(self, slow_s: float = 0.004) -> None:
         self._slow_s = slow_s
         self._freezes_left = 3
 
     def collect(self) -> None:
-        """What the first jobs imported is here to stay, and is not looked through again, which
-        took 10 ms each time. A few times only: what a cache holds of a task then is never found to
-        be garbage."""
+        """Collect, and freeze what the first jobs imported, which took 10 ms each time. A few
+        times only: what a cache holds of a task is never collected then."""
         sys.modules.pop(TASK_MODULE, None)
         began = time.perf_counter()
         gc.collect()
@@ -94,13 +90,13 @@ class Garbage:
             gc.freeze()
 
 
-def _deliver(report: Report, job: Job, engine: Channel[ToVerifier]) -> None:
-    """Or say why not: without a report, it is the sandbox that has failed. Findings and
-    notes are cut as they are made, so this is for what nobody has thought of."""
+def _send(report: Report, job: Job, engine: Channel[ToVerifier]) -> None:
+    """Send it, or say why not: a missing report is the sandbox's failure. Findings and notes are
+    cut as they are made, so this is a last resort."""
     try:
         engine.send(report)
     except TooLong as error:
-        reason = f"there is more to report of it than can be told: {error}"
+        reason = f"the report does not fit in a message: {error}"
         broken = TaskBroken(reason=reason)
         finding = broken if job.mode == "baseline" else Differs(reason=reason)
         engine.send(Report(finding=finding, timings_s=report.timings_s))

@@ -1,7 +1,6 @@
-"""What a verifier looks at besides, once a candidate is judged: nothing here can change that.
+"""Observations of a judged candidate: roofline and profile. They do not change its verdict.
 
-It takes no longer than a share of the time that the judgement took, and whatever goes wrong
-is a line that says so.
+They take no longer than a share of the time that judging took; a failure is a line that says so.
 """
 
 from __future__ import annotations
@@ -24,20 +23,16 @@ from gpu_sandbox.verifier.timing.work_estimate import count_work
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
-__all__ = ["observe"]
-
-_MOST_CALLS = 10
-_FOR_CALLS = 0.2
-"""Of the time there is: the calls themselves, without a profiler. The rest is its own."""
-_works: dict[str, Work | str] = {}
-"""By task, of this process's life; a text says why it could not be counted."""
+_MAX_CALLS = 10
+_CALLS_SHARE = 0.2  # of the time there is: for the calls without a profiler. The rest is for that
+_works: dict[str, Work | str] = {}  # by task; a text says why it could not be counted
 
 
 def observe(
     task: Task, first: Case, peer: Peer, job: Job, candidate_ms: float, spent_s: float
 ) -> Observations:
-    """``candidate_ms``: of a call; ``spent_s``: what judging took. Never raises what a candidate,
-    or a task, can cause."""
+    """Observe what the job asks for. ``candidate_ms``: of a call; ``spent_s``: what judging took.
+    Never raises what a candidate or a task can cause."""
     until = time.monotonic() + job.observe_share * spent_s
     missing: dict[SectionName, str] = {}
     work = profile = None
@@ -57,35 +52,35 @@ def observe(
 
 
 def _profiled(peer: Peer, each_s: float, limit_s: float) -> Profile | str:
-    """Or why not."""
+    """Profile some calls, or say why not."""
     each_s = max(each_s, 1e-6)
-    calls = min(_MOST_CALLS, int(_FOR_CALLS * limit_s / each_s))
+    calls = min(_MAX_CALLS, int(_CALLS_SHARE * limit_s / each_s))
     if calls < 1:
-        return f"a call takes {each_s:.2g} s, too long for the {limit_s:.2g} s there are for it"
+        return f"a call takes {each_s:.2g} s, too long for its share of the time, {limit_s:.2g} s"
     try:
         peer.send(ProfileCalls(calls=calls), "profile")
         profile = peer.take(Profiled, "profile", limit_s).profile
     except Ended as ended:
-        return _told(ended.finding)
+        return _why(ended.finding)
     return profile if profile.rows else "the profiler saw nothing"
 
 
-def _told(finding: Finding) -> str:
+def _why(finding: Finding) -> str:
     match finding:
         case WorkerSilent(limit_s=limit_s):
-            return f"it was not done in {limit_s:.2g} s, the share of the time there is for it"
+            return f"it was not done in {limit_s:.2g} s, its share of the time"
         case WorkerDied():
-            return "its process had ended"
+            return "its worker had ended"
         case WorkerFailed(message=message):
             return f"it raised under the profiler: {message}"
         case Forged():
-            return "what its process answered is no profile"
+            return "its worker's answer is no profile"
         case _:
             return f"it ended as {type(finding).__name__}"
 
 
 def _counted(task: Task, first: Case, job: Job, limit_s: float) -> Work | str:
-    """Or why not. A forward of the reference more, once for each task."""
+    """Count the work of a forward, or say why not; once for each task."""
     key = job.task_source
     if key not in _works:
         if task.forward_s > limit_s:

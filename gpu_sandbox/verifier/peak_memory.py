@@ -1,15 +1,10 @@
 """Peak memory of a candidate and of the reference, beyond inputs, outputs and parameters.
 
 The verifier reads the driver's account of a worker's processes, or on the CPU the kernel's: before
-the worker loads anything, and once all is timed while it is called some times more. Before these
-calls the worker gives back what allocators keep, and arenas that were replaced, so that both sides
-begin alike; one that does not only seems to need more. Allocators keep what these calls free, so
-the reading after them is the peak of all that went through an allocator. What a call takes from the
-driver and gives back itself is seen by the readings in between alone.
-
-From the difference are taken the arenas, where the account has them, the bytes of the reference's
-parameters and of the outputs of one call: the same on both sides. What is made when a model is
-constructed counts, and so do code and workspaces that libraries load with the first call.
+the worker loads anything, and while it is called some times more when all is timed. Before, both
+sides give back what allocators keep, so the reading after the calls is the peak of what went
+through an allocator; other memory shows only in readings in between. Taken off, on both sides:
+arenas where the account has them, the reference's parameters, and outputs of one call.
 """
 
 from __future__ import annotations
@@ -20,7 +15,6 @@ from collections.abc import Callable
 import msgspec
 import torch
 
-from gpu_sandbox.accelerator.driver_account import DriverAccount
 from gpu_sandbox.ipc.verifier_messages import Agreed, Job
 from gpu_sandbox.ipc.worker_messages import Done, ReleaseMemory, Repeat
 from gpu_sandbox.tensors.shared_arena import lay_out
@@ -32,37 +26,28 @@ from gpu_sandbox.verifier.timing.work_estimate import moved_bytes
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
 
-__all__ = ["PeakMemory", "beyond", "calls_for"]
-
-_CALLS_S = 0.015
-"""Of calls: some readings fall into one, also where it is short."""
+_CALLS_S = 0.015  # of calls: some readings fall into a short one, too
 _MAX_CALLS = 500
-_MAX_CALL_S = 2.0
-"""One more call that takes longer is too much for this figure."""
+_MAX_CALL_S = 2.0  # A longer call is not made once more for this figure
 _POLL_S = 0.0005  # between readings of the kernel's account; the driver's takes as long itself
-_MIN_LIMIT_S, _LIMIT_RATIO = 2.0, 20.0
-"""How long an answer is waited for: at least, and times what the calls should take."""
-_TRIAL_BYTES = 32 << 20
-"""Of an arena that shows whether the driver counts it in the account of the worker, too."""
+_MIN_LIMIT_S, _LIMIT_RATIO = 2.0, 20.0  # for an answer: at least, and times the calls
+_TRIAL_BYTES = 32 << 20  # of an arena, to see whether the driver counts it in a worker's account
 
 
-class _Kept:
+class _Memo:
     """What later jobs of this process need."""
 
     def __init__(self) -> None:
-        self.before: dict[int, int] = {}
-        """Of the worker that holds the reference, before it had loaded anything."""
-        self.counts_arenas = False
-        """Whether the driver's account of a worker has what the verifier shares with it."""
-        self.references: dict[tuple[str, str, str], int] = {}
-        """Peaks, by task, precision and device."""
+        self.before: dict[int, int] = {}  # bytes of the reference's fresh worker, by pid
+        self.counts_arenas = False  # the driver counts what the verifier shares with a worker
+        self.references: dict[tuple[str, str, str], int] = {}  # by task, precision and device
 
 
-_kept = _Kept()
+_memo = _Memo()
 
 
 class PeakMemory:
-    """Of one job."""
+    """Peaks of one job. ``lost``: the candidate failed in these calls, and may not answer."""
 
     def __init__(self, job: Job, device: torch.device) -> None:
         self._job = job
@@ -74,28 +59,27 @@ class PeakMemory:
         self._peak: int | None = None
         self._reference_peak: int | None = None
         self.lost = False
-        """Whether the candidate failed in what was asked of it here, and may not answer."""
 
     def begin_reference(self, peer: Peer) -> None:
         """Before a fresh worker loads its first reference."""
         account = self._account(peer)
         used = account()
-        _kept.before.clear()
+        _memo.before.clear()
         if used is None:
             return
-        _kept.before[peer.pid] = used
+        _memo.before[peer.pid] = used
         if not self._backend.on_host:
             arena = peer.reserve(_TRIAL_BYTES)
-            _kept.counts_arenas = (account() or 0) - used > arena.size / 2
+            _memo.counts_arenas = (account() or 0) - used > arena.size / 2
             peer.give_up_arena()
 
     def begin_candidate(self, peer: Peer) -> None:
-        """Before it is loaded, and before gates are tried in its worker."""
+        """Before it is loaded, and gates are tried in its worker."""
         if self._wanted:
             self._before = self._account(peer)()
 
     def measure_candidate(self, task: Task, first: Case, peer: Peer, call_ms: float) -> None:
-        """When it is timed: whatever it does now decides nothing."""
+        """After it is timed: nothing that it does now changes the verdict."""
         if self._before is None or call_ms / 1e3 > _MAX_CALL_S:
             return
         try:
@@ -104,20 +88,20 @@ class PeakMemory:
             self.lost = True
 
     def measure_reference(self, task: Task, first: Case, peer: Peer, call_ms: float) -> None:
-        """When all is timed, once for each task of this process's life."""
-        before = _kept.before.get(peer.pid)
+        """After all is timed, once a task."""
+        before = _memo.before.get(peer.pid)
         if not self._wanted or before is None or call_ms / 1e3 > _MAX_CALL_S:
             return
         key = self._job.task_source, self._job.protocol.precision, str(self._device)
-        if key not in _kept.references:
+        if key not in _memo.references:
             try:
                 found = self._measured(task, first, peer, call_ms / 1e3, before)
             except ReferenceEnded:  # others have its memory: the verdict stands without
                 return
             if found is None:
                 return
-            _kept.references[key] = found
-        self._reference_peak = _kept.references[key]
+            _memo.references[key] = found
+        self._reference_peak = _memo.references[key]
 
     def added_to(self, agreed: Agreed) -> Agreed:
         return msgspec.structs.replace(
@@ -145,13 +129,13 @@ class PeakMemory:
         return beyond(
             max(highest, after),
             before,
-            arenas=peer.shared_bytes if _kept.counts_arenas else 0,
+            arenas=peer.shared_bytes if _memo.counts_arenas else 0,
             parameters=parameters,
             outputs=moved_bytes(task, first)[1],
         )
 
     def _highest(self, peer: Peer, account: Callable[[], int | None], limit_s: float) -> int:
-        """Reading, until there is an answer or it is late."""
+        """Read until there is an answer, or it is late."""
         deadline, highest = time.monotonic() + limit_s, 0
         while not peer.said_something() and time.monotonic() < deadline:
             highest = max(highest, account() or 0)
@@ -160,30 +144,25 @@ class PeakMemory:
         return highest
 
     def _account(self, peer: Peer) -> Callable[[], int | None]:
-        """Of the processes that there are now."""
+        """The account of the processes that there are now."""
         worker, jail = peer.pid, jail_of(peer.pid)
         if self._backend.on_host:
             return lambda: host_bytes(worker, jail)
-        return _of_device(self._driver, worker, jail)
-
-
-def _of_device(
-    driver: DriverAccount | None, worker: int, jail: frozenset[int]
-) -> Callable[[], int | None]:
-    return lambda: None if driver is None else device_bytes(driver, worker, jail)
+        driver = self._driver
+        return lambda: None if driver is None else device_bytes(driver, worker, jail)
 
 
 def calls_for(call_s: float) -> int:
-    """How many calls of that length are enough."""
+    """Count the calls of that length that are enough."""
     return max(1, min(_MAX_CALLS, round(_CALLS_S / max(call_s, 1e-9))))
 
 
 def beyond(highest: int, before: int, *, arenas: int, parameters: int, outputs: int) -> int:
-    """What is left of a reading when that is taken off which any worker needs."""
+    """Take off from a reading what any worker needs."""
     return max(0, highest - before - arenas - parameters - outputs)
 
 
 def _storage_bytes(tensors: list[torch.Tensor]) -> int:
-    """Of memory that several share, once."""
+    """Size of their memory; what several share counts once."""
     storages = [t.untyped_storage() for t in tensors if t.layout == torch.strided]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())

@@ -1,7 +1,6 @@
 """Memory that a worker's processes use now, by the driver's account or the kernel's.
 
-Only the verifier asks, and no worker has a part in the answer. None means that it can't be told:
-there is no such account, or it does not show the worker.
+No worker has a part in the answer. None: there is no such account, or it does not show the worker.
 """
 
 from __future__ import annotations
@@ -13,15 +12,12 @@ from pathlib import Path
 
 from gpu_sandbox.accelerator.driver_account import DriverAccount
 
-__all__ = ["device_bytes", "host_bytes", "jail_of"]
-
-_COUNTED = ("RssAnon", "VmSwap")
-"""Of a process's status. Shared memory is left out: the arena lies there."""
+_COUNTED = ("RssAnon", "VmSwap")  # without shared memory: the arena
 _KB = 1024
 
 
 def device_bytes(driver: DriverAccount, worker: int, jail: Collection[int]) -> int | None:
-    """Of the device's memory, by the worker and all others of its jail."""
+    """Device memory of the worker and all others of its jail."""
     listed = driver.processes()
     if listed is None or worker not in {process.pid for process in listed}:
         return None
@@ -31,7 +27,7 @@ def device_bytes(driver: DriverAccount, worker: int, jail: Collection[int]) -> i
 
 
 def host_bytes(worker: int, jail: Collection[int]) -> int | None:
-    """Of the host's memory, swap included. What forks share counts in each of them."""
+    """Host memory, swap included. What forks share counts in each of them."""
     own = _anonymous_bytes(worker)
     if own is None:
         return None
@@ -40,8 +36,8 @@ def host_bytes(worker: int, jail: Collection[int]) -> int | None:
 
 
 def jail_of(worker: int) -> frozenset[int]:
-    """The worker, all that descends from it, and what its jail init has adopted, which is whatever
-    loses its parent. Not the jail init's own forks: they are of its session."""
+    """The worker, its descendants, and orphans that its jail init has adopted. Not the jail init's
+    own forks: they are of its session."""
     found, ahead = set[int](), [worker, *_adopted(worker)]
     while ahead:
         pid = ahead.pop()
@@ -60,7 +56,7 @@ def _adopted(worker: int) -> list[int]:
 
 
 def _ancestors() -> set[int]:
-    """Of this process, itself included."""
+    """Of this process, and itself."""
     found, pid = {0, 1}, os.getpid()
     while pid not in found:
         found.add(pid)
@@ -78,7 +74,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _stat(pid: int) -> tuple[int | None, int | None]:
-    """Its parent and its session; None of one that has ended."""
+    """Parent and session; None if it has ended."""
     try:
         words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -1,5 +1,5 @@
-"""What a verifier's process has found out about a task: none but the first verdict pays for it, and
-none draws anew what it allows."""
+"""What a verifier's process has measured of a task: the first verdict alone pays for it, and later
+ones allow the same."""
 
 from __future__ import annotations
 
@@ -8,73 +8,87 @@ from collections.abc import Callable
 import torch
 
 from gpu_sandbox.ipc.verifier_messages import Job
-from gpu_sandbox.verifier.inputs.invariants import Forms
+from gpu_sandbox.verifier.inputs.invariants import InvariantsMemo
 from gpu_sandbox.verifier.reference.cases import Case
-from gpu_sandbox.verifier.reference.determinism import Repeats
-from gpu_sandbox.verifier.reference.determinism_runs import repeated
-from gpu_sandbox.verifier.reference.output_scale import Typical, Usual
+from gpu_sandbox.verifier.reference.conditioning import conditioning_notes
+from gpu_sandbox.verifier.reference.determinism import (
+    Repeatability,
+    measure_repeatability,
+    repeatability_notes,
+)
+from gpu_sandbox.verifier.reference.module_state import state_notes
+from gpu_sandbox.verifier.reference.output_scale import UsualNumbers, UsualRms
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
-from gpu_sandbox.verifier.trials.dry_run import Rehearsal
+from gpu_sandbox.verifier.reference.ulp_perturbation import UlpSensitivity
+from gpu_sandbox.verifier.trials.dry_run import DryRun, dry_run_notes
 from gpu_sandbox.verifier.trials.task_audit import audit
-from gpu_sandbox.verifier.trials.task_checks import check_repeats, check_shapes
+from gpu_sandbox.verifier.trials.task_checks import check_repeatability, check_shapes
 
-__all__ = ["Known", "known"]
-
-_known: dict[tuple[str, str, str], Known] = {}
-"""By task, protocol and device."""
-_LOOKS = 3
-"""At how a reference repeats itself that was within bounds before."""
+_ATTEMPTS = 3  # at measuring the repeatability of a reference that was within bounds before
 
 
-class Known:
+class TaskMemo:
     """Of one task, under one protocol."""
 
     def __init__(self) -> None:
-        self._typical, self._usual = Typical(), Usual()
-        self._forms = Forms()
-        self._repeats: list[Repeats] | None = None
-        self._nudged: list[Nudged] | None = None
+        self._usual_rms, self._usual_numbers = UsualRms(), UsualNumbers()
+        self._invariants = InvariantsMemo()
+        self._repeatability: list[Repeatability] | None = None
+        self._sensitivity: list[UlpSensitivity] | None = None
         self._audit: list[str] | None = None
 
     def introduce(self, task: Task) -> None:
-        """Before its first forward."""
-        task.typical, task.usual, task.forms = self._typical, self._usual, self._forms
+        """Share what is measured on demand. Before the task's first forward."""
+        task.usual_rms, task.usual_numbers = self._usual_rms, self._usual_numbers
+        task.invariants = self._invariants
 
-    def repeats(self, task: Task, first: Case, job: Job) -> list[Repeats]:
-        """Before there is a candidate. Raises ``Broken`` for what is no task: where it was one
-        before, because its runs were nearer to each other by chance, after some more looks."""
-        if self._repeats is None:
+    def repeatability(self, task: Task, first: Case, job: Job) -> list[Repeatability]:
+        """Raises ``Broken`` for what is no task: where it was one before, because its runs were
+        nearer to each other by chance, after some more attempts."""
+        if self._repeatability is None:
             task.time_again(first)
             check_shapes(task, first)
-            for _ in range(1 if job.mode == "baseline" else _LOOKS):
-                task.repeats = repeated(task, first)
-                if not any(one.far for one in task.repeats):
+            for _ in range(1 if job.mode == "baseline" else _ATTEMPTS):
+                task.repeatability = measure_repeatability(task, first)
+                if not any(one.far for one in task.repeatability):
                     break
-            check_repeats(task, first)
-            self._repeats = task.repeats
-        return self._repeats
+            check_repeatability(task, first)
+            self._repeatability = task.repeatability
+        return self._repeatability
 
-    def nudged(
-        self, task: Task, first: Case, job: Job, tries: Callable[[str], None]
-    ) -> list[Nudged]:
-        """Before there is a candidate, who may be in the way of what ``tries`` tells of."""
-        if self._nudged is None:
-            rehearsal = Rehearsal(task, torch.device(job.device), tries)
-            found = rehearsal.nudged(first)
+    def sensitivity(
+        self, task: Task, first: Case, job: Job, announce: Callable[[str], None]
+    ) -> list[UlpSensitivity]:
+        """``announce`` names to the engine what is tried (``DryRun``)."""
+        if self._sensitivity is None:
+            dry_run = DryRun(task, torch.device(job.device), announce)
+            found = dry_run.perturbed(first)
             if job.protocol.structured:
-                rehearsal.changed(first)
-            rehearsal.scaled(job.protocol)
-            self._nudged = found
-        return self._nudged
+                dry_run.transformed(first)
+            dry_run.scaled(job.protocol)
+            self._sensitivity = found
+        return self._sensitivity
 
     def audit(self, task: Task, first: Case, job: Job) -> list[str]:
-        """That costs as much as the trials."""
+        """This costs as much as the trials."""
         if self._audit is None:
             self._audit = audit(task, first, job.protocol)
         return self._audit
 
 
-def known(job: Job) -> Known:
-    """The same for all jobs on a task."""
-    return _known.setdefault((job.task_source, job.protocol.name, job.device), Known())
+_memos: dict[tuple[str, str, str], TaskMemo] = {}
+
+
+def memo_of(job: Job) -> TaskMemo:
+    """By task, protocol and device."""
+    return _memos.setdefault((job.task_source, job.protocol.name, job.device), TaskMemo())
+
+
+def task_notes(task: Task, first: Case) -> list[str]:
+    """Facts about the reference that qualify any verdict on it."""
+    return [
+        *repeatability_notes(task.repeatability),
+        *conditioning_notes(task.sensitivity, first.expected),
+        *state_notes(task.updates),
+        *dry_run_notes(task),
+    ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.verifier.reference.float64_casts import Wider
+from gpu_sandbox.verifier.reference.float64_casts import Float64Casts
 from tests.gpu_sandbox.test_drawn import DRAWS
 
 pytestmark = [
@@ -30,7 +30,7 @@ def test_it_draws_the_same_numbers(name: str, dtype: torch.dtype, shape: tuple[i
     own = DRAWS[name](given)
     after = torch.rand(3, device="cuda")
     torch.manual_seed(2)
-    with Wider(torch.device("cuda"), dtype):
+    with Float64Casts(torch.device("cuda"), dtype):
         wide = DRAWS[name](given.double())
     assert torch.equal(torch.rand(3, device="cuda"), after), "as many"
     eps = torch.finfo(dtype).eps if own.is_floating_point() else 0.0

@@ -9,17 +9,17 @@ import sys
 import pytest
 import torch
 
-from gpu_sandbox.verifier.inputs.altered import Part
 from gpu_sandbox.verifier.inputs.apply_in_place import change_in_place
-from gpu_sandbox.verifier.inputs.invariants import Form
+from gpu_sandbox.verifier.inputs.invariants import Invariants
+from gpu_sandbox.verifier.inputs.transforms import Part
 
 
 def more(tensor: torch.Tensor) -> torch.Tensor:
     return tensor + 64.0
 
 
-def plain(*tensors: torch.Tensor) -> list[tuple[torch.Tensor, Form]]:
-    return [(t, Form()) for t in tensors]
+def plain(*tensors: torch.Tensor) -> list[tuple[torch.Tensor, Invariants]]:
+    return [(t, Invariants()) for t in tensors]
 
 
 def test_half_of_each_dimension() -> None:
@@ -84,7 +84,11 @@ def test_they_keep_the_form_that_is_known(part: Part) -> None:
     below = torch.ones(70, 70).tril()
     for _ in range(10):
         x, whole, rising = below.clone(), torch.ones(3, 9), torch.arange(9.0)
-        forms = [(x, Form(zeros=True)), (whole, Form(whole=True)), (rising, Form(order=1))]
+        forms = [
+            (x, Invariants(zeros=True)),
+            (whole, Invariants(whole=True)),
+            (rising, Invariants(order=1)),
+        ]
         assert change_in_place(forms, [], more, part)
         assert set(x.unique().tolist()) <= {0.0, 1.0, 65.0}
         assert torch.equal(x == 0, below == 0)
@@ -99,17 +103,17 @@ import sys
 import torch
 import gpu_sandbox.verifier.main
 from gpu_sandbox.verifier.inputs.apply_in_place import change_in_place
-from gpu_sandbox.verifier.inputs.invariants import Form
-from gpu_sandbox.verifier.numerics.error_report import Differences
+from gpu_sandbox.verifier.inputs.invariants import Invariants
+from gpu_sandbox.verifier.numerics.error_report import ErrorReport
 
 before = set(sys.modules)
 for part in ("half", "sparse", "few", "all", "run"):
     for _ in range(8):
         x = torch.ones(64, 10, 10)
-        assert change_in_place([(x, Form(zeros=True))], [], lambda t: t + 1.0, part)
-shown = Differences(x)
+        assert change_in_place([(x, Invariants(zeros=True))], [], lambda t: t + 1.0, part)
+shown = ErrorReport(x)
 shown.add(x.view(640, 10), x.view(640, 10), x.view(640, 10) == 2.0, 0)
-shown.told()
+shown.text()
 print(*sorted(set(sys.modules) - before))
 """
 

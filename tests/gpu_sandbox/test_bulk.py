@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.verifier.numerics.compare import Difference, compare
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
-from gpu_sandbox.verifier.numerics.fast_path import close_by
-from gpu_sandbox.verifier.numerics.rules.error_quantiles import apart
-from gpu_sandbox.verifier.numerics.tolerances import RULES
-from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
+from gpu_sandbox.verifier.numerics.fast_path import surely_right_errors
+from gpu_sandbox.verifier.numerics.rules.elements import ELEMENTS
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import QUANTILES, quantiles_between
+from gpu_sandbox.verifier.numerics.tolerances import TOLERANCES
+from gpu_sandbox.verifier.reference.ulp_perturbation import UlpSensitivity
 from tests.thorough import examples
 
 STRICT = protocol_named("strict")
@@ -29,7 +30,7 @@ def judged(
     if timed:
         expected = Expected.within(native, expected.margin)
     found = compare(expected, got, STRICT)
-    assert found.ok or close_by([(expected, got)]) == [None]
+    assert found.ok or surely_right_errors([(expected, got)]) == [None]
     return found
 
 
@@ -106,16 +107,20 @@ def test_what_moves_by_rounding_may_be_as_far_off() -> None:
     moved = native * (1 + 3e-4 * torch.randn_like(native))
     (expected,) = expect([native], [exact])
     assert not compare(expected, got, STRICT).ok
-    Nudged(relative=3e-4, worst=1.0, rounds=True, bulk=apart(native, moved)).allow(expected)
+    UlpSensitivity(
+        relative=3e-4,
+        rounds=True,
+        spreads={QUANTILES: quantiles_between(native, moved), ELEMENTS: 1.0},
+    ).allow(expected)
     assert compare(expected, got, STRICT).ok
 
 
 def test_changed_inputs_and_few_elements_are_held_to_norms_alone() -> None:
     exact, native = with_a_few_large(2)
-    (eased,) = expect([native], [exact], ease=2.0)
+    (eased,) = expect([native], [exact], factor=2.0)
     (few,) = expect([native[:50]], [exact[:50]])
-    assert eased.bulk is None
-    assert few.bulk is None
+    assert QUANTILES not in eased.bounds
+    assert QUANTILES not in few.bounds
 
 
 def test_parts_of_complex_numbers_count_each() -> None:
@@ -135,7 +140,7 @@ def test_half_precision_is_a_few_last_places_of_most(dtype: torch.dtype, timed: 
     exact[::100] *= 1000
     native, small = exact.to(dtype), torch.ones(400, 1, dtype=torch.float64)
     small[::100] = 0.0
-    floor = RULES[dtype].floor
+    floor = TOLERANCES[dtype].floor
     spread = exact + small * floor * 0.9 * torch.randn_like(exact)
     assert judged(exact, native, spread.to(dtype), timed=timed).ok
     for off, share in ((4.0, 0.8), (20.0, 0.2)):

@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
-from gpu_sandbox.verifier.numerics.rules.integers import flipped
-from gpu_sandbox.verifier.numerics.rules.slices import lost, lost_in_some, sound
-from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
+from gpu_sandbox.verifier.numerics.rules.integers import INTEGERS, is_clustered
+from gpu_sandbox.verifier.numerics.rules.slices import (
+    missing_in_one_dimension,
+    missing_slices,
+    sound_slices,
+)
+from gpu_sandbox.verifier.reference.ulp_perturbation import UlpSensitivity
 from tests.thorough import examples
 
 STRICT = protocol_named("strict")
@@ -46,7 +50,7 @@ def test_as_far_off_as_the_reference_is_none_lost(
     exact = torch.randn(rows, columns, dtype=torch.float64) * torch.randn(columns).exp().square()
     off = 4 * torch.finfo(dtype).eps * exact.norm(dim=1, keepdim=True)
     native, got = ((exact + off * torch.randn_like(exact)).to(dtype) for _ in range(2))
-    assert lost(exact, native, got) == []
+    assert missing_slices(exact, native, got) == []
 
 
 @given(st.integers(0, 10**6), st.sampled_from(DTYPES), st.integers(16, 40), st.integers(2, 60))
@@ -64,19 +68,21 @@ def test_beside_another_run_of_the_reference_none_of_those_that_are_sound_is_los
         return exact, native, got
 
     exact, native, _ = drawn()
-    among = sound(exact, native)
+    among = sound_slices(exact, native)
     assert among is not None
     for dimension in (0, 1):
         less = native * torch.ones(native.shape).index_fill_(dimension, torch.tensor(1), 0.45)
         looked_at = among.those[dimension] is not None
-        if looked_at and lost(native, native, less, among, only=dimension):
-            assert (less - native).double().norm() > among.least * native.double().norm()
+        if looked_at and missing_slices(native, native, less, among, only=dimension):
+            assert (less - native).double().norm() > among.min_error * native.double().norm()
     _, native, got = drawn()
-    assert lost(native, native, got, among) == []
+    assert missing_slices(native, native, got, among) == []
     largest, last = int(sizes.argmax()), among.those[1]
     assert last is not None
     got[:, largest] = 0
-    assert lost(native, native, got, among, only=1) == ([(1, largest)] if last[largest] else [])
+    assert missing_slices(native, native, got, among, only=1) == (
+        [(1, largest)] if last[largest] else []
+    )
 
 
 @pytest.mark.parametrize("shape", [(20, 50_000), (300_000, 3)])
@@ -84,17 +90,17 @@ def test_some_rows_are_enough_to_see_it(shape: tuple[int, int]) -> None:
     torch.manual_seed(0)
     exact = torch.randn(shape, dtype=torch.float64)
     native = exact.float()
-    among = sound(exact, native)
+    among = sound_slices(exact, native)
     assert among is not None
     last = among.those[1]
     assert last is not None
     assert last.all()
     got = native.clone()
-    assert lost_in_some(native, got, among) == []
+    assert missing_in_one_dimension(native, got, among) == []
     got[:, 2] = 0
-    assert lost(native, native, got, among, only=1) == [(1, 2)]
+    assert missing_slices(native, native, got, among, only=1) == [(1, 2)]
     last[2] = False
-    assert lost(native, native, got, among, only=1) == []
+    assert missing_slices(native, native, got, among, only=1) == []
 
 
 @pytest.mark.parametrize("shape", [(64, 16_384), (256, 40_000)])
@@ -102,7 +108,7 @@ def test_of_many_columns_half_of_the_numbers_may_be_zero(shape: tuple[int, int])
     torch.manual_seed(0)
     exact = torch.relu(torch.randn(shape, dtype=torch.float64))
     native = exact.bfloat16()
-    among = sound(exact, native)
+    among = sound_slices(exact, native)
     assert among is not None
     those = among.those[1]
     assert those is not None
@@ -110,12 +116,12 @@ def test_of_many_columns_half_of_the_numbers_may_be_zero(shape: tuple[int, int])
     column = int(those.nonzero()[7])
     got = native.clone()
     got[:, column] *= 0.25
-    assert lost(native, native, got, among, only=1) == [(1, column)]
+    assert missing_slices(native, native, got, among, only=1) == [(1, column)]
 
 
 def test_of_those_that_are_too_many_none_is_looked_at() -> None:
     exact = torch.ones(1, dtype=torch.float64).expand(16, (1 << 22) + 1)
-    among = sound(exact, exact)
+    among = sound_slices(exact, exact)
     assert among is not None
     assert among.those[0] is not None
     assert among.those[1] is None
@@ -123,18 +129,18 @@ def test_of_those_that_are_too_many_none_is_looked_at() -> None:
 
 def test_where_no_column_counts_none_need_be_looked_for() -> None:
     exact = torch.zeros(64, 32, dtype=torch.float64)
-    among = sound(exact, exact.float())
+    among = sound_slices(exact, exact.float())
     assert among is not None
-    assert among.least == math.inf
+    assert among.min_error == math.inf
 
 
 def test_of_large_outputs_some_rows_are_looked_at() -> None:
     exact = torch.ones(1, dtype=torch.float64).expand((1 << 13) + 1, 1 << 11)
     got = exact.clone()
-    assert lost(exact, exact, got) == []
+    assert missing_slices(exact, exact, got) == []
     got[:, 5] = 0
-    assert lost(exact, exact, got) == [(1, 5)]
-    assert lost(exact[:, :0], exact[:, :0], got[:, :0]) == []
+    assert missing_slices(exact, exact, got) == [(1, 5)]
+    assert missing_slices(exact[:, :0], exact[:, :0], got[:, :0]) == []
 
 
 @pytest.mark.parametrize("shape", [(4000, 1), (40, 50, 1), (60, 8, 30), (1, 90, 64, 64)])
@@ -147,18 +153,18 @@ def test_columns_of_every_dimension(shape: tuple[int, ...]) -> None:
             continue
         got = exact.clone()
         got.select(dimension, size // 2).zero_()
-        assert lost(exact, exact, got) == [(dimension, size // 2)]
-        assert lost(exact, exact, got, only=dimension) == [(dimension, size // 2)]
+        assert missing_slices(exact, exact, got) == [(dimension, size // 2)]
+        assert missing_slices(exact, exact, got, only=dimension) == [(dimension, size // 2)]
 
 
 def test_one_that_nobody_knows_is_looked_at_in_a_timed_call() -> None:
     exact = torch.randn(60, 70)
-    among = sound(exact, exact)
+    among = sound_slices(exact, exact)
     assert among is not None
     got = exact.clone()
     got[7] = 0
-    assert (got - exact).norm() > among.least * exact.norm()
-    looks = [lost_in_some(exact, got, among) for _ in range(200)]
+    assert (got - exact).norm() > among.min_error * exact.norm()
+    looks = [missing_in_one_dimension(exact, got, among) for _ in range(200)]
     assert [(0, 7)] in looks
     assert [] in looks
 
@@ -168,9 +174,9 @@ def test_what_is_small_beside_others_does_not_count() -> None:
     exact[:, 7] *= 0.01
     got = exact.clone()
     got[:, 7] = 0
-    assert lost(exact, exact, got) == []
+    assert missing_slices(exact, exact, got) == []
     few = exact[:15, :15]
-    assert lost(few, few, torch.zeros(15, 15)) == []
+    assert missing_slices(few, few, torch.zeros(15, 15)) == []
 
 
 def test_of_integers_as_many_as_may_flip_but_in_one_column() -> None:
@@ -183,10 +189,10 @@ def test_of_integers_as_many_as_may_flip_but_in_one_column() -> None:
     stretch[9, 70:100] = 100
     scattered.view(-1)[torch.randperm(native.numel())[:200]] += 1
     expected = Expected(native, None)
-    Nudged(flips=300, rounds=True).allow(expected)
+    UlpSensitivity(rounds=True, spreads={INTEGERS: 300}).allow(expected)
     assert compare(expected, scattered, STRICT).ok
     for wrong in (column, half, row, stretch):
-        assert flipped(native, wrong)
+        assert is_clustered(native, wrong)
         assert not compare(expected, wrong, STRICT).ok
 
 
@@ -199,7 +205,7 @@ def test_what_rounding_flips_here_and_there_is_no_column(
     native = torch.randint(0, 100, (elements, columns))
     got = native.clone()
     got.view(-1)[torch.randperm(native.numel())[: native.numel() // 1000]] += 1
-    assert not flipped(native, got)
+    assert not is_clustered(native, got)
 
 
 def test_what_is_nothing_in_float64_is_no_column() -> None:
@@ -218,14 +224,14 @@ def test_nor_what_flushes_to_zero() -> None:
     exact = torch.rand(64, 64, dtype=torch.float64) + 0.5
     exact[:, 20:] *= 1e-39
     native = exact.float()
-    assert lost(exact, native, native.masked_fill(native < 1e-37, 0.0)) == []
+    assert missing_slices(exact, native, native.masked_fill(native < 1e-37, 0.0)) == []
 
 
 def test_of_one_in_a_row_of_zeros_rounding_makes_another_row() -> None:
     native = torch.eye(32).repeat(32, 1)
     got = native.clone()
     got[5] = got[6]
-    assert lost(native.double(), native, got) == []
+    assert missing_slices(native.double(), native, got) == []
 
 
 def test_what_varies_is_to_vary() -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
-from gpu_sandbox.verifier.reference.output_scale import Typical
+from gpu_sandbox.verifier.numerics.rules.elements import ELEMENTS
+from gpu_sandbox.verifier.reference.output_scale import UsualRms
 from tests.thorough import examples
 
 STRICT = protocol_named("strict")
@@ -73,22 +74,22 @@ def dot(number: int, size: int = 20_000) -> tuple[torch.Tensor, torch.Tensor, to
 @given(st.integers(0, 10**9))
 @settings(max_examples=examples(15), deadline=None)
 def test_a_number_that_comes_out_small_is_as_exact_as_it_usually_is(seed: int) -> None:
-    known = Typical()
+    known = UsualRms()
     first, truth, _ = dot(seed)
     typical = known.of("", [first], lambda number: [dot(seed + 1 + number)[0]])
-    (expected,) = expect([first], [truth], typical=typical)
+    (expected,) = expect([first], [truth], usual_rms=typical)
     for number in range(20, 30):
         native, truth, other = dot(seed + number)
-        trial = Expected(native, truth, typical=typical[0])
+        trial = Expected(native, truth, usual_rms=typical[0])
         timed = Expected.within(native, expected.margin)
         for one in (trial, timed):
             assert compare(one, other, STRICT).ok
-            assert not compare(one, other + 1e-3 * expected.least, STRICT).ok
+            assert not compare(one, other + 1e-3 * expected.min_norm, STRICT).ok
 
 
 def test_what_has_many_elements_has_its_own_size() -> None:
     outputs = [torch.rand(65), torch.arange(4), torch.rand(4, 16), torch.rand(0), torch.tensor(2.0)]
-    found = Typical().of("", outputs, lambda _: [t + 1 for t in outputs])
+    found = UsualRms().of("", outputs, lambda _: [t + 1 for t in outputs])
     assert [None if one is None else list(one.shape) for one in found] == [
         None, None, [4, 1], None, [1, 1],
     ]  # fmt: skip
@@ -109,11 +110,12 @@ def test_on_changed_inputs_full_precision_has_more_room(
 ) -> None:
     native = torch.full((30, 7), 2.0, dtype=dtype)
     exact = native.double() * (1.0 + error)
-    own, changed = (expect([native], [exact], ease=ease)[0] for ease in (1.0, 2.0))
+    own, changed = (expect([native], [exact], factor=ease)[0] for ease in (1.0, 2.0))
     assert changed.tolerance == pytest.approx(times * own.tolerance)
-    assert changed.slack == pytest.approx(times * own.slack)
+    bounds = [one.bounds[ELEMENTS].max_error for one in (changed, own)]
+    assert bounds[0] == pytest.approx(times * bounds[1])
 
 
 def test_without_a_float64_reference_there_is_no_more_room() -> None:
-    own, changed = (expect([torch.ones(5)], None, ease=ease)[0] for ease in (1.0, 2.0))
+    own, changed = (expect([torch.ones(5)], None, factor=ease)[0] for ease in (1.0, 2.0))
     assert own.margin == changed.margin

@@ -18,17 +18,20 @@ from gpu_sandbox.ipc.values import Plain, Sequence, TensorAt, Tree
 from gpu_sandbox.ipc.verifier_messages import Differs
 from gpu_sandbox.ipc.worker_messages import Ran
 from gpu_sandbox.tensors import chunked as pieces
-from gpu_sandbox.verifier.inputs.altered import Altered
+from gpu_sandbox.verifier.inputs.transforms import Transform
 from gpu_sandbox.verifier.numerics import compare as comparing
 from gpu_sandbox.verifier.numerics import fast_path as looking
 from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation
 from gpu_sandbox.verifier.numerics.expected import Expected
-from gpu_sandbox.verifier.numerics.fast_path import close_by
-from gpu_sandbox.verifier.numerics.mutated_inputs import expect_left
+from gpu_sandbox.verifier.numerics.fast_path import surely_right_errors
+from gpu_sandbox.verifier.numerics.mutated_inputs import expect_mutated
 from gpu_sandbox.verifier.numerics.rules import registry
-from gpu_sandbox.verifier.numerics.rules.error_quantiles import Bulk
-from gpu_sandbox.verifier.numerics.tolerances import RULES, Margin
+from gpu_sandbox.verifier.numerics.rules.elements import ELEMENTS, ElementBound
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import QUANTILES, QuantileBound
+from gpu_sandbox.verifier.numerics.rules.integers import INTEGERS, FlipBound
+from gpu_sandbox.verifier.numerics.rules.rule import Rule
+from gpu_sandbox.verifier.numerics.tolerances import TOLERANCES, Margin
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing import pairing
 from gpu_sandbox.verifier.timing.batches import TimedBatch
@@ -49,9 +52,11 @@ def batch(calls: int, output_bytes: int, changed: tuple[int, ...] = ()) -> Event
     """Batches of calls that all put out so much, some of them on changed inputs."""
     native = torch.empty(output_bytes, dtype=torch.uint8, device="meta")
     first: Any = SimpleNamespace(tensors=[torch.rand(3)], expected=[SimpleNamespace(native=native)])
-    made = EventBatches(SimpleNamespace(altered=[], has_second_place=True), first, CPU, calls)  # type: ignore[arg-type]
-    ways = [object() if number in changed else None for number in range(calls)]
-    made.cases = [SimpleNamespace(altered=way) for way in ways]  # type: ignore[misc]
+    made = EventBatches(
+        SimpleNamespace(passed_transforms=[], has_second_place=True), first, CPU, calls
+    )  # type: ignore[arg-type]
+    pairs = [object() if number in changed else None for number in range(calls)]
+    made.cases = [SimpleNamespace(transform=way) for way in pairs]  # type: ignore[misc]
     return made
 
 
@@ -132,8 +137,13 @@ class Made(msgspec.Struct, frozen=True):
             native[2, 2] = self.odd
         if "got" in self.odd_in:
             got[2, 2] = self.odd
-        tolerance = max(self.tolerance * relative, RULES[self.dtype].floor)
-        return Expected.within(native, Margin(tolerance, self.slack * worst)), got
+        tolerance = max(self.tolerance * relative, TOLERANCES[self.dtype].floor)
+        return Expected.within(native, margin_of(tolerance, self.slack * worst)), got
+
+
+def margin_of(tolerance: float, slack: float, bulk: QuantileBound | None = None) -> Margin:
+    bounds: dict[Any, Any] = {ELEMENTS: ElementBound(slack)}
+    return Margin(tolerance, bounds if bulk is None else {**bounds, QUANTILES: bulk})
 
 
 def _distance(native: torch.Tensor, got: torch.Tensor) -> tuple[float, float]:
@@ -144,7 +154,7 @@ def _distance(native: torch.Tensor, got: torch.Tensor) -> tuple[float, float]:
 
 MADE = st.builds(
     Made,
-    dtype=st.sampled_from(list(RULES)),
+    dtype=st.sampled_from(list(TOLERANCES)),
     seed=st.integers(0, 10**6),
     scale=st.one_of(st.integers(-3, 3), st.integers(-40, 38)),
     tolerance=st.sampled_from([0.5, 0.99, 1.01, 1.9, 2.0, 2.1, 4.0]),
@@ -164,7 +174,7 @@ ROUNDED = [
 
 
 def plainly_close(outputs: list[tuple[Expected, torch.Tensor]]) -> list[bool]:
-    return [by is not None for by in close_by(outputs)]
+    return [by is not None for by in surely_right_errors(outputs)]
 
 
 def strictly_right(made: Made) -> bool:
@@ -192,7 +202,7 @@ def test_what_is_plainly_close_is_right_by_the_strict_rule(
         found.add((made.dtype, close))
 
     implies()
-    assert found == {(dtype, close) for dtype in RULES for close in (True, False)}
+    assert found == {(dtype, close) for dtype in TOLERANCES for close in (True, False)}
 
 
 @pytest.mark.parametrize("piece", [100, 300, 1 << 18])
@@ -201,8 +211,8 @@ def test_each_of_many_outputs_is_told_of_by_itself(
 ) -> None:
     """Also of those that are looked at in one go, which are as many as make a piece."""
     monkeypatch.setattr(pieces, "_PIECE_ON_CPU", piece)
-    loose = Bulk(half=0.5, most=0.9, least=0.0, counted=1.0)
-    margins = [Margin(1e-3, 1e-2, bulk=bulk) for bulk in (None, loose.times(1e-3), loose)]
+    loose = QuantileBound(half=0.5, most=0.9, min_size=0.0, share=1.0)
+    margins = [margin_of(1e-3, 1e-2, bulk) for bulk in (None, loose.times(1e-3), loose)]
     outputs, right = [], list[bool]()
     for number in range(72):
         dtype = (torch.float32, torch.bfloat16, torch.float64)[number % 3]
@@ -224,13 +234,13 @@ def test_each_of_many_outputs_is_told_of_by_itself(
 
 def test_most_elements_of_each_of_many_outputs_count() -> None:
     """By the bulk of its own margin. One large element has most of the norm."""
-    loose = Bulk(half=0.5, most=0.9, least=0.0, counted=1.0)
+    loose = QuantileBound(half=0.5, most=0.9, min_size=0.0, share=1.0)
     native = torch.rand(500) + 1
     native[7] = 1e5
     got = native * 1.01
     got[7] = 1e5
     outputs = [
-        (Expected.within(native, Margin(1e-3, 1e3, bulk=bulk)), one)
+        (Expected.within(native, margin_of(1e-3, 1e3, bulk)), one)
         for bulk in (loose, loose.times(0.01))
         for one in (got, native.clone(), got)
     ]
@@ -240,8 +250,8 @@ def test_most_elements_of_each_of_many_outputs_count() -> None:
 def test_where_no_float64_run_tells_of_errors_rows_do() -> None:
     """Of a slow or a large reference, and of inputs that it changes."""
     native = torch.randn(100, 31)
-    slow, left = Expected(native, None), expect_left(native, native + 1).expected
-    assert slow.slack == left.slack == 0.0
+    slow, left = Expected(native, None), expect_mutated(native, native + 1).expected
+    assert slow.bounds == left.bounds == {}
     near, far = native * (1 + 1e-7), native.clone()
     far[7, 7] += 0.1
     assert plainly_close([(slow, near), (left, near)]) == [True, True]
@@ -275,7 +285,7 @@ def test_so_many_integers_may_differ_and_all_are_counted() -> None:
     expected, got = Expected(native, None), native.clone()
     got[:3] += 1
     for loose, right in ((3, True), (2, False), (0, False)):
-        expected.loose = loose
+        expected.bounds[INTEGERS] = FlipBound(loose)
         for brief in (True, False):
             assert compare(expected, got, STRICT, brief=brief).ok == right
 
@@ -283,7 +293,7 @@ def test_so_many_integers_may_differ_and_all_are_counted() -> None:
 def test_outputs_that_no_norm_tells_of_go_the_usual_way() -> None:
     native = torch.rand(4, 3)
     others = [torch.arange(4), torch.rand(0, 3), torch.rand(3).to(torch.complex64)]
-    outputs = [(Expected.within(t, Margin(1e-3, 1e-3)), t.clone()) for t in (native, *others)]
+    outputs = [(Expected.within(t, margin_of(1e-3, 1e-3)), t.clone()) for t in (native, *others)]
     exact = Expected(native, native.double())
     assert plainly_close([*outputs, (exact, native.clone())]) == [True, *[False] * 4]
     assert plainly_close([]) == []
@@ -302,7 +312,7 @@ class Compared:
         self.off: float = 1
         self.truths = [[torch.arange(1, 13).reshape(4, 3).to(dtype)] for _ in range(CALLS)]
         monkeypatch.setattr(pairing, "check_shape", lambda *_, **__: None)
-        monkeypatch.setattr(pairing, "close_by", self._close_by)
+        monkeypatch.setattr(pairing, "surely_right_errors", self._close_by)
         monkeypatch.setattr(pairing, "check_call", self._check_call)
 
     def check(
@@ -310,22 +320,24 @@ class Compared:
         wrong: tuple[int, ...] = (),
         protocol: str = "strict",
         exact: torch.Tensor | None = None,
-        altered: Altered | None = None,
+        transform: Transform | None = None,
         plain: tuple[list[Tree], list[Tree]] = ([], []),
     ) -> None:
         """``exact``: what float64 makes of the inputs of each call, which are changed; ``plain``:
         the baseline's and the candidate's, call by call."""
-        expected = Expected.within(self.truths[0][0], Margin(1e-4, 1e-3))
-        first: Any = SimpleNamespace(margins=[expected.margin], usual=())
+        expected = Expected.within(self.truths[0][0], margin_of(1e-4, 1e-3))
+        first: Any = SimpleNamespace(margins=[expected.margin], usual_sizes=())
         task: Any = SimpleNamespace(
             mutates=False, allow=lambda outputs: None, forward_s=2.0, grants_tf32=False
         )
         task.precision = "float32"
-        task.exactly = lambda case: (None if exact is None else [exact], None)
-        task.exact = SimpleNamespace(failed=False, lowers=False)
+        task.float64_outputs = lambda case: (None if exact is None else [exact], None)
+        task.float64 = SimpleNamespace(failed=False, half_precision=False)
         task.expect = partial(Task.expect, task)
         task.leave_out = ()
-        case = SimpleNamespace(altered=altered, changed="", tensors=[], ease=1.0)
+        case = SimpleNamespace(
+            transform=transform, description="", tensors=[], tolerance_factor=1.0
+        )
         releases: Any = SimpleNamespace(device=torch.device("cuda"), cases=[case] * CALLS)
         releases.intact = lambda peer, number: self.looked_at.append(number) or True
         got = [
@@ -339,12 +351,12 @@ class Compared:
         baseline = SimpleNamespace(last=last, outputs=truths, trees=trees[0])
         pair: Any = SimpleNamespace(candidate=candidate, baseline=baseline, first=True)
         none: Any = None
-        pairing = Pairing(task, none, none, protocol_named(protocol), first, none)
-        pairing._check(releases, pair, chosen)
+        made = Pairing(task, none, none, protocol_named(protocol), first, none)
+        made._check(releases, pair, chosen)
 
     def _close_by(self, outputs: Any) -> list[float | None]:
         self.asked.append(len(outputs))
-        return close_by(outputs)
+        return surely_right_errors(outputs)
 
     def _check_call(self, *asked: Any) -> float:
         self.strictly += 1
@@ -360,7 +372,7 @@ def test_all_outputs_are_looked_at_in_one_go_and_some_inputs(
     assert compared.looked_at == [15, 14]
 
 
-class NoSeven:
+class NoSeven(Rule[float, None]):
     """A rule that the fast path knows nothing of."""
 
     def prepare(self, reference: Reference) -> float | None:
@@ -422,21 +434,21 @@ def test_inputs_that_are_harder_than_others_are_judged_by_their_own_errors(
     native = compared.truths[0][0]
     for truth in compared.truths[1:]:
         truth[0] = native
-    way = Altered("changed", torch.neg, [Expected.within(native, Margin(1e-4, 1e-3)).margin])
+    way = Transform("changed", torch.neg, [Expected.within(native, margin_of(1e-4, 1e-3)).margin])
 
-    def wrong_by(off: float, exact: torch.Tensor | None, altered: Altered | None) -> None:
+    def wrong_by(off: float, exact: torch.Tensor | None, transform: Transform | None) -> None:
         compared.off = off
-        compared.check((3,), exact=exact, altered=altered)
+        compared.check((3,), exact=exact, transform=transform)
 
     near, far = native.double() * (1 + 1e-4), native.double() * 1.5
     wrong_by(3e-3, near, way)
     wrong_by(3e-3, near, None)
     wrong_by(1.0, far, way)
-    for off, exact, altered in (
+    for off, exact, transform in (
         (3e-3, None, way), (1.0, near, way), (3e-3, native.double(), way), (1.0, far, None),
     ):  # fmt: skip
         with pytest.raises(Ended) as ended:
-            wrong_by(off, exact, altered)
+            wrong_by(off, exact, transform)
         assert "allowed 1.00e-04" in str(ended.value.finding)
 
 

@@ -15,8 +15,8 @@ from gpu_sandbox.verifier.reference.cases import Case, Seeds
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.trials.checks import check_call, check_values
 from gpu_sandbox.verifier.trials.convolution_recheck import RoundedConvolutions
-from gpu_sandbox.verifier.trials.rounding_recheck import Rounding
-from gpu_sandbox.verifier.trials.trials import trial_cases
+from gpu_sandbox.verifier.trials.rounding_recheck import RoundingRecheck
+from gpu_sandbox.verifier.trials.trial_cases import trial_cases
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
 CPU = torch.device("cpu")
@@ -81,7 +81,7 @@ def in_bf16(task: Task, case: Case) -> list[torch.Tensor]:
 def judged(task: Task, case: Case, got: list[torch.Tensor]) -> str | None:
     """Why it is wrong, as a trial says."""
     try:
-        check_call(case, case.expected, got, STRICT, 1, Rounding(task).looks)
+        check_call(case, case.expected, got, STRICT, 1, RoundingRecheck(task).rechecks)
     except Ended as ended:
         return str(ended.finding)
     return None
@@ -103,7 +103,7 @@ def test_a_convolution_in_tf32_is_right_where_it_is_granted(tmp_path: Path, sour
     assert "allowed 2.00e-05" in wrong
     task, first = task_of(tmp_path, source)
     for case in trial_cases(task, first, STRICT, []):
-        assert judged(task, case, in_tf32_convolutions(task, case)) is None, case.changed
+        assert judged(task, case, in_tf32_convolutions(task, case)) is None, case.description
 
 
 def test_bfloat16_is_not_and_the_reason_says_what_is(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_timed_calls_are_held_to_what_the_trial_was(
     assert judged(task, first, in_tf32_convolutions(task, first)) is None
     timed = task.draw("timed", 0)
     task.solve(timed, exact=False)
-    ways = zip(timed.expected, first.margins, strict=True)
-    expected = [Expected.within(one.native, margin) for one, margin in ways]
+    pairs = zip(timed.expected, first.margins, strict=True)
+    expected = [Expected.within(one.native, margin) for one, margin in pairs]
     if off is in_bf16:
         with pytest.raises(Ended):
             check_values(expected, off(task, timed), STRICT, None)
@@ -134,11 +134,11 @@ def test_a_product_in_tf32_is_as_wrong_as_before(tmp_path: Path) -> None:
     reasons = []
     for grants in (False, True):
         task, first = task_of(tmp_path, PRODUCT, grants=grants)
-        before = [(one.tolerance, one.slack, one.bulk) for one in first.expected]
+        before = [(one.tolerance, dict(one.bounds)) for one in first.expected]
         product = in_tf32(first.tensors[0]) @ in_tf32(task.model.weight.detach())
         wrong = judged(task, first, [product])
         assert wrong is not None
-        assert [(one.tolerance, one.slack, one.bulk) for one in first.expected] == before
+        assert [(one.tolerance, dict(one.bounds)) for one in first.expected] == before
         reasons.append(wrong.partition(", the")[0].partition("error ")[2])
         assert not task.grants_tf32  # it is asked once
     assert all("allowed 2.00e-05" in reason for reason in reasons)
@@ -147,7 +147,7 @@ def test_a_product_in_tf32_is_as_wrong_as_before(tmp_path: Path) -> None:
 def test_what_is_right_by_the_strict_rule_is_granted_nothing(tmp_path: Path) -> None:
     task, first = task_of(tmp_path, CONVOLUTION)
     assert judged(task, first, task.results(task.model, first.arguments, first)) is None
-    assert [one.granted for one in first.expected] == [0.0]
+    assert [one.tf32_error for one in first.expected] == [0.0]
 
 
 def test_a_convolution_in_half_precision_is_none(tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ def test_without_float64_it_is_granted_beside_the_references_own_run(tmp_path: P
     task, _ = task_of(tmp_path, CONVOLUTION)
     case = task.draw("trial", 1)
     task.forward_s = 1.5  # too slow for a run in float64
-    truth, rough = task.exactly(case)
+    truth, rough = task.float64_outputs(case)
     assert truth is None
-    case.expected = task.expect(case, task.again(case), truth, rough, alone=True)
+    case.expected = task.expect(case, task.rerun(case), truth, rough, use_own_run=True)
     assert case.expected[0].truth is case.expected[0].native
     assert judged(task, case, in_tf32_convolutions(task, case)) is None

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gpu_sandbox.verifier.reference.float64_casts import Wider
+from gpu_sandbox.verifier.reference.float64_casts import Float64Casts
 
 CPU = torch.device("cpu")
 SHAPE = (8, 16, 10, 12)
@@ -47,7 +47,7 @@ def test_it_draws_the_same_numbers(name: str) -> None:
     own = DRAWS[name](given)
     after = torch.rand(3)
     torch.manual_seed(2)
-    with Wider(CPU):
+    with Float64Casts(CPU):
         wide = DRAWS[name](given.double())
     assert torch.equal(torch.rand(3), after), "as many"
     assert wide.dtype == (torch.float64 if own.is_floating_point() else own.dtype)
@@ -61,7 +61,7 @@ def test_in_the_type_that_the_reference_has(name: str, dtype: torch.dtype) -> No
     torch.manual_seed(2)
     own = DRAWS[name](given)
     torch.manual_seed(2)
-    with Wider(CPU, dtype):
+    with Float64Casts(CPU, dtype):
         wide = DRAWS[name](given.double())
     assert torch.allclose(wide, own.double(), rtol=2 * torch.finfo(dtype).eps)
 
@@ -71,5 +71,5 @@ def test_what_is_not_wide_is_drawn_as_it_is() -> None:
     torch.manual_seed(2)
     own = integers.clone().geometric_(0.5)
     torch.manual_seed(2)
-    with Wider(CPU):
+    with Float64Casts(CPU):
         assert torch.equal(integers.clone().geometric_(0.5), own)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.verifier.inputs.altered import Altered
+from gpu_sandbox.verifier.inputs.transforms import Transform
 from gpu_sandbox.verifier.reference.cases import Case, Seeds
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.trials.rounding_recheck import Rounding
+from gpu_sandbox.verifier.trials.rounding_recheck import RoundingRecheck
 
 TASK = """
 import torch
@@ -37,8 +37,8 @@ def solved(tmp_path: Path, error: str) -> tuple[Task, Case]:
 
 
 def large(task: Task) -> Case:
-    altered = Altered("times 64", lambda t: (t + 1.0) * 64.0, [])
-    return task.draw("large", 0, altered)
+    transform = Transform("times 64", lambda t: (t + 1.0) * 64.0, [])
+    return task.draw("large", 0, transform)
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_what_a_matrix_has_not_got_in_float64_nobody_is_held_to(
     tmp_path: Path, error: str, *, taken: bool
 ) -> None:
     task, _ = solved(tmp_path, error)
-    assert task.takes(large(task)), "in its own precision"
-    assert task.takes(large(task), exact=True) == taken
+    assert task.accepts(large(task)), "in its own precision"
+    assert task.accepts(large(task), exact=True) == taken
 
 
 @pytest.mark.parametrize("error", ["torch.linalg.LinAlgError", "RuntimeError"])
 def test_it_is_asked_again_for_other_inputs(tmp_path: Path, error: str) -> None:
     task, first = solved(tmp_path, error)
-    task.takes(large(task), exact=True)
+    task.accepts(large(task), exact=True)
     task.solve(first, exact=True)
     assert first.expected[0].truth.dtype == torch.float64
 
@@ -70,7 +70,7 @@ def test_a_timed_call_passes_where_float64_has_no_answer(
     case = large(task)
     task.solve(case, exact=False)
     wrong = [torch.zeros(8, 6)]
-    looks = list(Rounding(task).timed_looks(case, case.expected, wrong))
+    looks = list(RoundingRecheck(task).timed_rechecks(case, case.expected, wrong))
     assert any(torch.equal(got[0], case.expected[0].native) for _, got in looks) == passed
-    looks = list(Rounding(task).timed_looks(first, first.expected, wrong))
+    looks = list(RoundingRecheck(task).timed_rechecks(first, first.expected, wrong))
     assert not any(torch.equal(got[0], first.expected[0].native) for _, got in looks)

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from gpu_sandbox.api.protocols import protocol_named
 from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
-from gpu_sandbox.verifier.numerics.fill_value import fill_of, without_fill
-from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
+from gpu_sandbox.verifier.numerics.fill_value import fill_value_of, without_fill
+from gpu_sandbox.verifier.numerics.rules.elements import ELEMENTS
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import QUANTILES
+from gpu_sandbox.verifier.reference.ulp_perturbation import UlpSensitivity
 from tests.thorough import examples
 
 STRICT = protocol_named("strict")
@@ -72,7 +74,7 @@ def test_it_is_to_be_where_it_belongs() -> None:
     ],
 )
 def test_most_outputs_have_none(output: torch.Tensor) -> None:
-    assert fill_of(output) is None or bool((output == output[0]).all())
+    assert fill_value_of(output) is None or bool((output == output[0]).all())
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1e3, 1e6, 1e9]), st.booleans())
@@ -94,7 +96,7 @@ def test_the_least_that_there_is_is_another_number_in_float64() -> None:
     later = torch.ones(64, 64, dtype=torch.bool).triu(1)
     native = scores.float().masked_fill(later, torch.finfo(torch.float32).min)
     (expected,) = expect([native], [scores.masked_fill(later, torch.finfo(torch.float64).min)])
-    assert not expected.unsound
+    assert not expected.is_unsound
     assert compare(expected, native, STRICT).ok
     assert not compare(expected, native.masked_fill(~later, 0.0), STRICT).ok
     assert not compare(expected, native.masked_fill(later, -1e9), STRICT).ok
@@ -104,27 +106,31 @@ def test_of_few_others_there_is_none() -> None:
     """Where nearly all is clamped, say."""
     output = torch.full((4096,), 6.0)
     output[:200] = 1.0
-    assert fill_of(output) is None
+    assert fill_value_of(output) is None
     output[:400] = 1.0
-    assert fill_of(output) == 6.0
+    assert fill_value_of(output) == 6.0
 
 
-STEADY, UNSTEADY, UNKNOWN = Nudged(1e-7, seen=True), Nudged(0.7, seen=True), Nudged()
+STEADY, UNSTEADY, UNKNOWN = (
+    UlpSensitivity(1e-7, measured=True),
+    UlpSensitivity(0.7, measured=True),
+    UlpSensitivity(),
+)
 
 
-@pytest.mark.parametrize("nudged", [UNSTEADY, UNKNOWN])
+@pytest.mark.parametrize("sensitivity", [UNSTEADY, UNKNOWN])
 @pytest.mark.parametrize("in_float64", [True, False])
 def test_what_is_rounding_beside_ones_is_not_held_to_itself(
-    nudged: Nudged, *, in_float64: bool
+    sensitivity: UlpSensitivity, *, in_float64: bool
 ) -> None:
     """A matrix times its inverse."""
     torch.manual_seed(0)
     q, _ = torch.linalg.qr(torch.randn(64, 64, dtype=torch.float64))
     exact, native = q.T @ q, q.T.float() @ q.float()
-    (expected,) = expect([native], [exact] if in_float64 else None, alone=True)
-    nudged.allow(expected)
+    (expected,) = expect([native], [exact] if in_float64 else None, use_own_run=True)
+    sensitivity.allow(expected)
     assert expected.fill is None
-    assert not expected.unsound
+    assert not expected.is_unsound
     for right in (torch.eye(64), exact.float()) if in_float64 else (native,):
         assert compare(expected, right, STRICT).ok
         assert compare(Expected.within(native, expected.margin), right, STRICT).ok
@@ -134,16 +140,16 @@ def test_on_changed_inputs_as_much_more_is_allowed_as_without_a_doubtful_fill() 
     torch.manual_seed(0)
     q, _ = torch.linalg.qr(torch.randn(64, 64, dtype=torch.float64))
     exact, native = q.T @ q, q.T.float() @ q.float()
-    drawn, changed = (expect([native], [exact], ease=ease)[0] for ease in (1.0, 4.0))
+    drawn, changed = (expect([native], [exact], factor=ease)[0] for ease in (1.0, 4.0))
     for one in (drawn, changed):
         assert one.fill is not None
         UNKNOWN.allow(one)
         assert one.fill is None
     assert changed.tolerance == 4 * drawn.tolerance
-    assert changed.slack == 4 * drawn.slack
-    assert changed.bulk is None
-    assert drawn.drawn
-    assert not changed.drawn
+    assert changed.bounds[ELEMENTS].max_error == 4 * drawn.bounds[ELEMENTS].max_error
+    assert QUANTILES not in changed.bounds
+    assert drawn.full_check
+    assert not changed.full_check
 
 
 @pytest.mark.parametrize("drawn", [True, False])
@@ -156,7 +162,7 @@ def test_beside_it_is_what_the_reference_itself_makes_where_nothing_else_tells(
     native, another = (
         (scores + noise).masked_fill(mask, -1e9) for noise in torch.randn(2, 64, 2048).double()
     )
-    (expected,) = expect([native.float()], [another] if drawn else None, alone=True)
+    (expected,) = expect([native.float()], [another] if drawn else None, use_own_run=True)
     STEADY.allow(expected)
     assert expected.fill == 1e9
     got = native.float() + 1e-6 * torch.randn(64, 2048) * ~mask
@@ -177,7 +183,7 @@ def test_one_number_in_each_row_is_enough() -> None:
 
 
 def test_where_the_largest_is_nothing_lies_beside_it() -> None:
-    assert fill_of(torch.eye(64).repeat(4, 1)) is None
+    assert fill_value_of(torch.eye(64).repeat(4, 1)) is None
 
 
 def test_of_an_output_without_it_nothing_is_taken() -> None:

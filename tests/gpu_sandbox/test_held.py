@@ -75,12 +75,12 @@ def test_inputs_that_it_changes_stay_as_they_were_drawn(tmp_path: Path) -> None:
     case = task.draw("trial", 1)
     task.solve(case, exact=False)
     assert not bool(case.tensors[1].any())
-    assert bool(case.left[1].native.any())
+    assert bool(case.mutated[1].native.any())
 
 
 def test_what_is_updated_is_told_in_a_line() -> None:
-    assert held.told([]) == []
-    (said,) = held.told(["a", "b", "c", "d", "e"])
+    assert held.state_notes([]) == []
+    (said,) = held.state_notes(["a", "b", "c", "d", "e"])
     assert "a, b, c and 2 more" in said
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gpu_sandbox.api.protocols import protocol_named
-from gpu_sandbox.verifier.numerics.mutated_inputs import expect_left
-from gpu_sandbox.verifier.trials.checks import check_left
+from gpu_sandbox.verifier.numerics.mutated_inputs import expect_mutated
+from gpu_sandbox.verifier.trials.checks import check_mutated
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
 STRICT = protocol_named("strict")
@@ -16,7 +16,7 @@ DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.complex64]
 
 def is_right(before: torch.Tensor, after: torch.Tensor, got: torch.Tensor) -> bool:
     try:
-        check_left([expect_left(after, before)], [got], STRICT, None)
+        check_mutated([expect_mutated(after, before)], [got], STRICT, None)
     except Ended:
         return False
     return True

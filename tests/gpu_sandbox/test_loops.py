@@ -31,7 +31,7 @@ from gpu_sandbox.verifier.timing.event_batches import EventBatches
 from gpu_sandbox.verifier.timing.pairing import Pairing
 from gpu_sandbox.verifier.timing.pairs import Pair
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks
-from gpu_sandbox.verifier.trials.first_call import FirstCall, with_first_call
+from gpu_sandbox.verifier.trials.trial_calls import FirstCall, with_first_call
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended
 from gpu_sandbox.worker.main import main
@@ -87,7 +87,7 @@ class Bench:
         self.task = Task(str(path), CPU, Seeds(3))
         self.first: Case = self.task.draw("trial", 0)
         self.task.solve(self.first, exact=True)
-        self.task.own(self.first)
+        self.task.find_owned(self.first)
         self.reference = self.peer(task, "Model", reference=True)
 
     def peer(self, source: str, name: str = "ModelNew", *, reference: bool = False) -> Peer:

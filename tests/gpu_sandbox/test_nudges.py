@@ -13,50 +13,62 @@ import torch.nn.functional as F
 from gpu_sandbox.api.protocols import PROTOCOLS
 from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.expected import Expected
-from gpu_sandbox.verifier.numerics.sentinel_values import marks
-from gpu_sandbox.verifier.numerics.tolerances import RULES, Margin
+from gpu_sandbox.verifier.numerics.rules.elements import ELEMENTS
+from gpu_sandbox.verifier.numerics.rules.integers import INTEGERS
+from gpu_sandbox.verifier.numerics.sentinel_values import sentinel_mask
+from gpu_sandbox.verifier.numerics.tolerances import TOLERANCES, Margin
 from gpu_sandbox.verifier.reference.cases import Seeds
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged, measured, moved, nudge
-from gpu_sandbox.verifier.trials.rounding_flips import mended, undecided
-from gpu_sandbox.verifier.trials.rounding_recheck import Rounding, by_float64, without_nan
+from gpu_sandbox.verifier.reference.ulp_perturbation import (
+    UlpSensitivity,
+    measure_sensitivity,
+    perturb,
+    perturbed,
+)
+from gpu_sandbox.verifier.trials.rounding_flips import is_unstable, with_flips_accepted
+from gpu_sandbox.verifier.trials.rounding_recheck import (
+    RoundingRecheck,
+    with_float64_integers,
+    without_nan,
+)
 
 STRICT = PROTOCOLS["strict"]
 
 
-def measure(reference: Callable[[torch.Tensor], torch.Tensor]) -> Nudged:
+def measure(reference: Callable[[torch.Tensor], torch.Tensor]) -> UlpSensitivity:
     def pair(number: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         x = torch.randn(100_000, generator=torch.Generator().manual_seed(number))
-        return [reference(x)], [reference(nudge(x))]
+        return [reference(x)], [reference(perturb(x))]
 
-    return measured(1, pair, 0.001)[0]
+    return measure_sensitivity(1, pair, 0.001)[0]
 
 
 def test_a_nudge_is_a_few_last_places() -> None:
     x = torch.randn(1000)
-    off = ((nudge(x) - x) / x).abs()
+    off = ((perturb(x) - x) / x).abs()
     assert 0 < off.max() < 6e-7
     for other in (torch.arange(5), x.half(), x > 0):
-        assert nudge(other) is other
+        assert perturb(other) is other
 
 
 def test_smooth_ones_are_as_near_as_rounding() -> None:
     found = measure(torch.tanh)
-    assert found.flips == 0
+    assert INTEGERS not in found.spreads
     assert 0 < found.relative < 1e-6
     expected = Expected(torch.ones(5000), None)
     found.allow(expected)
-    assert (expected.tolerance, expected.slack) == (RULES[torch.float32].blind, 0.0)
+    assert expected.tolerance == TOLERANCES[torch.float32].without_float64
+    assert expected.bounds == {}
 
 
 def test_integers_that_flip_may_be_others_within_a_thousandth() -> None:
     found = measure(lambda x: torch.round(x * 500).int())
-    assert 0 < found.flips < 1000
+    assert 0 < found.spreads[INTEGERS] < 1000
     native = torch.arange(5000)
     for allowed, elements in ((5, 5000), (0, 900)):
         expected = Expected(native[:elements], None)
         found.allow(expected)
-        assert expected.loose == allowed
+        assert expected.bounds[INTEGERS].limit == allowed
         for wrong, ok in ((allowed, True), (allowed + 1, False)):
             got = native[:elements].clone()
             got[:wrong] += 1
@@ -64,7 +76,7 @@ def test_integers_that_flip_may_be_others_within_a_thousandth() -> None:
             by_element = compare(expected, got, PROTOCOLS["kernelbench"])
             assert by_element.ok == (wrong == 0)
     again = Expected.within(native, expected.margin)
-    assert again.loose == expected.loose, "as in timed calls"
+    assert again.bounds[INTEGERS].limit == expected.bounds[INTEGERS].limit, "as in timed calls"
 
 
 def test_integers_that_never_flip_have_to_be_exact() -> None:
@@ -78,37 +90,41 @@ def test_integers_that_never_flip_have_to_be_exact() -> None:
 
 def test_steps_are_allowed_for_no_further_than_without_a_float64_reference() -> None:
     found = measure(lambda x: torch.round(x / 0.002) * 0.002)
-    assert found.worst == pytest.approx(0.002, rel=1e-2)
+    assert found.spreads[ELEMENTS] == pytest.approx(0.002, rel=1e-2)
     native = torch.randn(100_000)
     expected = Expected(native, native.double())
-    assert expected.tolerance == RULES[torch.float32].floor
+    assert expected.tolerance == TOLERANCES[torch.float32].floor
     found.allow(expected)
-    assert RULES[torch.float32].floor <= expected.tolerance <= RULES[torch.float32].blind
-    far = Nudged(relative=0.5, worst=9.0)
+    assert (
+        TOLERANCES[torch.float32].floor
+        <= expected.tolerance
+        <= TOLERANCES[torch.float32].without_float64
+    )
+    far = UlpSensitivity(relative=0.5, spreads={ELEMENTS: 9.0})
     far.allow(expected)
-    assert expected.tolerance == RULES[torch.float32].blind
+    assert expected.tolerance == TOLERANCES[torch.float32].without_float64
 
 
 def test_of_slow_ones_nothing_is_measured() -> None:
     def pair(number: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         raise AssertionError(number)
 
-    assert measured(2, pair, 3.0, rounds=False) == [Nudged(), Nudged()]
-    assert measured(1, pair, 0.001, rounds=False) == [Nudged()], "nothing moves"
-    assert measured(1, pair, 3.0) == [Nudged(rounds=True)]
+    assert measure_sensitivity(2, pair, 3.0, rounds=False) == [UlpSensitivity(), UlpSensitivity()]
+    assert measure_sensitivity(1, pair, 0.001, rounds=False) == [UlpSensitivity()], "nothing moves"
+    assert measure_sensitivity(1, pair, 3.0) == [UlpSensitivity(rounds=True)]
 
 
 def test_of_many_integers_that_rounding_may_reach_a_few_may_flip_unseen() -> None:
     native = torch.zeros(300_000, dtype=torch.bool)
     got = native.clone()
     got[:3] = True
-    for nudged, ok in ((Nudged(rounds=True), True), (Nudged(), False)):
+    for sensitivity, ok in ((UlpSensitivity(rounds=True), True), (UlpSensitivity(), False)):
         expected = Expected(native, None)
-        nudged.allow(expected)
+        sensitivity.allow(expected)
         assert compare(expected, got, STRICT).ok == ok
     got[3] = True
     expected = Expected(native, None)
-    Nudged(rounds=True).allow(expected)
+    UlpSensitivity(rounds=True).allow(expected)
     assert not compare(expected, got, STRICT).ok
 
 
@@ -118,7 +134,9 @@ def test_a_reference_that_wants_its_own_inputs_is_no_broken_task() -> None:
             raise ValueError("not symmetric")
         return [torch.tensor([1, 2])], [torch.tensor([1, 3])]
 
-    assert measured(1, pair, 0.001) == [Nudged(flips=1, rounds=True)]
+    assert measure_sensitivity(1, pair, 0.001) == [
+        UlpSensitivity(rounds=True, spreads={INTEGERS: 1})
+    ]
 
 
 CODES = torch.tensor([0.0, 1.0, 2.0, 3.0])
@@ -138,9 +156,11 @@ def between(edges: int) -> torch.Tensor:
 
 def looked_at(x: torch.Tensor, got: torch.Tensor) -> list[torch.Tensor] | None:
     def run(steps: int) -> list[torch.Tensor]:
-        return [nearest(moved(x, steps) if steps else x)]
+        return [nearest(perturbed(x, steps) if steps else x)]
 
-    return mended([Expected(nearest(x), None)], [got], run, lambda: [nearest(x.double())])
+    return with_flips_accepted(
+        [Expected(nearest(x), None)], [got], run, lambda: [nearest(x.double())]
+    )
 
 
 def test_what_the_reference_turns_itself_is_no_mistake() -> None:
@@ -186,7 +206,9 @@ def test_a_single_number_is_not_turned_by_the_rounding_of_half_precision(
     dtype: torch.dtype, *, looks: bool
 ) -> None:
     native, got, exact = (torch.tensor(n, dtype=dtype) for n in (2.0, 2.125, 2.0625))
-    found = mended([Expected(native, None)], [got], lambda steps: [native], lambda: [exact])
+    found = with_flips_accepted(
+        [Expected(native, None)], [got], lambda steps: [native], lambda: [exact]
+    )
     assert (found is not None) == looks
 
 
@@ -206,7 +228,7 @@ def test_nan_that_rounding_brings_about_is_no_mistake() -> None:
         return [roots(x - 2e-7 if steps % 8 else x + 2e-7) if steps else roots(x)]
 
     expected = [Expected(roots(x), None)]
-    found = mended(expected, [mine], run, lambda: None)
+    found = with_flips_accepted(expected, [mine], run, lambda: None)
     assert found is not None
     (rest,) = found
     assert torch.equal(rest.isnan(), roots(x).isnan())
@@ -214,7 +236,7 @@ def test_nan_that_rounding_brings_about_is_no_mistake() -> None:
     assert torch.equal(one.native, rest)
     assert not rest.isnan().any()
     mine[2] = math.nan
-    found = mended(expected, [mine], run, lambda: None)
+    found = with_flips_accepted(expected, [mine], run, lambda: None)
     assert found is not None
     assert bool(found[0][2].isnan()), "there is no reason for that one"
     (one,), _ = without_nan(
@@ -228,24 +250,27 @@ def test_a_reference_that_draws_its_own_numbers_turns_nothing() -> None:
     other = nearest(x)
     other[0] = 3.0 - other[0]
     expected = [Expected(nearest(x), None)]
-    assert mended(expected, [other], lambda steps: [torch.rand(100, 4)], lambda: None) is None
+    assert (
+        with_flips_accepted(expected, [other], lambda steps: [torch.rand(100, 4)], lambda: None)
+        is None
+    )
 
 
 @pytest.mark.parametrize(("edges", "many"), [(0, False), (50, True)])
 def test_it_is_undecided_where_nudges_turn_much(edges: int, *, many: bool) -> None:
     x = between(edges)
     expected = [Expected(nearest(x), None)]
-    assert undecided(expected, lambda steps: [nearest(moved(x, steps))]) == many
+    assert is_unstable(expected, lambda steps: [nearest(perturbed(x, steps))]) == many
 
 
 def test_zeros_are_moved_by_what_is_usual() -> None:
     x = torch.tensor([0.0, 0.0, 3.0, -4.0])
-    off = moved(x, 4) - x
+    off = perturbed(x, 4) - x
     assert bool((off != 0).any())
     largest = 4 * torch.finfo(x.dtype).eps  # of rounding, in what is as large as the largest
     assert float(off.abs().max()) <= (4 + 1) * largest
-    assert moved(torch.arange(3), 4).tolist() == [0, 1, 2]
-    assert moved(torch.empty(0), 4).numel() == 0
+    assert perturbed(torch.arange(3), 4).tolist() == [0, 1, 2]
+    assert perturbed(torch.empty(0), 4).numel() == 0
 
 
 EDGES = """
@@ -291,12 +316,12 @@ def get_inputs():
 """
 
 
-def rounding_of(tmp_path: Path, source: str) -> tuple[Task, Rounding]:
+def rounding_of(tmp_path: Path, source: str) -> tuple[Task, RoundingRecheck]:
     path = tmp_path / "task.py"
     path.write_text(source)
     task = Task(str(path), torch.device("cpu"), Seeds(3))
     task.forward_s = 1e-3  # slow ones are not nudged, and a machine may stand still for a second
-    return task, Rounding(task)
+    return task, RoundingRecheck(task)
 
 
 def test_each_look_nudges_in_other_directions(tmp_path: Path) -> None:
@@ -307,25 +332,25 @@ def test_each_look_nudges_in_other_directions(tmp_path: Path) -> None:
     (x,) = case.tensors
     got = torch.where(x == 1.5, torch.ones(()), x.round())
     assert not compare(case.expected[0], got, STRICT).ok
-    ((expected, rest), *_) = rounding.looks(case, case.expected, [got])
+    ((expected, rest), *_) = rounding.rechecks(case, case.expected, [got])
     assert compare(expected[0], rest[0], STRICT).ok
 
 
 def test_what_is_there_often_and_exactly_marks_something() -> None:
     x = torch.randn(64, 64)
-    assert marks(x) is None
-    assert marks(x.clamp(max=4.5)) is None, "once is an accident"
+    assert sentinel_mask(x) is None
+    assert sentinel_mask(x.clamp(max=4.5)) is None, "once is an accident"
     for marked, where in (
         (F.dropout(x, 0.1), lambda y: y == 0.0),
         (x.clamp(-1.0, 1.5), lambda y: (y == -1.0) | (y == 1.5)),
         (x.masked_fill(x > 2.0, -math.inf).half(), lambda y: y == -math.inf),
     ):
-        found = marks(marked)
+        found = sentinel_mask(marked)
         assert found is not None
         assert torch.equal(found, where(marked))
         for steps in (4, -64):
-            assert torch.equal(moved(marked, steps, freely=False)[found], marked[found])
-        assert not torch.equal(moved(marked, 64, freely=False), marked)
+            assert torch.equal(perturbed(marked, steps, keeps_sentinels=True)[found], marked[found])
+        assert not torch.equal(perturbed(marked, 64, keeps_sentinels=True), marked)
 
 
 MARKED = """
@@ -356,7 +381,7 @@ def test_rounding_excuses_nobody_who_takes_no_notice_of_such_marks(tmp_path: Pat
     means, reached, largest = (expected.native for expected in case.expected)
 
     def passes(*got: torch.Tensor) -> bool:
-        looks = rounding.looks(case, case.expected, list(got))
+        looks = rounding.rechecks(case, case.expected, list(got))
         return any(all(map(_fits, *look)) for look in looks)
 
     last = 3 - seen.flip(1).argmax(1)
@@ -374,15 +399,15 @@ def test_a_count_of_millions_may_be_off_by_what_nudges_move_it(tmp_path: Path) -
     case = task.draw("trial", 0)
     task.solve(case, exact=True)
     count, x = (expected.native for expected in case.expected)
-    nudged = [rounding._nudged(case, 64)[0] for _ in range(20)]
-    least, most = min(nudged), max(nudged)
+    sensitivity = [rounding._run(case, 64)[0] for _ in range(20)]
+    least, most = min(sensitivity), max(sensitivity)
     assert int(least) < int(most)
 
     def passes(count: torch.Tensor) -> bool:
-        looks = rounding.looks(case, case.expected, [count, x])
+        looks = rounding.rechecks(case, case.expected, [count, x])
         return any(all(map(_fits, *look)) for look in looks)
 
-    other = next(value for value in nudged if value != count)
+    other = next(value for value in sensitivity if value != count)
     assert any(passes(other) for _ in range(4))
     assert not passes(count + 1000)
     assert not passes(torch.zeros_like(count))
@@ -398,18 +423,18 @@ def test_an_index_is_the_one_that_a_nudge_makes_of_it() -> None:
     expected = [Expected(x.argmax(-1), None)]
 
     def run(steps: int) -> list[torch.Tensor]:
-        return [moved(x, steps).argmax(-1) if steps else x.argmax(-1)]
+        return [perturbed(x, steps).argmax(-1) if steps else x.argmax(-1)]
 
     right, wrong = x.argmax(-1), x.argmax(-1)
     right[:50], wrong[:50] = 6, 5
     for got, fits in ((right, True), (wrong, False)):
-        rest = mended(expected, [got], run, lambda: None)
+        rest = with_flips_accepted(expected, [got], run, lambda: None)
         assert (rest is not None and _fits(expected[0], rest[0])) == fits
 
 
 def test_who_is_a_little_off_is_looked_at_as_well() -> None:
     """Of a single number: by one tolerance and a half, where the reference is moved by more."""
-    expected = [Expected.within(torch.tensor(1.0), Margin(1e-4, 0.0))]
+    expected = [Expected.within(torch.tensor(1.0), Margin(1e-4))]
 
     def run(steps: int) -> list[torch.Tensor]:
         return [torch.tensor(1.0 + 2e-4 * bool(steps))]
@@ -417,7 +442,7 @@ def test_who_is_a_little_off_is_looked_at_as_well() -> None:
     for off in (1.1e-4, 1.5e-4, 4e-4):
         got = torch.tensor(1.0 + off)
         assert not compare(expected[0], got, STRICT).ok
-        rest = mended(expected, [got], run, lambda: None)
+        rest = with_flips_accepted(expected, [got], run, lambda: None)
         assert rest is not None
         assert _fits(expected[0], rest[0])
 
@@ -437,7 +462,7 @@ def test_a_long_sum_is_nudged_as_a_whole(tmp_path: Path) -> None:
             break
 
     def passes(got: torch.Tensor) -> bool:
-        looks = rounding.looks(case, case.expected, [got])
+        looks = rounding.rechecks(case, case.expected, [got])
         return any(compare(expected[0], rest[0], STRICT).ok for expected, rest in looks)
 
     assert any(passes(got) for _ in range(3))  # ten nudges of all go one way once in a thousand
@@ -479,7 +504,7 @@ def test_of_equal_keys_the_first_may_come_first(
 
     def passes(order: torch.Tensor) -> bool:
         got = [x[order] if order.dim() < 2 else order]
-        looks = rounding.looks(case, case.expected, got)
+        looks = rounding.rechecks(case, case.expected, got)
         return any(compare(expected[0], mine[0], STRICT).ok for expected, mine in looks)
 
     assert passes(order)
@@ -494,7 +519,7 @@ def test_who_asks_for_the_first_gets_it(tmp_path: Path, how: str) -> None:
     case = task.draw("trial", 0)
     task.solve(case, exact=True)
     got = [case.expected[0].native.flip(0)]
-    assert not list(rounding.looks(case, case.expected, got))
+    assert not list(rounding.rechecks(case, case.expected, got))
 
 
 READINGS = """
@@ -520,7 +545,7 @@ def test_what_64_last_places_turn_excuses_no_sample(tmp_path: Path, what: str) -
         (x,) = case.tensors
         part = x[::64]
         got = (part > 50.0).sum() * 64 if "sum" in what else (part - 50.0).mean()
-        looks = rounding.looks(case, case.expected, [got])
+        looks = rounding.rechecks(case, case.expected, [got])
         passed += any(all(map(_fits, *look)) for look in looks)
     assert passed < 9
 
@@ -532,14 +557,14 @@ def test_chaos_excuses_nobody() -> None:
     expected = [Expected(turned(0)[0], None)]
     got = turned(0)
     got[0][:90] = 0.25
-    assert mended(expected, got, turned, lambda: None) is None
+    assert with_flips_accepted(expected, got, turned, lambda: None) is None
 
     def some(steps: int) -> list[torch.Tensor]:
         others = turned(0)
         others[0][: 150 if steps else 0] = 0.25
         return others
 
-    assert mended(expected, got, some, lambda: None) is not None
+    assert with_flips_accepted(expected, got, some, lambda: None) is not None
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -548,12 +573,12 @@ def test_half_precision_is_moved_by_a_last_place_or_two(dtype: torch.dtype, step
     torch.manual_seed(0)
     tensor = torch.randn(4096).to(dtype)
     tensor[7] = 0.0
-    other = moved(tensor, steps)
+    other = perturbed(tensor, steps)
     assert other.dtype == dtype
     off = (other.float() - tensor.float()).abs() / tensor.float().abs().clamp(min=1.0)
     most = 2 if abs(steps) == 64 else 1
     assert 0.0 < float(off.max()) <= (most + 0.5) * torch.finfo(dtype).eps
-    assert nudge(tensor) is tensor
+    assert perturb(tensor) is tensor
 
 
 def test_integers_are_right_that_are_what_they_are_in_float64() -> None:
@@ -561,19 +586,21 @@ def test_integers_are_right_that_are_what_they_are_in_float64() -> None:
     native, exact = torch.tensor([1, 2, 3, 4]), torch.tensor([1, 1, 2, 3])
     reals = Expected(torch.ones(3), None), torch.zeros(3)
     expected = [Expected(native, None), reals[0]]
-    found = by_float64(expected, [exact.clone(), reals[1]], lambda: [exact, torch.ones(3)])
+    found = with_float64_integers(
+        expected, [exact.clone(), reals[1]], lambda: [exact, torch.ones(3)]
+    )
     assert found is not None
     assert torch.equal(found[0], native)
     assert torch.equal(found[1], reals[1])
-    wrong = by_float64(
+    wrong = with_float64_integers(
         expected, [torch.tensor([1, 9, 2, 3]), reals[1]], lambda: [exact, reals[0].native]
     )
     assert wrong is not None
     assert wrong[0].tolist() == [1, 9, 3, 4]
-    assert by_float64(expected, [native, reals[1]], lambda: [exact, reals[1]]) is None
-    assert by_float64(expected, [exact, reals[1]], lambda: None) is None
+    assert with_float64_integers(expected, [native, reals[1]], lambda: [exact, reals[1]]) is None
+    assert with_float64_integers(expected, [exact, reals[1]], lambda: None) is None
 
     def never() -> None:
         raise AssertionError("nothing is counted")
 
-    assert by_float64([reals[0]], [reals[1]], never) is None
+    assert with_float64_integers([reals[0]], [reals[1]], never) is None

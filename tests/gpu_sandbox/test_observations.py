@@ -48,7 +48,7 @@ async def sandbox(
             yield entered
 
 
-ENDED = "its process had ended"
+ENDED = "its worker had ended"
 
 
 async def observed(sandbox: LocalSandbox, task: str, source: str) -> Verdict:
@@ -240,7 +240,7 @@ worker.profile = lie
         (when_profiled("time.sleep(60)"), "it was not done in "),
         (
             candidate("return torch.relu(a + b)", before=LIE.format(own_ns="-1")),
-            "what its process answered is no profile",
+            "its worker's answer is no profile",
         ),
     ],
     ids=["raises", "exits", "hangs", "forges"],

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.verifier.reference import determinism_runs as repeating
+from gpu_sandbox.verifier.reference import determinism as repeating
 from gpu_sandbox.verifier.reference.cases import Seeds
-from gpu_sandbox.verifier.reference.determinism_runs import repeated
+from gpu_sandbox.verifier.reference.determinism import measure_repeatability
 from gpu_sandbox.verifier.reference.task import Task
 
 TASK = """
@@ -46,8 +46,8 @@ def task_that_returns(tmp_path: Path, output: str) -> Task:
     task = Task(str(path), torch.device("cpu"), Seeds(3))
     first = task.draw("trial", 0)
     task.solve(first, exact=True)
-    task.repeats = repeated(task, first)
-    task.own(first)
+    task.repeatability = measure_repeatability(task, first)
+    task.find_owned(first)
     return task
 
 
@@ -80,6 +80,6 @@ def test_each_of_several(tmp_path: Path) -> None:
 def test_another_draw_is_left_out_where_it_takes_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeating, "_MOST_DRAWN_AGAIN", 100)
+    monkeypatch.setattr(repeating, "_MAX_REDRAWN_BYTES", 100)
     assert task_that_returns(tmp_path, "self.heat.exp()").owned == [False]
     assert task_that_returns(tmp_path, "self.heat.exp() + torch.zeros(9, 4)").owned == [True]

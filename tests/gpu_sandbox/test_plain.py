@@ -18,8 +18,8 @@ from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
 from gpu_sandbox.verifier.numerics.fast_path import surely_right
 from gpu_sandbox.verifier.numerics.rules.registry import applying
-from gpu_sandbox.verifier.numerics.rules.slices import lost, none_lost
-from gpu_sandbox.verifier.numerics.tolerances import RULES
+from gpu_sandbox.verifier.numerics.rules.slices import missing_slices, none_missing
+from gpu_sandbox.verifier.numerics.tolerances import TOLERANCES
 from tests.thorough import examples
 
 STRICT = protocol_named("strict")
@@ -70,13 +70,13 @@ class Made(msgspec.Struct, frozen=True):
         typical = [torch.full((*exact.shape[:-1], 1), self.usual)] if self.usual else []
         if exact.numel() > 64:
             typical = []  # of few elements only
-        (expected,) = expect([native.to(self.dtype)], [exact], typical=typical, ease=self.ease)
+        (expected,) = expect([native.to(self.dtype)], [exact], usual_rms=typical, factor=self.ease)
         return expected, got.to(self.dtype)
 
 
 MADE = st.builds(
     Made,
-    dtype=st.sampled_from(list(RULES)),
+    dtype=st.sampled_from(list(TOLERANCES)),
     seed=st.integers(0, 10**6),
     shape=st.sampled_from(SHAPES),
     way=st.sampled_from(
@@ -94,7 +94,7 @@ def plainly_right(expected: Expected, got: torch.Tensor) -> float | None:
     """The largest error of what is surely right beside its float64 run."""
     output = Comparison(Reference(expected, STRICT), got)
     figures = surely_right(output, applying(output.reference))
-    return figures.largest if figures is not None and figures.in_float64 else None
+    return figures.max_error if figures is not None and figures.in_float64 else None
 
 
 def in_full(made: Made) -> Difference:
@@ -120,10 +120,10 @@ def test_what_is_plainly_right_is_so_by_the_rule_in_full(
         found.add((made.dtype, worst is not None))
 
     implies()
-    assert found == {(dtype, right) for dtype in RULES for right in (True, False)}
+    assert found == {(dtype, right) for dtype in TOLERANCES for right in (True, False)}
 
 
-@pytest.mark.parametrize("dtype", RULES)
+@pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_off_by_rounding_alone_needs_no_other_look(
     dtype: torch.dtype, shape: tuple[int, ...]
@@ -137,7 +137,7 @@ def test_an_output_of_the_widest_type_stays_as_it_is() -> None:
     expected, got = Made(torch.float64, seed=3, shape=(20, 31), way="", off=0.0).outputs()
     truth, mine = expected.truth.clone(), got.clone()
     assert plainly_right(expected, got) is not None
-    assert lost(expected.truth, expected.native, got) == []
+    assert missing_slices(expected.truth, expected.native, got) == []
     assert torch.equal(expected.truth, truth)
     assert torch.equal(got, mine)
 
@@ -159,12 +159,12 @@ def test_a_column_that_is_lost_is_never_said_not_to_be(
     truth *= torch.rand(rows, columns, generator=draw) >= empty
     got = truth.clone()
     got[:, int(torch.randint(columns, (), generator=draw))] *= 0.4
-    if lost(truth, truth, got):
-        assert not none_lost(truth, float((got - truth).norm()))
-    assert none_lost(truth, 0.0)
+    if missing_slices(truth, truth, got):
+        assert not none_missing(truth, float((got - truth).norm()))
+    assert none_missing(truth, 0.0)
 
 
-@pytest.mark.parametrize("dtype", RULES)
+@pytest.mark.parametrize("dtype", TOLERANCES)
 def test_what_overflows_in_the_references_own_run_is_to_do_so(dtype: torch.dtype) -> None:
     """Though its float64 run has a number there, which is what was made of it."""
     expected, got = Made(dtype, seed=3, shape=(20, 31), way="overflow", off=0.0).outputs()

@@ -15,7 +15,7 @@ from gpu_sandbox.api.evaluator import PrerequisiteMissing
 from gpu_sandbox.api.protocols import PROTOCOLS
 from gpu_sandbox.runtime.precision import rounded
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.verifier.numerics.tolerances import DECLARED, RULES
+from gpu_sandbox.verifier.numerics.tolerances import DECLARED, TOLERANCES
 from tests.gpu_sandbox.conftest import baseline, evaluation
 
 pytestmark = pytest.mark.anyio
@@ -109,7 +109,7 @@ def test_agents_are_told_the_numbers_that_count(protocol: str) -> None:
     words = {4: "four times", 8: "eight times"}
     declared = DECLARED.get(PROTOCOLS[protocol].precision)
     rules = [declared] if declared else [
-        RULES[torch.float32], RULES[torch.float16], RULES[torch.bfloat16]
+        TOLERANCES[torch.float32], TOLERANCES[torch.float16], TOLERANCES[torch.bfloat16]
     ]  # fmt: skip
     floors = [float(number) for number in re.findall(r"\d+e-\d+", told)]
     assert floors == [rule.floor for rule in rules]

@@ -8,7 +8,7 @@ import torch
 from events.figures import beside, percent, whole_percent
 from events.outcomes import Correct, WrongResult
 from gpu_sandbox.sandbox import LocalSandbox
-from gpu_sandbox.verifier.numerics.rules.not_finite import of_infinities
+from gpu_sandbox.verifier.numerics.rules.not_finite import nan_hint
 from gpu_sandbox.verifier.trials.checks import Agreement
 from projections.candidate.sections import Attempt, sections_of
 from tests.gpu_sandbox.conftest import evaluation
@@ -63,14 +63,14 @@ def test_nan_is_traced_to_infinities_only_where_there_are_some() -> None:
     native, got = torch.zeros(4, 8), torch.zeros(4, 8)
     got[1] = torch.nan
     plain = torch.randn(4, 8)
-    assert "in rows in which input 1 holds -inf" in of_infinities([plain, masked], native, got)
-    assert of_infinities([plain], native, got) == ""
-    assert of_infinities([masked], native.fill_(torch.nan), got) == ""
+    assert "in rows in which input 1 holds -inf" in nan_hint([plain, masked], native, got)
+    assert nan_hint([plain], native, got) == ""
+    assert nan_hint([masked], native.fill_(torch.nan), got) == ""
     elsewhere = torch.zeros(4, 8)
     elsewhere[2] = torch.nan
-    assert "; and input 0 holds -inf" in of_infinities([masked], torch.zeros(4, 8), elsewhere)
+    assert "; and input 0 holds -inf" in nan_hint([masked], torch.zeros(4, 8), elsewhere)
     minus = torch.full((4, 8), -torch.inf)
-    assert "the reference's output holds -inf" in of_infinities([plain], minus, got)
+    assert "the reference's output holds -inf" in nan_hint([plain], minus, got)
 
 
 @pytest.mark.anyio

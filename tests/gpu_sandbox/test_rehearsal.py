@@ -14,8 +14,8 @@ from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.supervise.zygote_client import ForkedProcess, Zygote
 from gpu_sandbox.verifier.reference.cases import Seeds
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.trials.dry_run import Rehearsal
-from gpu_sandbox.verifier.trials.rounding_recheck import NUDGED_INPUTS
+from gpu_sandbox.verifier.trials.dry_run import DryRun
+from gpu_sandbox.verifier.trials.rounding_recheck import PERTURBED_INPUTS
 from tests.gpu_sandbox.conftest import QUICK, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST
 
@@ -90,6 +90,6 @@ def get_init_inputs():
     first = task.draw("trial", 0)
     task.solve(first, exact=True)
     assert not met.exists()
-    Rehearsal(task, torch.device("cpu"), said.append).nudged(first)
+    DryRun(task, torch.device("cpu"), said.append).perturbed(first)
     assert met.exists()
-    assert said == [NUDGED_INPUTS, ""]
+    assert said == [PERTURBED_INPUTS, ""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -16,9 +17,11 @@ from gpu_sandbox.api.evaluator import SandboxFault, TaskUnusable
 from gpu_sandbox.api.protocols import PROTOCOLS, Precision
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.verifier.numerics.compare import compare
-from gpu_sandbox.verifier.numerics.expected import expect
-from gpu_sandbox.verifier.numerics.tolerances import RULES
-from gpu_sandbox.verifier.reference.determinism import Repeats, apart
+from gpu_sandbox.verifier.numerics.comparison import Reference
+from gpu_sandbox.verifier.numerics.expected import Expected, expect
+from gpu_sandbox.verifier.numerics.rules.elements import ELEMENTS, ElementBound
+from gpu_sandbox.verifier.numerics.tolerances import TOLERANCES
+from gpu_sandbox.verifier.reference.determinism import Repeatability, compare_runs
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import ADD_RELU, HONEST, as_candidate
 
@@ -87,7 +90,7 @@ def careless(task: str, wrong: str) -> str:
 NOISE = torch.linspace(1, 2, 64)
 MANY = torch.randn(1 << 18, generator=torch.Generator().manual_seed(1))
 FLIPPED = torch.cat([-MANY[:1], MANY[1:]])
-NUDGED = torch.cat([MANY[:1] + 4e-3, MANY[1:]])
+PERTURBED_DTYPES = torch.cat([MANY[:1] + 4e-3, MANY[1:]])
 RUNS = {
     "equal": (NOISE, NOISE.clone(), 0.0, "", ""),
     "rounding": (NOISE, NOISE * (1 + 1e-6), 1e-6, "", ""),
@@ -95,7 +98,7 @@ RUNS = {
                         torch.cat([NOISE * (1 + 5e-5), torch.tensor([math.inf])]), 5e-5, "", ""),
     "half": (NOISE.half(), (NOISE * 1.005).half(), 5e-3, "", ""),
     "TF32": (NOISE, NOISE * (1 + 3e-4), 3e-4, "relative L2 error 3.0", ""),
-    "an element": (MANY, NUDGED, 8e-6, "", ""),
+    "an element": (MANY, PERTURBED_DTYPES, 8e-6, "", ""),
     "an element's sign": (MANY, FLIPPED, None, "relative L2 error", ""),
     "too far": (NOISE, NOISE * 1.01, 1e-2, "relative L2 error 1.0", ""),
     "infinite in one": (NOISE, NOISE / torch.tensor([0.0] + 63 * [1.0]), None, "infinities", ""),
@@ -107,19 +110,29 @@ RUNS = {
 }  # fmt: skip
 
 
+class Allowed(NamedTuple):
+    tolerance: float
+    slack: float
+
+
+def allowed(expected: Expected) -> Allowed:
+    reference = Reference(expected, PROTOCOLS["strict"])
+    return Allowed(reference.tolerance, ELEMENTS.prepare(reference) or 0.0)
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_how_far_two_runs_are_apart(name: str) -> None:
     first, again, relative, far, unlike = RUNS[name]
     (expected,) = expect([first], None)
-    (found,) = apart([expected], [again])
+    (found,) = compare_runs([expected], [again])
     assert relative is None or found.relative == pytest.approx(relative, rel=0.2)
     assert far in found.far
     assert bool(far) == bool(found.far)
     assert unlike in found.unlike
     assert bool(unlike) == bool(found.unlike)
-    before = expected.allowed
+    before = allowed(expected)
     found.allow(expected)
-    after = expected.allowed
+    after = allowed(expected)
     assert after.tolerance == pytest.approx(before.tolerance + found.allowed)
     assert math.isfinite(after.slack)
     assert after.slack >= before.slack
@@ -134,12 +147,16 @@ def test_no_more_is_allowed_for_than_where_there_is_no_float64(
 ) -> None:
     exact = MANY[:64].double() if double else None
     (expected,) = expect([MANY[:64]], [exact])
-    rule = RULES[torch.float32]
+    rule = TOLERANCES[torch.float32]
     margin = expected.margin
-    Repeats(rule, relative, worst).allow(expected)
+    Repeatability(rule, relative, worst).allow(expected)
     rms = float(MANY[:64].norm()) / 8
-    assert expected.allowed.tolerance <= margin.tolerance + rule.blind
-    assert expected.allowed.slack <= margin.slack + 1.001 * 50 * rule.blind * rms
+    assert allowed(expected).tolerance <= margin.tolerance + rule.without_float64
+    assert (
+        allowed(expected).slack
+        <= margin.bounds.get(ELEMENTS, ElementBound()).max_error
+        + 1.001 * 50 * rule.without_float64 * rms
+    )
     assert expected.margin == margin, "which is multiplied for calls on changed inputs"
 
 
@@ -148,7 +165,7 @@ def test_runs_are_as_far_apart_as_the_declared_precision_lets_them(
     precision: Precision, far: bool
 ) -> None:
     (expected,) = expect([MANY], None, precision=precision)
-    (found,) = apart([expected], [MANY * (1 + 5e-3)])
+    (found,) = compare_runs([expected], [MANY * (1 + 5e-3)])
     assert bool(found.far) == far
 
 

@@ -17,11 +17,11 @@ from gpu_sandbox.verifier.numerics import fast_path
 from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
-from gpu_sandbox.verifier.numerics.fast_path import close_by, surely_right
+from gpu_sandbox.verifier.numerics.fast_path import surely_right, surely_right_errors
 from gpu_sandbox.verifier.numerics.rules import registry
 from gpu_sandbox.verifier.numerics.rules.registry import applying
-from gpu_sandbox.verifier.numerics.rules.rule import Figures, is_quick
-from gpu_sandbox.verifier.numerics.tolerances import RULES
+from gpu_sandbox.verifier.numerics.rules.rule import Figures, Rule
+from gpu_sandbox.verifier.numerics.tolerances import TOLERANCES
 from tests.thorough import examples
 
 STRICT = protocol_named("strict")
@@ -63,7 +63,7 @@ class Made(msgspec.Struct, frozen=True):
         if self.held_to == "timed":
             expected = Expected.within(native, expected.margin)
         if self.held_to == "own, drawn":
-            (expected,) = expect([native], None, alone=True)
+            (expected,) = expect([native], None, use_own_run=True)
         return expected, got.to(self.dtype)
 
     def _spoil(self, got: torch.Tensor, native: torch.Tensor) -> None:
@@ -97,7 +97,7 @@ class Made(msgspec.Struct, frozen=True):
 
 MADE = st.builds(
     Made,
-    dtype=st.sampled_from(list(RULES)),
+    dtype=st.sampled_from(list(TOLERANCES)),
     seed=st.integers(0, 10**6),
     shape=st.sampled_from([(3,), (20, 31), (700, 2), (16, 400), (4, 20, 9)]),
     held_to=st.sampled_from(HELD_TO),
@@ -141,7 +141,7 @@ def test_the_fast_path_accepts_nothing_that_a_rule_rejects(
         expected, got = made.expected()
         output = Comparison(Reference(expected, STRICT), got)
         sure = surely_right(output, applying(output.reference)) is not None
-        (by,) = close_by([(expected, got)])
+        (by,) = surely_right_errors([(expected, got)])
         if sure or by is not None:
             assert violated(output) == []
         found.add((made.held_to, sure))
@@ -171,7 +171,7 @@ def test_the_first_rule_that_is_violated_gives_the_reason(made: Made) -> None:
 MARKER = 7.0
 
 
-class Marker:
+class Marker(Rule[float, None]):
     """No element is the marker, right or not. Nothing is said of it to the fast path."""
 
     def __init__(self) -> None:
@@ -241,14 +241,14 @@ def test_a_rule_that_is_added_to_the_registry_is_enforced(
             found = compare(expected, got, STRICT, brief=brief)
             assert not found.ok
             assert "holds the marker" in found.reason
-    assert close_by(outputs(dtype)) == [None] * len(outputs(dtype))
+    assert surely_right_errors(outputs(dtype)) == [None] * len(outputs(dtype))
 
 
 def test_a_figure_of_its_own_is_each_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where some are alike, and the rule does not apply to all."""
     added(monkeypatch, MeasuringMarker())
     natives = [torch.arange(9.0 + 3 * (n % 3)) + 5 * (n % 2) + 100 * (n % 5) for n in range(40)]
-    by = close_by([(Expected(native, None), native.clone()) for native in natives])
+    by = surely_right_errors([(Expected(native, None), native.clone()) for native in natives])
     right = [len(native) == 9 or not bool((native == MARKER).any()) for native in natives]
     assert [one is not None for one in by] == right
     assert not all(right)
@@ -268,7 +268,7 @@ def test_a_rule_that_can_be_sure_leaves_the_fast_path_open(
     added(monkeypatch, rule)
     without = [(expected, got + 2000) for expected, got in outputs(torch.float64)]
     without = [(Expected.within(got, expected.margin), got.clone()) for expected, got in without]
-    assert close_by(without) == [0.0] * len(without)
+    assert surely_right_errors(without) == [0.0] * len(without)
     assert all(compare(*one, STRICT).ok for one in without)
     assert rule.checked == 0
 
@@ -288,4 +288,4 @@ def test_by_norms_all_rules_can_be_sure() -> None:
     (expected,) = expect([torch.rand(400, 3)], [torch.rand(400, 3).double()])
     rules = applying(Reference(Expected(expected.native, None), STRICT))
     assert rules
-    assert all(is_quick(rule) for rule, _ in rules)
+    assert all(rule.is_quick for rule, _ in rules)

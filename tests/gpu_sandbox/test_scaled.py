@@ -12,8 +12,8 @@ from gpu_sandbox.api.protocols import PROTOCOLS
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.verifier.reference.cases import Case, Seeds
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.trials.dry_run import Rehearsal
-from gpu_sandbox.verifier.trials.trials import trial_cases
+from gpu_sandbox.verifier.trials.dry_run import DryRun
+from gpu_sandbox.verifier.trials.trial_cases import trial_cases
 from tests.gpu_sandbox.conftest import baseline, evaluation
 from tests.gpu_sandbox.sources import as_candidate
 
@@ -112,7 +112,7 @@ def cases_of(tmp_path: Path, source: str) -> tuple[Case, list[Case], list[str]]:
 
 def test_verified_has_all_cases_of_strict_and_three_more(tmp_path: Path) -> None:
     _, cases, notes = cases_of(tmp_path, MASKED)
-    assert [case.changed for case in cases if case.changed][-3:] == SCALED
+    assert [case.description for case in cases if case.description][-3:] == SCALED
     assert len(cases) > PROTOCOLS["strict"].trials + 3
     assert not notes
 
@@ -120,7 +120,7 @@ def test_verified_has_all_cases_of_strict_and_three_more(tmp_path: Path) -> None
 def test_a_mask_is_multiplied_as_well(tmp_path: Path) -> None:
     _, cases, _ = cases_of(tmp_path, MASKED)
     for case, factor in zip(cases[-3:], PROTOCOLS["verified"].scaled, strict=True):
-        assert case.altered is not None
+        assert case.transform is not None
         assert set(case.tensors[1].unique().tolist()) == {
             0.0,
             torch.tensor(factor).item(),
@@ -130,17 +130,17 @@ def test_a_mask_is_multiplied_as_well(tmp_path: Path) -> None:
 def test_inputs_without_floating_point_numbers_are_named(tmp_path: Path) -> None:
     source = GRADES.replace(".float()", "")
     _, cases, notes = cases_of(tmp_path, source)
-    assert not [case for case in cases if case.changed]
+    assert not [case for case in cases if case.description]
     assert notes == ["inputs are not multiplied: none is of floating point numbers"]
 
 
 def test_the_reference_is_tried_on_them_before_there_is_a_candidate(tmp_path: Path) -> None:
     said: list[str] = []
     task = task_of(tmp_path, MASKED)
-    Rehearsal(task, CPU, said.append).scaled(PROTOCOLS["verified"])
+    DryRun(task, CPU, said.append).scaled(PROTOCOLS["verified"])
     assert [told for told in said if told] == SCALED
     said.clear()
-    Rehearsal(task, CPU, said.append).scaled(PROTOCOLS["strict"])
+    DryRun(task, CPU, said.append).scaled(PROTOCOLS["strict"])
     assert not said
 
 
@@ -150,4 +150,4 @@ def test_what_the_reference_did_not_survive_is_left_out(tmp_path: Path) -> None:
     first = task.draw("trial", 0)
     task.solve(first, exact=True)
     cases = list(trial_cases(task, first, PROTOCOLS["verified"], []))
-    assert [case.changed for case in cases][-2:] == SCALED[:2]
+    assert [case.description for case in cases][-2:] == SCALED[:2]

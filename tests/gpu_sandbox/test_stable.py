@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_sandbox.verifier.reference.stable_sort import Stably
+from gpu_sandbox.verifier.reference.stable_sort import StableSort
 from tests.thorough import examples
 
 WAYS: list[Callable[[torch.Tensor], Any]] = [
@@ -32,9 +32,9 @@ def test_values_are_the_same_and_indices_are_those_of_such(way: int, seed: int) 
     torch.manual_seed(seed)
     x = torch.randint(0, 4, (7, 8)).float()
     usual = WAYS[way](x)
-    with Stably() as sorting:
+    with StableSort() as sorting:
         found = WAYS[way](x)
-    assert sorting.asked
+    assert sorting.is_unstable
     assert type(found) is type(usual)
     assert torch.equal(found.values, usual.values)
     assert found.indices.shape == usual.indices.shape
@@ -45,7 +45,7 @@ def test_values_are_the_same_and_indices_are_those_of_such(way: int, seed: int) 
 
 def test_of_equals_the_first_in_order() -> None:
     x = torch.tensor([[1.0, 2.0, 2.0, 2.0, 3.0]])
-    with Stably():
+    with StableSort():
         assert torch.kthvalue(x, 2).indices.tolist() == [1]
         assert torch.median(x, 1).indices.tolist() == [2]
         assert torch.topk(x, 3).indices.tolist() == [[4, 1, 2]]
@@ -54,9 +54,9 @@ def test_of_equals_the_first_in_order() -> None:
 
 def test_a_median_without_an_index_or_of_no_number_is_as_ever() -> None:
     x = torch.tensor([[1.0, torch.nan, 2.0]])
-    with Stably() as sorting:
+    with StableSort() as sorting:
         assert x.median().isnan()
-        assert not sorting.asked
+        assert not sorting.is_unstable
         assert torch.median(x, 1).values.isnan()
         assert torch.median(torch.tensor(3.0), 0).values == 3
         assert torch.kthvalue(torch.tensor(3.0), 1).values == 3

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_sandbox.verifier.inputs.altered import Altered
+from gpu_sandbox.verifier.inputs.transforms import Transform
 from gpu_sandbox.verifier.reference.cases import Case, Seeds
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.trials import hidden_cases as surprises
-from gpu_sandbox.verifier.trials.hidden_cases import Surprises
+from gpu_sandbox.verifier.trials.hidden_cases import HiddenCases
 
 TASK = """
 import torch
@@ -37,15 +37,15 @@ SELDOM_NOT_FINITE = "x = torch.where(x[0] > 1, torch.nan, x)"
 RAISES = "assert not (x > 1).any()"
 
 
-def set_up(tmp_path: Path, forward: str) -> tuple[Task, Case, Surprises]:
+def set_up(tmp_path: Path, forward: str) -> tuple[Task, Case, HiddenCases]:
     """A task with one way of changing its inputs: to more than they ever are."""
     path = tmp_path / "task.py"
     path.write_text(TASK.format(forward=forward))
     task = Task(str(path), torch.device("cpu"), Seeds(3))
     first = task.draw("trial", 0)
     task.solve(first, exact=True)
-    task.altered.append(Altered("more", lambda t: t + 2, first.margins))
-    return task, first, Surprises(task, first)
+    task.passed_transforms.append(Transform("more", lambda t: t + 2, first.margins))
+    return task, first, HiddenCases(task, first)
 
 
 def changed(case: Case) -> bool:
@@ -97,7 +97,7 @@ def test_what_it_takes_to_find_them_does_not_tell_which_release_it_is(
 ) -> None:
     """The inputs that are drawn in place of those that are not found here are drawn anyway; the
     reference runs before each fourth, or before each where there is too much to keep."""
-    monkeypatch.setattr(surprises, "_KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr(surprises, "_MAX_STOCK_BYTES", kept_bytes)
     task, _, source = set_up(tmp_path, TAKES_ALL)
     module = task._file._module
     source.among(calls, "timed", 0)  # forms are found out
@@ -119,7 +119,7 @@ def test_what_it_takes_to_find_them_does_not_tell_which_release_it_is(
 
 def test_there_are_none_before_there_were_trials(tmp_path: Path) -> None:
     task, _, source = set_up(tmp_path, TAKES_ALL)
-    task.altered.clear()
+    task.passed_transforms.clear()
     assert source.among(16, "alone", 0) == {}
 
 
@@ -127,17 +127,17 @@ def test_there_are_none_before_there_were_trials(tmp_path: Path) -> None:
 def test_what_is_large_is_changed_where_it_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
-    monkeypatch.setattr(surprises, "_KEPT_BYTES", 100)
+    monkeypatch.setattr(surprises, "_MAX_STOCK_BYTES", 100)
     task, _, source = set_up(tmp_path, TAKES_ALL)
     module = task._file._module
-    task.forms_of(task.draw("form").tensors)
+    task.invariants_of(task.draw("form").tensors)
     draws, runs = len(module.DRAWS), len(module.RUNS)
     sizes = []
     for index in range(40):
         assert source.among(calls, "timed", index) == {}
         cases = [task.draw("timed", index * calls + number) for number in range(calls)]
         number = source.change(cases)
-        assert [case for case in cases if changed(case)] == [c for c in cases if c.altered]
+        assert [case for case in cases if changed(case)] == [c for c in cases if c.transform]
         assert sum(map(changed, cases)) == number
         sizes.append(number)
     assert len(module.DRAWS) - draws == 40 * calls
@@ -152,12 +152,12 @@ def test_what_is_large_is_changed_where_it_lies(
 def test_what_the_task_keeps_is_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(surprises, "_KEPT_BYTES", 100)
+    monkeypatch.setattr(surprises, "_MAX_STOCK_BYTES", 100)
     _, first, source = set_up(tmp_path, TAKES_ALL)
     before = first.tensors[0].clone()
     assert [source.change([first]) for _ in range(10)] == [0] * 10
     assert torch.equal(first.tensors[0], before)
-    assert first.altered is None
+    assert first.transform is None
 
 
 INTERVALS = """
@@ -182,27 +182,31 @@ def test_where_inputs_have_to_do_with_each_other_some_are_changed(
     task = Task(str(path), torch.device("cpu"), Seeds(3))
     first = task.draw("trial", 0)
     task.solve(first, exact=True)
-    task.altered.append(Altered("times 64", lambda t: t * 64.0, first.margins))
-    source, found = Surprises(task, first), []
+    task.passed_transforms.append(Transform("times 64", lambda t: t * 64.0, first.margins))
+    source, found = HiddenCases(task, first), []
     for index in range(50):
         found += source.among(calls, "timed", index).values()
-    assert len(found) == task.surprised > 10
-    assert all(case.altered and case.altered.only for case in found if "half" in case.changed)
-    assert all("some inputs only" in case.changed for case in found if "half" in case.changed)
+    assert len(found) == task.hidden_cases > 10
+    assert all(
+        case.transform and case.transform.only for case in found if "half" in case.description
+    )
+    assert all(
+        "some inputs only" in case.description for case in found if "half" in case.description
+    )
 
 
 def test_of_what_is_large_some_inputs_only_are_changed_if_trials_took_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(surprises, "_KEPT_BYTES", 100)
+    monkeypatch.setattr(surprises, "_MAX_STOCK_BYTES", 100)
     path = tmp_path / "task.py"
     path.write_text(INTERVALS)
     task = Task(str(path), torch.device("cpu"), Seeds(3))
     first = task.draw("trial", 0)
-    way = Altered("more", lambda t: t + 2.0, [], only=frozenset({0}))
+    way = Transform("more", lambda t: t + 2.0, [], only=frozenset({0}))
     task.solve(first, exact=True)
-    task.altered.append(way._replace(margins=first.margins))
-    source = Surprises(task, first)
+    task.passed_transforms.append(way._replace(margins=first.margins))
+    source = HiddenCases(task, first)
     for index in range(10):
         case = task.draw("timed", index)
         before = [t.clone() for t in case.tensors]
@@ -214,17 +218,17 @@ def test_of_what_is_large_some_inputs_only_are_changed_if_trials_took_no_more(
 def test_each_part_is_among_five_and_what_came_does_not_tell_the_last(tmp_path: Path) -> None:
     """What is large enough to overflow is one element in 64, and no half."""
     task, first, _ = set_up(tmp_path, TAKES_ALL)
-    way = task.altered[0]
-    task.altered[:] = [way, way, way, way._replace(told="much more", halved=False)]
+    way = task.passed_transforms[0]
+    task.passed_transforms[:] = [way, way, way, way._replace(name="much more", allows_half=False)]
     last = set()
     for _ in range(120):
-        source, parts = Surprises(task, first), []
+        source, parts = HiddenCases(task, first), []
         for index in range(5):
             (case,) = source.among(16, "timed", index).values()
-            assert case.altered
-            parts.append(case.altered.part)
-            assert (case.altered.told == "much more") or case.altered.part != "sparse"
-            assert case.altered.part != "half" or case.altered.halved
+            assert case.transform
+            parts.append(case.transform.part)
+            assert (case.transform.name == "much more") or case.transform.part != "sparse"
+            assert case.transform.part != "half" or case.transform.allows_half
         assert set(parts) == {"few", "half", "sparse"}
         last.add((len(set(parts[:-1])), parts[-1]))
     assert {part for before, part in last if before == 3} == {"few", "half", "sparse"}

@@ -12,8 +12,8 @@ import torch
 from gpu_sandbox.api.protocols import PROTOCOLS
 from gpu_sandbox.verifier.reference.cases import Case, Seeds
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.trials.rounding_recheck import Rounding
-from gpu_sandbox.verifier.trials.trials import trial_cases
+from gpu_sandbox.verifier.trials.rounding_recheck import RoundingRecheck
+from gpu_sandbox.verifier.trials.trial_cases import trial_cases
 
 CPU = torch.device("cpu")
 TASK = """
@@ -73,14 +73,14 @@ def test_inputs_are_changed_where_the_reference_stays_finite(
     task: Task, changed: list[str]
 ) -> None:
     found = cases_of(task)
-    assert [case.changed for case in found if case.changed] == changed
+    assert [case.description for case in found if case.description] == changed
     assert len(found) == PROTOCOLS["strict"].trials + len(changed)
 
 
 @pytest.mark.parametrize("task", [("torch.relu(x)", "torch.randn(400, 300)")], indirect=True)
 def test_outliers_are_a_dozen_times_as_large(task: Task) -> None:
     (before,) = task.draw(f"{CHANGED[1]}/all", 0).tensors
-    (case,) = (case for case in cases_of(task) if case.changed == CHANGED[1])
+    (case,) = (case for case in cases_of(task) if case.description == CHANGED[1])
     same, larger = case.tensors[0] == before, case.tensors[0] == before * 12.0
     assert bool((same | larger).all())
     assert 60 < int((~same).sum()) < 240
@@ -123,5 +123,5 @@ def test_one_case_is_held_at_a_time(task: Task, monkeypatch: pytest.MonkeyPatch)
 def test_one_run_that_is_near_enough_does_not_say_that_others_are(task: Task, lost: bool) -> None:
     case = task.draw("trial", 0)
     task.solve(case, exact=True)
-    assert not case.expected[0].unsound
-    assert Rounding(task).lost(case, case.expected) == [lost]
+    assert not case.expected[0].is_unsound
+    assert RoundingRecheck(task).ill_conditioned(case, case.expected) == [lost]

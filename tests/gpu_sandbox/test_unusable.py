@@ -207,5 +207,5 @@ def test_who_has_taken_all_memory_is_to_blame_nevertheless(
     def no_memory() -> None:
         raise Broken("constructing the reference failed", memory=True)
 
-    monkeypatch.setattr(task, "_constructed", no_memory)
+    monkeypatch.setattr(task, "new_model", no_memory)
     check_reference(task, first, first)

@@ -13,10 +13,11 @@ import torch
 from gpu_sandbox.api.protocols import Precision
 from gpu_sandbox.ipc.values import Plain
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import QUANTILES
 from gpu_sandbox.verifier.reference.cases import Case
-from gpu_sandbox.verifier.reference.float64_casts import Wider
+from gpu_sandbox.verifier.reference.float64_casts import Float64Casts
 from gpu_sandbox.verifier.reference.float64_rng import DRAWS
-from gpu_sandbox.verifier.reference.float64_run import Exact
+from gpu_sandbox.verifier.reference.float64_run import Float64Run
 
 CPU = torch.device("cpu")
 
@@ -36,7 +37,7 @@ CPU = torch.device("cpu")
 )
 def test_what_is_cast_keeps_its_digits(cast: Callable[[torch.Tensor], torch.Tensor]) -> None:
     third = torch.full((3,), 1 / 3, dtype=torch.float64)
-    with Wider(CPU):
+    with Float64Casts(CPU):
         found = cast(third)
     assert found.dtype == torch.float64
     assert torch.equal(found, third)
@@ -44,7 +45,7 @@ def test_what_is_cast_keeps_its_digits(cast: Callable[[torch.Tensor], torch.Tens
 
 def test_a_cast_is_a_copy_and_no_cast_is_none() -> None:
     values = torch.ones(3, dtype=torch.float64)
-    with Wider(CPU):
+    with Float64Casts(CPU):
         values.float().mul_(2)
         same = values.to(values.dtype)
     assert values.tolist() == [1.0, 1.0, 1.0]
@@ -54,27 +55,27 @@ def test_a_cast_is_a_copy_and_no_cast_is_none() -> None:
 def test_a_module_that_is_cast_keeps_its_weights() -> None:
     layer = torch.nn.Linear(3, 3).double()
     before = layer.weight.clone()
-    with Wider(CPU):
+    with Float64Casts(CPU):
         layer.bfloat16()
     assert torch.equal(layer.weight, before)
 
 
 def test_complex_numbers_stay_wide_too() -> None:
     values = torch.full((2,), 1j / 3, dtype=torch.complex128)
-    with Wider(CPU):
+    with Float64Casts(CPU):
         assert values.cfloat().dtype == values.to(torch.complex64).dtype == torch.complex128
 
 
 def test_integers_and_eight_bits_are_what_was_asked_for() -> None:
     values = torch.full((2,), 1.3, dtype=torch.float64)
-    with Wider(CPU):
+    with Float64Casts(CPU):
         assert values.to(torch.int32).tolist() == [1, 1]
         assert values.to(torch.float8_e4m3fn).double().tolist() == [1.25, 1.25]
 
 
 def test_what_a_forward_makes_is_wide_and_holds_what_it_would() -> None:
     like = torch.ones(2, dtype=torch.float64)
-    with Wider(CPU):
+    with Float64Casts(CPU):
         made = [
             torch.zeros(2),
             torch.zeros(2, dtype=torch.bfloat16),
@@ -96,7 +97,7 @@ def test_what_a_forward_makes_is_wide_and_holds_what_it_would() -> None:
 
 def test_what_is_summed_in_a_type_by_name_is_summed_in_float64() -> None:
     third = torch.full((3,), 1 / 3, dtype=torch.float64)
-    with Wider(CPU):
+    with Float64Casts(CPU):
         found = third.sum(dtype=torch.float32), torch.softmax(third, 0, dtype=torch.float32)
     assert [t.dtype for t in found] == [torch.float64] * 2
     assert float(found[0]) == 1.0
@@ -118,19 +119,19 @@ def test_what_is_summed_in_a_type_by_name_is_summed_in_float64() -> None:
 def test_it_says_what_would_have_been_rounded(
     computed: Callable[[torch.Tensor], torch.Tensor], lowers: bool
 ) -> None:
-    wider = Wider(CPU)
+    wider = Float64Casts(CPU)
     with wider:
         computed(torch.ones(2, dtype=torch.float64))
-    assert wider.lowers is lowers
+    assert wider.half_precision is lowers
 
 
 @pytest.mark.parametrize("enabled", [False, True])
 def test_autocast_would_have_rounded(enabled: bool) -> None:
-    wider = Wider(CPU)
+    wider = Float64Casts(CPU)
     values = torch.eye(2, dtype=torch.float64)
     with wider, torch.autocast("cpu", torch.bfloat16, enabled=enabled):
         assert (values @ values).dtype == torch.float64
-    assert wider.lowers is enabled
+    assert wider.half_precision is enabled
 
 
 class Split(torch.nn.Module):
@@ -216,13 +217,13 @@ def _run(model: torch.nn.Module, arguments: list[torch.Tensor], case: Case) -> l
 
 def _exact(
     model: torch.nn.Module, precision: Precision = "float32", rows: int = 256
-) -> tuple[Exact, torch.Tensor, torch.Tensor | None, list[torch.Tensor] | None]:
+) -> tuple[Float64Run, torch.Tensor, torch.Tensor | None, list[torch.Tensor] | None]:
     """With its input, and what it made of that: its truth, and that of rounded inputs."""
     torch.manual_seed(0)
     given = torch.randn(rows, 64)
     case = Case([given], Plain(None), [given], 0)
     native = _run(copy.deepcopy(model), [given], case)
-    exact = Exact(model, CPU, precision)
+    exact = Float64Run(model, CPU, precision)
     truth, rough = exact.outputs(case, _run, native)
     return exact, given, truth and truth[0], rough
 
@@ -236,7 +237,7 @@ def test_a_number_in_two_parts_is_that_number() -> None:
     exact, given, truth, _ = _exact(Split())
     assert truth is not None
     assert torch.equal(truth, given.double())
-    assert exact.lowers
+    assert exact.half_precision
 
 
 @pytest.mark.parametrize("model", [Bits, Fails])
@@ -244,14 +245,14 @@ def test_who_looks_at_bits_gets_them(model: type[torch.nn.Module]) -> None:
     exact, given, truth, _ = _exact(model())
     assert truth is not None
     assert torch.equal(truth, model()(given))
-    assert not exact.lowers
+    assert not exact.half_precision
 
 
 @pytest.mark.parametrize("model", [Product, Held, Recurs])
 def test_what_is_made_in_16_bits_is_held_to_all_digits(model: type[torch.nn.Module]) -> None:
     made = model()
     exact, given, truth, _ = _exact(made)
-    assert exact.lowers
+    assert exact.half_precision
     assert truth is not None
     assert truth.dtype == torch.float64
     assert 5e-4 < _far(made(given).double(), truth) < 2e-2
@@ -261,7 +262,7 @@ def test_a_gate_on_the_other_side_is_no_rounding() -> None:
     """Where few rows are others, what is nearer to the reference's own run is its truth."""
     made = Gated()
     exact, given, truth, _ = _exact(made, rows=4096)
-    assert not exact.lowers
+    assert not exact.half_precision
     assert _far(truth, made(given).double()) < 1e-6
 
 
@@ -274,18 +275,18 @@ def test_other_numbers_are_no_rounding() -> None:
     made = Product()
     given = torch.randn(256, 64)
     case = Case([given], Plain(None), [given], 0)
-    exact = Exact(made, CPU, "float32")
+    exact = Float64Run(made, CPU, "float32")
     with unittest.mock.patch.dict(DRAWS, clear=True):
         exact.outputs(case, run, run(made, [given], case))
-    assert not exact.lowers
-    exact = Exact(made, CPU, "float32")
+    assert not exact.half_precision
+    exact = Float64Run(made, CPU, "float32")
     exact.outputs(case, run, run(made, [given], case))
-    assert exact.lowers
+    assert exact.half_precision
 
 
 def test_a_model_that_remembers_has_been_called_as_often() -> None:
     exact, given, truth, _ = _exact(Counts())
-    assert exact.lowers
+    assert exact.half_precision
     case = Case([given], Plain(None), [given], 0)
     again, _ = exact.outputs(case, _run)
     assert again is not None
@@ -317,7 +318,7 @@ def test_inputs_in_float64_stay_as_they_were() -> None:
 
     given = torch.ones(4, dtype=torch.float64)
     case = Case([given], Plain(None), [given], 0)
-    Exact(InPlace(), CPU, "float32").outputs(case, _run, [2.0 * given])
+    Float64Run(InPlace(), CPU, "float32").outputs(case, _run, [2.0 * given])
     assert given.tolist() == [1.0] * 4
 
 
@@ -327,9 +328,9 @@ def test_an_output_is_held_to_the_error_of_what_made_it(lowers: bool, tolerance:
     torch.manual_seed(0)
     truth = torch.randn(4096, dtype=torch.float64)
     native = truth.bfloat16().float()
-    (expected,) = expect([native], [truth], lowers=lowers)
+    (expected,) = expect([native], [truth], half_precision=lowers)
     assert expected.tolerance == pytest.approx(tolerance, rel=0.05)
-    assert expected.unsound is not lowers
+    assert expected.is_unsound is not lowers
 
 
 @pytest.mark.parametrize(
@@ -346,8 +347,8 @@ def test_what_16_bits_do_not_explain_is_held_to_the_reference_itself(
 ) -> None:
     torch.manual_seed(0)
     truth = torch.randn(4096, dtype=torch.float64)
-    (expected,) = expect([native(truth)], [truth], lowers=True)
-    assert expected.unsound
+    (expected,) = expect([native(truth)], [truth], half_precision=True)
+    assert expected.is_unsound
     assert expected.tolerance <= 1e-4
 
 
@@ -358,33 +359,33 @@ def _rounded_in_places(every: int) -> Expected:
     truth[::every] *= 10.0
     native = truth.float()
     native[::every] = native[::every].bfloat16().float()
-    (expected,) = expect([native], [truth], lowers=True)
+    (expected,) = expect([native], [truth], half_precision=True)
     return expected
 
 
 def test_where_a_part_is_made_in_16_bits_the_rest_is_not() -> None:
     expected = _rounded_in_places(3)
-    assert not expected.unsound
-    assert expected.bulk is not None
-    assert expected.bulk.half < 2e-4
-    assert 6e-3 < expected.bulk.most < 2e-2
+    assert not expected.is_unsound
+    assert (bulk := expected.bounds[QUANTILES]) is not None
+    assert bulk.half < 2e-4
+    assert 6e-3 < bulk.most < 2e-2
 
 
 def test_a_few_may_be_on_the_other_side_of_an_edge() -> None:
-    assert _rounded_in_places(20).unsound
+    assert _rounded_in_places(20).is_unsound
 
 
 @pytest.mark.parametrize("count", [1, 40])
 def test_few_numbers_may_be_made_in_16_bits_too(count: int) -> None:
     truth = torch.linspace(1.01, 1.9, count, dtype=torch.float64)
     native = (truth * 1.003).float()
-    (expected,) = expect([native], [truth], lowers=True)
-    assert not expected.unsound
+    (expected,) = expect([native], [truth], half_precision=True)
+    assert not expected.is_unsound
 
 
 def test_what_is_off_by_less_is_held_to_that() -> None:
     torch.manual_seed(0)
     truth = torch.randn(4096, dtype=torch.float64)
     native = (truth + truth.mean() * 1e-4).float()
-    (expected,) = expect([native], [truth], lowers=True)
+    (expected,) = expect([native], [truth], half_precision=True)
     assert expected.tolerance < 1e-4

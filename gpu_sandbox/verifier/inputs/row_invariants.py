@@ -1,4 +1,4 @@
-"""Rows that are in order, are twice the same, or have one length or sum: seen, and changed ones."""
+"""Invariants of rows, found and kept: sorted, repeating, or of one length or sum."""
 
 from __future__ import annotations
 
@@ -12,25 +12,20 @@ import torch
 from gpu_sandbox.tensors.chunked import pieces
 from gpu_sandbox.verifier.inputs.matrix_invariants import FACTORED
 
-__all__ = ["Even", "columns", "even", "order", "put_in_order", "still_even", "still_twice", "twice"]
-
-Even: TypeAlias = tuple[int, int]
-"""A dimension, and what adds up to the same in all rows along it: 2 their squares, 1 their numbers,
-none of which is negative, 0 their exponentials, to one. Of complex numbers of the same modulus the
-dimension is the one that their parts would be."""
-_FEWEST = 3
-"""Elements in a row that are sorted by no chance, if all rows are."""
-_COLUMNS, _ROWS = 8, 64
-"""So many at most, and so many rows at least: that one is below the other in each is no chance."""
-_EPS = 32
-"""So much may sums differ: long ones do, and squares of what has been divided."""
+EqualSums: TypeAlias = tuple[int, int]
+"""A dimension, and what has the same sum in all rows along it: 2 squares, 1 numbers, none of which
+is negative, 0 exponentials, to one. Complex numbers of one modulus have the dimension of their
+parts."""
+_MIN_LENGTH = 3  # elements of a row: if all rows are sorted, that is no chance
+_COLUMNS, _ROWS = 8, 64  # at most, and at least: an order of columns in each is no chance
+_EPS = 32  # ulp that sums may differ by: long ones do, and squares of quotients
 _SPREAD = 2.0
 _FLIPPED = 0.25
 
 
-def order(draws: Sequence[torch.Tensor]) -> int:
+def sort_order(draws: Sequence[torch.Tensor]) -> int:
     """1 if all rows rise, -1 if they fall."""
-    if any(t.is_complex() or t.dim() == 0 or t.shape[-1] < _FEWEST for t in draws):
+    if any(t.is_complex() or t.dim() == 0 or t.shape[-1] < _MIN_LENGTH for t in draws):
         return 0
     return next((sign for sign in (1, -1) if all(_rises(t, sign) for t in draws)), 0)
 
@@ -41,9 +36,9 @@ def _rises(tensor: torch.Tensor, sign: int) -> bool:
     )
 
 
-def columns(draws: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
-    """Those of which the first is nowhere beyond the second. One of ones has no part in that: in
-    homogeneous coordinates it says nothing of the others."""
+def ordered_columns(draws: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
+    """Pairs of columns of which the first nowhere exceeds the second, without a column of ones, as
+    in homogeneous coordinates."""
     first = draws[0]
     if first.is_complex() or first.dim() < 2 or not 2 <= first.shape[-1] <= _COLUMNS:
         return ()
@@ -56,8 +51,8 @@ def columns(draws: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
     return tuple((a, b) for a, b in found if (b, a) not in found)
 
 
-def put_in_order(tensor: torch.Tensor, columns: Sequence[tuple[int, int]]) -> torch.Tensor:
-    """Whose later ones are not below the earlier ones: in as many rounds as that takes at most."""
+def with_ordered_columns(tensor: torch.Tensor, columns: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """Exchange values until no first one exceeds the second."""
     columns_of = list(tensor.unbind(-1))
     for _ in columns_of:
         for low, high in columns:
@@ -66,24 +61,24 @@ def put_in_order(tensor: torch.Tensor, columns: Sequence[tuple[int, int]]) -> to
     return torch.stack(columns_of, dim=-1)
 
 
-def twice(draws: Sequence[torch.Tensor]) -> int:
-    """How far off in a row the same comes again: half of it, as in angles of rotary embeddings, or
-    one, where it comes in pairs; 0 if it does not."""
+def repeat_offset(draws: Sequence[torch.Tensor]) -> int:
+    """After how many elements each row repeats itself: half of it, as angles of rotary embeddings
+    do, or one, where it comes in pairs; 0 if it does not."""
     if any(t.dim() == 0 or t.shape[-1] % 2 or t.shape != draws[0].shape for t in draws):
         return 0
-    ways: dict[int, Callable[[torch.Tensor], Sequence[torch.Tensor]]] = {
+    halves: dict[int, Callable[[torch.Tensor], Sequence[torch.Tensor]]] = {
         draws[0].shape[-1] // 2: lambda t: t.chunk(2, dim=-1),
         1: lambda t: (t[..., ::2], t[..., 1::2]),
     }
-    return next((by for by, way in ways.items() if all(torch.equal(*way(t)) for t in draws)), 0)
+    return next((by for by, way in halves.items() if all(torch.equal(*way(t)) for t in draws)), 0)
 
 
-def still_twice(changed: torch.Tensor, by: int) -> torch.Tensor:
+def with_repeats(changed: torch.Tensor, by: int) -> torch.Tensor:
     half = changed[..., ::2] if by == 1 else changed[..., :by]
     return half.repeat_interleave(2, dim=-1) if by == 1 else torch.cat([half, half], dim=-1)
 
 
-def even(draws: Sequence[torch.Tensor]) -> Even | None:
+def find_equal_sums(draws: Sequence[torch.Tensor]) -> EqualSums | None:
     first = draws[0]
     if first.dtype not in FACTORED or any(t.dim() != first.dim() for t in draws):
         return None
@@ -100,7 +95,7 @@ def _add_up(draws: Sequence[torch.Tensor], dimension: int, power: int) -> bool:
     if any(t.shape[dimension] < 2 or t.numel() == 0 for t in draws):
         return False
     turned = [t.movedim(dimension, -1) for t in draws]
-    some = [t[(0,) * (t.dim() - 1)] for t in turned]  # which tell of most
+    some = [t[(0,) * (t.dim() - 1)] for t in turned]  # to exclude most inputs
     return _same_sums(some, power) and _same_sums(turned, power)
 
 
@@ -113,16 +108,18 @@ def _same_sums(draws: Sequence[torch.Tensor], power: int) -> bool:
 
 
 def _are_equal(draws: Sequence[torch.Tensor], least: float = 0.0) -> bool:
-    """To each other, and not zero, or as nearly as if they were ``least``."""
+    """Whether all are equal, and not zero, but for rounding of numbers of size ``least``."""
     low, high = min(float(t.min()) for t in draws), max(float(t.max()) for t in draws)
     size = max(abs(low), abs(high), least)
     return 0.0 < size < math.inf and high - low <= _EPS * torch.finfo(draws[-1].dtype).eps * size
 
 
-def still_even(even: Even, tensor: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    """With each row of which something is changed another one: what is zero stays so, or what is
-    the logarithm of that."""
-    dimension, power = even
+def another_with_equal_sums(
+    equal_sums: EqualSums, tensor: torch.Tensor, changed: torch.Tensor
+) -> torch.Tensor:
+    """Replace each row of which something is changed by another with the same sum. Zeros stay, and
+    logarithms of zero."""
+    dimension, power = equal_sums
     if tensor.is_complex():
         angles = 2.0 * math.pi * torch.rand_like(tensor.real)
         turned = tensor * torch.polar(torch.ones_like(angles), angles)

@@ -1,4 +1,4 @@
-"""Parts of an input, which nobody can tell before: half of it, one in 64, or a few elements."""
+"""Random parts of an input: half of it, one element in 64, or a few."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import secrets
 
 import torch
 
-from gpu_sandbox.verifier.inputs.altered import Part
+from gpu_sandbox.verifier.inputs.transforms import Part
 
-__all__ = ["ONE_IN", "chosen_of", "some"]
-
-ONE_IN = 64
-"""Elements: that is sparse, and a few are no more."""
+ONE_IN = 64  # elements: that is sparse, and a few are no more
 
 
-def some(count: int) -> torch.Tensor:
-    """Places of so many: one half of the time, else more, as often two as ten thousand."""
+def random_places(count: int) -> torch.Tensor:
+    """Draw places: one half of the time, else more, as often two as ten thousand."""
     number = 1
     if secrets.choice((True, False)):
         number = 1 << secrets.randbelow(max(1, (count // ONE_IN).bit_length()))
@@ -23,8 +20,8 @@ def some(count: int) -> torch.Tensor:
     return torch.randint(max(1, count), (number,), generator=torch.Generator().manual_seed(seed))
 
 
-def chosen_of(tensor: torch.Tensor, part: Part) -> torch.Tensor:
-    """Which of its elements, as booleans of its shape."""
+def random_subset(tensor: torch.Tensor, part: Part) -> torch.Tensor:
+    """Draw a part, as booleans of its shape."""
     if part == "few":
         return _few(tensor)
     if part == "sparse":
@@ -35,12 +32,12 @@ def chosen_of(tensor: torch.Tensor, part: Part) -> torch.Tensor:
 def _few(tensor: torch.Tensor) -> torch.Tensor:
     chosen = torch.zeros(tensor.numel(), dtype=torch.bool, device=tensor.device)
     if tensor.numel():
-        chosen[some(tensor.numel()).to(tensor.device)] = True
+        chosen[random_places(tensor.numel()).to(tensor.device)] = True
     return chosen.view(tensor.shape)
 
 
 def _sparse(tensor: torch.Tensor) -> torch.Tensor:
-    """Scattered, one at least."""
+    """Scattered elements, one at least."""
     chosen = torch.empty(tensor.numel(), dtype=torch.bool, device=tensor.device)
     chosen.bernoulli_(1 / ONE_IN)
     if tensor.numel():
@@ -49,9 +46,8 @@ def _sparse(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _half(tensor: torch.Tensor, *, run: bool) -> torch.Tensor:
-    """The elements that are in half of the slices of each dimension, which are next to each other
-    or scattered. So who reads a part of any dimension reads another share of them. Of a run they
-    are next to each other, and neither the first nor the last."""
+    """Elements in half of the slices of each dimension, adjacent or scattered: any part of a
+    dimension holds another share of them. Slices of a run are adjacent, without the ends."""
     chosen = torch.ones((), dtype=torch.bool, device=tensor.device)
     for dimension, count in enumerate(tensor.shape):
         shape = [1] * tensor.dim()
@@ -62,7 +58,7 @@ def _half(tensor: torch.Tensor, *, run: bool) -> torch.Tensor:
 
 
 def _half_of(count: int) -> torch.Tensor:
-    """Of so many, one of them at least: (count,)."""
+    """Half of so many, one at least: (count,)."""
     order = torch.arange(count)
     if secrets.choice((True, False)):
         bits = int.from_bytes(secrets.token_bytes(4), "big")

@@ -13,12 +13,10 @@ import torch
 from events.figures import percent
 from gpu_sandbox.api.protocols import Protocol
 from gpu_sandbox.tensors.chunked import distance, pieces
-from gpu_sandbox.verifier.numerics.error_report import Differences
+from gpu_sandbox.verifier.numerics.error_report import ErrorReport
 
 if TYPE_CHECKING:  # ``Expected`` takes its bounds from the rules, which read this module
     from gpu_sandbox.verifier.numerics.expected import Expected
-
-__all__ = ["Comparison", "Reference", "Violation", "Wrong", "finite_or_none"]
 
 Wrong: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """Which elements of a piece are wrong: of the reference's own run, the truth, and the output."""
@@ -28,26 +26,24 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a rule rejects an output. Errors are null where they are not finite."""
 
     reason: str
-    wrong: int = 0
-    """Elements that are not as they should be."""
+    wrong: int = 0  # the number of wrong elements
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     detail: str = ""
 
 
 class Reference:
-    """What one protocol holds an output to: ``expected``, and what of it counts (of a complex one
-    its parts, beside a fill the rest)."""
+    """What an output is compared with under one protocol: ``expected``, or its parts if it is
+    complex, or what is not filled."""
 
     def __init__(self, expected: Expected, protocol: Protocol) -> None:
         native = expected.native
         self.expected = expected
-        self.allowed = expected.allowed
+        self.tolerance = expected.tolerance + expected.nondeterminism.tolerance
         self.allclose = protocol.allclose
         self.is_floating = native.is_floating_point() or native.is_complex()
-        by_norms = protocol.allclose is None and expected.rule is not None
-        self.by_norms = self.is_floating and by_norms
-        """Whether the strict rules hold: not for integers, nor by a protocol's ``allclose``."""
+        by_norms = protocol.allclose is None and expected.by_dtype is not None
+        self.by_norms = self.is_floating and by_norms  # whether strict rules hold
 
 
 class Comparison:
@@ -59,13 +55,12 @@ class Comparison:
         self.expected = reference.expected
         self.got = got
         self.brief = brief
-        self.max_abs_error: float | None = None
-        """Of an output in which ``violation`` found nothing wrong."""
+        self.max_abs_error: float | None = None  # of an output without violation
 
     @cached_property
     def distance(self) -> tuple[float, float]:
         """Relative L2 error, and the largest one of an element: one pass for all rules."""
-        return distance(self.got, self.expected.truth, self.expected.least)
+        return distance(self.got, self.expected.truth, self.expected.min_norm)
 
     def violation(
         self, wrong: Wrong, reason: str, *, brief: bool | None = None
@@ -74,7 +69,7 @@ class Comparison:
         None where no element is wrong."""
         brief = self.brief if brief is None else brief
         count, worst, relative, before = 0, 0.0, 0.0, 0
-        shown = Differences(self.got)
+        report = ErrorReport(self.got)
         for native, truth, mine in pieces(self.expected.native, self.expected.truth, self.got):
             bad = wrong(native, truth, mine)
             here = int(bad.sum())
@@ -84,7 +79,7 @@ class Comparison:
                 error, scaled = _errors(truth, mine)
                 worst, relative = max(worst, error), max(relative, scaled)
             if here:
-                shown.add(native, mine, bad, before)
+                report.add(native, mine, bad, before)
             count += here
             before += native.numel()
         if count == 0:
@@ -96,7 +91,7 @@ class Comparison:
             reason=f"{reason} ({count} of {size} elements, {percent(count / size)})",
             max_abs_error=finite_or_none(worst),
             max_rel_error=finite_or_none(relative),
-            detail=shown.told(),
+            detail=report.text(),
         )
 
 

@@ -1,6 +1,6 @@
-"""Where an output's wrong elements lie, and how they are wrong: hints for who debugs it.
+"""Report where an output's wrong elements lie, and what they have in common.
 
-Everything here is an observation that may be a coincidence; nothing decides a verdict.
+These are hints for debugging, maybe coincidences; no verdict depends on them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ import torch
 from events.figures import whole_percent
 from gpu_sandbox.tensors.chunked import indices_of
 
-__all__ = ["Differences"]
-
 _SAMPLE = 4096
-_LEAST = 4
+_MIN_ELEMENTS = 4
 _SHOWN = 4
 
 
-class Differences:
+class ErrorReport:
     """The wrong elements of ``got``, added piece by piece, in order."""
 
     def __init__(self, got: torch.Tensor) -> None:
@@ -36,34 +34,34 @@ class Differences:
         places = bad.reshape(-1).nonzero()[:, 0]
         expected, found = native.reshape(-1)[places], got.reshape(-1)[places]
         for number in range(min(_SHOWN - len(self._first), len(places))):
-            self._first.append(self._told(before + int(places[number]), expected, found, number))
+            self._first.append(self._line(before + int(places[number]), expected, found, number))
         error = (found.to(_wide(found)) - expected.to(_wide(found))).abs().nan_to_num(-0.5)
         number = int(error.argmax())
         if float(error[number]) > self._worst[0]:
-            told = self._told(before + int(places[number]), expected, found, number)
-            self._worst = float(error[number]), told
+            line = self._line(before + int(places[number]), expected, found, number)
+            self._worst = float(error[number]), line
         room = _SAMPLE - sum(len(wrong) for wrong, _ in self._sample)
         if room > 0 and len(places):
             self._sample.append((expected[:room], found[:room]))
         if bad.dim() == 2 and self._shape and bad.shape[1] == self._shape[-1]:
             self._box.add(bad, before // bad.shape[1])
 
-    def told(self) -> str:
-        """Lines: where they lie, what they have in common, the first and the worst."""
+    def text(self) -> str:
+        """Lines: where wrong elements lie, what they have in common, the first and the worst."""
         sample = [torch.cat(each) for each in zip(*self._sample, strict=True)]
-        lines = [self._box.told(), _likeness(*sample) if sample else "", *self._first]
+        lines = [self._box.text(), _similarity(*sample) if sample else "", *self._first]
         if self._worst[1] not in self._first:
             lines.append(f"the worst {self._worst[1]}")
         return "\n".join(line for line in lines if line)
 
-    def _told(self, place: int, expected: torch.Tensor, got: torch.Tensor, number: int) -> str:
+    def _line(self, place: int, expected: torch.Tensor, got: torch.Tensor, number: int) -> str:
         wanted, found = expected[number].item(), got[number].item()
-        told = f"at {_index(place, self._shape)}: expected {_plain(wanted)}, got {_plain(found)}"
+        line = f"at {_index(place, self._shape)}: expected {_plain(wanted)}, got {_plain(found)}"
         error = abs(found - wanted)
         if isinstance(error, int) or not math.isfinite(error):
-            return told
+            return line
         scaled = f", relative {error / abs(wanted):.2g}" if wanted else ""
-        return f"{told} (off by {error:.3g}{scaled})"
+        return f"{line} (off by {error:.3g}{scaled})"
 
 
 class _Box:
@@ -84,7 +82,7 @@ class _Box:
             for wrong, index in zip(self._wrong[:-1], indices, strict=True):
                 wrong[index.cpu()] = True
 
-    def told(self) -> str:
+    def text(self) -> str:
         """One line on each dimension that is not wrong throughout; empty if none is."""
         lines, inside = [], 1
         for number, wrong in enumerate(self._wrong):
@@ -93,7 +91,7 @@ class _Box:
             where = _along(indices, len(wrong))
             if where:
                 lines.append(f"dim {number}: {where}")
-        if not lines or self._count < _LEAST:
+        if not lines or self._count < _MIN_ELEMENTS:
             return ""
         share = self._count / max(inside, 1)
         of_them = "all" if self._count == inside else whole_percent(share)
@@ -101,7 +99,7 @@ class _Box:
 
 
 def _along(indices: list[int], size: int) -> str:
-    """How the wrong indices of one dimension lie in it; empty when there is nothing to it."""
+    """Describe the wrong indices of one dimension; empty if they are all, or without a pattern."""
     if not indices or len(indices) == size:
         return ""
     low, high = indices[0], indices[-1]
@@ -120,9 +118,9 @@ def _along(indices: list[int], size: int) -> str:
     return ""
 
 
-def _likeness(truth: torch.Tensor, got: torch.Tensor) -> str:
-    """What wrong elements have in common with the right ones; empty if nothing is seen."""
-    if got.numel() < _LEAST or got.is_complex():
+def _similarity(truth: torch.Tensor, got: torch.Tensor) -> str:
+    """Describe what wrong elements have in common; empty if nothing is found."""
+    if got.numel() < _MIN_ELEMENTS or got.is_complex():
         return ""
     truth, got = truth.double().cpu(), got.double().cpu()
     if bool(torch.isnan(got).all()):
@@ -132,14 +130,14 @@ def _likeness(truth: torch.Tensor, got: torch.Tensor) -> str:
     if bool((truth == truth[0]).all()):
         return f"every wrong element should be {truth[0].item():.6g}"
     finite = torch.isfinite(truth) & torch.isfinite(got)
-    if int(finite.sum()) < _LEAST:
+    if int(finite.sum()) < _MIN_ELEMENTS:
         return ""
     truth, got = truth[finite], got[finite]
-    for told, value in (("expected times", got / truth), ("expected plus", got - truth)):
+    for relation, value in (("expected times", got / truth), ("expected plus", got - truth)):
         middle = float(value.median())
         near = (value - middle).abs() <= 1e-3 * abs(middle)
         if middle and math.isfinite(middle) and float(near.double().mean()) > 0.95:
-            return f"got is {told} {middle:.4g} nearly everywhere"
+            return f"got is {relation} {middle:.4g} nearly everywhere"
     return ""
 
 

@@ -1,252 +1,253 @@
-"""What an output should be, and how far a candidate's may lie from it (``compare.py`` holds the
-rule): the truth, the problem's own error, and for outputs of few elements their usual size."""
+"""The truth of one output, its tolerance, and the bounds of each rule beside it."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from gpu_sandbox.api.protocols import Precision
-from gpu_sandbox.tensors.chunked import as_real, distance
-from gpu_sandbox.verifier.numerics.fill_value import fill_of, filled_alike, without_fill
-from gpu_sandbox.verifier.numerics.half_precision_reference import MOSTLY, lowered
-from gpu_sandbox.verifier.numerics.rules.elements import slack_of
-from gpu_sandbox.verifier.numerics.rules.error_quantiles import Bulk, bulk_of
-from gpu_sandbox.verifier.numerics.rules.integers import Seldom
-from gpu_sandbox.verifier.numerics.rules.slices import Columns, sound
-from gpu_sandbox.verifier.numerics.tolerances import DECLARED, FULL, LOWERED, RULES, Margin
+from gpu_sandbox.tensors.chunked import as_real
+from gpu_sandbox.verifier.numerics.fill_value import fill_value_of, with_fill_of, without_fill
+from gpu_sandbox.verifier.numerics.half_precision_reference import MOSTLY, half_precision_share
+from gpu_sandbox.verifier.numerics.rules import registry
+from gpu_sandbox.verifier.numerics.rules.integers import FlipBudget
+from gpu_sandbox.verifier.numerics.rules.rule import Calibration, Rule, RunPair
+from gpu_sandbox.verifier.numerics.tolerances import (
+    FULL_PRECISION,
+    HALF_PRECISION,
+    DtypeTolerance,
+    Margin,
+    Nondeterminism,
+    tolerance_of,
+)
 
-__all__ = ["Expected", "expect"]
-
-_AND_ITS_OWN = 9 / 8
-"""What is allowed is some eight times what the reference itself is off by."""
-_FEW_OUTPUTS = 64
-"""Of more, norms alone are looked at: each takes as long as a large one."""
-_FILL = 16.0
-"""Tolerances that what an output is filled with may be off by: it is a constant."""
+_FEW_OUTPUTS = 64  # of more, norms alone are checked: each takes as long as a large one
+_FILL = 16.0  # tolerances that a fill value may be off by: it is a constant
 
 
 class Expected:
-    """One output tensor's truth and tolerance, worked out once per input set.
+    """One output tensor's truth and bounds, worked out once per input set.
 
-    ``typical``: what the RMS of each of its rows usually is
-    (``verifier/reference/output_scale.py``), where it has few elements: a sum that comes out next
-    to nothing is not to be as exact as it is small. ``fill``: the large number that it is in many
-    places, without which errors count (``verifier/numerics/fill_value.py``). Where no float64 run
-    is sound beside it that is to be borne out by ``vouched`` or given up."""
+    ``truth`` is the float64 run, or ``native``, the reference's own run. ``usual_rms`` is the usual
+    RMS of each row of a small output (``verifier/reference/output_scale.py``), below which errors
+    are not relative. ``fill``: see ``fill_value.py``; where float64 says nothing beside it, the
+    fill is kept only if ``confirm_fill`` finds the rest stable.
+    """
 
     def __init__(
         self,
         native: torch.Tensor,
-        exact: torch.Tensor | None,
+        exact: torch.Tensor | None = None,
         rough: torch.Tensor | None = None,
         precision: Precision = "float32",
-        typical: torch.Tensor | None = None,
+        usual_rms: torch.Tensor | None = None,
         *,
-        few: bool = True,
+        factor: float = 1.0,
+        norms_only: bool = False,
         fill: float | None = None,
-        lowers: bool = False,
+        half_precision: bool = False,
     ) -> None:
-        self.native = native
-        self._lowers = lowers
+        """See ``expect``. ``norms_only``: it is one of many outputs."""
+        self.native = self.truth = native
+        self.usual_rms = usual_rms
         self.fill = fill
-        self.truth = native
-        self.typical = typical
-        dtype = native.dtype.to_real() if native.is_complex() else native.dtype
-        self.rule = RULES.get(dtype)
-        if dtype == torch.float32:
-            self.rule = DECLARED.get(precision, self.rule)
-        self.tolerance = 0.0
-        self.slack = 0.0
-        self.unsound = False
-        """Whether its own precision makes something else of these inputs than float64 does."""
-        self.loose = 0
-        """Integers or booleans that may be others: more than ``flips`` of them ``seldom``."""
-        self.flips = 0
-        self.seldom: Seldom | None = None
-        self.bulk: Bulk | None = None
-        """Of inputs as the task draws them: what is changed has its errors elsewhere."""
-        self.drawn = False
-        """Whether columns are to be there: on inputs as the task draws them, beside its float64
-        run, or where one of ``columns`` seems not to be."""
-        self.columns: Columns | None = None
-        """Those that are sound beside what it is held to, its own or another output's."""
-        self._to_itself = False
+        self.by_dtype = tolerance_of(native, precision)  # none for integers and booleans
+        self.tolerance = 0.0  # relative L2
+        self.bounds: dict[Rule[Any, Any], Any] = {}
+        self.full_check = False
+        """Whether rules apply that hold on inputs as drawn alone, or in a timed call that one of
+        them found suspicious."""
+        self.is_unsound = False  # float64 computes something else
+        self.own_error = 0.0  # relative L2 error of the reference's own run
+        self.tf32_error = 0.0  # the same with TF32 in convolutions, if granted
+        self.flip_budget: FlipBudget | None = None
+        self._nondeterminism = Nondeterminism()
+        self._factor = factor
+        self._as_drawn = factor == 1.0 and not norms_only
+        self._half_precision = half_precision
+        self._is_own_run = False
         self._unsure: tuple[torch.Tensor, list[torch.Tensor]] | None = None
-        """The float64 run, and the reference's own, without the fill: beside it they differ."""
-        self._eased = 1.0
-        self._worst = 0.0
-        self.own = 0.0
-        """How far the reference in its own precision is from the truth, in relative L2."""
-        self.granted = 0.0
-        """The same of a run whose convolutions took TF32, where that is allowed."""
-        self._varied = Margin(0.0, 0.0)
-        if self.rule is None or native.numel() == 0:
+        """The float64 run, and the reference's own, which differ beside the fill."""
+        if self.by_dtype is None or native.numel() == 0:
             return
-        self.tolerance = self.rule.blind
-        if (
-            exact is None
-            or exact.shape != native.shape
-            or exact.is_complex() != native.is_complex()
-        ):
-            return
-        if not (exact.is_floating_point() or exact.is_complex()):
+        self.tolerance = self.by_dtype.without_float64
+        if exact is None or not _is_comparable(native, exact):
             return
         others = [native] if rough is None or rough.shape != exact.shape else [native, rough]
-        self.fill = fill_of(native) if few else None
+        self.fill = None if norms_only else fill_value_of(native)
         if self.fill is None:
-            self._hold(exact, others, few=few)
-        elif not self._hold(filled_alike(self.fill, native, exact), others, few=few):
+            self._use_float64(exact, others)
+        elif not self._use_float64(with_fill_of(self.fill, native, exact), others):
             self._unsure = exact, others
-            self._beside_itself()
+            self._use_own_run()
 
-    def _hold(self, exact: torch.Tensor, others: list[torch.Tensor], *, few: bool) -> bool:
-        """To ``exact``, from which ``others`` are the reference's own runs; False if these are
-        something else."""
-        assert self.rule is not None
-        rest, *others = self._beside_fill(exact, *others)
-        each = [distance(other, rest, self.least) for other in others]
-        own, worst = (max(found) for found in zip(*each, strict=True))
-        floor = self.rule
-        if self._lowers and (share := lowered(rest, others[0], own)):
-            self.rule = LOWERED
-            floor = LOWERED if share > MOSTLY else floor  # or all might be in 16 bits
-        self.unsound = not own <= self.rule.sane  # nor if it is no number
-        if self.unsound:
+    def _use_float64(self, exact: torch.Tensor, others: list[torch.Tensor]) -> bool:
+        """Compare with ``exact``; False if the reference's own runs compute something else."""
+        assert self.by_dtype is not None
+        rest, *others = self._without_fill(exact, *others)
+        pairs = [RunPair(rest, other, self.min_norm) for other in others]
+        own, floor = max(pair.distance[0] for pair in pairs), self.by_dtype
+        if self._half_precision and (share := half_precision_share(rest, others[0], own)):
+            self.by_dtype = HALF_PRECISION
+            floor = HALF_PRECISION if share > MOSTLY else floor  # or all might be in 16 bits
+        self.is_unsound = not own <= self.by_dtype.max_own_error  # nor if it is no number
+        if self.is_unsound:
+            self.full_check = False
             return False
-        self.truth = exact
-        self.tolerance = max(self.rule.k * own, self.rule.floor)
-        self.slack = slack_of(worst)
-        self.own, self._worst = own, worst
-        least = floor.of_most(floor.floor)
-        self.bulk = bulk_of(rest, others, self.rule.k, *least) if few else None
+        self.truth, self.own_error = exact, own
+        factor = self._factor if self.by_dtype in FULL_PRECISION else 1.0
+        self.tolerance = factor * max(self.by_dtype.k * own, self.by_dtype.floor)
+        self._calibrate(pairs, floor, floor.floor, factor)
         return True
 
-    def hold_to_itself(self) -> None:
-        """Most elements, and columns, where there is no float64 run: as near as an output is to be
-        then."""
-        if self.rule is None or self.unsound or self.truth is not self.native:
-            return
-        if self.native.numel() and not self._to_itself:
-            self.fill = fill_of(self.native)
-            self._beside_itself()
+    def _use_own_run(self) -> None:
+        """Compare with the reference's own run, by all rules: there is no float64 run."""
+        assert self.by_dtype is not None
+        self._is_own_run = True
+        (rest,) = self._without_fill(self.native)
+        by = self.by_dtype
+        self._calibrate([RunPair(rest, rest)], by, by.without_float64, 1.0)
 
-    def _beside_itself(self) -> None:
-        assert self.rule is not None
-        self._to_itself = True
-        (rest,) = self._beside_fill(self.native)
-        self.bulk = bulk_of(rest, [rest], self.rule.k, *self.rule.of_most(self.rule.blind))
+    def _calibrate(
+        self, pairs: list[RunPair], floor: DtypeTolerance, tolerance: float, factor: float
+    ) -> None:
+        assert self.by_dtype is not None
+        runs = Calibration(
+            pairs,
+            self.by_dtype,
+            floor.quantiles(tolerance),
+            in_float64=self.truth is not self.native,
+            as_drawn=self._as_drawn,
+            factor=factor,
+        )
+        self.bounds = {}
+        self._update_bounds(lambda rule, _: rule.calibrate(runs))
+        self.full_check = self._as_drawn
 
-    def vouched(self, *, steady: bool) -> None:
-        """Whether the rest is ``steady`` where inputs are moved by rounding. It is not where it is
-        rounding beside ones, as of a matrix times its inverse: then there is no such number."""
-        if steady or not self._to_itself or self.fill is None:
-            self._unsure = None
+    def _update_bounds(self, new: Callable[[Rule[Any, Any], Any], Any]) -> None:
+        for rule in registry.REGISTRY:
+            bound = new(rule, self.bounds.get(rule))
+            if bound is not None:
+                self.bounds[rule] = bound
+
+    def use_own_run(self) -> None:
+        """Apply all rules beside the reference's own run, where there is no float64 run."""
+        if self.by_dtype is None or self.is_unsound or self.truth is not self.native:
             return
-        self.fill, unsure, self._unsure = None, self._unsure, None
+        if self.native.numel() and not self._is_own_run:
+            self.fill = fill_value_of(self.native)
+            self._use_own_run()
+
+    def confirm_fill(self, *, is_stable: bool) -> None:
+        """Drop a doubtful fill value unless the rest is stable where inputs move by a few ulp. It
+        is not where it is rounding beside ones, as of a matrix times its inverse."""
+        unsure, self._unsure = self._unsure, None
+        if is_stable or not self._is_own_run or self.fill is None:
+            return
+        self.fill = None
         if unsure is None:
-            self._beside_itself()
+            self._use_own_run()
         else:
-            self._to_itself = False
-            self._hold(*unsure, few=True)
-            self.ease(self._eased)
-        if self.drawn:
-            self.columns = sound(self.truth, self.native)
+            self._is_own_run = False
+            self._use_float64(*unsure)
 
     @property
-    def least(self) -> float:
+    def min_norm(self) -> float:
         """The L2 norm that errors are relative to, where the truth's own is smaller."""
-        if self.typical is None:
+        if self.usual_rms is None:
             return 0.0
-        each = self.native.numel() // self.typical.numel()
-        return math.sqrt(each * float(self.typical.square().sum()))
+        each = self.native.numel() // self.usual_rms.numel()
+        return math.sqrt(each * float(self.usual_rms.square().sum()))
 
     @property
     def margin(self) -> Margin:
-        """For another call of the same task, whose truth is known in its own dtype only:
-        this one's tolerance and own error, without what it was let vary by."""
-        own, worst = (0.0, 0.0) if self.truth is self.native else (self.own, self._worst)
-        bulk = self.bulk and self.bulk.times(_AND_ITS_OWN)
-        tolerance, slack = self.tolerance + own, self.slack + worst
-        return Margin(tolerance, slack, self.typical, self.loose, bulk, self.columns, self.fill)
+        """For another call of the same task, of which there is no float64 run."""
+        own = 0.0 if self.truth is self.native else self.own_error
+        bounds = {rule: rule.for_timed(bound) for rule, bound in self.bounds.items()}
+        return Margin(self.tolerance + own, bounds, self.usual_rms, self.fill)
 
     @property
-    def allowed(self) -> Margin:
-        """What may lie between an output and ``truth``."""
-        by = self._varied if self.truth is self.native else Margin(0.0, 0.0)
-        bulk = self.bulk
-        if bulk is not None and self.rule is not None:
-            bulk = bulk.plus(*self.rule.of_most(by.tolerance))
-        return Margin(self.tolerance + by.tolerance, self.slack + by.slack, bulk=bulk)
+    def nondeterminism(self) -> Nondeterminism:
+        """Of the reference's own runs. The float64 run has nothing to do with that."""
+        return self._nondeterminism if self.truth is self.native else Nondeterminism()
 
-    def loosen(self, tolerance: float, worst: float, bulk: Bulk | None) -> None:
-        """What the reference differs from itself by, where its inputs differ by rounding."""
-        self.tolerance = max(self.tolerance, tolerance)
-        self.slack = max(self.slack, 2 * worst)
-        if self.bulk is not None and bulk is not None:
-            self.bulk = self.bulk.at_least(bulk)
+    def allow_nondeterminism(self, by: Nondeterminism) -> None:
+        self._nondeterminism = by
 
-    def ease(self, times: float) -> None:
-        """Of full precision, on changed inputs: they may be where the computation is touchy, and
-        how large its errors are there is known from a single one."""
-        self._eased = times
-        self.drawn = times == 1.0 and (self._to_itself or self.truth is not self.native)
-        if times != 1.0:
-            self.bulk = None
-        if self.truth is not self.native and self.rule in FULL:
-            self.tolerance *= times
-            self.slack *= times
+    def widen(
+        self,
+        relative: float,
+        spreads: Mapping[Rule[Any, Any], Any],
+        flip_budget: FlipBudget | None,
+    ) -> None:
+        """Allow for what the reference's outputs move by where its inputs move by a few ulp: in
+        relative L2, and by what rules measured (``Rule.spread``)."""
+        self.flip_budget = flip_budget
+        if self.by_dtype is not None:
+            by = min(self.by_dtype.k * relative, self.by_dtype.without_float64)
+            self.tolerance = max(self.tolerance, by)
+        self._update_bounds(lambda rule, bound: rule.widen(bound, spreads.get(rule), self))
 
-    def vary(self, by: Margin) -> None:
-        """Let so much more lie between an output and the reference's own, whose runs differ.
-        The float64 run has nothing to do with that."""
-        self._varied = by
+    def grant_tf32(self, run: torch.Tensor, by: DtypeTolerance) -> bool:
+        """Allow for the error of ``run``, of the reference with TF32 in its convolutions. False if
+        that is nothing, or something else."""
+        rest, run = self.without_fill(run)
+        pair = RunPair(rest.truth, run, rest.min_norm)
+        error = pair.distance[0]
+        if not 0.0 < error <= by.max_own_error:
+            return False
+        self.tf32_error = error
+        self.tolerance = max(self.tolerance, by.k * error)
+        self._update_bounds(lambda rule, bound: rule.grant(bound, pair, by))
+        return True
+
+    def check_in_full_if_suspicious(self, got: torch.Tensor, error: float | None) -> None:
+        """Let rules look at a part of a timed call's output, whose relative L2 error is known if
+        the fast path took it."""
+        looks = (r.wants_full_check(bound, self, got, error) for r, bound in self.bounds.items())
+        self.full_check = any(looks)
 
     def parts(self) -> Expected:
-        """Of a complex one the same of its parts: what is off is so in one of them."""
+        """The real and imaginary parts of a complex output."""
+        return self._mapped(as_real)
+
+    def without(self, places: torch.Tensor) -> Expected:
+        """Expect zeros at these places, where an output that is compared gets zeros, too."""
+        return self._mapped(lambda tensor: tensor.masked_fill(places, 0.0))
+
+    def _mapped(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Expected:
         found = copy.copy(self)
-        found.native = as_real(self.native)
-        found.truth = found.native if self.truth is self.native else as_real(self.truth)
+        found.native = function(self.native)
+        found.truth = found.native if self.truth is self.native else function(self.truth)
         return found
 
-    def beside_fill(self, got: torch.Tensor) -> tuple[Expected, torch.Tensor]:
-        """The same of what is not filled, and ``got`` as it is to be compared with that."""
+    def without_fill(self, got: torch.Tensor) -> tuple[Expected, torch.Tensor]:
+        """What is not filled, and ``got`` as it is to be compared with that."""
         if self.fill is None:
             return self, got
         found = copy.copy(self)
         if self.truth is self.native:
-            found.native, got = self._beside_fill(self.native, got)
+            found.native, got = self._without_fill(self.native, got)
             found.truth = found.native
         else:
-            found.native, found.truth, got = self._beside_fill(self.native, self.truth, got)
+            found.native, found.truth, got = self._without_fill(self.native, self.truth, got)
         found.fill = None
         return found, got
 
-    def _beside_fill(self, *outputs: torch.Tensor) -> list[torch.Tensor]:
-        if self.fill is None or self.rule is None:
+    def _without_fill(self, *outputs: torch.Tensor) -> list[torch.Tensor]:
+        if self.fill is None or self.by_dtype is None:
             return list(outputs)
-        return without_fill(self.fill, self.native, outputs, _FILL * self.rule.floor)
-
-    def without(self, places: torch.Tensor) -> Expected:
-        """The same where nothing is expected of these places: zero, as they are to be made of what
-        is compared with it."""
-        found = copy.copy(self)
-        found.native = self.native.masked_fill(places, 0.0)
-        own = self.truth is self.native
-        found.truth = found.native if own else self.truth.masked_fill(places, 0.0)
-        return found
+        return without_fill(self.fill, self.native, outputs, _FILL * self.by_dtype.floor)
 
     @staticmethod
     def within(native: torch.Tensor, margin: Margin) -> Expected:
-        """The truth of a call that was not made in float64."""
-        expected = Expected(native, None, typical=margin.typical, fill=margin.fill)
-        expected.tolerance, expected.slack = margin.tolerance, margin.slack
-        expected.loose, expected.bulk = margin.loose, margin.bulk
-        expected.columns = margin.columns
+        """Expect the output of a call that was not made in float64."""
+        expected = Expected(native, usual_rms=margin.usual_rms, fill=margin.fill)
+        expected.tolerance, expected.bounds = margin.tolerance, dict(margin.bounds)
         return expected
 
 
@@ -255,29 +256,34 @@ def expect(
     exact: list[Any] | None,
     rough: list[Any] | None = None,
     precision: Precision = "float32",
-    typical: Sequence[torch.Tensor | None] = (),
+    usual_rms: Sequence[torch.Tensor | None] = (),
     *,
-    ease: float = 1.0,
-    alone: bool = False,
-    lowers: bool = False,
+    factor: float = 1.0,
+    use_own_run: bool = False,
+    half_precision: bool = False,
 ) -> list[Expected]:
-    """``exact`` holds the float64 run's tensors in the same order, if there was one, and
-    ``rough`` those of one on what was rounded to ``precision``; ``ease``: see ``Expected``;
-    ``alone``: without such a run as much as can be is held to the reference's own; ``lowers``:
-    it computes in 16 bits what comes in more (``verifier/reference/float64_casts.py``)."""
+    """Expect the outputs ``native``.
+
+    ``exact``: tensors of the float64 run in the same order, if there was one; ``rough``: of one on
+    what was rounded to ``precision``. ``factor``: how much more is allowed in full precision, on
+    transformed inputs. ``use_own_run``: without a float64 run all rules apply beside the
+    reference's own. ``half_precision``: the reference computes in 16 bits what comes in more.
+    """
     none, few = [None] * len(native), len(native) <= _FEW_OUTPUTS
     exact = exact if exact is not None and len(exact) == len(native) else none
     rough = rough if rough is not None and len(rough) == len(native) else none
+    options: dict[str, Any] = {"factor": factor, "norms_only": not few}
     found = [
-        Expected(n, e, r, precision, t, few=few, lowers=lowers)
-        for n, e, r, t in zip(native, exact, rough, typical or none, strict=True)
+        Expected(n, e, r, precision, u, half_precision=half_precision, **options)
+        for n, e, r, u in zip(native, exact, rough, usual_rms or none, strict=True)
     ]
-    for one in found:
-        if alone and few and ease == 1.0:
-            one.hold_to_itself()
-        one.ease(ease)
-        one.drawn = one.drawn and few
-        if one.drawn:
-            rest, _ = one.beside_fill(one.native)
-            one.columns = sound(rest.truth, rest.native)
+    if use_own_run and few and factor == 1.0:
+        for one in found:
+            one.use_own_run()
     return found
+
+
+def _is_comparable(native: torch.Tensor, exact: torch.Tensor) -> bool:
+    if exact.shape != native.shape or exact.is_complex() != native.is_complex():
+        return False
+    return exact.is_floating_point() or exact.is_complex()

@@ -1,9 +1,8 @@
-"""Outputs that are surely right, found in few passes: most outputs of timed calls.
+"""The fast path: outputs that are surely right, found in few passes. Most timed outputs are.
 
-An output is so if each rule that applies to it says so of the same few figures (``rules/rule.py``).
-Where a rule that applies is not asked about figures, there is no fast path.
-Outputs that are alike, as those of the calls of a release are, are looked at in one go: a pass over
-a small one takes less than to ask for it.
+Each rule that applies has to be sure of an output, by the same few figures (``rules/rule.py``).
+Outputs of one dtype and size are measured together: a pass over a small one takes less time than
+to launch it.
 """
 
 from __future__ import annotations
@@ -20,14 +19,7 @@ from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference
 from gpu_sandbox.verifier.numerics.expected import Expected
 from gpu_sandbox.verifier.numerics.rules import registry
 from gpu_sandbox.verifier.numerics.rules.registry import Applied, applying
-from gpu_sandbox.verifier.numerics.rules.rule import (
-    Figures,
-    MeasuringRule,
-    is_measuring,
-    is_quick,
-)
-
-__all__ = ["close_by", "surely_right"]
+from gpu_sandbox.verifier.numerics.rules.rule import Figures, Rule
 
 _WIDE = {
     torch.float16: torch.float32,
@@ -36,10 +28,8 @@ _WIDE = {
     torch.float64: torch.float64,
 }
 """What norms are taken in, by dtype."""
-_LEAST_SIZE = 1e-6
-"""The L2 norm below which squares of errors that count may be nothing in float32."""
-_LARGE = 1 << 24
-"""Elements. Fewer are copied next to each other, to be looked at together."""
+_MIN_NORM = 1e-6  # below this L2 norm, squares of errors that count may be nothing in float32
+_LARGE = 1 << 24  # elements. Smaller outputs are copied next to each other, to be measured together
 
 
 class _Output(NamedTuple):
@@ -47,49 +37,48 @@ class _Output(NamedTuple):
     rules: Sequence[Applied]
 
 
-def close_by(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[float | None]:
-    """By how much each is off, in relative L2, where all strict rules are sure of it: in few
-    passes, and with one wait for the device. None says nothing, and is said of what isn't finite,
-    and of what is held to a float64 run."""
+def surely_right_errors(outputs: Sequence[tuple[Expected, torch.Tensor]]) -> list[float | None]:
+    """Return the relative L2 error of each output that all strict rules are sure of, with one wait
+    for the device. None says nothing, also of what is not finite or has a float64 run."""
     strict = PROTOCOLS["strict"]
-    asked: dict[int, _Output] = {}
+    candidates: dict[int, _Output] = {}
     for number, (expected, got) in enumerate(outputs):
-        if _is_plain(expected):
+        if _is_beside_own_run(expected):
             comparison = Comparison(Reference(expected, strict), got)
             one = _Output(comparison, applying(comparison.reference))
             if _are_quick(one.rules):
-                asked[number] = one
-    close: list[float | None] = [None] * len(outputs)
-    for number, figures in _beside_own(asked).items():
-        if _are_sure(asked[number].rules, figures):
-            close[number] = figures.relative
-    return close
+                candidates[number] = one
+    errors: list[float | None] = [None] * len(outputs)
+    for number, figures in _figures_beside_own_run(candidates).items():
+        if _are_sure(candidates[number].rules, figures):
+            errors[number] = figures.relative
+    return errors
 
 
 def surely_right(output: Comparison, rules: Sequence[Applied]) -> Figures | None:
-    """The figures by which ``rules``, all that apply, are sure of it. None says nothing."""
+    """Return the figures by which ``rules``, all that apply, are sure of it. None says nothing."""
     if not _are_quick(rules):
         return None
     expected = output.expected
-    if _is_plain(expected):
-        figures = _beside_own({0: _Output(output, rules)}).get(0)
-    elif expected.rule is None or expected.truth is expected.native:
+    if _is_beside_own_run(expected):
+        figures = _figures_beside_own_run({0: _Output(output, rules)}).get(0)
+    elif expected.by_dtype is None or expected.truth is expected.native:
         return None
     else:
-        figures = _in_float64(output)
+        figures = _figures_in_float64(output)
     return figures if figures is not None and _are_sure(rules, figures) else None
 
 
 def _are_quick(rules: Sequence[Applied]) -> bool:
-    return all(is_quick(rule) for rule, _ in rules)
+    return all(rule.is_quick for rule, _ in rules)
 
 
 def _are_sure(rules: Sequence[Applied], figures: Figures) -> bool:
-    return all(is_quick(rule) and rule.surely_ok(bound, figures) for rule, bound in rules)
+    return all(rule.surely_ok(bound, figures) for rule, bound in rules)
 
 
-def _in_float64(output: Comparison) -> Figures:
-    """Beside its float64 run."""
+def _figures_in_float64(output: Comparison) -> Figures:
+    """Measure beside the float64 run."""
     expected, found = output.expected, []
     for mine, truth, native in pieces(output.got, expected.truth, expected.native):
         wide = truth.double().flatten()
@@ -97,16 +86,15 @@ def _in_float64(output: Comparison) -> Figures:
         most_of = [largest_of(t.reshape(1, -1))[0].double() for t in (error, native)]
         found.append(torch.stack([*most_of, error.dot(error), wide.dot(wide)]))
     worst, natives, errors, sizes = torch.stack(found).unbind(1)
-    largest = float(worst.amax())
+    max_error = float(worst.amax())
     is_finite = math.isfinite(float(natives.amax()))
-    off, size = math.sqrt(float(errors.sum())), math.sqrt(float(sizes.sum()))
-    return Figures(
-        output, False, largest, off, max(size, expected.least), is_finite, in_float64=True
-    )
+    error_norm, norm = math.sqrt(float(errors.sum())), math.sqrt(float(sizes.sum()))
+    norm = max(norm, expected.min_norm)
+    return Figures(output, False, max_error, error_norm, norm, is_finite, in_float64=True)
 
 
-def _beside_own(outputs: Mapping[int, _Output]) -> dict[int, Figures]:
-    """Beside the reference's own run; without those of which float32 says too little."""
+def _figures_beside_own_run(outputs: Mapping[int, _Output]) -> dict[int, Figures]:
+    """Measure beside the reference's own run, but for outputs too small for float32."""
     found: dict[int, Figures] = {}
     rest: dict[int, _Output] = {}
     for number, one in outputs.items():
@@ -114,38 +102,38 @@ def _beside_own(outputs: Mapping[int, _Output]) -> dict[int, Figures]:
             found[number] = Figures(one.comparison, is_same=True)
         else:
             rest[number] = one
-    groups = list(_alike(rest))
+    groups = list(_groups(rest))
     if not groups:
         return found
-    measuring = [rule for rule in registry.REGISTRY if is_measuring(rule)]
+    measuring = [rule for rule in registry.REGISTRY if rule.is_measuring]
     rows = [_rows_of_figures([rest[number] for number in group], measuring) for group in groups]
     numbers = (number for group in groups for number in group)
-    for number, (worst, off, size, *more) in zip(numbers, torch.cat(rows).tolist(), strict=True):
-        if size >= _LEAST_SIZE:
+    for number, (worst, error, norm, *more) in zip(numbers, torch.cat(rows).tolist(), strict=True):
+        if norm >= _MIN_NORM:
             output, measured = rest[number].comparison, dict(zip(measuring, more, strict=True))
-            is_finite = math.isfinite(size)
-            found[number] = Figures(output, False, worst, off, size, is_finite, measured=measured)
+            is_finite = math.isfinite(norm)
+            found[number] = Figures(output, False, worst, error, norm, is_finite, measured=measured)
     return found
 
 
 def _is_same(output: Comparison) -> bool:
-    """Not asked of small ones: their norms take no longer."""
+    """Compare large outputs for equality: norms of small ones take no longer."""
     native = output.expected.native
     return native.numel() >= _LARGE and torch.equal(native, output.got)
 
 
-def _is_plain(expected: Expected) -> bool:
+def _is_beside_own_run(expected: Expected) -> bool:
     native = expected.native
     own = expected.truth is native and expected.fill is None
     return own and native.dtype in _WIDE and native.numel() > 0
 
 
-def _alike(outputs: Mapping[int, _Output]) -> Iterator[list[int]]:
-    """Numbers of outputs that fit together into one piece, by what is asked of them."""
+def _groups(outputs: Mapping[int, _Output]) -> Iterator[list[int]]:
+    """Numbers of outputs that are measured together."""
     groups: dict[Hashable, list[int]] = {}
     for number, one in outputs.items():
         native = one.comparison.expected.native
-        bounds = tuple(_measured_by(one).items())
+        bounds = tuple(_measured_bounds(one).items())
         groups.setdefault((native.dtype, native.numel(), bounds), []).append(number)
     for group in groups.values():
         got = outputs[group[0]].comparison.got
@@ -154,16 +142,13 @@ def _alike(outputs: Mapping[int, _Output]) -> Iterator[list[int]]:
             yield group[start : start + most]
 
 
-def _measured_by(output: _Output) -> dict[MeasuringRule[Any], Any]:
-    """Bounds of rules with figures of their own."""
-    return {rule: bound for rule, bound in output.rules if is_measuring(rule)}
+def _measured_bounds(output: _Output) -> dict[Rule[Any, Any], Any]:
+    return {rule: bound for rule, bound in output.rules if rule.is_measuring}
 
 
-def _rows_of_figures(
-    alike: Sequence[_Output], measuring: Sequence[MeasuringRule[Any]]
-) -> torch.Tensor:
-    """Of each the largest error, the error's L2 norm, that of what is expected, and what the rules
-    measure, zero where one doesn't apply: (outputs, 3 + rules)."""
+def _rows_of_figures(alike: Sequence[_Output], measuring: Sequence[Rule[Any, Any]]) -> torch.Tensor:
+    """Of each output the largest error, the error's L2 norm, that of what is expected, and figures
+    of rules, zero where one does not apply: (outputs, 3 + rules)."""
     norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
     all_native = _rows([one.comparison.expected.native for one in alike])
     all_got = _rows([one.comparison.got for one in alike])
@@ -173,7 +158,7 @@ def _rows_of_figures(
         off = all_got[:, start : start + step].to(wide) - native
         found.append((largest_of(off), norm(off, 2, 1), norm(native, 2, 1)))
     worst, errors, sizes = (torch.stack(each) for each in zip(*found, strict=True))
-    bounds = _measured_by(alike[0])
+    bounds = _measured_bounds(alike[0])
     more = [
         rule.measure(bounds[rule], all_native, all_got, wide)
         if rule in bounds
@@ -184,6 +169,6 @@ def _rows_of_figures(
 
 
 def _rows(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """One each. A single one is not copied."""
+    """One row each. A single tensor is not copied."""
     flat = [tensor.detach().reshape(1, -1) for tensor in tensors]
     return flat[0] if len(flat) == 1 else torch.cat(flat)

@@ -1,25 +1,22 @@
-"""Numbers that mark something in an input: they are there exactly, and often.
+"""Sentinel values of an input: zeros, minima or maxima that it holds often and exactly.
 
-Zero, its least or its largest: what was left out, cut off or filled up. Rounding makes none of
-these, so where inputs are moved by rounding they stay, or all that goes by them would turn.
+They pad, clip or mask. Rounding makes none of them, so perturbations leave them as they are.
 """
 
 from __future__ import annotations
 
 import torch
 
-__all__ = ["marks"]
+from gpu_sandbox.verifier.numerics.tolerances import TOLERANCES
 
-_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-_OFTEN, _MARKED_OF = 8, 1024
-"""So often, and in more than one in so many elements, a number is no accident."""
+_MIN_COUNT, _ONE_IN = 8, 1024  # A number that is there more often than both is no accident
 
 
-def marks(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Where it is one of these; None if it has no such."""
-    if tensor.dtype not in _DTYPES or tensor.numel() < _MARKED_OF:
+def sentinel_mask(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Mark the sentinel values; None if there are none."""
+    if tensor.dtype not in TOLERANCES or tensor.numel() < _ONE_IN:
         return None
-    often, found = max(_OFTEN, tensor.numel() // _MARKED_OF), None
+    often, found = max(_MIN_COUNT, tensor.numel() // _ONE_IN), None
     for value in (torch.zeros_like(ends := tensor.aminmax().min), ends, tensor.amax()):
         here = tensor == value
         if int(here.sum()) > often:

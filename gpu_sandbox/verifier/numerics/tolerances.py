@@ -1,71 +1,75 @@
-"""How exact an output has to be, by its dtype, and how far it may lie from the reference's own."""
+"""Tolerances by dtype, and the margin that timed calls inherit from trials."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import torch
 
-from gpu_sandbox.verifier.numerics.rules.error_quantiles import Bulk
-from gpu_sandbox.verifier.numerics.rules.slices import Columns
+from gpu_sandbox.api.protocols import Precision
 
-__all__ = ["DECLARED", "FULL", "LOWERED", "RULES", "DtypeRule", "Margin"]
+if TYPE_CHECKING:  # rules read this module
+    from gpu_sandbox.verifier.numerics.rules.rule import Rule
 
-_EVENLY, _EVENLY_IN_HALF = (8.0, 50.0), (3.0, 15.0)
+_FACTORS, _FACTORS_IN_HALF = (8.0, 50.0), (3.0, 15.0)
 """Tolerances: an error that is spread evenly over normal numbers is one of most of them, and six of
 those near zero. In half precision a tolerance is a last place or two."""
 
 
-class DtypeRule(msgspec.Struct, frozen=True):
-    """Of one dtype: multiple of E, least tolerance, tolerance without a float64
-    reference, and the E beyond which a float64 run can't be the same computation; and how many
-    tolerances half of the elements, and nine in ten, may be off by."""
+class DtypeTolerance(msgspec.Struct, frozen=True):
+    """Relative L2 errors of one dtype. E is the reference's own error against float64."""
 
-    k: float
+    k: float  # tolerance as a multiple of E, if that is above `floor`
     floor: float
-    blind: float
-    sane: float
-    evenly: tuple[float, float] = _EVENLY
+    without_float64: float
+    max_own_error: float  # A larger E means that the float64 run is another computation
+    quantile_factors: tuple[float, float] = _FACTORS  # for half of elements, nine in ten
 
-    def of_most(self, tolerance: float) -> tuple[float, float]:
-        """Relative errors of half of the elements, and of nine in ten
-        (``verifier/numerics/rules/error_quantiles.py``)."""
-        half, most = self.evenly
+    def quantiles(self, tolerance: float) -> tuple[float, float]:
+        half, most = self.quantile_factors
         return half * tolerance, most * tolerance
 
 
-RULES = {
-    torch.float64: DtypeRule(8, 1e-10, 1e-9, 1e-6),
-    torch.float32: DtypeRule(8, 2e-5, 1e-4, 1e-3),
-    torch.float16: DtypeRule(4, 2e-3, 1e-2, 5e-2, _EVENLY_IN_HALF),
-    torch.bfloat16: DtypeRule(4, 1e-2, 3e-2, 1e-1, _EVENLY_IN_HALF),
+TOLERANCES = {
+    torch.float64: DtypeTolerance(8, 1e-10, 1e-9, 1e-6),
+    torch.float32: DtypeTolerance(8, 2e-5, 1e-4, 1e-3),
+    torch.float16: DtypeTolerance(4, 2e-3, 1e-2, 5e-2, _FACTORS_IN_HALF),
+    torch.bfloat16: DtypeTolerance(4, 1e-2, 3e-2, 1e-1, _FACTORS_IN_HALF),
 }
-FULL = (RULES[torch.float64], RULES[torch.float32])
+FULL_PRECISION = (TOLERANCES[torch.float64], TOLERANCES[torch.float32])
 DECLARED = {
-    "tf32": DtypeRule(4, 1e-3, 1e-2, 5e-2, _EVENLY_IN_HALF),
-    "bf16": DtypeRule(4, 1e-2, 3e-2, 1e-1, _EVENLY_IN_HALF),
+    "tf32": DtypeTolerance(4, 1e-3, 1e-2, 5e-2, _FACTORS_IN_HALF),
+    "bf16": DtypeTolerance(4, 1e-2, 3e-2, 1e-1, _FACTORS_IN_HALF),
 }
-"""Of float32 outputs, where the user declared that this precision will do."""
-LOWERED = DtypeRule(4, 4e-3, 1e-2, 1e-1, _EVENLY_IN_HALF)
-"""Of float32 outputs that the reference itself computes in 16 bits
-(``verifier/numerics/half_precision_reference.py``)."""
+"""Of float32 outputs, where the user declared this precision."""
+HALF_PRECISION = DtypeTolerance(4, 4e-3, 1e-2, 1e-1, _FACTORS_IN_HALF)
+"""Of float32 outputs that the reference computes in 16 bits (``half_precision_reference.py``)."""
+
+
+def tolerance_of(output: torch.Tensor, precision: Precision = "float32") -> DtypeTolerance | None:
+    """Look up the tolerance of an output, a complex one as its parts. None: values are equal."""
+    dtype = output.dtype.to_real() if output.is_complex() else output.dtype
+    found = TOLERANCES.get(dtype)
+    return DECLARED.get(precision, found) if dtype == torch.float32 else found
+
+
+class Nondeterminism(NamedTuple):
+    """What two runs of the reference on the same inputs may differ by."""
+
+    tolerance: float = 0.0  # relative L2
+    max_error: float = 0.0  # absolute, of an element
 
 
 class Margin(msgspec.Struct, frozen=True):
-    """What may lie between an acceptable output and the reference's own, ``Expected.native``:
-    as relative L2 norm, for an element, and for most of them
-    (``verifier/numerics/rules/error_quantiles.py``)."""
+    """What may lie between an acceptable output and the reference's own, on other inputs."""
 
-    tolerance: float
-    slack: float
-    typical: torch.Tensor | None = None
-    loose: int = 0
-    """See ``Expected``."""
-    bulk: Bulk | None = None
-    columns: Columns | None = None
-    """Which of them are to be there, in another run of the reference's, too (``columns.sound``)."""
+    tolerance: float  # relative L2
+    bounds: Mapping[Rule[Any, Any], Any] = {}
+    usual_rms: torch.Tensor | None = None
     fill: float | None = None
 
     def times(self, factor: float) -> Margin:
-        bulk = self.bulk and self.bulk.times(factor)
-        tolerance, slack = self.tolerance * factor, self.slack * factor
-        return msgspec.structs.replace(self, tolerance=tolerance, slack=slack, bulk=bulk)
+        bounds = {rule: rule.scale(bound, factor) for rule, bound in self.bounds.items()}
+        return msgspec.structs.replace(self, tolerance=self.tolerance * factor, bounds=bounds)

@@ -1,43 +1,51 @@
-"""Outputs that are rounding more than anything else: what to tell of them.
+"""Degenerate tasks: their label, its notes, and outputs that are mostly rounding.
 
-The mean of what was normalized, a deep network that normalizes by two samples: where inputs move
-by rounding such an output becomes another one, and its run in float64 is none of these. Then there
-is nothing to hold a candidate to but the reference's own run, and who adds up in another order is
-wrong. That is the task's fault, and its readers are told so.
+Where inputs move by a few ulp, such an output becomes another, and float64 gives a third. Only the
+reference's own run is left to compare with, so another order of summation is wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from events.outcomes import Label
 from gpu_sandbox.verifier.numerics.expected import Expected
-from gpu_sandbox.verifier.reference.degenerate_task import degenerate
-from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
+from gpu_sandbox.verifier.reference.ulp_perturbation import UlpSensitivity
 
-__all__ = ["told"]
+DEGENERATE: Label = "degenerate-task"
 
-_WORTH_TELLING = 1e-3
+_PREFIX = f"{DEGENERATE}: "
+_WORTH_A_NOTE = 1e-3
 
 
-def told(nudged: Sequence[Nudged], expected: Sequence[Expected]) -> list[str]:
-    """What the reader of a verdict should know of these outputs of the task's own inputs: a number
-    that is chaos has few digits."""
+def degenerate(reason: str) -> str:
+    """Make the note that is the reason of the label."""
+    return f"{_PREFIX}{reason}"
+
+
+def labels_by(notes: Sequence[str]) -> list[Label]:
+    return [DEGENERATE] if any(note.startswith(_PREFIX) for note in notes) else []
+
+
+def conditioning_notes(
+    sensitivity: Sequence[UlpSensitivity], expected: Sequence[Expected]
+) -> list[str]:
+    """Note outputs, on inputs as drawn, that have few digits."""
     found = []
-    for number, (one, output) in enumerate(zip(nudged, expected, strict=False)):
+    for number, (one, output) in enumerate(zip(sensitivity, expected, strict=False)):
         moves = (
             f"output {number} of the reference moves by {one.relative:.1e} (relative L2) where its "
             "inputs do by rounding"
         )
         if _is_noise(one, output):
-            why = "is something else in float64: who computes it in another order is wrong"
+            why = "is something else in float64: another order of operations is wrong"
             found.append(degenerate(f"{moves}, and {why}"))
-        elif one.relative > _WORTH_TELLING:
+        elif one.relative > _WORTH_A_NOTE:
             found.append(moves)
     return found
 
 
-def _is_noise(nudged: Nudged, expected: Expected) -> bool:
-    """What draws other random numbers in float64 is something else there, too, but stays as it is
-    where its inputs move."""
-    rule = expected.rule
-    return expected.unsound and rule is not None and nudged.relative > rule.blind
+def _is_noise(sensitivity: UlpSensitivity, expected: Expected) -> bool:
+    """Not where the reference draws other random numbers in float64: that is stable."""
+    by = expected.by_dtype
+    return expected.is_unsound and by is not None and sensitivity.relative > by.without_float64

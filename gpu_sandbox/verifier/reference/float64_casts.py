@@ -1,12 +1,9 @@
-"""Casts that keep what they are given, so that a run in float64 is one to its end.
+"""Suppress down-casts, so that the float64 reference stays float64 throughout.
 
-A reference may compute in bfloat16 inside and return float32. A run in float64 that rounds where it
-does makes the same error, and who rounds less, or elsewhere, seems to be off by it. So whatever is
-cast to a floating point type of 16 or 32 bits becomes float64 instead, and a copy, as most casts
-are; what is summed in a type by name is summed in float64. Tensors that a forward makes, with
-zeros, say, or noise, hold what they would, and are widened then. Eight bits stay eight: who casts
-to those wants them. Where autocast is on, PyTorch leaves float64 alone by itself. Random numbers
-are those of the reference's own run (``float64_rng.py``).
+A float64 run that rounds where the reference does makes the same error, and charges a candidate
+that rounds less. So casts to 16 and 32 bits become copies in float64, sums in a named type are
+taken in float64, and tensors that a forward makes are widened then. Casts to eight bits stay, and
+autocast leaves float64 alone by itself. Random numbers: see ``float64_rng.py``.
 """
 
 from __future__ import annotations
@@ -18,8 +15,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from gpu_sandbox.verifier.reference.float64_rng import DRAWS
-
-__all__ = ["Wider"]
 
 _HALF = (torch.float16, torch.bfloat16)
 _WIDE = dict.fromkeys((*_HALF, torch.float32), torch.float64) | {torch.complex64: torch.complex128}
@@ -41,13 +36,13 @@ _MADE = (
 )
 
 
-class Wider(TorchFunctionMode):
-    """While it is entered. ``own``: the type that the reference computes with. ``lowers``:
+class Float64Casts(TorchFunctionMode):
+    """While it is entered. ``own``: the type that the reference computes with. ``half_precision``:
     something was to be rounded to 16 bits, or autocast would have computed with so many."""
 
     def __init__(self, device: torch.device, own: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.lowers = False
+        self.half_precision = False
         self._device = device
         self._own = own
 
@@ -69,7 +64,7 @@ class Wider(TorchFunctionMode):
             return self._widened(func(*args, **given))
         named = [value for value in (*args, *given.values()) if _is_narrow(value)]
         named = [] if func in _AS_BITS else named
-        self.lowers = self.lowers or self._lowered(args, named)
+        self.half_precision = self.half_precision or self._is_rounding(args, named)
         if not named:
             return func(*args, **given)
         wide = {name: _wider(value) for name, value in given.items()}
@@ -77,11 +72,12 @@ class Wider(TorchFunctionMode):
         return found.clone() if args and found is args[0] else found
 
     def _widened(self, made: torch.Tensor) -> torch.Tensor:
-        self.lowers = self.lowers or made.dtype in _HALF
+        self.half_precision = self.half_precision or made.dtype in _HALF
         wide = _WIDE.get(made.dtype)
         return made if wide is None else made.to(wide)
 
-    def _lowered(self, args: Sequence[Any], named: Sequence[torch.dtype]) -> bool:
+    def _is_rounding(self, args: Sequence[Any], named: Sequence[torch.dtype]) -> bool:
+        """Whether the call would round to 16 bits; a cast of integers rounds nothing."""
         if named:
             whole = args and isinstance(args[0], torch.Tensor) and not args[0].is_floating_point()
             return named[0] in _HALF and not whole

@@ -1,9 +1,8 @@
-"""Random numbers that a run in float64 draws as the reference's own does.
+"""Draw the same random numbers in float64 as in the reference's own run.
 
-A generator gives others, or in another order, where tensors are of another type: noise like a
-tensor in float64 has nothing to do with that in float32. So these are drawn in the type that the
-reference computes with, as many and laid out alike, and then widened. What is left out
-(``dropout``) is told by leaving out of ones.
+A generator gives others, or in another order, for another dtype. So numbers are drawn in the type
+that the reference computes with, as many and laid out alike, and then widened. A dropout mask is
+found by dropout of ones.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
-
-__all__ = ["DRAWS"]
 
 Draw: TypeAlias = Callable[..., Any]
 
@@ -37,7 +34,7 @@ _IN_PLACE = (
     torch.Tensor.cauchy_,
     torch.Tensor.geometric_,
 )
-_LEAVING_OUT = (
+_DROPOUTS = (
     F.dropout,
     F.dropout1d,
     F.dropout2d,
@@ -64,7 +61,7 @@ def _in_place(
     return tensor.copy_(drawn)
 
 
-def _leaving_out(
+def _dropout(
     func: Draw,
     narrow: torch.dtype,
     input: torch.Tensor,
@@ -74,7 +71,7 @@ def _leaving_out(
     *,
     train: bool | None = None,
 ) -> torch.Tensor:
-    """``train`` is what some call ``training``. A device draws otherwise where it is in place."""
+    """Some name ``training`` ``train``. A device draws other numbers in place."""
     ones = torch.ones_like(input, dtype=narrow)
     place = {"inplace": True} if inplace else {}
     kept = func(ones, p, training if train is None else train, **place)
@@ -90,7 +87,7 @@ def _gumbel(
     eps: float = 1e-10,
     dim: int = -1,
 ) -> torch.Tensor:
-    """What torch's does in Python, where nothing it calls is seen; ``eps`` it does not use."""
+    """As torch does it in Python, where its calls are not intercepted; ``eps`` is unused."""
     drawn = torch.empty_like(logits, dtype=narrow, memory_format=torch.legacy_contiguous_format)
     soft = ((logits - drawn.exponential_().double().log()) / tau).softmax(dim)
     if not hard:
@@ -109,9 +106,9 @@ DRAWS: dict[Any, Callable[..., Any]] = {
     for way, funcs in (
         (_like, _LIKE),
         (_in_place, _IN_PLACE),
-        (_leaving_out, _LEAVING_OUT),
+        (_dropout, _DROPOUTS),
         (_gumbel, _GUMBEL),
     )
     for func in funcs
 }
-"""By torch's function: the same, given the type to draw in before its own arguments."""
+"""By torch's function: the same, with the type to draw in before its own arguments."""

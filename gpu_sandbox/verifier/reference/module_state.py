@@ -1,4 +1,4 @@
-"""What a model holds, and whether a tensor is of it."""
+"""State of a module: its tensors, and buffers that a forward updates."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import torch
 from gpu_sandbox.tensors.bitwise import same_bits
 from gpu_sandbox.tensors.pytree import mapped, odd
 
-__all__ = ["alike", "buffers", "changed", "state", "told"]
-
 _NAMED = 3
 
 
 def state(model: Any) -> list[torch.Tensor]:
-    """All of it, registered or not: what it returns of that its next call overwrites."""
+    """List its tensors, registered or not: its next call may overwrite them."""
     found: list[torch.Tensor] = []
     for module in model.modules():
         bare = {k: v for k, v in vars(module).items() if k not in ("_parameters", "_modules")}
@@ -24,25 +22,24 @@ def state(model: Any) -> list[torch.Tensor]:
 
 
 def buffers(model: Any) -> dict[str, torch.Tensor]:
-    """Copies, by name."""
+    """Copy its buffers, by name."""
     return {name: t.detach().clone() for name, t in model.named_buffers() if not odd(t)}
 
 
 def alike(before: torch.Tensor, now: torch.Tensor) -> bool:
-    """Bit for bit, and of the same shape and dtype."""
+    """Whether both are equal bit by bit, of the same shape and dtype."""
     if (before.shape, before.dtype) != (now.shape, now.dtype) or odd(now):
         return False
     return same_bits(before, now)
 
 
 def changed(before: dict[str, torch.Tensor], model: Any) -> list[str]:
-    """The names of those that are others now."""
+    """Name the buffers that have changed."""
     now = dict(model.named_buffers())
     return [name for name, t in before.items() if name not in now or not alike(t, now[name])]
 
 
-def told(updates: list[str]) -> list[str]:
-    """That nobody compares them, for the reader of a verdict."""
+def state_notes(updates: list[str]) -> list[str]:
     if not updates:
         return []
     more = len(updates) - _NAMED

@@ -1,8 +1,7 @@
-"""Sorting as PyTorch leaves it open: equal keys in the order in which they came.
+"""Stable sorting, where PyTorch leaves the order of equal keys open.
 
-``torch.argsort`` puts equal keys in an order of its own, which no other kernel can know, and which
-of equals ``torch.topk``, ``torch.kthvalue``, ``torch.median`` and ``torch.mode`` take nobody
-says. Whoever keeps them in order is as right.
+``torch.argsort`` puts equal keys in an order that no other kernel can know, and which of equals
+``topk``, ``kthvalue``, ``median`` and ``mode`` take is undefined. A stable order is as right.
 """
 
 from __future__ import annotations
@@ -13,13 +12,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Stably"]
-
 _SORTS = (torch.sort, torch.Tensor.sort, torch.argsort, torch.Tensor.argsort)
-_TOPK = (torch.topk, torch.Tensor.topk)
-_KTH = (torch.kthvalue, torch.Tensor.kthvalue)
 _MEDIAN = (torch.median, torch.Tensor.median)
-_MODE = (torch.mode, torch.Tensor.mode)
 _ENDS = tuple(
     getattr(where, name)
     for where in (torch, torch.Tensor)
@@ -28,18 +22,18 @@ _ENDS = tuple(
 _NAMES = ("dim", "descending")
 
 
-class Stably(TorchFunctionMode):
-    """While entered. ``asked``: something was sorted that was not asked to be stable; ``chose``: or
-    the largest was taken, or the least, of which there may be two."""
+class StableSort(TorchFunctionMode):
+    """While entered. ``is_unstable``: something was sorted without ``stable``; ``picks_equals``:
+    or the largest was taken, or the least, of which there may be two."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = False
-        self._took_an_end = False
+        self.is_unstable = False
+        self._takes_an_end = False
 
     @property
-    def chose(self) -> bool:
-        return self.asked or self._took_an_end
+    def picks_equals(self) -> bool:
+        return self.is_unstable or self._takes_an_end
 
     def __torch_function__(
         self,
@@ -49,24 +43,16 @@ class Stably(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        self._took_an_end |= func in _ENDS
+        self._takes_an_end |= func in _ENDS
         if kwargs.get("out") is None:
             if func in _SORTS and not kwargs.get("stable"):
-                self.asked = True
+                self.is_unstable = True
                 named = dict(zip(_NAMES, args[1:], strict=False))
                 return func(*args[:1], **{**named, **kwargs, "stable": True})
-            if func in _TOPK:
-                self.asked = True
-                return _topk(*args, **kwargs)
-            if func in _KTH:
-                self.asked = True
-                return _kthvalue(*args, **kwargs)
-            if func in _MODE:
-                self.asked = True
-                return _mode(*args, **kwargs)
-            if func in _MEDIAN and (len(args) > 1 or "dim" in kwargs):  # else there is no index
-                self.asked = True
-                return _median(*args, **kwargs)
+            has_index = func not in _MEDIAN or len(args) > 1 or "dim" in kwargs
+            if func in _STABLE and has_index:
+                self.is_unstable = True
+                return _STABLE[func](*args, **kwargs)
         return func(*args, **kwargs)
 
 
@@ -91,14 +77,14 @@ def _kthvalue(input: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False)
 
 
 def _median(input: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
-    """The lower of two. Of what has NaN that is NaN, wherever it is."""
+    """The lower of two; NaN if there is one."""
     if input.dim() == 0 or bool(input.isnan().any()):
         return torch.median(input, dim, keepdim)
     return torch.return_types.median(_kth(input, (input.shape[dim] + 1) // 2, dim, keepdim))
 
 
 def _mode(input: torch.Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """The first of those that it is."""
+    """With the index of the first element that equals it."""
     found = torch.mode(input, dim, keepdim)
     if input.dim() == 0:
         return found
@@ -113,3 +99,15 @@ def _kth(input: torch.Tensor, k: int, dim: int, keepdim: bool) -> tuple[torch.Te
     if keepdim:
         return found[0].contiguous(), found[1].contiguous()
     return found[0].squeeze(dim), found[1].squeeze(dim)
+
+
+_STABLE: dict[Any, Callable[..., Any]] = {
+    func: stable
+    for stable, funcs in (
+        (_topk, (torch.topk, torch.Tensor.topk)),
+        (_kthvalue, (torch.kthvalue, torch.Tensor.kthvalue)),
+        (_mode, (torch.mode, torch.Tensor.mode)),
+        (_median, _MEDIAN),
+    )
+    for func in funcs
+}

@@ -1,4 +1,4 @@
-"""The trusted task: draws its inputs, and finds out what the outputs should be."""
+"""The trusted task: draws inputs, and runs the reference to know what outputs should be."""
 
 from __future__ import annotations
 
@@ -17,26 +17,23 @@ from gpu_sandbox.runtime.precision import grants_tf32
 from gpu_sandbox.runtime.task_errors import Broken
 from gpu_sandbox.runtime.task_file import Constructor, TaskFile
 from gpu_sandbox.tensors.chunked import finite
-from gpu_sandbox.tensors.memory_layout import among, extent_of, overlapping, sharing
+from gpu_sandbox.tensors.memory_layout import among
 from gpu_sandbox.tensors.pytree import mapped, odd, pack
 from gpu_sandbox.verifier.backends.lookup import backend_of
-from gpu_sandbox.verifier.inputs.altered import Altered
-from gpu_sandbox.verifier.inputs.apply import Changed
-from gpu_sandbox.verifier.inputs.invariants import Form, Forms
+from gpu_sandbox.verifier.inputs.apply import InputTransform
+from gpu_sandbox.verifier.inputs.invariants import Invariants, InvariantsMemo
+from gpu_sandbox.verifier.inputs.transforms import Transform
 from gpu_sandbox.verifier.numerics.expected import Expected, expect
-from gpu_sandbox.verifier.numerics.mutated_inputs import expect_left
-from gpu_sandbox.verifier.numerics.rules.integers import Seldom
-from gpu_sandbox.verifier.numerics.tolerances import RULES
+from gpu_sandbox.verifier.numerics.rules.integers import FlipBudget
+from gpu_sandbox.verifier.numerics.tolerances import TOLERANCES
 from gpu_sandbox.verifier.reference.cases import Case, Seeds
-from gpu_sandbox.verifier.reference.determinism import Repeats
-from gpu_sandbox.verifier.reference.float64_run import Exact
+from gpu_sandbox.verifier.reference.determinism import Repeatability
+from gpu_sandbox.verifier.reference.float64_run import Float64Run
 from gpu_sandbox.verifier.reference.module_state import alike, buffers, changed, state
-from gpu_sandbox.verifier.reference.output_scale import Typical, Usual
-from gpu_sandbox.verifier.reference.ulp_perturbation import Nudged
+from gpu_sandbox.verifier.reference.output_scale import UsualNumbers, UsualRms
+from gpu_sandbox.verifier.reference.ulp_perturbation import UlpSensitivity
 
-__all__ = ["Task"]
-
-_EXACT_SLOWEST_S = 1.0
+_FLOAT64_SLOWEST_S = 1.0
 _LOADING_S, _NOT_LOADING_S = 0.05, 10.0
 
 
@@ -44,77 +41,59 @@ class Task:
     """A task file, loaded. Every method raises ``Broken`` for the task's own mistakes."""
 
     def __init__(
-        self,
-        path: str,
-        device: torch.device,
-        seeds: Seeds,
-        precision: Precision = "float32",
+        self, path: str, device: torch.device, seeds: Seeds, precision: Precision = "float32"
     ) -> None:
         self.precision: Precision = precision
-        self.grants_tf32 = grants_tf32(device, precision)
-        """Whether convolutions may be off by it (``verifier/trials/convolution_recheck.py``)."""
+        self.grants_tf32 = grants_tf32(device, precision)  # see `convolution_recheck.py`
         self._file = TaskFile(path)
         self._device = device
         self._backend = backend_of(device)
         self._seeds = seeds
         self.mutates = self.returns_state = False
         self._probed = False
-        self.peak_bytes = 0
-        """Of device memory, that its first forward needed besides its inputs."""
-        self.has_second_place = True
-        """Whether each worker has room for two sets of inputs
-        (``verifier/worker_link/input_placement.py``)."""
-        self.updates: list[str] = []
-        """Buffers that its first forward has changed."""
+        self.peak_bytes = 0  # device memory that its first forward needed besides its inputs
+        self.has_second_place = True  # see `verifier/worker_link/input_placement.py`
+        self.updates: list[str] = []  # buffers that its first forward changed
         self.forward_s = 0.0
-        self.altered: list[Altered] = []
-        """What the candidate got right in the trials, and may meet again while it is timed."""
-        self.surprised = 0
-        """Timed calls that had changed inputs."""
-        self.leave_out: Sequence[str] = ()
-        """Inputs that a verifier did not survive (``verifier/trials/dry_run.py``)."""
-        self.typical, self.usual = Typical(), Usual()
-        self.forms = Forms()
-        self.owned: list[bool] = []
-        """Outputs that its caller may write to when it is done with them (``own``)."""
-        self.repeats: list[Repeats] = []
-        self.nudged: list[Nudged] = []
-        """Of each output: what is allowed for in all that are compared. Empty until set."""
-        self.seldom = Seldom()
+        self.passed_transforms: list[Transform] = []  # may come among timed calls
+        self.hidden_cases = 0  # timed calls that had transformed inputs
+        self.leave_out: Sequence[str] = ()  # inputs that a verifier did not survive
+        self.usual_rms, self.usual_numbers = UsualRms(), UsualNumbers()
+        self.invariants = InvariantsMemo()
+        self.owned: list[bool] = []  # outputs that the caller may overwrite (`find_owned`)
+        self.repeatability: list[Repeatability] = []
+        self.sensitivity: list[UlpSensitivity] = []  # of each output; empty until measured
+        self.flip_budget = FlipBudget()
         self.weight_seed = seeds.derived("weights")
         self.init = self._file.init_inputs(self.weight_seed)
         self._constructor: Constructor = construct
-        self.model = self._constructed()
-        self.exact = Exact(self.model, device, precision)
+        self.model = self.new_model()
+        self.float64 = Float64Run(self.model, device, precision)
 
-    def _constructed(self) -> Any:
+    def new_model(self) -> Any:
+        """Construct a model that has not been called."""
         return self._file.constructed(self.init, self.weight_seed, self._device, self._constructor)
 
     def derived(self, purpose: str, index: int = 0) -> int:
-        """A seed that no worker can guess from another."""
+        """Derive a seed that no worker can guess from another."""
         return self._seeds.derived(purpose, index)
 
-    def anew(self) -> Any:
-        """Another model of the same, which was not called yet."""
-        return self._constructed()
-
-    def constructing(self, constructor: Constructor) -> Task:
-        """The same task, whose model is one that ``constructor`` made."""
+    def with_constructor(self, constructor: Constructor) -> Task:
+        """Copy the task with a model that ``constructor`` makes."""
         other = copy.copy(self)
         other._constructor = constructor
-        return other.holding(other._constructed())
+        return other.with_model(other.new_model())
 
-    def holding(self, model: Any) -> Task:
-        """The same task, whose model is this one. How far outputs may be from the reference's
-        stays; how large they are is found out anew."""
+    def with_model(self, model: Any) -> Task:
+        """Copy the task with this model. What its outputs may differ by stays; their usual sizes
+        are measured anew."""
         other = copy.copy(self)
-        other.model, other.exact = model, Exact(model, self._device, self.precision)
-        other.typical, other.usual = Typical(), Usual()
+        other.model, other.float64 = model, Float64Run(model, self._device, self.precision)
+        other.usual_rms, other.usual_numbers = UsualRms(), UsualNumbers()
         return other
 
-    def draw(self, purpose: str, index: int = 0, altered: Altered | None = None) -> Case:
-        """A fresh input set; ``altered`` is applied to its floating point tensors, which keep their
-        form."""
+    def draw(self, purpose: str, index: int = 0, transform: Transform | None = None) -> Case:
+        """Draw inputs; a ``transform`` of floating point tensors keeps their invariants."""
         seed = self._seeds.derived(purpose, index)
         arguments = self._file.inputs(seed, self._device)
         tensors: list[torch.Tensor] = []
@@ -122,56 +101,46 @@ class Task:
         for number, tensor in enumerate(tensors):
             if unlike := odd(tensor):
                 raise Broken(f"input {number} is {unlike}: inputs must be dense")
-        if altered is not None:
-            forms = self.forms_of(tensors) if altered.formed else ()
-            changed = Changed(altered.change, forms, part=altered.part, only=altered.only)
-            told = f"changing inputs ({altered.told})"
-            arguments = self._file.guarded(told, mapped, arguments, changed)
+        if transform is not None:
+            invariants = self.invariants_of(tensors) if transform.keeps_invariants else ()
+            by = InputTransform(
+                transform.change, invariants, part=transform.part, only=transform.only
+            )
+            doing = f"changing inputs ({transform.name})"
+            arguments = self._file.guarded(doing, mapped, arguments, by)
             tensors = []
             tree = pack(arguments, tensors, pickling=True)
         case = Case(arguments, tree, tensors, self._seeds.derived(purpose + "/rng", index))
-        case.altered = altered
+        case.transform = transform
         return case
 
-    def forms_of(self, tensors: list[torch.Tensor]) -> list[Form]:
-        return self.forms.of(tensors, lambda number: self.draw("form", number).tensors)
+    def invariants_of(self, tensors: list[torch.Tensor]) -> list[Invariants]:
+        return self.invariants.of(tensors, lambda number: self.draw("form", number).tensors)
 
     def solve(self, case: Case, *, exact: bool) -> None:
-        """Run the reference: expected structure, values and tolerances of ``case``."""
+        """Run the reference: expected structure, values and tolerances of ``case``. ``exact``: in
+        float64, too."""
         began = time.perf_counter()
         output, given = self._forward(case)
         took_s = time.perf_counter() - began
-        if not self.forward_s or (case.altered is None and took_s < self.forward_s):
+        if not self.forward_s or (case.transform is None and took_s < self.forward_s):
             self.forward_s = took_s  # the first one loads libraries; a candidate may slow the rest
         native: list[torch.Tensor] = []
         case.output_tree = self.tree(output, native)
-        case.aliasing = among(native, given)
-        case.overlapping = [overlapping(t) for t in native]
-        case.sharing = sharing([extent_of(t) for t in native])
-        case.contiguous = [t.is_contiguous() for t in native]
-        if self.mutates and len({t.data_ptr() for t in given if t.numel()}) < sum(
-            t.numel() > 0 for t in given
-        ):
-            raise Broken("get_inputs() gives one tensor twice, and the reference changes it")
-        case.left = []
-        if self.mutates:
-            if len(given) != len(case.tensors):
-                raise Broken("the reference changes how many tensors its inputs have")
-            ways = zip(given, case.tensors, strict=True)
-            case.left = [expect_left(t.detach().clone(), before) for t, before in ways]
-        case.state = among(native, state(self.model))
+        case.describe_outputs(native, given, state(self.model))
+        case.mutated = case.expect_mutated_inputs(given) if self.mutates else []
         self.returns_state = self.returns_state or any(case.state)
         native = [
             t.detach().clone() if aliasing or kept else t.detach()
             for t, aliasing, kept in zip(native, case.aliasing, case.state, strict=True)
         ]
-        truth, rough = self.exactly(case, native) if exact else (None, None)
-        another = partial(self.another, case.altered)
-        typical = self.typical.of(case.kind, native, another) if exact else ()
-        trees = partial(self._another, case.altered)
-        if exact or not case.changed:
-            case.usual = self.usual.of(case.kind, case.output_tree, trees)
-        case.expected = self.expect(case, native, truth, rough, typical, alone=exact)
+        truth, rough = self.float64_outputs(case, native) if exact else (None, None)
+        another, kind = partial(self.another, transform=case.transform), case.kind
+        usual_rms = self.usual_rms.of(kind, native, lambda n: another(n)[1]) if exact else ()
+        if exact or not case.description:
+            tree = case.output_tree
+            case.usual_sizes = self.usual_numbers.of(kind, tree, lambda n: another(n)[0])
+        case.expected = self.expect(case, native, truth, rough, usual_rms, use_own_run=exact)
         self.allow(case.expected)
 
     def expect(
@@ -180,79 +149,80 @@ class Task:
         native: list[torch.Tensor],
         truth: list[Any] | None,
         rough: list[Any] | None,
-        typical: Sequence[torch.Tensor | None] = (),
+        usual_rms: Sequence[torch.Tensor | None] = (),
         *,
-        alone: bool = False,
+        use_own_run: bool = False,
     ) -> list[Expected]:
-        """Of ``native``, which the reference made of the case's inputs."""
+        """Expect ``native``, which the reference made of the case's inputs."""
         return expect(
             native,
             truth,
             rough,
             self.precision,
-            typical,
-            ease=case.ease,
-            alone=alone,
-            lowers=self.exact.lowers,
+            usual_rms,
+            factor=case.tolerance_factor,
+            use_own_run=use_own_run,
+            half_precision=self.float64.half_precision,
         )
 
     def time_again(self, case: Case) -> None:
-        """A forward, if one took long: the first loads libraries, and may have had company. What
-        takes many forwards is not done with references that are slow."""
+        """Time a forward, if the first took long: it loads libraries. Slow references are spared
+        what takes many forwards."""
         if _LOADING_S <= self.forward_s <= _NOT_LOADING_S:
             began = time.perf_counter()
             self.forward(case)
             self.forward_s = min(self.forward_s, time.perf_counter() - began)
 
-    def exactly(
+    def float64_outputs(
         self, case: Case, native: Sequence[torch.Tensor] = ()
     ) -> tuple[list[Any] | None, list[Any] | None]:
-        """As ``Exact.outputs``; nothing of a reference that is slow."""
-        if self.forward_s >= _EXACT_SLOWEST_S:
-            self.exact.failed = False
+        """As ``Float64Run.outputs``; none of a slow reference."""
+        if self.forward_s >= _FLOAT64_SLOWEST_S:
+            self.float64.failed = False
             return None, None
-        return self.exact.outputs(case, self.results, native)
+        return self.float64.outputs(case, self.results, native)
 
-    def takes(self, case: Case, *, exact: bool = False) -> bool:
-        """Whether the reference says what changed inputs should give: it does not raise, a matrix
-        has what it takes in float64 as well (if ``exact``), it stays finite. Solves ``case``."""
+    def accepts(self, case: Case, *, exact: bool = False) -> bool:
+        """Solve ``case``; False if the reference raises, is not finite, or, if ``exact``, finds a
+        matrix singular in float64."""
         try:
             self.solve(case, exact=exact)
         except Broken as broken:
             if broken.memory:
                 raise torch.OutOfMemoryError(broken.reason) from None
             return False
-        if exact and self.exact.failed:
+        if exact and self.float64.failed:
             return False
-        natives = [one.native for one in (*case.expected, *(left.expected for left in case.left))]
+        natives = [*(e.native for e in case.expected), *(m.native for m in case.mutated)]
         return all(map(finite, natives))
 
     def forward(self, case: Case) -> Any:
-        """One eager forward. ``case`` keeps its inputs as drawn, even if this changes them."""
+        """Run one eager forward. ``case`` keeps its inputs as drawn, even if this changes them."""
         return self._forward(case)[0]
 
     def _forward(self, case: Case) -> tuple[Any, list[torch.Tensor]]:
-        """With the tensors that it was given, which are a copy of the case's if it changes them."""
-        seed = case.forward_seed
+        """Also return the tensors that it was given: a copy of the case's if it changes them."""
+        arguments, given = case.arguments, case.tensors
         if self.mutates:
-            arguments = _copied(case.arguments)
-            output = self._file.guarded("the reference", self._call, self.model, arguments, seed)
-            given: list[torch.Tensor] = []
-            pack(arguments, given, pickling=True)
-            return output, given
-        if not self._probed:
+            arguments, given = _copied(case.arguments), []
+        elif not self._probed:
             return self._probe(case)
-        output = self._file.guarded("the reference", self._call, self.model, case.arguments, seed)
-        return output, case.tensors
+        output = self._guarded_call(case, arguments)
+        if self.mutates:
+            pack(arguments, given, pickling=True)
+        return output, given
+
+    def _guarded_call(self, case: Case, arguments: Any) -> Any:
+        seed = case.forward_seed
+        return self._file.guarded("the reference", self._call, self.model, arguments, seed)
 
     def _probe(self, case: Case) -> tuple[Any, list[torch.Tensor]]:
-        """The first forward: what it changes besides its output. Not every operation that writes
-        to a tensor counts its version up: batch normalisation does not."""
+        """Run the first forward, and see what it changes besides its output. Not every operation
+        that writes to a tensor counts its version up: batch normalisation does not."""
         kept, given, tensors = _copied(case.arguments), case.tensors, list[torch.Tensor]()
         versions = [t._version for t in given]
-        before = buffers(self.model)
-        seed, used = case.forward_seed, self._backend.allocated_bytes()
-        output = self._file.guarded("the reference", self._call, self.model, case.arguments, seed)
+        before, used = buffers(self.model), self._backend.allocated_bytes()
+        output = self._guarded_call(case, case.arguments)
         self._probed, self.peak_bytes = True, self._backend.peak_bytes() - used
         tree = pack(kept, tensors, pickling=True)
         written = versions != [t._version for t in given]
@@ -263,56 +233,50 @@ class Task:
         return output, given
 
     def tree(self, output: Any, tensors: list[torch.Tensor]) -> Tree:
-        """Of what the reference returned."""
+        """Describe what the reference returned; its tensors are appended to ``tensors``."""
         tree = self._file.packed("the reference returns", output, tensors, pickling=False)
         for number, tensor in enumerate(tensors):
             if unlike := odd(tensor):
                 raise Broken(f"the reference's output {number} is {unlike}")
-            if tensor.is_floating_point() and tensor.dtype not in RULES:
+            if tensor.is_floating_point() and tensor.dtype not in TOLERANCES:
                 dtype = str(tensor.dtype).removeprefix("torch.")
                 raise Broken(f"the reference's output {number} is {dtype}: nothing compares that")
         return tree
 
-    def _another(
-        self, altered: Altered | None, number: int, found: list[torch.Tensor] | None = None
-    ) -> Tree:
-        """Of one more draw; its outputs are appended to ``found``."""
-        found = [] if found is None else found
-        return self.tree(self.forward(self.draw("typical", number, altered)), found)
-
-    def another(self, altered: Altered | None = None, number: int = 0) -> list[torch.Tensor]:
-        """Outputs of one more draw, by number."""
+    def another(
+        self, number: int = 0, transform: Transform | None = None
+    ) -> tuple[Tree, list[torch.Tensor]]:
+        """Run one more draw, by number: its outputs."""
         found: list[torch.Tensor] = []
-        self._another(altered, number, found)
-        return [t.detach() for t in found]
+        tree = self.tree(self.forward(self.draw("typical", number, transform)), found)
+        return tree, [t.detach() for t in found]
 
-    def again(self, case: Case, *, anew: bool = False) -> list[torch.Tensor]:
-        """Outputs of one more run on the same inputs, of a model that is made ``anew``, and has
-        seen nothing yet, or of this one."""
-        model = self._constructed() if anew else self.model
-        found: list[torch.Tensor] = self._file.guarded(
-            "running the reference again", self._run_again, case, model
-        )
-        return found
+    def rerun(self, case: Case, *, new: bool = False) -> list[torch.Tensor]:
+        """Run once more on the same inputs, with a ``new`` model or this one."""
+        model = self.new_model() if new else self.model
 
-    def _run_again(self, case: Case, model: Any) -> list[torch.Tensor]:
-        found: list[torch.Tensor] = []
-        pack(self._call(model, _copied(case.arguments), case.forward_seed), found, pickling=False)
-        return found
+        def run() -> list[torch.Tensor]:
+            found: list[torch.Tensor] = []
+            output = self._call(model, _copied(case.arguments), case.forward_seed)
+            pack(output, found, pickling=False)
+            return found
 
-    def own(self, first: Case) -> None:
-        """See which outputs are the caller's: no input's memory, nor the model's, nor any that is
+        outputs: list[torch.Tensor] = self._file.guarded("running the reference again", run)
+        return outputs
+
+    def find_owned(self, first: Case) -> None:
+        """Find outputs that are the caller's: no input's memory, nor the model's, nor any that is
         returned again and again, or is the same whatever is drawn."""
-        kept = [one.kept for one in self.repeats] or [False] * len(first.expected)
-        ways = zip(first.aliasing, first.state, first.overlapping, kept, strict=False)
-        self.owned = [not any(each) for each in ways]
+        kept = [one.kept for one in self.repeatability] or [False] * len(first.expected)
+        shared = zip(first.aliasing, first.state, first.overlapping, kept, strict=False)
+        self.owned = [not any(each) for each in shared]
 
     def allow(self, outputs: Sequence[Expected]) -> None:
-        """What the reference differs from itself by, between its outputs and others."""
-        for nudged, expected in zip(self.nudged, outputs, strict=False):
-            nudged.allow(expected, self.seldom)
-        for repeats, expected in zip(self.repeats, outputs, strict=False):
-            repeats.allow(expected)
+        """Allow for what the reference differs from itself by."""
+        for sensitivity, expected in zip(self.sensitivity, outputs, strict=False):
+            sensitivity.allow(expected, self.flip_budget)
+        for repeatability, expected in zip(self.repeatability, outputs, strict=False):
+            repeatability.allow(expected)
 
     def _call(self, model: Any, arguments: Any, forward_seed: int) -> Any:
         seed_torch(forward_seed, self._device)
@@ -322,10 +286,11 @@ class Task:
         return output
 
     def plain(self, arguments: Any, case: Case) -> Tree:
-        """What its output is besides its tensors."""
+        """Run the model on ``arguments``: its output besides tensors."""
         return self.tree(self._call(self.model, arguments, case.forward_seed), [])
 
     def results(self, model: Any, arguments: Any, case: Case) -> list[Any]:
+        """Run ``model`` on ``arguments``: its output tensors."""
         found: list[torch.Tensor] = []
         pack(self._call(model, arguments, case.forward_seed), found, pickling=False)
         kept = among(found, state(model))

@@ -23,7 +23,7 @@ from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing.launch_cover import HostTime
-from gpu_sandbox.verifier.trials.hidden_cases import Surprises
+from gpu_sandbox.verifier.trials.hidden_cases import HiddenCases
 from gpu_sandbox.verifier.worker_link.client import Peer
 
 _HANDLED_NS = 25_000  # that describing any output takes a worker, beside all the rest
@@ -125,7 +125,7 @@ class Batches(ABC):
         self.unusual = False
         self.device = device
         self._ahead: dict[tuple[str, int], tuple[list[Case], bool]] = {}
-        self._surprises = Surprises(task, first)
+        self._hidden_cases = HiddenCases(task, first)
         self._task = task
         self._first = first
         self._backend = backend_of(device)
@@ -156,7 +156,7 @@ class Batches(ABC):
     @property
     def may_change(self) -> bool:
         """Whether batches may have hidden cases."""
-        return bool(self._task.altered)
+        return bool(self._task.passed_transforms)
 
     def draw_ahead(self, purpose: str, most: int) -> bool:
         """Draw for one more of the first ``most`` batches; False when there are enough. On the CPU
@@ -184,14 +184,14 @@ class Batches(ABC):
 
     def _drawn_anew(self, purpose: str, index: int) -> tuple[list[Case], bool]:
         first = index * self.calls
-        changed = self._surprises.among(self.calls, purpose, index)
-        if not self._surprises.in_place:
+        changed = self._hidden_cases.among(self.calls, purpose, index)
+        if not self._hidden_cases.in_place:
             self._backend.leave_half()  # the reference ran on them
         cases = [
             changed.get(number) or self._drawn(purpose, first + number)
             for number in range(self.calls)
         ]
-        return cases, len(changed) + self._surprises.change(cases) == self.calls
+        return cases, len(changed) + self._hidden_cases.change(cases) == self.calls
 
     def _drawn(self, purpose: str, index: int) -> Case:
         """One like the first: tasks may draw shapes, too."""
@@ -209,7 +209,7 @@ class Batches(ABC):
         affordable = _COMPARED_BYTES // max(self._output_bytes, 1)
         number = min(max(_MIN_COMPARED, affordable), self.calls)
         chosen = secrets.SystemRandom().sample(range(self.calls), number)
-        changed = [number for number, case in enumerate(self.cases) if case.altered]
+        changed = [number for number, case in enumerate(self.cases) if case.transform]
         if changed and not set(changed) & set(chosen):
             chosen[-1] = secrets.choice(changed)
         return chosen

@@ -16,9 +16,8 @@ from gpu_sandbox.ipc.verifier_messages import Differs
 from gpu_sandbox.tensors.chunked import finite
 from gpu_sandbox.tensors.pytree import same_shape
 from gpu_sandbox.verifier.numerics.expected import Expected
-from gpu_sandbox.verifier.numerics.fast_path import close_by
-from gpu_sandbox.verifier.numerics.mutated_inputs import expect_left
-from gpu_sandbox.verifier.numerics.rules.slices import lost_in_some
+from gpu_sandbox.verifier.numerics.fast_path import surely_right_errors
+from gpu_sandbox.verifier.numerics.mutated_inputs import expect_mutated
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.timing.batches import Batches, Settings, TimedBatch
@@ -26,13 +25,14 @@ from gpu_sandbox.verifier.timing.gates import GatedBatches
 from gpu_sandbox.verifier.timing.pairs import Pair
 from gpu_sandbox.verifier.timing.sm_clocks import Clocks, Reading, slower_side
 from gpu_sandbox.verifier.trials.checks import (
+    CHANGED_INPUTS,
     check_call,
-    check_left,
+    check_mutated,
     check_plain,
     check_shape,
-    told_of,
+    with_inputs_named,
 )
-from gpu_sandbox.verifier.trials.rounding_recheck import Rounding
+from gpu_sandbox.verifier.trials.rounding_recheck import RoundingRecheck
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.page_map import filling_ns
 from gpu_sandbox.verifier.worker_link.requests import Ended
@@ -53,7 +53,7 @@ class Pairing:
         clocks: Clocks,
     ) -> None:
         self._task = task
-        self._rounding = Rounding(task)
+        self._recheck = RoundingRecheck(task)
         self._reference = reference
         self._peer = peer
         self._protocol = protocol
@@ -71,14 +71,14 @@ class Pairing:
         try:
             pair = self._run_pair(batches, settings, chosen, self._reading)
         except Ended as ended:
-            raise Ended(told_of(ended.finding, _describe_inputs(batches.cases))) from None
+            raise Ended(with_inputs_named(ended.finding, _describe_inputs(batches.cases))) from None
         self._check(batches, pair, chosen)
         return msgspec.structs.replace(
             pair,
             candidate=self._charged(pair.candidate.bare(), pair.baseline),
             baseline=pair.baseline.bare(),
             counts=not batches.unusual,
-            changed=any(case.altered for case in batches.cases),
+            changed=any(case.transform for case in batches.cases),
             slowed=slower_side(*pair.readings),
         )
 
@@ -152,32 +152,33 @@ class Pairing:
                 None,
                 pair.baseline.last.tree,
                 self._usual(last),
-                counts=partial(self._rounding.counts, last),
+                accepts_counts=partial(self._recheck.accepts_counts, last),
             )
             self._check_plain(cases, pair)
         if not self._task.mutates and not self._is_intact(batches, pair.candidate, chosen):
-            raise Ended(Differs(reason="it changed its inputs"))
+            raise Ended(Differs(reason=CHANGED_INPUTS))
         truths, all_got = pair.baseline.outputs, pair.candidate.outputs
         wanted = [self._expected(case, truth) for case, truth in zip(cases, truths, strict=True)]
         calls = list(zip(cases, wanted, all_got, strict=True))
         outputs = [one for _, expected, got in calls for one in zip(expected, got, strict=True)]
         fixed = self._protocol.allclose is not None
-        close = [None] * len(outputs) if fixed else close_by(outputs)
+        close = [None] * len(outputs) if fixed else surely_right_errors(outputs)
         if self._task.mutates:
             with self._rechecking():
                 self._check_mutated(cases[0], pair)
-        if cases[0].altered is None and not fixed:  # the first of a random order
+        if cases[0].transform is None and not fixed:  # the first of a random order
             with self._rechecking():
-                _check_slices(*calls[0][1:], close)
+                for one, output, error in zip(wanted[0], all_got[0], close, strict=False):
+                    one.check_in_full_if_suspicious(output, error)
         remaining = iter(close)
         for case, expected, got in calls:
-            passed = [next(remaining) is not None and not one.drawn for one in expected]
+            passed = [next(remaining) is not None and not one.full_check for one in expected]
             if all(passed):
                 continue
-            if case.altered is not None:
+            if case.transform is not None:
                 expected, got = _finite_part(expected, got)
             with self._rechecking():
-                check_call(case, expected, got, self._protocol, None, self._rounding.timed_looks)
+                check_call(case, expected, got, self._protocol, None, self._recheck.timed_rechecks)
 
     @contextmanager
     def _rechecking(self) -> Iterator[None]:
@@ -187,8 +188,9 @@ class Pairing:
 
     def _check_mutated(self, case: Case, pair: Pair) -> None:
         both = zip(pair.baseline.mutated_inputs, case.tensors, strict=True)
-        left = [expect_left(after, before) for after, before in both]
-        check_left(left, pair.candidate.mutated_inputs, self._protocol, None, case.changed)
+        mutated = [expect_mutated(after, before) for after, before in both]
+        got = pair.candidate.mutated_inputs
+        check_mutated(mutated, got, self._protocol, None, case.description)
 
     def _check_plain(self, cases: Sequence[Case], pair: Pair) -> None:
         """Compare plain values and structure of those calls' outputs, on a GPU."""
@@ -197,18 +199,18 @@ class Pairing:
         for case, tree, mine in zip(cases, wanted, got, strict=False):
             unlike = unlike or same_shape(tree, mine)
             if unlike is None:
-                counts = partial(self._rounding.counts, case)
-                check_plain(tree, mine, self._usual(case), None, counts)
+                accepts_counts = partial(self._recheck.accepts_counts, case)
+                check_plain(tree, mine, self._usual(case), None, accepts_counts)
         if unlike:
             raise Ended(Differs(reason=f"the output's structure differs: {unlike}"))
 
     def _usual(self, case: Case) -> Sequence[float]:
         """The sizes of its plain values."""
-        return self._first.usual if case.altered is None else case.altered.usual
+        return self._first.usual_sizes if case.transform is None else case.transform.usual_sizes
 
     def _expected(self, case: Case, truth: list[torch.Tensor]) -> list[Expected]:
         """Bounds for a call's outputs around the baseline's."""
-        margins = self._first.margins if case.altered is None else case.altered.margins
+        margins = self._first.margins if case.transform is None else case.transform.margins
         expected = [Expected.within(t, m) for t, m in zip(truth, margins, strict=True)]
         self._task.allow(expected)
         return expected
@@ -225,7 +227,7 @@ def _finite_part(
     expected: Sequence[Expected], got: Sequence[torch.Tensor]
 ) -> tuple[list[Expected], list[torch.Tensor]]:
     """Without elements where the reference is not finite: it was not tried on all hidden cases
-    (``Surprises.change``)."""
+    (``HiddenCases.change``)."""
     kept: list[Expected] = []
     kept_got: list[torch.Tensor] = []
     for one, mine in zip(expected, got, strict=True):
@@ -237,17 +239,6 @@ def _finite_part(
     return kept, kept_got
 
 
-def _check_slices(
-    expected: Sequence[Expected], got: Sequence[torch.Tensor], close: Sequence[float | None]
-) -> None:
-    """Mark outputs of which slices seem to be missing, so that they are compared as a whole. Not
-    those that are ``close`` by less than a slice."""
-    for one, mine, by in zip(expected, got, close, strict=False):
-        if one.columns is not None and (by is None or not one.columns.none_lost(by)):
-            rest, mine = one.beside_fill(mine)
-            one.drawn = bool(lost_in_some(rest.native, mine, one.columns))
-
-
 def _describe_inputs(cases: Sequence[Case]) -> str:
-    changed = {case.changed or "random inputs" for case in cases}
+    changed = {case.description or "random inputs" for case in cases}
     return f"while it was timed: {', '.join(sorted(changed))}"

@@ -1,7 +1,7 @@
-"""Does NaN come out where the reference lets it out, and infinity?
+"""Note whether NaN and infinity propagate as in the reference.
 
-A fact about the kernel, no failure: fast kernels often say ``max(x, 0)``, and mean it. Some make an
-index of what they are given, and die of it. So this comes last, when all is measured.
+No failure: fast kernels often compute ``max(x, 0)``. Some die of an index made of NaN, so this
+comes last, when all is measured.
 """
 
 from __future__ import annotations
@@ -21,40 +21,36 @@ from gpu_sandbox.ipc.worker_messages import Ran, Run
 from gpu_sandbox.runtime.task_errors import Broken
 from gpu_sandbox.tensors.chunked import finite
 from gpu_sandbox.tensors.shared_arena import lay_out
-from gpu_sandbox.verifier.inputs.altered import Altered
+from gpu_sandbox.verifier.inputs.transforms import Transform
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.trials.checks import check_shape
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
-__all__ = ["NON_FINITE", "non_finite", "propagation_note"]
-
 NON_FINITE = "NaN and infinity"
 
-_LEAST_S, _TIMES = 2.0, 20.0
-"""For so long, or so many times what the reference takes, an answer is waited for: a note must not
-cost a verdict its deadline."""
+_MIN_LIMIT_S, _LIMIT_RATIO = 2.0, 20.0  # for an answer: at least, and times the forward
 _UNLIKE = "NaN or infinity in the input comes out unlike the reference's"
 
 
 def propagation_note(task: Task, peer: Peer) -> str:
-    """What a reader should know of that; empty if it is as the reference does, or can't be told.
-    Whatever the candidate does now decides nothing."""
+    """Compare with the reference; empty if it is the same, or can't be known. Nothing that the
+    candidate does now changes its verdict."""
     if NON_FINITE in task.leave_out:
         return ""
     try:
-        case = task.draw("non-finite", 0, Altered(NON_FINITE, non_finite, []))
+        case = task.draw("non-finite", 0, Transform(NON_FINITE, non_finite, []))
         task.solve(case, exact=False)
     except Broken:
         return ""
     if all(finite(expected.native) for expected in case.expected):
         return ""
     try:
-        limit_s = max(_LEAST_S, _TIMES * task.forward_s)
+        limit_s = max(_MIN_LIMIT_S, _LIMIT_RATIO * task.forward_s)
         return "" if _is_alike(case, peer, limit_s) else _UNLIKE
     except Ended as ended:
-        return _told(ended.finding)
+        return _note(ended.finding)
 
 
 def _is_alike(case: Case, peer: Peer, limit_s: float) -> bool:
@@ -65,11 +61,11 @@ def _is_alike(case: Case, peer: Peer, limit_s: float) -> bool:
     ran = peer.take(Ran, "run", limit_s)
     got = peer.taken(layout.outputs[0])
     check_shape(case, ran, None)
-    ways = zip(case.expected, got, strict=True)
-    return all(_same_kind(one.native, tensor) for one, tensor in ways)
+    pairs = zip(case.expected, got, strict=True)
+    return all(_same_kind(one.native, tensor) for one, tensor in pairs)
 
 
-def _told(finding: Finding) -> str:
+def _note(finding: Finding) -> str:
     where = "where NaN or infinity is in the input"
     match finding:
         case Differs():  # a plain number, or a shape
@@ -93,7 +89,7 @@ def _same_kind(native: torch.Tensor, got: torch.Tensor) -> bool:
 
 
 def non_finite(tensor: torch.Tensor) -> torch.Tensor:
-    """Its first element NaN, its last infinite."""
+    """Make the first element NaN, the last infinite."""
     changed = tensor.clone(memory_format=torch.contiguous_format)
     if changed.numel():
         changed.view(-1)[-1] = math.inf

@@ -1,8 +1,8 @@
-"""Why an output is wrong: it was computed from an earlier call's inputs, or in an earlier call.
+"""Find out whether a wrong output was computed from an earlier call's inputs, or in that call.
 
-A module may keep its first input tensor, a pointer to it, or a CUDA graph whose kernels read its
-address; or outputs, by address. With one place for inputs each of these looks right. Here inputs
-are put elsewhere, and other ones where they were; what the output follows is the reason.
+A module may keep an input tensor, a pointer to it, a CUDA graph that reads its address, or outputs
+by address. Here inputs are put elsewhere, and other ones where they were; what the output follows
+is the reason.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from gpu_sandbox.verifier.trials.trial_calls import TrialCalls
 from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
-__all__ = ["KEPT_OUTPUT", "READS_EARLIER", "stale_reason"]
-
 READS_EARLIER = (
     "it reads the memory of an earlier input: its output is right for what lies there now. Each "
     "call's inputs have addresses of their own: kept tensors, pointers and captured graphs have to "
@@ -30,15 +28,15 @@ KEPT_OUTPUT = (
     "its output is the same when its inputs hold other values: it was kept from an earlier call "
     "(by address or shape, say), or is computed without them"
 )
-_TRIES = 3
-"""As many as there are places: in one of them what it kept may be right."""
+_TRIES = 3  # as many as there are places for inputs: in one of them what was kept may be right
 
 Answers = Callable[[Case, Case, list[torch.Tensor]], bool]
-"""Whether outputs are those of the second case, by what may be off in the first."""
+"""Whether outputs are those of the second case, within the margins of the first."""
 
 
 def stale_reason(calls: TrialCalls, peer: Peer, case: Case, other: Case, answers: Answers) -> str:
-    """``KEPT_OUTPUT``, ``READS_EARLIER`` or nothing, of a candidate that was wrong on ``case``."""
+    """Return ``KEPT_OUTPUT``, ``READS_EARLIER`` or nothing, for a candidate that was wrong on
+    ``case``."""
     with suppress(Ended, Broken):
         natives = [expected.native for expected in case.expected]
         if answers(case, other, natives):  # they can't be told apart
@@ -55,7 +53,7 @@ def stale_reason(calls: TrialCalls, peer: Peer, case: Case, other: Case, answers
 
 
 def _is_uniform(tensor: torch.Tensor) -> bool:
-    """Whether all elements are one value, or NaN: that says nothing of where it came from."""
+    """Whether all elements are one value, or NaN, which may come from any call."""
     if not tensor.numel():
         return True
     first = tensor.reshape(-1)[:1]

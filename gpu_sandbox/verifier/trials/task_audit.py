@@ -1,8 +1,7 @@
-"""What would a kernel that computes nothing get away with on this task?
+"""Judge null kernels on a task: what they pass says nothing about a candidate.
 
-Zeros, the mean of the right answer everywhere, the right answer to another input, and the
-input itself, judged like a candidate's output in every trial. What passes them all says
-nothing about a candidate that passes, too: the task is degenerate under its protocol.
+Zeros, the mean of the right answer everywhere, the right answer to another input, and the input
+itself are compared in every trial. A task that one of them passes is degenerate.
 """
 
 from __future__ import annotations
@@ -16,13 +15,11 @@ from gpu_sandbox.verifier.numerics.compare import compare
 from gpu_sandbox.verifier.reference.cases import Case
 from gpu_sandbox.verifier.reference.module_state import alike
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.trials.trials import trial_cases
-
-__all__ = ["audit"]
+from gpu_sandbox.verifier.trials.trial_cases import trial_cases
 
 
 def audit(task: Task, first: Case, protocol: Protocol) -> list[str]:
-    """The null kernels that pass every trial, in words; empty for a sound task."""
+    """Name the null kernels that pass every trial; empty for a sound task."""
     if _same_inputs(task):
         return ["every input is the same: its answer can be remembered"]
     passing = dict(_NULL_KERNELS)
@@ -30,8 +27,8 @@ def audit(task: Task, first: Case, protocol: Protocol) -> list[str]:
     task.solve(before, exact=False)
     for case in trial_cases(task, first, protocol, []):
         passing = {
-            told: kernel
-            for told, kernel in passing.items()
+            name: kernel
+            for name, kernel in passing.items()
             if _passes(case, kernel(case, before), protocol)
         }
         before = case
@@ -41,8 +38,7 @@ def audit(task: Task, first: Case, protocol: Protocol) -> list[str]:
 
 
 def _same_inputs(task: Task) -> bool:
-    """Whether get_inputs() draws nothing at all, or seeds itself: two draws under different seeds
-    are the same, plain values too."""
+    """Whether two draws under different seeds are the same, plain values too."""
     first, second = task.draw("audit", 1), task.draw("audit", 2)
     if not first.tensors or len(first.tensors) != len(second.tensors) or first.tree != second.tree:
         return False
@@ -68,7 +64,7 @@ def _constant(case: Case, _: Case) -> list[torch.Tensor | None]:
 
 
 def _mean_everywhere(native: torch.Tensor) -> torch.Tensor | None:
-    """Of one element that is no trick: a kernel has to compute it."""
+    """None of one element: its mean is the right answer, which a kernel has to compute."""
     if native.numel() == 1:
         return None
     if not native.is_floating_point() or native.numel() == 0:
@@ -81,7 +77,7 @@ def _stale(_: Case, before: Case) -> list[torch.Tensor | None]:
 
 
 def _input(case: Case, _: Case) -> list[torch.Tensor | None]:
-    """Where the reference hands its input on, that is the right answer and no trick."""
+    """None where the reference returns its input: that is the right answer."""
     return [
         None if aliasing else next((t for t in case.tensors if t.shape == e.native.shape), None)
         for e, aliasing in zip(case.expected, case.aliasing, strict=True)

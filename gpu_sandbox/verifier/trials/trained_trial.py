@@ -1,10 +1,10 @@
-"""One more trial, with the parameters and running statistics that a new module holds as ones and
-zeros drawn at random, in reference and candidate alike (``tensors/trained_state.py``).
+"""A last trial, with constant parameters drawn at random in reference and candidate alike.
 
-Both are constructed once more for it, and dropped. A candidate that is wrong then gets a second
-try, where tensors that are no parameters count as constants as well. If it is wrong again, the
-reference is run with one of them after the other as a new module holds it: what makes the
-candidate right is what it leaves out.
+Norm weights, biases and running statistics are ones and zeros in a new module, so other trials do
+not show whether they are used (``tensors/trained_state.py``). Both sides are constructed once more.
+A wrong candidate gets a second try, where tensors that are no parameters count as constants, too.
+If it is still wrong, the reference runs with one constant after the other as a new module holds it:
+what makes the candidate right is what it does not use.
 """
 
 from __future__ import annotations
@@ -34,92 +34,85 @@ from gpu_sandbox.tensors.trained_state import (
 from gpu_sandbox.verifier.backends.lookup import backend_of
 from gpu_sandbox.verifier.reference.cases import TRAINED, Case
 from gpu_sandbox.verifier.reference.task import Task
-from gpu_sandbox.verifier.trials.checks import Agreement, check_call, told_of
-from gpu_sandbox.verifier.trials.rounding_recheck import Rounding
-from gpu_sandbox.verifier.trials.trials import Trials, is_degenerate
+from gpu_sandbox.verifier.trials.checks import Agreement, check_call, with_inputs_named
+from gpu_sandbox.verifier.trials.rounding_recheck import RoundingRecheck
+from gpu_sandbox.verifier.trials.trial_calls import Candidate
+from gpu_sandbox.verifier.trials.trial_cases import is_degenerate
+from gpu_sandbox.verifier.trials.trials import Trials
 from gpu_sandbox.verifier.trials.weights import differing
-from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended
 
-__all__ = ["TrainedTrial"]
-
 _DRAWS = 3
-"""Of values for which the reference is finite, and no more touchy than it was."""
-_LARGEST_BYTES = 1 << 30
-"""Of a model on the CPU that is made once more on both sides."""
+_MAX_BYTES_ON_CPU = 1 << 30  # of a model that is constructed once more on both sides
 _COPIES = 3
 _SLOW_LOAD_S = 30.0
-_MOST_RUNS, _MOST_S = 64, 10.0
+_MAX_RUNS, _MAX_S = 64, 10.0
 _NAMED = 3
 
 
 class TrainedTrial:
-    """Of one candidate. ``run`` says how far it is off; ``missing`` says why there was no trial."""
+    """The trial of one candidate. ``missing``: why there was none."""
 
-    def __init__(self, task: Task, peer: Peer, job: Job, first: Case, notes: list[str]) -> None:
-        self._task = task
-        self._peer = peer
-        self._job = job
-        self._first = first
-        self._notes = notes
-        self._constant = constant_state(task.model)
+    def __init__(self, candidate: Candidate) -> None:
+        self._candidate = candidate
+        self._task, self._peer, self._job, self._first, _ = candidate
+        self._constant = constant_state(self._task.model)
         self.missing = ""
 
     def run(self, number: int, loaded_s: float, loaded: Collection[str]) -> Agreement:
-        """``loaded``: what the candidate took over of the reference's (``weights_recheck.py``);
-        ``loaded_s``: how long the candidate took to load. Raises ``Ended``."""
+        """Raise ``Ended`` on a difference. ``loaded``: parameters with the reference's values;
+        ``loaded_s``: how long the candidate took to load."""
         if not self._constant:
             return Agreement()
-        why = self._too_much(loaded_s)
-        arranged = None if why else self._arranged()
-        if arranged is None:
-            return self._left_out(why or "the reference fails, or is not finite, with others")
-        task, case, asked = arranged
-        trials = Trials(task, self._peer, self._job, self._first, self._notes)
+        why = self._obstacle(loaded_s)
+        prepared = None if why else self._prepared()
+        if prepared is None:
+            return self._skipped(why or "the reference fails, or is not finite, with others")
+        task, case, asked = prepared
+        trials = Trials(self._candidate._replace(task=task))
         try:
             self._construct(asked, task, loaded)
         except Ended as ended:
             if isinstance(ended.finding, WorkerFailed):
                 self._peer.ask(Restore(), Done, "construct")
-                return self._left_out(f"a second ModelNew(...) fails: {ended.finding.message}")
-            raise Ended(told_of(ended.finding, "constructed once more")) from None
+                return self._skipped(f"a second ModelNew(...) fails: {ended.finding.message}")
+            raise Ended(with_inputs_named(ended.finding, "constructed once more")) from None
         agreement = self._tried(trials, case, number, asked, loaded)
         self._peer.ask(Restore(), Done, "construct")
         return agreement
 
-    def _left_out(self, why: str) -> Agreement:
+    def _skipped(self, why: str) -> Agreement:
         names = _listed(list(self._constant))
         self.missing = f"{names}: ones, zeros or another constant in every trial, as {why}"
         return Agreement()
 
-    def _too_much(self, loaded_s: float) -> str:
-        """Why not to construct both once more."""
+    def _obstacle(self, loaded_s: float) -> str:
+        """Say why not to construct both once more."""
         model, device = self._task.model, torch.device(self._job.device)
         needed = sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
         free = backend_of(device).free_bytes()
-        room = _LARGEST_BYTES if free is None else free // _COPIES
+        room = _MAX_BYTES_ON_CPU if free is None else free // _COPIES
         if needed > room:
             return f"there is no memory for another {needed / (1 << 30):.1f} GiB of weights"
         return f"it takes {loaded_s:.0f} s to load" if loaded_s > _SLOW_LOAD_S else ""
 
-    def _arranged(self) -> tuple[Task, Case, ConstructTrained] | None:
-        """The task with such a reference, inputs, and what the candidate is to hold."""
+    def _prepared(self) -> tuple[Task, Case, ConstructTrained] | None:
+        """Make a task with such a reference, inputs, and what the candidate is to hold."""
         for attempt in range(_DRAWS):
             asked = self._drawn(attempt)
             try:
-                task = self._task.constructing(partial(_construct, asked))
+                task = self._task.with_constructor(partial(_construct, asked))
                 case = task.draw("trained", attempt)
                 case.trained = True
-                sound = task.takes(case, exact=True) and not is_degenerate(case, self._first)
-                if sound and not any(Rounding(task).lost(case, case.expected)):
+                sound = task.accepts(case, exact=True) and not is_degenerate(case, self._first)
+                if sound and not any(RoundingRecheck(task).ill_conditioned(case, case.expected)):
                     return task, case, asked
             except (Broken, torch.OutOfMemoryError):
                 return None
         return None
 
     def _drawn(self, attempt: int) -> ConstructTrained:
-        """One of each number of elements and value: whatever is renamed, or comes in another
-        order, gets the same."""
+        """Draw one of each number of elements and value: renamed or reordered ones get the same."""
         kinds: dict[tuple[int, float], Constant] = {}
         for tensor in self._constant.values():
             elements, value = tensor.numel(), constant_of(tensor)
@@ -159,7 +152,7 @@ class TrainedTrial:
 
 
 class _Unused:
-    """What ``got`` is right without: of the trained model of ``task``, on ``case``."""
+    """Constants of ``task``'s trained model that ``got``, on ``case``, does not depend on."""
 
     def __init__(
         self,
@@ -176,7 +169,7 @@ class _Unused:
         self._got = got
 
     def found(self) -> list[str]:
-        """Names, or none where no such is known."""
+        """Name them; none where that can't be known."""
         try:
             return self._found()
         except (Broken, torch.OutOfMemoryError):  # the reference does not take that
@@ -188,23 +181,23 @@ class _Unused:
             return []
         began, off = time.monotonic(), self._off()
         nearer: dict[str, float] = {}
-        for name in list(self._constant)[:_MOST_RUNS]:
+        for name in list(self._constant)[:_MAX_RUNS]:
             with self._reset([name]):
                 if (without := self._off()) < off:
                     nearer[name] = without
-            if time.monotonic() - began > _MOST_S:
+            if time.monotonic() - began > _MAX_S:
                 break
         names = sorted(nearer, key=nearer.__getitem__)
         for count in range(1, len(names) + 1):
             if self._right_without(names[:count]):
                 return [name for name in self._constant if name in names[:count]]
-            if time.monotonic() - began > 2 * _MOST_S:
+            if time.monotonic() - began > 2 * _MAX_S:
                 break
         return list(self._constant) if self._right_without(list(self._constant)) else []
 
     @contextmanager
     def _reset(self, names: Sequence[str]) -> Iterator[None]:
-        """The reference with these as a new module holds them."""
+        """Set these in the reference as a new module holds them."""
         model = self._task.model
         now = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         kept = {name: now[name].detach().clone() for name in names if name in now}
@@ -215,19 +208,20 @@ class _Unused:
             now[name].detach().copy_(before)
 
     def _off(self) -> float:
-        """By how much the candidate's outputs are off from the reference's now."""
-        outputs = self._task.again(self._case)
+        """Distance of the candidate's outputs from the reference's now."""
+        outputs = self._task.rerun(self._case)
         if [t.shape for t in outputs] != [t.shape for t in self._got]:
             return math.inf
         return sum(map(_between, self._got, outputs))
 
     def _right_without(self, names: Sequence[str]) -> bool:
         with self._reset(names):
-            task, case = self._task.holding(self._task.model), _copy_of(self._case)
+            task, case = self._task.with_model(self._task.model), _copy_of(self._case)
             task.solve(case, exact=True)
             try:
-                looks = Rounding(task).looks
-                check_call(case, case.expected, list(self._got), self._job.protocol, None, looks)
+                rechecks = RoundingRecheck(task).rechecks
+                protocol, got = self._job.protocol, list(self._got)
+                check_call(case, case.expected, got, protocol, None, rechecks)
             except Ended:
                 return False
         return True

@@ -1,11 +1,9 @@
-"""Whether a candidate's parameters are the reference's, and what is done where they are not.
+"""Compare a candidate's parameters with the reference's, and load those that differ.
 
-Both sides are constructed under one seed, so parameters are equal if ``__init__`` draws in the
-same order. That is looked at when a trial has failed, and costs others nothing. Each side is
-constructed once more for it, since calls may have changed what it holds. What the worker says
-differs is a claim: all that it can gain is to be judged by the reference's own values.
-What comes of another draw is a mistake of order. Values that are near the reference's, or partly
-the same, were changed on purpose, and stay as they are.
+Both sides are constructed under one seed, so parameters are equal if ``__init__`` draws in the same
+order. Each side is constructed once more, since calls may change what it holds. What the worker
+says can only lead to the reference's own values. Another draw is a mistake of order; values near
+the reference's, or partly the same, were changed on purpose, and stay.
 """
 
 from __future__ import annotations
@@ -21,10 +19,8 @@ from gpu_sandbox.ipc.model_messages import Compared, CompareWeights, Unlike, Wei
 from gpu_sandbox.tensors.parameters import held_by
 from gpu_sandbox.verifier.worker_link.client import Peer
 
-__all__ = ["Difference", "Unequal", "described", "differing"]
-
 _PIECE_BYTES = 64 << 20  # in the arena at a time: a model may take gigabytes
-_MOST_TOGETHER = 1000  # so many fit in a message
+_MAX_TOGETHER = 1000  # so many fit in a message
 _NAMED = 3
 _NEAR, _PARTLY = 0.1, 1 / 16
 """Relative difference, and share of elements that are the same: another draw has more of the one
@@ -37,8 +33,8 @@ _CHANGED = "ModelNew.__init__ has changed what it drew: folded, rounded or prune
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Of one parameter or buffer of ``elements``: sums of squares of the difference, and of the
-    reference's values; how many elements are the ``same``."""
+    """A parameter or buffer that differs. ``off``, ``size``: sums of squares of the difference, and
+    of the reference's values; ``same``: equal elements."""
 
     elements: int
     off: float = 0.0
@@ -46,7 +42,7 @@ class Difference(msgspec.Struct, frozen=True):
     same: int = 0
 
     def plus(self, one: Unlike, part: torch.Tensor) -> Difference:
-        """With a part that differs; until then all of that counts as the same."""
+        """Add a part that differs; until then all of it counts as the same."""
         same = self.same - part.numel() + one.same
         return Difference(self.elements, self.off + one.off, self.size + one.size, same)
 
@@ -58,22 +54,18 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether it comes from another draw, and is not the reference's own, pruned or rounded."""
+        """Whether it is another draw, not the reference's values pruned or rounded."""
         return self.relative > _NEAR and self.same <= _PARTLY * self.elements
 
 
-Unequal: TypeAlias = Mapping[str, Difference]
-"""By full name, what of a candidate's parameters and buffers is not the reference's."""
-
-
-# --- the verifier's part
+Unequal: TypeAlias = Mapping[str, Difference]  # by full name
 
 
 def differing(
     model: Any, peer: Peer, *, load: bool, only: Collection[str] | None = None
 ) -> Unequal:
-    """What of the candidate's differs from the reference's ``model``, where names and shapes are
-    the same. ``load``: the candidate takes these over; ``only``: of these names."""
+    """Compare with the reference's ``model``, where names and shapes are the same. ``load``: the
+    candidate gets the reference's values; ``only``: of these names."""
     held = {name: t for name, t in held_by(model).items() if only is None or name in only}
     sums: dict[str, Difference] = {}
     for pieces in _together(held):
@@ -93,7 +85,7 @@ def differing(
 
 
 def described(unlike: Unequal) -> str:
-    """What differs, by how much, and the likely cause."""
+    """Say what differs, by how much, and the likely cause."""
     (first, difference), *_ = unlike.items()
     by = f"relative difference {difference.relative:.2e}"
     if math.isinf(difference.relative):
@@ -107,12 +99,12 @@ def described(unlike: Unequal) -> str:
 
 
 def _together(held: dict[str, torch.Tensor]) -> Iterator[list[tuple[str, int, torch.Tensor]]]:
-    """Parts of tensors, with the names and where they begin, as many as go to the arena at once."""
+    """Batches of parts of tensors that fit in the arena, with names and first rows."""
     pieces: list[tuple[str, int, torch.Tensor]] = []
     room = _PIECE_BYTES
     for name, tensor in held.items():
         for start, part in _parts(tensor):
-            if pieces and (part.nbytes > room or len(pieces) == _MOST_TOGETHER):
+            if pieces and (part.nbytes > room or len(pieces) == _MAX_TOGETHER):
                 yield pieces
                 pieces, room = [], _PIECE_BYTES
             pieces.append((name, start, part))
@@ -128,6 +120,3 @@ def _parts(tensor: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
     rows = max(1, _PIECE_BYTES * tensor.shape[0] // tensor.nbytes)
     for start in range(0, tensor.shape[0], rows):
         yield start, tensor[start : start + rows]
-
-
-# --- the worker's part

@@ -1,8 +1,8 @@
-"""A candidate that was wrong, looked at for parameters that are not the reference's.
+"""Recheck a candidate that was wrong for parameters that are not the reference's.
 
-Under ``strict`` and its variants it is tried once more with the reference's values, from the
-first trial on; the case that it failed comes first. Nobody loads them before it has failed: a
-candidate may have folded one parameter into another of the same name and shape.
+Under ``strict`` and its variants all trials are repeated with the reference's values, the failed
+case first. Not before it has failed: a candidate may have folded one parameter into another of the
+same name and shape.
 """
 
 from __future__ import annotations
@@ -12,18 +12,14 @@ from contextlib import suppress
 import msgspec
 
 from gpu_sandbox.ipc.model_messages import ConstructAnew
-from gpu_sandbox.ipc.verifier_messages import Differs, Job
+from gpu_sandbox.ipc.verifier_messages import Differs
 from gpu_sandbox.ipc.worker_messages import Done
 from gpu_sandbox.runtime.task_errors import Broken
-from gpu_sandbox.verifier.reference.cases import Case
-from gpu_sandbox.verifier.reference.task import Task
 from gpu_sandbox.verifier.trials.checks import Agreement
+from gpu_sandbox.verifier.trials.trial_calls import Candidate
 from gpu_sandbox.verifier.trials.trials import Trials
 from gpu_sandbox.verifier.trials.weights import Unequal, described, differing
-from gpu_sandbox.verifier.worker_link.client import Peer
 from gpu_sandbox.verifier.worker_link.requests import Ended
-
-__all__ = ["Retrial"]
 
 _LOADED = "the reference's values were loaded into the candidate"
 _STILL = (
@@ -32,23 +28,20 @@ _STILL = (
 )
 
 
-class Retrial:
-    """``loaded``: names of parameters and buffers that the candidate took over; ``done``: how many
-    trials it got right."""
+class WeightsRecheck:
+    """Recheck of one candidate. ``loaded``: parameters and buffers that got the reference's values;
+    ``done``: the number of trials that are right."""
 
-    def __init__(self, task: Task, peer: Peer, job: Job, first: Case, notes: list[str]) -> None:
-        self._task = task
-        self._peer = peer
-        self._job = job
-        self._first = first
-        self._notes = notes
+    def __init__(self, candidate: Candidate) -> None:
+        self._candidate = candidate
+        self._task, self._peer, self._job, self._first, self._notes = candidate
         self.loaded: frozenset[str] = frozenset()
         self.done = 0
         self._unlike: Unequal = {}
 
     def run(self, trials: Trials) -> Agreement:
-        """How far outputs are off in ``trials``, or in others with the reference's values. Raises
-        ``Ended`` with a reason that names what differs."""
+        """Run ``trials``, and again with the reference's values if they fail. Raises ``Ended`` with
+        a reason that names what differs."""
         try:
             agreement, self.done = trials.run(), trials.done
             return agreement
@@ -56,16 +49,16 @@ class Retrial:
             if not isinstance(ended.finding, Differs):
                 raise
             finding = ended.finding
-        drawn = self._drawn_otherwise()
+        drawn = self._another_draw()
         if not drawn or self._job.protocol.allclose is not None:
             raise Ended(self._named(finding))
         return self._with_loaded(trials, finding, drawn)
 
-    def _drawn_otherwise(self) -> Unequal:
-        """What comes of another draw, and was taken over under ``strict``. Nothing where that can't
-        be told: then the finding stands as it is."""
+    def _another_draw(self) -> Unequal:
+        """Find parameters of another draw, and load the reference's under ``strict``. None where
+        that can't be known: then the finding stands."""
         with suppress(Ended, Broken):
-            model = self._task.anew()
+            model = self._task.new_model()
             self._peer.send(ConstructAnew(), "construct")
             self._peer.take(Done, "construct", self._job.load_s)
             self._unlike = differing(model, self._peer, load=False)
@@ -77,11 +70,11 @@ class Retrial:
 
     def _with_loaded(self, trials: Trials, finding: Differs, drawn: Unequal) -> Agreement:
         task, first, failed = self._task, self._first, trials.failed
-        task.altered.clear()
+        task.passed_transforms.clear()
         task.solve(first, exact=True)
         before = [failed] if failed is not None and failed is not first else []
         notes: list[str] = []
-        again = Trials(task, self._peer, self._job, first, notes, before)
+        again = Trials(self._candidate._replace(notes=notes), before)
         try:
             agreement = again.run()
         except Ended as ended:
@@ -94,7 +87,7 @@ class Retrial:
         return agreement
 
     def _named(self, finding: Differs, more: str = "") -> Differs:
-        """What comes of another draw is the cause, and comes first; what was changed may not be."""
+        """Put another draw first: it is the cause. What was changed on purpose may not be."""
         drawn = {name: one for name, one in self._unlike.items() if one.is_drawn}
         reason = finding.reason
         if drawn:

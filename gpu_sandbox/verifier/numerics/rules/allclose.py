@@ -6,14 +6,13 @@ import torch
 
 from gpu_sandbox.tensors.chunked import pieces
 from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation
-
-__all__ = ["Allclose"]
+from gpu_sandbox.verifier.numerics.rules.rule import Rule
 
 _HALF = (torch.float16, torch.bfloat16)
 _FULL_TOLERANCE, _HALF_TOLERANCE = 1e-4, 1e-2  # atol = rtol, where a protocol has none
 
 
-class Allclose:
+class Allclose(Rule[float, None]):
     """The bound is atol and rtol."""
 
     def prepare(self, reference: Reference) -> float | None:
@@ -29,7 +28,7 @@ class Allclose:
         )
 
     def error(self, output: Comparison) -> float:
-        """The largest of an element, beside one plus its size."""
+        """Return the largest error of an element, beside one plus its size."""
         error = 0.0
         for theirs, mine in pieces(output.expected.native, output.got):
             off = ((mine - theirs).abs().double() / (1 + theirs.abs().double())).max()

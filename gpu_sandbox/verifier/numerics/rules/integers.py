@@ -1,90 +1,119 @@
 """Equality of integers and booleans, with a budget for those that rounding flips.
 
 One in 100,000 may flip in one draw of sixty, which a few draws do not show. So that many may differ
-although no flip was observed. But a few elements may be all that a call computes, as the tokens
-that are put behind millions of others. Such differences are tolerated in few outputs of a verdict.
+although no flip was observed. But a few elements may be all that a call computes, so such
+differences are tolerated in few outputs of a verdict.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 import torch
 
 from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation
+from gpu_sandbox.verifier.numerics.rules.rule import Rule, RunPair, is_discrete
 from gpu_sandbox.verifier.numerics.rules.slices import dimensions_of
 
-__all__ = ["Integers", "Seldom", "flipped"]
+if TYPE_CHECKING:
+    from gpu_sandbox.verifier.numerics.expected import Expected
 
 _ONE_IN = 10
-_FLIPPED, _FEWEST = 0.25, 8
-"""Of a column's integers so many may be others, or as few as that."""
-_STRETCH = 64
-"""Integers that lie next to each other, of which so many may be, too."""
+_UNOBSERVED_ONE_IN = 100_000
+_TIMES_OBSERVED, _AND_MORE, _MAX_ONE_IN = 4, 2, 1000
+_MAX_SHARE, _ALWAYS_ALLOWED = 0.25, 8  # of a slice's integers that may differ, or as few as that
+_STRETCH = 64  # adjacent integers, of which that share may differ, too
 
 
-class Integers:
-    """The bound is how many may be others."""
-
-    def prepare(self, reference: Reference) -> int | None:
-        if reference.is_floating:
-            return None
-        return reference.expected.loose if reference.allclose is None else 0
-
-    def check(self, bound: int, output: Comparison) -> Violation | None:
-        brief = output.brief and not bound  # or all count
-        found = output.violation(lambda n, t, g: n != g, "values differ", brief=brief)
-        counted = output.reference.allclose is None
-        if counted and _tolerates(bound, output, found) and found is not None:
-            output.max_abs_error = found.max_abs_error
-            return None
-        return found
-
-
-class Seldom:
-    """Of the outputs of one verdict, as they are compared."""
+class FlipBudget:
+    """Outputs of one verdict in which more may differ than was observed: one in ten, and one."""
 
     def __init__(self) -> None:
-        self._looked_at = self._let_off = 0
+        self._compared = self._used = 0
 
-    def looked(self) -> None:
-        self._looked_at += 1
+    def count(self) -> None:
+        self._compared += 1
 
-    def lets_off(self) -> bool:
-        """Whether one more may have more of them than were seen to flip."""
-        if self._let_off > self._looked_at // _ONE_IN:
+    def tolerates(self) -> bool:
+        if self._used > self._compared // _ONE_IN:
             return False
-        self._let_off += 1
+        self._used += 1
         return True
 
 
-def _tolerates(bound: int, output: Comparison, found: Violation | None) -> bool:
+class FlipBound(NamedTuple):
+    limit: int = 0  # elements that may differ; more than `observed` by `budget`, if there is one
+    observed: int = 0
+    budget: FlipBudget | None = None
+
+
+class Integers(Rule[FlipBound, FlipBound]):
+    def spread(self, pair: RunPair) -> int | None:
+        return (
+            int(torch.count_nonzero(pair.truth != pair.other)) if is_discrete(pair.truth) else None
+        )
+
+    def widen(
+        self, bound: FlipBound | None, spread: int | None, expected: Expected
+    ) -> FlipBound | None:
+        if expected.by_dtype is not None:
+            return bound
+        flips, elements = spread or 0, expected.native.numel()
+        most = elements // _MAX_ONE_IN
+        limit = min(_TIMES_OBSERVED * flips + _AND_MORE, most) if flips else 0
+        limit = max(limit, elements // _UNOBSERVED_ONE_IN)
+        return FlipBound(limit, min(flips, most), expected.flip_budget)
+
+    def for_timed(self, bound: FlipBound) -> FlipBound:
+        return FlipBound(bound.limit)
+
+    def prepare(self, reference: Reference) -> FlipBound | None:
+        if reference.is_floating:
+            return None
+        none = FlipBound()
+        return reference.expected.bounds.get(self, none) if reference.allclose is None else none
+
+    def check(self, bound: FlipBound, output: Comparison) -> Violation | None:
+        brief = output.brief and not bound.limit  # or all count
+        found = output.violation(lambda n, t, g: n != g, "values differ", brief=brief)
+        if output.reference.allclose is not None or not _tolerates(bound, output, found):
+            return found
+        if found is not None:
+            output.max_abs_error = found.max_abs_error
+        return None
+
+
+INTEGERS = Integers()
+
+
+def _tolerates(bound: FlipBound, output: Comparison, found: Violation | None) -> bool:
     """Whether rounding may have flipped those that differ."""
-    expected = output.expected
-    if expected.seldom is not None:
-        expected.seldom.looked()
-    if found is None or found.wrong > bound or flipped(expected.native, output.got):
+    if bound.budget is not None:
+        bound.budget.count()
+    if found is None:
+        return True
+    if found.wrong > bound.limit or is_clustered(output.expected.native, output.got):
         return False
-    return found.wrong <= expected.flips or expected.seldom is None or expected.seldom.lets_off()
+    return found.wrong <= bound.observed or bound.budget is None or bound.budget.tolerates()
 
 
-def flipped(native: torch.Tensor, got: torch.Tensor) -> bool:
-    """Whether those that are others are much of a column, or of a stretch of memory order."""
+def is_clustered(native: torch.Tensor, got: torch.Tensor) -> bool:
+    """Whether differences are much of a slice, or of a stretch of adjacent elements."""
     others = (native != got).detach()
     flat = others.reshape(-1)
     for start in (0, _STRETCH // 2):
         whole = flat[start : start + (flat.numel() - start) // _STRETCH * _STRETCH]
-        if whole.numel() and _many(whole.reshape(-1, _STRETCH).sum(dim=1), _STRETCH):
+        if whole.numel() and _is_many(whole.reshape(-1, _STRETCH).sum(dim=1), _STRETCH):
             return True
     last = flat[-_STRETCH:]
-    if _many(last.sum(), last.numel()):
+    if _is_many(last.sum(), last.numel()):
         return True
-    sizes = {d: others.shape[d] for d in dimensions_of(others)}
-    return any(_many(_along(others, d), others.numel() // size) for d, size in sizes.items())
+    for dimension in dimensions_of(others):
+        counts = others.sum(dim=[d for d in range(others.dim()) if d != dimension])
+        if _is_many(counts, others.numel() // others.shape[dimension]):
+            return True
+    return False
 
 
-def _many(others: torch.Tensor, of: int) -> bool:
-    return int(others.max()) > max(_FLIPPED * of, _FEWEST)
-
-
-def _along(others: torch.Tensor, dimension: int) -> torch.Tensor:
-    rest = [d for d in range(others.dim()) if d != dimension]
-    return others.sum(dim=rest)
+def _is_many(counts: torch.Tensor, of: int) -> bool:
+    return int(counts.max()) > max(_MAX_SHARE * of, _ALWAYS_ALLOWED)

@@ -1,7 +1,4 @@
-"""NaN and infinities: NaN never passes, infinities are where the reference's are.
-
-And hints at why an output is NaN, as far as inputs and the reference's output show it.
-"""
+"""NaN and infinities: NaN never passes, infinities are where the reference's are."""
 
 from __future__ import annotations
 
@@ -12,9 +9,7 @@ import torch
 
 from gpu_sandbox.tensors.chunked import pieces
 from gpu_sandbox.verifier.numerics.comparison import Comparison, Reference, Violation
-from gpu_sandbox.verifier.numerics.rules.rule import Figures
-
-__all__ = ["NotFinite", "of_infinities"]
+from gpu_sandbox.verifier.numerics.rules.rule import Figures, Rule
 
 _SUBTRACTED = (
     "-inf minus -inf is NaN, as in a softmax whose whole row is masked, or whose running maximum"
@@ -22,8 +17,8 @@ _SUBTRACTED = (
 )
 
 
-class NotFinite:
-    """There is nothing to be bounded: the bound says that the rule applies."""
+class NotFinite(Rule[bool, None]):
+    """Nothing is bounded: the bound says that the rule applies."""
 
     def prepare(self, reference: Reference) -> bool | None:
         return True if reference.is_floating else None
@@ -35,7 +30,7 @@ class NotFinite:
         return output.violation(_unlike, "NaN, or infinities that differ")
 
     def surely_ok(self, bound: bool, figures: Figures) -> bool:
-        return figures.is_same or (figures.is_finite and math.isfinite(figures.off))
+        return figures.is_same or (figures.is_finite and math.isfinite(figures.error_norm))
 
 
 def _unlike(native: torch.Tensor, _: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
@@ -44,9 +39,9 @@ def _unlike(native: torch.Tensor, _: torch.Tensor, got: torch.Tensor) -> torch.T
     return torch.isnan(got) | torch.isnan(native) | (infinite & (native != got))
 
 
-def of_infinities(inputs: Sequence[torch.Tensor], native: torch.Tensor, got: torch.Tensor) -> str:
-    """What to say of elements that are NaN, where an input or the reference's output holds -inf;
-    nothing otherwise, or where the reference is NaN, too."""
+def nan_hint(inputs: Sequence[torch.Tensor], native: torch.Tensor, got: torch.Tensor) -> str:
+    """Explain NaN where an input or the reference's output holds -inf; nothing otherwise, or where
+    the reference is NaN, too."""
     if not got.is_floating_point() or not native.is_floating_point():
         return ""
     lost = got.isnan()
@@ -62,7 +57,7 @@ def of_infinities(inputs: Sequence[torch.Tensor], native: torch.Tensor, got: tor
 
 
 def _same_rows(tensor: torch.Tensor, lost: torch.Tensor) -> bool:
-    """Whether all that is lost lies in rows (of the last dimension) that hold -inf."""
+    """Whether all of ``lost`` lies in rows (of the last dimension) that hold -inf."""
     if tensor.dim() == 0 or tensor.shape[:-1] != lost.shape[:-1]:
         return False
     rows = torch.isneginf(tensor).any(-1)

@@ -6,32 +6,28 @@ from typing import Any, NamedTuple
 
 from gpu_sandbox.verifier.numerics.comparison import Reference
 from gpu_sandbox.verifier.numerics.rules.allclose import Allclose
-from gpu_sandbox.verifier.numerics.rules.elements import Elements
-from gpu_sandbox.verifier.numerics.rules.error_quantiles import ErrorQuantiles
-from gpu_sandbox.verifier.numerics.rules.integers import Integers
+from gpu_sandbox.verifier.numerics.rules.elements import ELEMENTS
+from gpu_sandbox.verifier.numerics.rules.error_quantiles import QUANTILES
+from gpu_sandbox.verifier.numerics.rules.integers import INTEGERS
 from gpu_sandbox.verifier.numerics.rules.not_finite import NotFinite
 from gpu_sandbox.verifier.numerics.rules.relative_l2 import RelativeL2
 from gpu_sandbox.verifier.numerics.rules.rule import Rule
-from gpu_sandbox.verifier.numerics.rules.slices import Slices
+from gpu_sandbox.verifier.numerics.rules.slices import SLICES
 
-__all__ = ["REGISTRY", "Applied", "applying"]
-
-REGISTRY: tuple[Rule[Any], ...] = (
-    Integers(),
+REGISTRY: tuple[Rule[Any, Any], ...] = (
+    INTEGERS,
     NotFinite(),
     Allclose(),
     RelativeL2(),
-    Slices(),
-    ErrorQuantiles(),
-    Elements(),
+    SLICES,
+    QUANTILES,
+    ELEMENTS,
 )
 """In the order in which reasons are given: the first that is violated is the verdict's."""
 
 
 class Applied(NamedTuple):
-    """A rule that applies, with what it allows."""
-
-    rule: Rule[Any]
+    rule: Rule[Any, Any]
     bound: Any
 
 

@@ -11,20 +11,17 @@ from gpu_sandbox.verifier.numerics.comparison import (
     Violation,
     finite_or_none,
 )
-from gpu_sandbox.verifier.numerics.rules.elements import ROUNDED, beyond
-from gpu_sandbox.verifier.numerics.rules.rule import Figures
+from gpu_sandbox.verifier.numerics.rules.elements import ELEMENTS, ROUNDED
+from gpu_sandbox.verifier.numerics.rules.rule import Figures, Rule
 
-__all__ = ["RelativeL2"]
-
-_SURE = 0.5
-"""Of the bound: what is less in the fast path's figures is less by the rule's, too."""
+_SURE = 0.5  # of the bound: less in float32 is less than it in float64, too
 
 
-class RelativeL2:
+class RelativeL2(Rule[float, None]):
     """The bound is the tolerance."""
 
     def prepare(self, reference: Reference) -> float | None:
-        return reference.allowed.tolerance if reference.by_norms else None
+        return reference.tolerance if reference.by_norms else None
 
     def check(self, bound: float, output: Comparison) -> Violation | None:
         relative, worst = output.distance
@@ -33,15 +30,15 @@ class RelativeL2:
         expected = output.expected
         error, allowed = beside(relative, bound)
         reason = f"relative L2 error {error}, allowed {allowed}"
-        reason += f", the reference's own {expected.own:.1e}" if expected.own else ""
-        if expected.granted:
-            reason += f", with TF32 in its convolutions {expected.granted:.1e}"
-        found = output.violation(beyond(output.reference, 1.0), reason)
+        reason += f", the reference's own {expected.own_error:.1e}" if expected.own_error else ""
+        if expected.tf32_error:
+            reason += f", with TF32 in its convolutions {expected.tf32_error:.1e}"
+        found = output.violation(ELEMENTS.beyond(output.reference, 1.0), reason)
         return found or Violation(reason=reason, max_abs_error=finite_or_none(worst))
 
     def surely_ok(self, bound: float, figures: Figures) -> bool:
         share = ROUNDED if figures.in_float64 else _SURE
-        return figures.is_same or figures.off <= share * bound * figures.size < math.inf
+        return figures.is_same or figures.error_norm <= share * bound * figures.norm < math.inf
 
     def error(self, output: Comparison) -> float:
         return output.distance[0]
