@@ -19,7 +19,7 @@ from tests.thorough import examples
 
 STRICT = protocol_named("strict")
 LARGE = 1e6
-TOLD = "of elements may be off"
+TOLD = "of elements are off"
 
 
 def judged(
