@@ -6,6 +6,7 @@ Tests that start one are marked; those that use a fixture which does are marked 
 from __future__ import annotations
 
 import multiprocessing.process
+import platform
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -33,6 +34,7 @@ class ProcessGuard:
 
     def __init__(self, config: pytest.Config) -> None:
         self._running = ""
+        platform.platform()  # it starts `uname`, once in a process
         if "not process" in config.getoption("markexpr"):
             sys.addaudithook(self._audit)
             start = multiprocessing.process.BaseProcess.start

@@ -9,6 +9,7 @@ import pytest
 
 from gpu_sandbox.confine import LAYERS
 from gpu_sandbox.static_checks.precheck import inspect_candidate
+from tests.attacks.defences.table import DEFENCES
 from tests.attacks.files import HERE, attack_source, docstring, honest_source, task_source
 from tests.attacks.honest_table import HONEST
 from tests.attacks.short import SHORT, SHORT_ATTACKS
@@ -112,6 +113,11 @@ def test_each_row_of_the_threat_model_has_an_attack_in_the_short_run() -> None:
         assert set(attacks) <= rows[row]
         on_cpu = [name for name in attacks if ATTACKS[name].device != "cuda"]
         assert on_cpu or all(ATTACKS[name].device == "cuda" for name in rows[row])
+
+
+@pytest.mark.parametrize("name", [name for name in DEFENCES if DEFENCES[name].bites])
+def test_each_defence_has_an_attack_that_bites_in_the_short_run(name: str) -> None:
+    assert any(bite.attack in SHORT_ATTACKS for bite in DEFENCES[name].bites)
 
 
 def test_honest_twins_of_short_attacks_are_short() -> None:
