@@ -16,13 +16,13 @@ import shutil
 import tempfile
 
 from gpu_sandbox.backends.cuda import CUDA
-from gpu_sandbox.confine import LAYERS, Policy, Survey, spawn, survey
-from gpu_sandbox.confine.policy import LANDLOCK, NO_NEW_PRIVS, RLIMITS, SECCOMP, UID
+from gpu_sandbox.confine import Layer, Policy, Survey, spawn, survey
 
-_NAMESPACES = tuple(layer for layer in LAYERS if layer.startswith("namespaces:"))
+_NAMESPACES = tuple(layer for layer in Layer if layer.startswith("namespaces:"))
 _LESS: tuple[tuple[str, ...], ...] = (
-    (), (LANDLOCK,), (SECCOMP,), (RLIMITS,), (UID,), (LANDLOCK, SECCOMP),
-    (LANDLOCK, SECCOMP, RLIMITS, UID, NO_NEW_PRIVS),
+    (), (Layer.LANDLOCK,), (Layer.SECCOMP,), (Layer.RLIMITS,), (Layer.UID,),
+    (Layer.LANDLOCK, Layer.SECCOMP),
+    (Layer.LANDLOCK, Layer.SECCOMP, Layer.RLIMITS, Layer.UID, Layer.NO_NEW_PRIVS),
 )  # fmt: skip
 
 

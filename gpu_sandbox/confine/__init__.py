@@ -11,25 +11,15 @@ Standard library, ctypes and msgspec only. Use from a process with one thread::
 from __future__ import annotations
 
 from gpu_sandbox.confine.jail import Jail
-from gpu_sandbox.confine.kernel_support import Machine
-from gpu_sandbox.confine.policy import (
-    LAYERS,
-    MOUNT,
-    LayerFailed,
-    Policy,
-    SpawnFailed,
-    Status,
-    Tier,
-)
+from gpu_sandbox.confine.kernel_support import Finding, Machine, Survey
+from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy, SpawnFailed, Status, Tier
 from gpu_sandbox.confine.spawn import spawn
 from gpu_sandbox.confine.survey import survey
-from gpu_sandbox.confine.survey_result import Finding, Survey
 
 __all__ = [
-    "LAYERS",
-    "MOUNT",
     "Finding",
     "Jail",
+    "Layer",
     "LayerFailed",
     "Machine",
     "Policy",

@@ -19,21 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from gpu_sandbox.confine import landlock, seccomp_filter
 from gpu_sandbox.confine.identity import become
-from gpu_sandbox.confine.policy import (
-    CGROUP,
-    CGROUP_NAMESPACE,
-    LANDLOCK,
-    LAYERS,
-    MOUNT,
-    NO_NEW_PRIVS,
-    PID,
-    RLIMITS,
-    SECCOMP,
-    UID,
-    USER,
-    LayerFailed,
-    Policy,
-)
+from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy
 from gpu_sandbox.confine.syscalls import (
     CLONE_NEWCGROUP,
     close_all_but,
@@ -77,11 +63,11 @@ def run(
 def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
     policy, layers = order.policy, frozenset(order.layers)
     filter_ = b""
-    if SECCOMP in layers:
+    if Layer.SECCOMP in layers:
         filter_ = seccomp_filter.program(
-            own_files=MOUNT in layers,
-            own_pids=PID in layers or UID in layers,
-            own_user=UID in layers,
+            own_files=Layer.MOUNT in layers,
+            own_pids=Layer.PID in layers or Layer.UID in layers,
+            own_user=Layer.UID in layers,
             pinned=bool(policy.affinity),
             driver=bool(policy.devices),
         )
@@ -93,36 +79,38 @@ def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
         os.sched_setaffinity(0, policy.affinity)
     if policy.niceness:
         os.nice(policy.niceness)
-    if RLIMITS in layers:
-        with _as(RLIMITS):
+    if Layer.RLIMITS in layers:
+        with _as(Layer.RLIMITS):
             _limit(order, layers)
     os.environ.clear()
     os.environ.update(order.environment)
-    os.umask(0o022 if {MOUNT, UID} & layers else 0o077)  # what a linker's chmod may keep (seccomp)
+    os.umask(
+        0o022 if {Layer.MOUNT, Layer.UID} & layers else 0o077
+    )  # what a linker's chmod may keep (seccomp)
     become(order.uid)
     _go_home(policy, layers)
-    if NO_NEW_PRIVS in layers:
-        with _as(NO_NEW_PRIVS):
+    if Layer.NO_NEW_PRIVS in layers:
+        with _as(Layer.NO_NEW_PRIVS):
             prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    if LANDLOCK in layers:
-        with _as(LANDLOCK):
+    if Layer.LANDLOCK in layers:
+        with _as(Layer.LANDLOCK):
             landlock.restrict(_rules(order, layers), order.machine.landlock_abi)
-    if SECCOMP in layers:
-        with _as(SECCOMP):
+    if Layer.SECCOMP in layers:
+        with _as(Layer.SECCOMP):
             seccomp_filter.apply(filter_)
     close_all_but({0, 1, 2, order.channel.fileno(), *order.keep_fds})
-    ready(tuple(layer for layer in LAYERS if layer in layers))
+    ready(tuple(layer for layer in Layer if layer in layers))
     order.channel.close()
 
 
 def _enter_groups(order: Order, layers: frozenset[str]) -> None:
     with suppress(OSError):  # where there is no such file: the first to go when memory ends
         _write("/proc/self/oom_score_adj", "1000")
-    with _as(CGROUP):
+    with _as(Layer.CGROUP):
         for group in order.groups:
             group.enter()
-    if CGROUP_NAMESPACE in layers:
-        with _as(CGROUP_NAMESPACE):
+    if Layer.CGROUP_NAMESPACE in layers:
+        with _as(Layer.CGROUP_NAMESPACE):
             unshare(CLONE_NEWCGROUP)
 
 
@@ -130,7 +118,9 @@ def _go_home(policy: Policy, layers: frozenset[str]) -> None:
     try:
         os.chdir(policy.home)
     except OSError as error:
-        layer = MOUNT if MOUNT in layers else UID if UID in layers else "start"
+        layer = (
+            Layer.MOUNT if Layer.MOUNT in layers else Layer.UID if Layer.UID in layers else "start"
+        )
         raise LayerFailed(layer, f"home {policy.home}: {error.strerror}") from error
 
 
@@ -180,9 +170,9 @@ def _limit(order: Order, layers: frozenset[str]) -> None:
         resource.RLIMIT_NOFILE: policy.descriptors,
         resource.RLIMIT_CPU: policy.cpu_s,
     }
-    if UID in layers:
+    if Layer.UID in layers:
         limits[resource.RLIMIT_NPROC] = policy.processes
-    elif USER in layers and order.machine.own_process_count:
+    elif Layer.USER in layers and order.machine.own_process_count:
         limits[resource.RLIMIT_NPROC] = policy.processes + 1  # the jail init is of the same user
     if policy.address_space:
         limits[resource.RLIMIT_AS] = _addresses() + policy.memory_bytes
@@ -201,7 +191,7 @@ def _addresses() -> int:
 def _rules(order: Order, layers: frozenset[str]) -> list[landlock.Rule]:
     """The allow-list once more. In a root of our own all that is there may be read."""
     policy = order.policy
-    if MOUNT in layers:
+    if Layer.MOUNT in layers:
         rules = [landlock.Rule("/", "read"), landlock.Rule("/dev", "device")]
         rules += [landlock.Rule(path, "own") for path in ("/dev/shm", "/tmp")]
     else:
@@ -217,7 +207,7 @@ def _proc_rules(layers: frozenset[str]) -> list[landlock.Rule]:
     this process's own threads, whose names CUDA's driver must be able to write as it starts. A rule
     is about the directory that the path means here and now: threads that are made later are below
     it, and no process is, not even a fork of this one."""
-    if PID in layers or UID in layers:
+    if Layer.PID in layers or Layer.UID in layers:
         return [landlock.Rule("/proc", "proc")]
     return [landlock.Rule("/proc", "read"), landlock.Rule("/proc/self/task", "proc")]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_sandbox.confine.policy import CGROUP, LayerFailed, Policy
+from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy
 
 __all__ = ["Group", "Hierarchy", "find", "make", "remove_stale", "reopen"]
 
@@ -248,7 +248,7 @@ def make(hierarchies: Iterable[Hierarchy], number: int, policy: Policy) -> list[
         for group in groups:
             group.remove()
             group.close()
-        raise LayerFailed(CGROUP, str(error)) from error
+        raise LayerFailed(Layer.CGROUP, str(error)) from error
     return groups
 
 

@@ -13,7 +13,7 @@ import os
 import stat
 from contextlib import suppress
 
-from gpu_sandbox.confine.policy import MOUNT, PID, LayerFailed, Policy
+from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy
 from gpu_sandbox.confine.readable_paths import View, extended
 from gpu_sandbox.confine.syscalls import lock_tree, mount, pivot_root, unmount
 
@@ -39,7 +39,7 @@ def build(view: View, policy: Policy, *, uid: int, gid: int, own_pids: bool) -> 
     try:
         _build(extended(view, policy.readable), policy, uid, gid, own_pids)
     except OSError as error:
-        raise LayerFailed(MOUNT, str(error)) from error
+        raise LayerFailed(Layer.MOUNT, str(error)) from error
 
 
 def _build(view: View, policy: Policy, uid: int, gid: int, own_pids: bool) -> None:
@@ -124,7 +124,7 @@ def _bind(path: str) -> None:
     try:
         mode = os.stat(source).st_mode
     except FileNotFoundError:  # removed since the survey, or a dangling link
-        raise LayerFailed(MOUNT, f"{path} is not there") from None
+        raise LayerFailed(Layer.MOUNT, f"{path} is not there") from None
     _place_of(path, directory=stat.S_ISDIR(mode))
     # Recursive, or the kernel refuses: what lies under a mount in it would be uncovered.
     mount(source, _NEW + path, "", _BIND | _REC)
@@ -150,7 +150,7 @@ def _without_links(path: str) -> str:
         if target.startswith("/"):
             done = "/"
         left = [word for word in target.split("/") if word not in ("", ".")] + left
-    raise LayerFailed(MOUNT, f"{path}: too many links")
+    raise LayerFailed(Layer.MOUNT, f"{path}: too many links")
 
 
 def _device(path: str) -> None:
@@ -158,9 +158,9 @@ def _device(path: str) -> None:
     try:
         mode = os.stat(source).st_mode
     except FileNotFoundError:
-        raise LayerFailed(MOUNT, f"there is no device {path}") from None
+        raise LayerFailed(Layer.MOUNT, f"there is no device {path}") from None
     if not stat.S_ISCHR(mode):
-        raise LayerFailed(MOUNT, f"{path} is not a character device")
+        raise LayerFailed(Layer.MOUNT, f"{path} is not a character device")
     mount(source, _NEW + path, "", _BIND)
     # A device takes writes all the same. What its node says of itself, its times above all, stays:
     # else it is a note for the next candidate. Where the kernel wants it otherwise it is none.
@@ -201,7 +201,7 @@ def _proc(policy: Policy, own_pids: bool) -> None:
                 raise
             mount("proc", target, "proc", flags)
     except OSError as error:
-        raise LayerFailed(PID, f"a fresh /proc is refused: {error}") from error
+        raise LayerFailed(Layer.PID, f"a fresh /proc is refused: {error}") from error
     # Whoever writes there is told every two seconds how busy the machine is. While it is stopped,
     # thousands of epolls that wait for it would be, too: beside what is timed then.
     pressure = target + "/pressure"

@@ -14,15 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpu_sandbox.confine.policy import (
-    IPC,
-    MOUNT,
-    NET,
-    UID,
-    USER,
-    UTS,
-    LayerFailed,
-)
+from gpu_sandbox.confine.policy import Layer, LayerFailed
 from gpu_sandbox.confine.syscalls import (
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -122,17 +114,17 @@ def _write(pid: int, name: str, text: str) -> None:
         finally:
             os.close(file)
     except OSError as error:
-        raise LayerFailed(USER, f"writing {name}: {error.strerror}") from error
+        raise LayerFailed(Layer.USER, f"writing {name}: {error.strerror}") from error
 
 
 def enter_namespaces(layers: Iterable[str]) -> None:
     """One by one, so that a refusal can be named."""
     wanted = set(layers)
     for layer, flag in (
-        (MOUNT, CLONE_NEWNS),
-        (NET, CLONE_NEWNET),
-        (IPC, CLONE_NEWIPC),
-        (UTS, CLONE_NEWUTS),
+        (Layer.MOUNT, CLONE_NEWNS),
+        (Layer.NET, CLONE_NEWNET),
+        (Layer.IPC, CLONE_NEWIPC),
+        (Layer.UTS, CLONE_NEWUTS),
     ):
         if layer not in wanted:
             continue
@@ -160,17 +152,17 @@ def become(uid: int | None) -> None:
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
         except OSError as error:
-            raise LayerFailed(UID, f"taking user id {uid}: {error.strerror}") from error
+            raise LayerFailed(Layer.UID, f"taking user id {uid}: {error.strerror}") from error
         for path in (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__)):
             if not os.access(path, os.R_OK | os.X_OK):
                 raise LayerFailed(
-                    UID,
+                    Layer.UID,
                     f"other users can't read {path}: install Python where they can, "
                     "or allow mount namespaces",
                 )
     prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL)
     clear_capabilities()
     if held_capabilities():
-        raise LayerFailed(UID, "capabilities were kept")
+        raise LayerFailed(Layer.UID, "capabilities were kept")
     # Set again by the kernel on exec, when the memory is the new program's own.
     prctl(_PR_SET_DUMPABLE, 0)

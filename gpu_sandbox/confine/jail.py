@@ -19,8 +19,8 @@ from gpu_sandbox.confine import cgroup_reclaim, cgroups, processes
 from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, Stop, hear, tell
 from gpu_sandbox.confine.identity import map_user
 from gpu_sandbox.confine.jail_init import KILL_S
-from gpu_sandbox.confine.policy import CGROUP, PID, LayerFailed, SpawnFailed, Status
-from gpu_sandbox.confine.survey_result import Survey
+from gpu_sandbox.confine.kernel_support import Survey
+from gpu_sandbox.confine.policy import Layer, LayerFailed, SpawnFailed, Status
 
 __all__ = ["Jail"]
 
@@ -60,7 +60,9 @@ class Jail:
         self._number = number
         self._survey = survey
         self._cores = cores
-        self._others = frozenset(() if PID in survey.layers else processes.children(os.getpid()))
+        self._others = frozenset(
+            () if Layer.PID in survey.layers else processes.children(os.getpid())
+        )
         """Of the zygote, before: not this jail's, whatever happens."""
         self._lost = False
         self._reaped = False
@@ -157,10 +159,10 @@ class Jail:
     def _sweep(self) -> None:
         """After a jail init that was killed from outside: what did not die with it."""
         groups = []
-        if CGROUP in self._survey.layers:
+        if Layer.CGROUP in self._survey.layers:
             groups = cgroups.reopen(self._survey.machine.hierarchies, self._number)
         # Before the candidate began, nothing untrusted was there to get away.
-        escapable = PID not in self._survey.layers and bool(self.layers)
+        escapable = Layer.PID not in self._survey.layers and bool(self.layers)
         deadline = time.monotonic() + KILL_S
         while True:
             for group in groups:
@@ -184,7 +186,7 @@ class Jail:
 
     def _free_what_the_kernel_keeps(self) -> None:
         """In groups that the jail init left for that. Nobody waits for it."""
-        if self._channel.fileno() < 0 or CGROUP not in self._survey.layers:
+        if self._channel.fileno() < 0 or Layer.CGROUP not in self._survey.layers:
             return
         for group in cgroups.reopen(self._survey.machine.hierarchies, self._number):
             if not group.pids() and cgroup_reclaim.laden(group):

@@ -32,17 +32,7 @@ from gpu_sandbox.confine.filesystem import build
 from gpu_sandbox.confine.identity import enter_namespaces, weaken_jail_init
 from gpu_sandbox.confine.kernel_support import Machine
 from gpu_sandbox.confine.memory_watch import LOOK_S, HeldMemory
-from gpu_sandbox.confine.policy import (
-    MOUNT,
-    NET,
-    PID,
-    UID,
-    USER,
-    WATCH,
-    LayerFailed,
-    Policy,
-    Status,
-)
+from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy, Status
 from gpu_sandbox.confine.syscalls import close_all_but, hear_of_ends_only, prctl
 
 __all__ = ["KILL_S", "PATIENCE_S", "Order", "run"]
@@ -102,15 +92,21 @@ class _JailInit:
     def run(self) -> None:
         order = self._order
         self._become_jail_init()
-        if WATCH in self._layers:
-            self._held = HeldMemory(sockets=NET in self._layers)
-        if USER in self._layers:
+        if Layer.WATCH in self._layers:
+            self._held = HeldMemory(sockets=Layer.NET in self._layers)
+        if Layer.USER in self._layers:
             self._have_user_mapped()
         enter_namespaces(order.layers)
-        if MOUNT in self._layers:
+        if Layer.MOUNT in self._layers:
             own = os.geteuid() if order.uid is None else order.uid
             gid = os.getegid() if order.uid is None else order.uid
-            build(order.machine.view, order.policy, uid=own, gid=gid, own_pids=PID in self._layers)
+            build(
+                order.machine.view,
+                order.policy,
+                uid=own,
+                gid=gid,
+                own_pids=Layer.PID in self._layers,
+            )
         elif order.uid is not None:
             os.chown(order.policy.home, order.uid, order.uid, follow_symlinks=False)
         self._candidate = os.fork()
@@ -145,7 +141,7 @@ class _JailInit:
         # For the length of the set-up, in which no candidate exists: the files in its own
         # /proc that it writes are root's otherwise.
         prctl(_PR_SET_DUMPABLE, 1)
-        if PID not in self._layers:
+        if Layer.PID not in self._layers:
             prctl(_PR_SET_CHILD_SUBREAPER, 1)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
@@ -249,13 +245,13 @@ class _JailInit:
         return True
 
     def _kill_once(self) -> None:
-        if PID in self._layers:
+        if Layer.PID in self._layers:
             with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)  # everybody in the namespace but us
             return
         for group in self._order.groups:
             group.kill()
-        if UID in self._layers and self._order.uid is not None:
+        if Layer.UID in self._layers and self._order.uid is not None:
             processes.kill_user(self._order.uid)
         processes.kill(processes.descendants(os.getpid()))
 

@@ -1,4 +1,8 @@
-"""What this process may use here, by looking; whether it works, only trying tells."""
+"""Support of this machine and this process for confinement, by looking and by trying.
+
+Plain data that spawning reads and ``engine doctor`` prints. Whether what is there works, only a
+survey shows (``survey.py``).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,10 @@ import msgspec
 from gpu_sandbox.confine import cgroups, landlock, seccomp_filter
 from gpu_sandbox.confine.cgroups import Hierarchy
 from gpu_sandbox.confine.identity import Uids, uid_range
-from gpu_sandbox.confine.policy import CGROUP, LANDLOCK, SECCOMP, UID
+from gpu_sandbox.confine.policy import Layer, Tier
 from gpu_sandbox.confine.readable_paths import View, base_view
 
-__all__ = ["Machine", "look"]
+__all__ = ["Finding", "Machine", "Survey", "look"]
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,20 +30,43 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """RLIMIT_NPROC counts per user namespace (Linux 5.14)."""
 
 
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One attack, tried from inside of a jail."""
+
+    attack: str
+    layer: str
+    """The only layer that stood against it, with what it needs; ``"all"``: every one."""
+    held: bool
+    detail: str
+    """One line: how it was refused, or what it got."""
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    layers: tuple[str, ...]
+    """What ``spawn`` sets up, and must: each was set up here, attacked, and held."""
+    missing: dict[str, str]
+    """Every other layer, with the reason and what to do about it, in one line."""
+    tier: Tier
+    findings: tuple[Finding, ...]
+    machine: Machine
+    seconds: float
+    """What the survey took."""
+
+
 def look() -> tuple[Machine, dict[str, str]]:
     """The machine, and the layers that it surely has not, with what to do about each."""
     missing: dict[str, str] = {}
     uids, reason = uid_range()
     if uids is None:
-        missing[UID] = reason
+        missing[Layer.UID] = reason
     abi = landlock.abi()
     if abi == 0:
-        missing[LANDLOCK] = "not in this kernel; Linux 5.13 with lsm=landlock,… has it"
-    if not seccomp_filter.supported() or _status("Seccomp") is None:
-        missing[SECCOMP] = "this kernel has no seccomp, or no filter for this architecture"
+        missing[Layer.LANDLOCK] = "not in this kernel; Linux 5.13 with lsm=landlock,… has it"
+    if not (seccomp_filter.supported() and _has_seccomp()):
+        missing[Layer.SECCOMP] = "this kernel has no seccomp, or no filter for this architecture"
     hierarchies, reason = cgroups.find()
     if {"memory", "pids"} - {c for h in hierarchies for c in h.controllers}:
-        missing[CGROUP] = reason
+        missing[Layer.CGROUP] = reason
         hierarchies = ()
     machine = Machine(
         view=base_view(),
@@ -59,10 +86,7 @@ def _kernel() -> tuple[int, int]:
         return (0, 0)
 
 
-def _status(name: str) -> str | None:
+def _has_seccomp() -> bool:
     with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        for line in file:
-            key, _, value = line.partition(":")
-            if key == name:
-                return value.strip()
-    return None
+        return any(line.startswith("Seccomp:") for line in file)
+    return False

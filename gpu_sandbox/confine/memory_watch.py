@@ -23,7 +23,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-from gpu_sandbox.confine.policy import WATCH, LayerFailed
+from gpu_sandbox.confine.policy import Layer, LayerFailed
 from gpu_sandbox.confine.socket_memory import bytes_in_sockets
 
 __all__ = ["LOOK_S", "HeldMemory"]
@@ -60,7 +60,9 @@ class HeldMemory:
             self._unanswered = 0
             self._holds_until, self._holds_above = 0.0, 0
         except OSError as error:
-            raise LayerFailed(WATCH, f"/proc does not show a jail's processes: {error}") from error
+            raise LayerFailed(
+                Layer.WATCH, f"/proc does not show a jail's processes: {error}"
+            ) from error
 
     def exceeds(self, limit_bytes: int) -> bool:
         limit_bytes -= self._in_sockets(limit_bytes)

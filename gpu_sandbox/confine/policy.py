@@ -7,26 +7,13 @@ doctor``. Nothing in this module does anything.
 from __future__ import annotations
 
 from collections.abc import Collection
+from enum import StrEnum
 from typing import Literal
 
 import msgspec
 
 __all__ = [
-    "CGROUP",
-    "CGROUP_NAMESPACE",
-    "IPC",
-    "LANDLOCK",
-    "LAYERS",
-    "MOUNT",
-    "NET",
-    "NO_NEW_PRIVS",
-    "PID",
-    "RLIMITS",
-    "SECCOMP",
-    "UID",
-    "USER",
-    "UTS",
-    "WATCH",
+    "Layer",
     "LayerFailed",
     "Policy",
     "SpawnFailed",
@@ -36,39 +23,25 @@ __all__ = [
     "tier_of",
 ]
 
-USER = "namespaces:user"
-MOUNT = "namespaces:mount"
-NET = "namespaces:net"
-IPC = "namespaces:ipc"
-PID = "namespaces:pid"
-UTS = "namespaces:uts"
-CGROUP_NAMESPACE = "namespaces:cgroup"
-UID = "uid"
-LANDLOCK = "landlock"
-SECCOMP = "seccomp"
-CGROUP = "cgroup"
-WATCH = "memory:watched"
-RLIMITS = "rlimits"
-NO_NEW_PRIVS = "no-new-privs"
 
-LAYERS = (
-    USER,
-    MOUNT,
-    NET,
-    IPC,
-    PID,
-    UTS,
-    CGROUP_NAMESPACE,
-    UID,
-    LANDLOCK,
-    SECCOMP,
-    CGROUP,
-    WATCH,
-    RLIMITS,
-    NO_NEW_PRIVS,
-)
-"""All of them, in the order in which they are named. ``WATCH`` stands in for ``CGROUP``, where
-that is missing, in limiting memory."""
+class Layer(StrEnum):
+    """All layers, in the order in which they are named."""
+
+    USER = "namespaces:user"
+    MOUNT = "namespaces:mount"
+    NET = "namespaces:net"
+    IPC = "namespaces:ipc"
+    PID = "namespaces:pid"
+    UTS = "namespaces:uts"
+    CGROUP_NAMESPACE = "namespaces:cgroup"
+    UID = "uid"
+    LANDLOCK = "landlock"
+    SECCOMP = "seccomp"
+    CGROUP = "cgroup"
+    WATCH = "memory:watched"  # stands in for ``CGROUP`` in limiting memory, where that is missing
+    RLIMITS = "rlimits"
+    NO_NEW_PRIVS = "no-new-privs"
+
 
 Tier = Literal["A", "B", "C"]
 
@@ -137,15 +110,15 @@ class SpawnFailed(LayerFailed):
 
 def may_connect(layers: Collection[str]) -> bool:
     """Whether a process in there can connect to another's socket in the same jail (seccomp.py)."""
-    return MOUNT in layers or SECCOMP not in layers
+    return Layer.MOUNT in layers or Layer.SECCOMP not in layers
 
 
 def tier_of(layers: frozenset[str] | set[str], *, kernel_has_landlock: bool) -> Tier:
     """A: namespaces and all else that the kernel has. B: no namespaces. C: less."""
-    own = UID in layers or USER in layers
-    walls = {MOUNT, NET, IPC, PID, SECCOMP} <= layers
-    if walls and own and (LANDLOCK in layers or not kernel_has_landlock):
+    own = Layer.UID in layers or Layer.USER in layers
+    walls = {Layer.MOUNT, Layer.NET, Layer.IPC, Layer.PID, Layer.SECCOMP} <= layers
+    if walls and own and (Layer.LANDLOCK in layers or not kernel_has_landlock):
         return "A"
-    if SECCOMP in layers and (UID in layers or LANDLOCK in layers):
+    if Layer.SECCOMP in layers and (Layer.UID in layers or Layer.LANDLOCK in layers):
         return "B"
     return "C"

@@ -20,16 +20,8 @@ from gpu_sandbox.confine.identity import next_uid
 from gpu_sandbox.confine.jail import Jail
 from gpu_sandbox.confine.jail_init import Order
 from gpu_sandbox.confine.jail_init import run as run_jail_init
-from gpu_sandbox.confine.policy import (
-    CGROUP,
-    PID,
-    UID,
-    USER,
-    LayerFailed,
-    Policy,
-    SpawnFailed,
-)
-from gpu_sandbox.confine.survey_result import Survey
+from gpu_sandbox.confine.kernel_support import Survey
+from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy, SpawnFailed
 from gpu_sandbox.confine.syscalls import CLONE_NEWPID, CLONE_NEWUSER, clone, prctl
 
 __all__ = ["spawn"]
@@ -110,7 +102,7 @@ def _flush() -> None:
 
 
 def _uid(survey: Survey) -> int | None:
-    if UID not in survey.layers or survey.machine.uids is None:
+    if Layer.UID not in survey.layers or survey.machine.uids is None:
         return None
     return next_uid(survey.machine.uids)
 
@@ -121,7 +113,7 @@ def _equipment(
 ) -> Iterator[tuple[list[cgroups.Group], socket.socket, socket.socket]]:
     """Control groups and both ends of a channel, for a fork to inherit. Without a fork all of
     it is undone; after one, our end of the channel is what stays open here."""
-    limited = survey.machine.hierarchies if CGROUP in survey.layers else ()
+    limited = survey.machine.hierarchies if Layer.CGROUP in survey.layers else ()
     groups = cgroups.make(limited, number, policy)
     ours, theirs = channel.pair()
     try:
@@ -157,8 +149,8 @@ def _be_single_threaded() -> None:
 
 def _clone(order: Order) -> int:
     layers = frozenset(order.layers)
-    flags = CLONE_NEWUSER if USER in layers else 0
-    flags |= CLONE_NEWPID if PID in layers else 0
+    flags = CLONE_NEWUSER if Layer.USER in layers else 0
+    flags |= CLONE_NEWPID if Layer.PID in layers else 0
     old = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = clone(flags)
@@ -167,7 +159,7 @@ def _clone(order: Order) -> int:
     except OSError as error:
         if not flags:
             raise LayerFailed("start", str(error)) from error
-        raise LayerFailed(USER if USER in layers else PID, str(error)) from error
+        raise LayerFailed(Layer.USER if Layer.USER in layers else Layer.PID, str(error)) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
     return pid

@@ -18,9 +18,8 @@ from pathlib import Path
 import msgspec
 
 from gpu_sandbox.confine import cgroups
-from gpu_sandbox.confine.kernel_support import look
+from gpu_sandbox.confine.kernel_support import Survey, look
 from gpu_sandbox.confine.survey import NAMESPACE_SETTINGS, survey
-from gpu_sandbox.confine.survey_result import Survey
 
 __all__ = ["cached_survey", "forget_survey"]
 

@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from gpu_sandbox.api.evaluator import SandboxFault
 from gpu_sandbox.api.limits import Limits
 from gpu_sandbox.backends.known import load_variables, visible_variables
-from gpu_sandbox.confine import MOUNT, Policy, Survey
+from gpu_sandbox.confine import Layer, Policy, Survey
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.zygote_messages import (
     Alive,
@@ -135,7 +135,7 @@ class Zygote:
     async def candidates_home(self, own: Path) -> Path:
         """The path at which a candidate's process sees ``own``: the same for all of them where it
         is mounted, since compilers write it into their caches."""
-        has_mounts = MOUNT in (await self.survey()).layers
+        has_mounts = Layer.MOUNT in (await self.survey()).layers
         return self.run.path / "candidate" if has_mounts else own
 
     async def spawn(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpu_sandbox.confine import LAYERS
+from gpu_sandbox.confine import Layer
 from gpu_sandbox.static_checks.precheck import inspect_candidate
 from tests.attacks.defences.table import DEFENCES
 from tests.attacks.files import HERE, attack_source, docstring, honest_source, task_source
@@ -68,7 +68,7 @@ def test_each_attack_says_what_it_does_and_names_attacks_that_exist() -> None:
         assert len(docstring(attack.family, attack.name)) > 20
         assert attack.outcomes
         assert attack.before is None or attack.before in ATTACKS
-        assert set(attack.needs) <= set(LAYERS)  # or a bomb is thrown where nothing catches it
+        assert set(attack.needs) <= set(Layer)  # or a bomb is thrown where nothing catches it
 
 
 @pytest.mark.parametrize("name", ATTACKS)

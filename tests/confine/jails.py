@@ -24,22 +24,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu_sandbox.confine import (
-    LAYERS,
-    Jail,
-    Policy,
-    Status,
-    Survey,
-    spawn,
-    survey,
-)
+from gpu_sandbox.confine import Jail, Layer, Policy, Status, Survey, spawn, survey
+from gpu_sandbox.confine.survey_cache import cached_survey
 from tests.gpu_sandbox.users import UNABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = UNABLE
 WARNINGS = ("-W", "error", "-W", "ignore::DeprecationWarning")  # torch has its own
 MIB = 1 << 20
-NAMESPACES = tuple(name for name in LAYERS if name.startswith("namespaces:"))
+NAMESPACES = tuple(name for name in Layer if name.startswith("namespaces:"))
 ENVIRONMENT = {"PATH": os.environ["PATH"], "TOLD": "yes"}
 
 
@@ -81,7 +74,9 @@ def skip(reason: str) -> None:
 
 @functools.cache
 def found() -> Survey:
-    return survey()
+    """What holds here: of this boot, where tests have a cache."""
+    cache = os.environ.get("STARK_TEST_CACHE")
+    return cached_survey(Path(cache) / "isolation") if cache else survey()
 
 
 def need(*layers: str) -> Survey:

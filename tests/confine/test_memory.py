@@ -23,7 +23,7 @@ from gpu_sandbox.confine import processes, survey, syscalls
 from gpu_sandbox.confine.attacks import excess
 from gpu_sandbox.confine.cgroups import Group
 from gpu_sandbox.confine.memory_watch import HeldMemory
-from gpu_sandbox.confine.policy import WATCH
+from gpu_sandbox.confine.policy import Layer
 from tests.confine.jails import (
     MIB,
     NAMESPACES,
@@ -299,17 +299,17 @@ def test_who_shares_much_has_time_to_be_counted_and_is_not_counted_all_the_time(
 @in_zygote
 def test_memory_is_watched_where_a_control_group_does_not_limit_it() -> None:
     need("cgroup")
-    assert WATCH not in found().layers
+    assert Layer.WATCH not in found().layers
     real = Group.limit
     Group.limit = lambda *_: None
     result = survey()
     assert "take too much memory" in result.missing["cgroup"]
-    assert WATCH in result.layers
+    assert Layer.WATCH in result.layers
     Group.limit = real
     HeldMemory.exceeds = lambda *_: False
     excess._SEEN_S = 0.3
     result = survey(without=("cgroup",))
-    assert "an attack got through (fill the memory" in result.missing[WATCH]
+    assert "an attack got through (fill the memory" in result.missing[Layer.WATCH]
 
 
 _MANY = 900

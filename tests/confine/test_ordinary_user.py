@@ -18,7 +18,7 @@ import pytest
 from gpu_sandbox.confine import (
     processes,
 )
-from gpu_sandbox.confine.policy import WATCH
+from gpu_sandbox.confine.policy import Layer
 from tests.confine.jails import (
     ENDS,
     ROOT,
@@ -68,7 +68,7 @@ def scenario_user_with_namespaces() -> None:
         skip(f"no user namespaces here: {result.missing}")
     assert [f for f in result.findings if not f.held] == []
     assert "uid" in result.missing
-    assert WATCH in result.layers
+    assert Layer.WATCH in result.layers
     assert result.tier == "A"
     _live_a_little()
 

@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpu_sandbox.confine import LAYERS, Survey, filesystem, landlock, processes, survey, syscalls
+from gpu_sandbox.confine import Layer, Survey, filesystem, landlock, processes, survey, syscalls
 from gpu_sandbox.confine import seccomp_filter as seccomp
 from gpu_sandbox.confine import syscall_numbers as numbers
-from gpu_sandbox.confine.attacks import ATTACKS, Attack, Targets, targets
-from gpu_sandbox.confine.policy import NO_NEW_PRIVS, WATCH, Policy, tier_of
+from gpu_sandbox.confine.attacks.table import ATTACKS, Attack
+from gpu_sandbox.confine.attacks.targets import Targets, targets
+from gpu_sandbox.confine.policy import Policy, tier_of
 from tests.confine.jails import (
     NAMESPACES,
     a_policy,
@@ -35,11 +36,11 @@ pytestmark = pytest.mark.process
 
 @in_zygote
 def test_every_layer_that_is_promised_was_attacked_and_held() -> None:
-    result = found()
+    result = survey()
     assert [f for f in result.findings if not f.held] == []
     assert {f.layer for f in result.findings} == {*result.layers, "all"}
     needless = {"namespaces:user"} | ({"memory:watched"} if "cgroup" in result.layers else set())
-    assert set(result.layers) | set(result.missing) | needless == set(LAYERS)
+    assert set(result.layers) | set(result.missing) | needless == set(Layer)
     assert result.tier == tier_of(
         set(result.layers), kernel_has_landlock=result.machine.landlock_abi > 0
     )
@@ -50,7 +51,7 @@ def test_every_layer_that_is_promised_was_attacked_and_held() -> None:
 def test_a_survey_leaves_nothing_behind(tmp_path: Path) -> None:
     fds = os.listdir("/proc/self/fd")
     mounts = Path("/proc/self/mountinfo").read_text()
-    found()
+    survey()
     assert processes.children(os.getpid()) == []
     assert os.listdir("/proc/self/fd") == fds
     assert Path("/proc/self/mountinfo").read_text() == mounts
@@ -93,7 +94,7 @@ def test_a_layer_that_does_nothing_is_found_out() -> None:
 
 def _killed_on_trial(times: int) -> Survey:
     """As by the kernel, when a process of the jail that has ended still has its memory."""
-    need(NO_NEW_PRIVS)
+    need(Layer.NO_NEW_PRIVS)
     deaths = mmap.mmap(-1, 1)
 
     def die(_: Targets, __: Policy) -> tuple[bool, str]:
@@ -103,7 +104,7 @@ def _killed_on_trial(times: int) -> Survey:
         return True, "let live"
 
     module: Any = sys.modules[survey.__module__]
-    module.ATTACKS = (*ATTACKS, Attack("die", die, (NO_NEW_PRIVS,)))
+    module.ATTACKS = (*ATTACKS, Attack("die", die, (Layer.NO_NEW_PRIVS,)))
     return survey()
 
 
@@ -117,13 +118,13 @@ def test_a_trial_that_is_killed_before_it_answers_is_begun_again() -> None:
 @in_zygote
 def test_what_never_answers_does_not_hold() -> None:
     result = _killed_on_trial(100)
-    assert NO_NEW_PRIVS not in result.layers
-    assert "no answer: killed" in result.missing[NO_NEW_PRIVS]
+    assert Layer.NO_NEW_PRIVS not in result.layers
+    assert "no answer: killed" in result.missing[Layer.NO_NEW_PRIVS]
 
 
 @in_zygote
 def test_what_is_turned_off_is_named() -> None:
-    off = ("namespaces:mount", "seccomp", "cgroup", WATCH)
+    off = ("namespaces:mount", "seccomp", "cgroup", Layer.WATCH)
     result = survey(without=off)
     assert {layer: result.missing[layer] for layer in off} == dict.fromkeys(off, "turned off")
     assert result.tier == "C"

@@ -9,8 +9,7 @@ import signal
 import time
 from contextlib import suppress
 
-from gpu_sandbox.confine.attacks.attack import refused
-from gpu_sandbox.confine.attacks.targets import Targets
+from gpu_sandbox.confine.attacks.targets import Targets, refused
 from gpu_sandbox.confine.policy import Policy
 
 __all__ = [

@@ -6,8 +6,7 @@ import os
 import socket
 from functools import partial
 
-from gpu_sandbox.confine.attacks.attack import refused
-from gpu_sandbox.confine.attacks.targets import Targets
+from gpu_sandbox.confine.attacks.targets import Targets, refused
 from gpu_sandbox.confine.policy import Policy
 from gpu_sandbox.confine.syscalls import call
 

@@ -9,9 +9,8 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 
-from gpu_sandbox.confine.attacks.attack import refused
-from gpu_sandbox.confine.attacks.targets import NAMESPACE_FILES, Targets
-from gpu_sandbox.confine.policy import Policy
+from gpu_sandbox.confine.attacks.targets import NAMESPACE_FILES, Targets, refused
+from gpu_sandbox.confine.policy import Layer, Policy
 from gpu_sandbox.confine.syscall_numbers import MACHINE
 from gpu_sandbox.confine.syscalls import call, clone, held_capabilities, prctl
 
@@ -96,7 +95,7 @@ def new_privileges(_: Targets, __: Policy) -> tuple[bool, str]:
     return held, "no set-uid program gains anything" if held else "set-uid programs work"
 
 
-def shared_namespace(layer: str) -> Callable[[Targets, Policy], tuple[bool, str]]:
+def shared_namespace(layer: Layer) -> Callable[[Targets, Policy], tuple[bool, str]]:
     def compare(targets: Targets, _: Policy) -> tuple[bool, str]:
         own = os.readlink(f"/proc/self/ns/{NAMESPACE_FILES[layer]}")
         return own != targets.namespaces[layer], own

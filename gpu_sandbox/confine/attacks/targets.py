@@ -1,39 +1,32 @@
-"""What attacks aim at: made by the survey outside of the jail, and gone with it."""
+"""Targets of attacks, made by the survey outside of the jail, and the test of a refusal."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from gpu_sandbox.confine.policy import (
-    CGROUP_NAMESPACE,
-    IPC,
-    MOUNT,
-    NET,
-    PID,
-    USER,
-    UTS,
-)
+from gpu_sandbox.confine.policy import Layer
 from gpu_sandbox.confine.syscalls import call
 
-__all__ = ["NAMESPACE_FILES", "Targets", "scratch", "targets"]
+__all__ = ["NAMESPACE_FILES", "Targets", "refused", "scratch", "targets"]
 
 NAMESPACE_FILES = {
-    USER: "user",
-    MOUNT: "mnt",
-    NET: "net",
-    IPC: "ipc",
-    PID: "pid",
-    UTS: "uts",
-    CGROUP_NAMESPACE: "cgroup",
+    Layer.USER: "user",
+    Layer.MOUNT: "mnt",
+    Layer.NET: "net",
+    Layer.IPC: "ipc",
+    Layer.PID: "pid",
+    Layer.UTS: "uts",
+    Layer.CGROUP_NAMESPACE: "cgroup",
 }
 
 _IPC_PRIVATE, _IPC_CREAT, _IPC_RMID = 0, 0o1000, 0
@@ -57,7 +50,7 @@ class Targets(msgspec.Struct, frozen=True, kw_only=True):
     segment: int
     """The id of shared memory, -1 where the kernel has none."""
     package: str
-    namespaces: Mapping[str, str]
+    namespaces: Mapping[Layer, str]
     """Layer to the zygote's own, as ``/proc/self/ns`` names it."""
 
 
@@ -146,6 +139,16 @@ def _victim() -> Iterator[int]:
         with suppress(ChildProcessError, ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+
+
+def refused(action: Callable[[], object], got: str) -> tuple[bool, str]:
+    """Whether the kernel said no, and in which words; else what was ``got``."""
+    try:
+        action()
+    except OSError as error:
+        name = errno.errorcode.get(error.errno or 0, str(error))
+        return True, f"refused: {name}"
+    return False, got
 
 
 @contextmanager
