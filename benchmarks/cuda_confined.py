@@ -54,10 +54,11 @@ def _tried(found: Survey) -> str:
             policy, found, _steps, output_fd=output.fileno(), environment={**kept, "HOME": home}
         ) as jail:
             jail.ended(60.0)
+            status = jail.end()
         output.seek(0)
         said = output.read().decode(errors="replace").strip().splitlines()
     shutil.rmtree(home, ignore_errors=True)  # the driver's cache of compiled kernels
-    how = f"signal {jail.signal}" if jail.signal else f"exit code {jail.code}"
+    how = f"signal {status.signal}" if status.signal else f"exit code {status.code}"
     return f"{said[-1] if said else 'nothing'} ({how})"
 
 

@@ -1,4 +1,4 @@
-"""Confinement: run a function in a fork of this process, under every layer that holds here.
+"""Confinement of a function, run in a fork of this process, by every layer that holds here.
 
 Standard library, ctypes and msgspec only. Use from a process with one thread::
 

@@ -1,8 +1,7 @@
-"""From the jail init's fork to the candidate's first line: layer by layer, then no way back.
+"""Layers of a candidate's process, from the jail init's fork to its first line.
 
-Invariant: ``main`` runs only when every promised layer is up in this very process and the
-zygote has been told so; the channel is closed before. Each step is ordered by what the next
-one takes away.
+Invariant: ``main`` runs only when every promised layer is up in this very process and the zygote
+knows; the channel is closed before. Each step is ordered by what the next one takes away.
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from gpu_sandbox.confine import landlock, seccomp_filter
+from gpu_sandbox.confine.channel import Failed, Ready, send
 from gpu_sandbox.confine.identity import become
-from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy
+from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy, setting_up
 from gpu_sandbox.confine.syscalls import (
     CLONE_NEWCGROUP,
     close_all_but,
@@ -34,83 +34,78 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _PR_SET_NO_NEW_PRIVS = 38
-_NO_CORE = 1
-"""Byte. With 0 the kernel makes none in a file, but starts the host's helper all the same, as root
-and outside, where ``core_pattern`` names one."""
-_SIGNALS = 1024
-"""Queued: they are counted by user, who may be the engine's."""
+_NO_CORE = 1  # byte; with 0 a helper that ``core_pattern`` names starts, as root and outside
+_SIGNALS = 1024  # queued; counted by user, which may be the engine's
 _NODES = ("null", "zero", "full", "random", "urandom")
 _ETC = ("passwd", "group", "nsswitch.conf", "hosts")
 
 
-def run(
-    order: Order,
-    ready: Callable[[tuple[str, ...]], None],
-    failed: Callable[[LayerFailed], None],
-) -> NoReturn:
+def run(order: Order) -> NoReturn:
     try:
-        _confine(order, ready)
+        _confine(order)
     except LayerFailed as failure:
-        failed(failure)
+        send(order.channel, Failed(failure.layer, failure.reason))
         os._exit(70)
     except BaseException as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        failed(LayerFailed("start", f"{error!r} in {where.name}, line {where.lineno}"))
+        reason = f"{error!r} in {where.name}, line {where.lineno}"
+        send(order.channel, Failed("start", reason))
         os._exit(70)
     os._exit(_run_main(order.main))
 
 
-def _confine(order: Order, ready: Callable[[tuple[str, ...]], None]) -> None:
+def _confine(order: Order) -> None:
     policy, layers = order.policy, frozenset(order.layers)
-    filter_ = b""
-    if Layer.SECCOMP in layers:
-        filter_ = seccomp_filter.program(
-            own_files=Layer.MOUNT in layers,
-            own_pids=Layer.PID in layers or Layer.UID in layers,
-            own_user=Layer.UID in layers,
-            pinned=bool(policy.affinity),
-            driver=bool(policy.devices),
-        )
     _default_signals()
     os.setsid()
     _standard_streams(order)
     _enter_groups(order, layers)
     if policy.affinity:
         os.sched_setaffinity(0, policy.affinity)
-    if policy.niceness:
-        os.nice(policy.niceness)
     if Layer.RLIMITS in layers:
-        with _as(Layer.RLIMITS):
+        with setting_up(Layer.RLIMITS):
             _limit(order, layers)
     os.environ.clear()
     os.environ.update(order.environment)
-    os.umask(
-        0o022 if {Layer.MOUNT, Layer.UID} & layers else 0o077
-    )  # what a linker's chmod may keep (seccomp)
+    private = not {Layer.MOUNT, Layer.UID} & layers
+    os.umask(0o077 if private else 0o022)  # what a linker's chmod may keep (seccomp_filter.py)
+    filter_ = _filter(policy, layers)  # as the user that it depends on
     become(order.uid)
     _go_home(policy, layers)
     if Layer.NO_NEW_PRIVS in layers:
-        with _as(Layer.NO_NEW_PRIVS):
+        with setting_up(Layer.NO_NEW_PRIVS):
             prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if Layer.LANDLOCK in layers:
-        with _as(Layer.LANDLOCK):
+        with setting_up(Layer.LANDLOCK):
             landlock.restrict(_rules(order, layers), order.machine.landlock_abi)
     if Layer.SECCOMP in layers:
-        with _as(Layer.SECCOMP):
+        with setting_up(Layer.SECCOMP):
             seccomp_filter.apply(filter_)
     close_all_but({0, 1, 2, order.channel.fileno(), *order.keep_fds})
-    ready(tuple(layer for layer in Layer if layer in layers))
+    send(order.channel, Ready(tuple(layer for layer in Layer if layer in layers)))
     order.channel.close()
 
 
+def _filter(policy: Policy, layers: frozenset[str]) -> bytes:
+    if Layer.SECCOMP not in layers:
+        return b""
+    return seccomp_filter.program(
+        own_files=Layer.MOUNT in layers,
+        own_pids=Layer.PID in layers or Layer.UID in layers,
+        own_user=Layer.UID in layers,
+        pinned=bool(policy.affinity),
+        driver=bool(policy.devices),
+    )
+
+
 def _enter_groups(order: Order, layers: frozenset[str]) -> None:
-    with suppress(OSError):  # where there is no such file: the first to go when memory ends
-        _write("/proc/self/oom_score_adj", "1000")
-    with _as(Layer.CGROUP):
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("1000")  # the first to go when memory ends
+    with setting_up(Layer.CGROUP):
         for group in order.groups:
             group.enter()
     if Layer.CGROUP_NAMESPACE in layers:
-        with _as(Layer.CGROUP_NAMESPACE):
+        with setting_up(Layer.CGROUP_NAMESPACE):
             unshare(CLONE_NEWCGROUP)
 
 
@@ -124,16 +119,8 @@ def _go_home(policy: Policy, layers: frozenset[str]) -> None:
         raise LayerFailed(layer, f"home {policy.home}: {error.strerror}") from error
 
 
-@contextmanager
-def _as(layer: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise LayerFailed(layer, str(error)) from error
-
-
 def _default_signals() -> None:
-    """As in a fresh Python, but that SIGINT kills. The zygote's handlers are not for here."""
+    """As in a fresh Python, but that SIGINT kills."""
     old = signal.set_wakeup_fd(-1)
     if old >= 0:
         os.close(old)
@@ -203,18 +190,12 @@ def _rules(order: Order, layers: frozenset[str]) -> list[landlock.Rule]:
 
 
 def _proc_rules(layers: frozenset[str]) -> list[landlock.Rule]:
-    """Where others are there that are of the same user, all of ``/proc`` is for reading, but for
-    this process's own threads, whose names CUDA's driver must be able to write as it starts. A rule
-    is about the directory that the path means here and now: threads that are made later are below
-    it, and no process is, not even a fork of this one."""
+    """Beside other processes of the same user ``/proc`` is for reading, but for this process's own
+    threads, whose names CUDA's driver writes. The rule is for that directory, not for a path: later
+    threads are below it, and no other process is, not even a fork of this one."""
     if Layer.PID in layers or Layer.UID in layers:
         return [landlock.Rule("/proc", "proc")]
     return [landlock.Rule("/proc", "read"), landlock.Rule("/proc/self/task", "proc")]
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="ascii") as file:
-        file.write(text)
 
 
 def _run_main(main: Callable[[], None]) -> int:

@@ -1,15 +1,13 @@
-"""What the kernel keeps of a control group when its last process is gone, and is asked to free.
+"""Kernel memory of a control group whose last process is gone: the kernel is asked to free it.
 
-Names that were looked up in vain are remembered, and charged to whoever looked: a loop over names
-that nobody has leaves gigabytes of them, which go to the group above when the jail's is removed.
-The kernel frees them when somebody needs the memory, and looks up names the slower until then.
-It can be asked to free them at once. That takes about two seconds a gigabyte, in which it hears no
-signal, so a process does it that nobody waits for: a child of the zygote, which outlives the jail
-by as much, and takes the group away when it is done. (If it is killed before, the kernel goes on
-to the end, and the next survey finds the empty group.)
+Names that were looked up in vain stay in memory, charged to the group: a loop over absent names
+leaves gigabytes, which go to the group above when the jail's is removed, and slow down look-ups.
+To free them takes two seconds a gigabyte, in which no signal is heard, so a child of the zygote
+does it, and removes the group when it is done. (If it is killed before, the kernel goes on to the
+end, and the next survey finds the empty group.)
 
-Pages of files are charged likewise, to whoever read them first: a compiler's among them, which the
-next jail wants. So nothing is asked for where the kernel's own memory is little.
+Pages of files are charged to their first reader likewise; the next jail wants a compiler's. So
+nothing is freed where the kernel's own memory is little.
 """
 
 from __future__ import annotations
@@ -25,27 +23,18 @@ from gpu_sandbox.confine.syscalls import close_all_but
 
 __all__ = ["at_work", "finished_within", "free", "laden"]
 
-_LITTLE_BYTES = 32 << 20
-"""An ordinary jail's are a megabyte or two."""
+_LITTLE_BYTES = 32 << 20  # an ordinary jail has a megabyte or two
 
 _children: set[int] = set()
 
 
 def laden(group: Group) -> bool:
-    """Whether the kernel holds much for it. Asked when nobody is in it any more."""
+    """Whether the kernel holds much for an empty group."""
     if "memory" not in group.hierarchy.controllers:
         return False
-    return _kernel_bytes(group) > _LITTLE_BYTES
-
-
-def _kernel_bytes(group: Group) -> int:
     if group.hierarchy.version == 1:
-        return int(group.read("memory.kmem.usage_in_bytes") or 0)
-    for line in group.read("memory.stat").splitlines():
-        key, _, value = line.partition(" ")
-        if key == "slab_reclaimable":
-            return int(value)
-    return 0
+        return int(group.read("memory.kmem.usage_in_bytes") or 0) > _LITTLE_BYTES
+    return group.read_key("memory.stat", "slab_reclaimable") > _LITTLE_BYTES
 
 
 def free(group: Group, spared: Collection[int]) -> None:

@@ -1,9 +1,8 @@
-"""A control group per jail: its memory, its number of processes, and whoever is left in it.
+"""Control group of a jail: its memory, its number of processes, and what is left in it.
 
-Invariant: groups are made under the zygote's own group or, where the kernel forbids that
-(version 2 keeps processes out of inner groups), beside it; so no limit that the machine's
-owner set is left by more than one level. A group's name carries the zygote's pid: what a
-killed engine left behind is found and removed by the next survey.
+Invariant: groups are made under the zygote's own group or, where version 2 forbids that, beside it;
+so no limit of the machine's owner is evaded by more than one level. A group's name carries the
+zygote's pid: the next survey removes what a killed engine left.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy
+from gpu_sandbox.confine.policy import Layer, Policy, setting_up
 
 __all__ = ["Group", "Hierarchy", "find", "make", "remove_stale", "reopen"]
 
@@ -42,7 +41,7 @@ class Hierarchy(msgspec.Struct, frozen=True, kw_only=True):
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """One jail's directory in one hierarchy, held by descriptors.
 
-    Descriptors work where the path doesn't: in a jail init, whose root is another.
+    Descriptors work where the path doesn't: in a jail init, which has another root.
     """
 
     hierarchy: Hierarchy
@@ -51,11 +50,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     fd: int
 
     def enter(self) -> None:
-        """Move the calling process, which has one thread, in.
-
-        Version 1's ``tasks`` does it without the lock that makes ``cgroup.procs`` wait for
-        an RCU grace period (10 to 20 ms).
-        """
+        """Move the calling process, which has one thread, in. (Version 1's ``tasks`` needs no wait
+        for an RCU grace period.)"""
         self.write("tasks" if self.hierarchy.version == 1 else "cgroup.procs", "0")
 
     def pids(self) -> list[int]:
@@ -83,11 +79,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         if "memory" not in self.hierarchy.controllers:
             return 0
         name = "memory.events" if self.hierarchy.version == 2 else "memory.oom_control"
-        for line in self.read(name).splitlines():
-            key, _, value = line.partition(" ")
-            if key == "oom_kill":
-                return int(value)
-        return 0
+        return self.read_key(name, "oom_kill")
 
     def remove(self) -> bool:
         """Whether the directory is gone; False while a process is in it."""
@@ -135,6 +127,11 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         finally:
             os.close(file)
 
+    def read_key(self, name: str, key: str) -> int:
+        """A value among the lines of a file; 0 where it is not there."""
+        pairs = (line.partition(" ") for line in self.read(name).splitlines())
+        return next((int(value) for found, _, value in pairs if found == key), 0)
+
 
 def find(proc: Path = Path("/proc/self")) -> tuple[tuple[Hierarchy, ...], str]:
     """Where memory and pids can be limited, and why not where something is missing: what is
@@ -144,7 +141,7 @@ def find(proc: Path = Path("/proc/self")) -> tuple[tuple[Hierarchy, ...], str]:
     found: list[Hierarchy] = []
     reasons: list[str] = []
     advice = ""
-    left = set(_NEEDED)
+    lacking = set(_NEEDED)
     for controller in _NEEDED:
         if controller in own and controller in mounts:
             base = _inside(mounts[controller], own[controller])
@@ -153,15 +150,15 @@ def find(proc: Path = Path("/proc/self")) -> tuple[tuple[Hierarchy, ...], str]:
                 advice = _HAND_OVER
                 continue
             found.append(Hierarchy(version=1, base=base, controllers=(controller,)))
-            left.discard(controller)
-    if left and "" in mounts:
-        unified, reason, at = _unified(mounts[""], own.get("", "/"), tuple(sorted(left)))
+            lacking.discard(controller)
+    if lacking and "" in mounts:
+        unified, reason, at = _unified(mounts[""], own.get("", "/"), tuple(sorted(lacking)))
         if unified is not None:
             return (*found, unified), ""
         reasons.append(reason)
         if at and not advice:
             advice = f"{_BY_SYSTEMD}{at}/cgroup.subtree_control"
-    if left and not reasons:
+    if lacking and not reasons:
         reasons.append("no cgroup file system is mounted")
     return tuple(found), ", and ".join(reasons) + (f"; {advice}" if advice else "")
 
@@ -229,42 +226,34 @@ def _inside(place: tuple[str, str], path: str) -> str | None:
 def make(hierarchies: Iterable[Hierarchy], number: int, policy: Policy) -> list[Group]:
     """A limited group in each hierarchy. Raises ``LayerFailed``; leaves nothing then."""
     groups: list[Group] = []
-    name = _name(number)
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    try:
-        for hierarchy in hierarchies:
-            path = os.path.join(hierarchy.base, name)
-            os.mkdir(path, 0o755)
-            groups.append(
-                Group(
-                    hierarchy=hierarchy,
-                    name=name,
-                    base_fd=os.open(hierarchy.base, flags),
-                    fd=os.open(path, flags),
-                )
-            )
-            groups[-1].limit(policy)
-    except OSError as error:
-        for group in groups:
-            group.remove()
-            group.close()
-        raise LayerFailed(Layer.CGROUP, str(error)) from error
+    with setting_up(Layer.CGROUP):
+        try:
+            for hierarchy in hierarchies:
+                os.mkdir(os.path.join(hierarchy.base, _name(number)), 0o755)
+                groups.append(_opened(hierarchy, number))
+                groups[-1].limit(policy)
+        except OSError:
+            for group in groups:
+                group.remove()
+                group.close()
+            raise
     return groups
 
 
 def reopen(hierarchies: Iterable[Hierarchy], number: int) -> list[Group]:
     """The groups that ``make`` made in this process under ``number``, as far as they exist."""
     groups: list[Group] = []
+    for hierarchy in hierarchies:
+        with suppress(FileNotFoundError):
+            groups.append(_opened(hierarchy, number))
+    return groups
+
+
+def _opened(hierarchy: Hierarchy, number: int) -> Group:
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     name = _name(number)
-    for hierarchy in hierarchies:
-        try:
-            fd = os.open(os.path.join(hierarchy.base, name), flags)
-        except FileNotFoundError:
-            continue
-        base_fd = os.open(hierarchy.base, flags)
-        groups.append(Group(hierarchy=hierarchy, name=name, base_fd=base_fd, fd=fd))
-    return groups
+    fd = os.open(os.path.join(hierarchy.base, name), flags)
+    return Group(hierarchy=hierarchy, name=name, base_fd=os.open(hierarchy.base, flags), fd=fd)
 
 
 def _name(number: int) -> str:

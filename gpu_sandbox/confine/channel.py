@@ -1,6 +1,6 @@
-"""What a zygote and a jail say to each other, and how it gets across: one packet a message.
+"""Messages between a zygote and a jail: one packet each, over a pair of sockets.
 
-Invariant: who sent a message is the kernel's word, not the sender's.
+Invariant: the sender of a message is the kernel's word, not the sender's.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = [
     "Message",
     "Ready",
     "Stop",
-    "hear",
-    "hear_stop",
     "pair",
-    "tell",
+    "receive",
+    "receive_stop",
+    "send",
 ]
 
 _SO_PASSCRED, _SCM_CREDENTIALS = 16, 2
@@ -68,19 +68,19 @@ class Closed:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """The zygote's end, which is told who sends, and the jail's."""
+    """The zygote's end, at which the kernel names the sender, and the jail's."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, _SO_PASSCRED, 1)
     return ours, theirs
 
 
-def tell(end: socket.socket, message: Message) -> None:
-    """Nobody may be there to hear it any more."""
+def send(end: socket.socket, message: Message) -> None:
+    """Send, even if the other end is dead by now."""
     with suppress(OSError):
         end.send(msgspec.msgpack.encode(message), socket.MSG_NOSIGNAL)
 
 
-def hear(ours: socket.socket, timeout_s: float) -> tuple[Message | Closed | None, int]:
+def receive(ours: socket.socket, timeout_s: float) -> tuple[Message | Closed | None, int]:
     """A message and its sender's pid; ``Closed`` at the end; None when time is up."""
     poller = select.poll()
     poller.register(ours, select.POLLIN)
@@ -99,7 +99,7 @@ def hear(ours: socket.socket, timeout_s: float) -> tuple[Message | Closed | None
     return msgspec.msgpack.decode(frame, type=Message), pid
 
 
-def hear_stop(theirs: socket.socket) -> Stop | None:
+def receive_stop(theirs: socket.socket) -> Stop | None:
     """None: the zygote is dead."""
     try:
         frame = theirs.recv(4096)

@@ -1,9 +1,9 @@
-"""The root directory of a jail: an empty tmpfs with read-only binds of an allow-list.
+"""Root directory of a jail: an empty tmpfs with read-only binds of an allow-list.
 
-Invariant: when ``build`` returns, the calling process's root holds the view, a ``/proc`` of
-its own PID namespace, a minimal ``/dev`` with the policy's devices, and one size-limited
-tmpfs behind home, ``/tmp`` and ``/dev/shm``; all else is read-only, nosuid and nodev, and no
-path leads to the host's root. Runs in the jail init, in its own mount namespace.
+Invariant: when ``build`` returns, the calling process's root holds the view, a ``/proc`` of its own
+PID namespace, a minimal ``/dev`` with the policy's devices, and one size-limited tmpfs behind home,
+``/tmp`` and ``/dev/shm``; all else is read-only, nosuid and nodev, and no path leads to the host's
+root. Runs in the jail init, in its own mount namespace.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import os
 import stat
 from contextlib import suppress
 
-from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy
-from gpu_sandbox.confine.readable_paths import View, extended
+from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy, setting_up
+from gpu_sandbox.confine.readable_paths import View, extended, followed
 from gpu_sandbox.confine.syscalls import lock_tree, mount, pivot_root, unmount
 
 __all__ = ["build"]
@@ -34,26 +34,21 @@ _DEV_LINKS = {
 _INODES = 1 << 20
 
 
+@setting_up(Layer.MOUNT)
 def build(view: View, policy: Policy, *, uid: int, gid: int, own_pids: bool) -> None:
     """Raises ``LayerFailed`` for the mount layer, or for ``/proc`` in a PID namespace's name."""
-    try:
-        _build(extended(view, policy.readable), policy, uid, gid, own_pids)
-    except OSError as error:
-        raise LayerFailed(Layer.MOUNT, str(error)) from error
-
-
-def _build(view: View, policy: Policy, uid: int, gid: int, own_pids: bool) -> None:
+    view = extended(view, policy.readable)
     _stage(policy)
     _fill(view, policy, uid, gid)
     nodes = [f"/dev/{name}" for name in _NODES] + list(policy.devices)
     for node in nodes:
-        _place_of(node, directory=False)
+        _make_file(node)
     _lock(_NEW)
     _proc(policy, own_pids)
     for node in nodes:
         _device(node)
     places = {"home": policy.home, "shm": "/dev/shm"}
-    if not _uses_tmp(view, policy):
+    if not any(path.startswith("/tmp/") for path in (*view.trees, policy.home)):
         places["tmp"] = "/tmp"
     for name, place in places.items():
         os.mkdir(f"{_OWN}/{name}", 0o700)
@@ -73,7 +68,8 @@ def _stage(policy: Policy) -> None:
     pivot_root(staging, staging + _OLD)
     os.chdir("/")
     mount("tmpfs", _NEW, "tmpfs", _NOSUID | _NODEV, "size=4m,nr_inodes=4096,mode=755")
-    mount("tmpfs", _OWN, "tmpfs", _NOSUID | _NODEV, _size(policy))
+    size = f"size={policy.tmpfs_bytes},nr_inodes={_INODES},mode=755"
+    mount("tmpfs", _OWN, "tmpfs", _NOSUID | _NODEV, size)
 
 
 def _fill(view: View, policy: Policy, uid: int, gid: int) -> None:
@@ -101,60 +97,29 @@ def _move_in() -> None:
     os.chdir("/")
 
 
-def _size(policy: Policy) -> str:
-    return f"size={policy.tmpfs_bytes},nr_inodes={_INODES},mode=755"
-
-
-def _uses_tmp(view: View, policy: Policy) -> bool:
-    return any(path.startswith("/tmp/") for path in (*view.trees, policy.home))
-
-
-def _place_of(path: str, *, directory: bool) -> None:
+def _make_file(path: str) -> None:
     """Something to mount on."""
-    if directory:
-        os.makedirs(_NEW + path, exist_ok=True)
-        return
     os.makedirs(os.path.dirname(_NEW + path), exist_ok=True)
     if not os.path.exists(_NEW + path):
         os.close(os.open(_NEW + path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
 
 def _bind(path: str) -> None:
-    source = _OLD + _without_links(path)
+    source = _OLD + followed(path, _OLD)[1]
     try:
         mode = os.stat(source).st_mode
     except FileNotFoundError:  # removed since the survey, or a dangling link
         raise LayerFailed(Layer.MOUNT, f"{path} is not there") from None
-    _place_of(path, directory=stat.S_ISDIR(mode))
+    if stat.S_ISDIR(mode):
+        os.makedirs(_NEW + path, exist_ok=True)
+    else:
+        _make_file(path)
     # Recursive, or the kernel refuses: what lies under a mount in it would be uncovered.
     mount(source, _NEW + path, "", _BIND | _REC)
 
 
-def _without_links(path: str) -> str:
-    """``path`` with its links followed as the host's root would: here absolute ones lead
-    elsewhere."""
-    done = "/"
-    left = [part for part in path.split("/") if part]
-    for _ in range(256):
-        if not left:
-            return done
-        part = left.pop(0)
-        if part == "..":
-            done = os.path.dirname(done)
-            continue
-        at = os.path.join(done, part)
-        if not os.path.islink(_OLD + at):
-            done = at
-            continue
-        target = os.readlink(_OLD + at)
-        if target.startswith("/"):
-            done = "/"
-        left = [word for word in target.split("/") if word not in ("", ".")] + left
-    raise LayerFailed(Layer.MOUNT, f"{path}: too many links")
-
-
 def _device(path: str) -> None:
-    source = _OLD + _without_links(path)
+    source = _OLD + followed(path, _OLD)[1]
     try:
         mode = os.stat(source).st_mode
     except FileNotFoundError:
@@ -162,8 +127,8 @@ def _device(path: str) -> None:
     if not stat.S_ISCHR(mode):
         raise LayerFailed(Layer.MOUNT, f"{path} is not a character device")
     mount(source, _NEW + path, "", _BIND)
-    # A device takes writes all the same. What its node says of itself, its times above all, stays:
-    # else it is a note for the next candidate. Where the kernel wants it otherwise it is none.
+    # A device takes writes all the same. Its node's times stay: else they are a note for the next
+    # candidate. A kernel may refuse that.
     kept = os.statvfs(_NEW + path).f_flag & (_NOSUID | _NOEXEC)
     with suppress(OSError):
         mount("none", _NEW + path, "", _BIND | _REMOUNT | _RDONLY | _NOSUID | kept)
@@ -202,8 +167,8 @@ def _proc(policy: Policy, own_pids: bool) -> None:
             mount("proc", target, "proc", flags)
     except OSError as error:
         raise LayerFailed(Layer.PID, f"a fresh /proc is refused: {error}") from error
-    # Whoever writes there is told every two seconds how busy the machine is. While it is stopped,
-    # thousands of epolls that wait for it would be, too: beside what is timed then.
+    # A writer there hears every two seconds how busy the machine is, also while it is stopped and
+    # another process is timed.
     pressure = target + "/pressure"
     if os.path.isdir(pressure):
         mount("tmpfs", pressure, "tmpfs", flags | _RDONLY, "size=4k,nr_inodes=1,mode=555")

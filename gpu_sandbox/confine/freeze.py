@@ -1,11 +1,10 @@
-"""Stopping all processes of a candidate while the baseline is timed, and the other way round.
+"""Freezing all processes of one side while the other side of a pair is timed.
 
-What a candidate starts beside its worker is in nobody's account. Such a process can burn the core
-in bursts beside the baseline's releases, so that what these take besides their calls grows: then
-as much is believed of the candidate's, and a false claim fits in. So while one side is timed, the
-other side's processes lie still: each thread of each was seen stopped, twice in a row, since the
-end of one may wake another, and none has used a processor in between, since looks at many take
-time. What the kernel would do for them meanwhile is refused (``confine/syscall_policy.py``).
+Processes that a candidate starts beside its worker are in no account; they could slow the baseline
+down beside its calls. So while one side is timed, the other side is frozen: each thread of each
+process was seen stopped, twice in a row, since the end of one may wake another, and none used a
+processor in between. What the kernel would do for them meanwhile is refused (``syscall_policy.py``;
+ADR 0016).
 """
 
 from __future__ import annotations
@@ -16,41 +15,36 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-__all__ = ["Still", "Stoppable", "Unstoppable"]
+__all__ = ["Frozen", "Stoppable", "Unstoppable"]
 
 _WITHIN_S = 5.0
 _PATIENCE_S = 0.01
 _BREATH_S = 0.001
-_GIVES_WAY_S = 1e-6
-"""To one that has to run to stop, on our own core maybe: a yield does not always let it."""
-_LIES_STILL = frozenset({b"T", b"Z", b"X"})
-_AT_REST = 2
-"""Looks in a row that find the same processes, none of them at work or having been so."""
+_YIELD_S = 1e-6  # lets a process on our own core run to its stop, which a yield may not
+_FROZEN_STATES = frozenset({b"T", b"Z", b"X"})
+_ROUNDS = 2  # in a row that find the same processes, none of them at work in between
 _CPUCLOCK_SCHED = 2
-_MOST_FILES, _PIECE = 512, 1 << 16
-_AWAKE_NS = 10_000_000
-"""For each that does not lie still any more: of some the account is told by ticks."""
+_MAX_FILES, _PIECE = 512, 1 << 16
+_AWAKE_NS = 10_000_000  # charged for each that is not frozen any more: some accounts are in ticks
 
 
 class Unstoppable(Exception):
     """Processes start others faster than they can be stopped, or stay in the kernel."""
 
 
-class Still:
-    """Processes that lie still, and what of the processor each had used when they did: exactly,
-    as it is not for one that has a processor."""
+class Frozen:
+    """Frozen processes, and the processor time of each by then, which is exact only of those."""
 
     def __init__(
         self, used: Mapping[int, int], look: Callable[[], tuple[set[int], set[int]]], since_ns: int
     ) -> None:
         self.since_ns = since_ns
-        """Of ``time.perf_counter_ns``: by then none was at work any more."""
+        """By ``time.perf_counter_ns``: none was at work any more."""
         self._used = used
         self._look = look
 
     def used_ns(self) -> int:
-        """What they have used all the same since, in nanoseconds: some microseconds of one that
-        had to leave its own yet, or more by a trick that is not known."""
+        """Processor time used since all the same, in nanoseconds."""
         found, awake = set(self._used), set[int]()
         with suppress(OSError):  # it has ended
             now, awake = self._look()
@@ -58,9 +52,9 @@ class Still:
         grown = (_used_ns(pid) - self._used.get(pid, 0) for pid in found)
         return sum(max(0, ns) for ns in grown) + _AWAKE_NS * len(awake)
 
-    def used_since(self, before: Still) -> int:
-        """What those of now have used since they lay still ``before``, in nanoseconds. Who was
-        begun and has ended in between is in nobody's account."""
+    def used_since(self, before: Frozen) -> int:
+        """Processor time of these since ``before``, in nanoseconds. A process that began and ended
+        in between is in no account."""
         return sum(ns - before._used.get(pid, 0) for pid, ns in self._used.items())
 
 
@@ -68,7 +62,7 @@ class Stoppable:
     """A worker and all that descends from its jail init, which adopts orphans.
 
     Made before there is a candidate. Raises ``OSError`` if it has ended. ``close`` lets them be.
-    Who does not lie still ``within_s`` is ``Unstoppable``.
+    One that is not frozen ``within_s`` is ``Unstoppable``.
     """
 
     def __init__(self, worker: int, within_s: float = _WITHIN_S) -> None:
@@ -90,33 +84,33 @@ class Stoppable:
             os.close(self._held.popitem()[1])
 
     @contextmanager
-    def stopped(self) -> Iterator[Still]:
+    def stopped(self) -> Iterator[Frozen]:
         """Raises ``Unstoppable``; ``OSError`` if the worker or its jail init has ended."""
         sent = self._send_stops(self._held)  # those that are known, before they are looked for
-        time.sleep(_GIVES_WAY_S)
+        time.sleep(_YIELD_S)
         try:
             if _parent(self._worker) != self._init:
                 raise ProcessLookupError(f"process {self._worker} has ended")
             used, since_ns = self._stop(sent)
-            yield Still(used, self._seen, since_ns)
+            yield Frozen(used, self._seen, since_ns)
         finally:
             self._let_go(sent)
 
     def _stop(self, sent: set[int]) -> tuple[dict[int, int], int]:
-        """What each has used by then, and when that was. ``sent``: who was sent a stop, to which
-        others are added."""
+        """Processor time of each when all are frozen, and when that was. Adds to ``sent`` what was
+        sent a stop."""
         deadline = time.monotonic() + self._within_s
-        looks, before, working, since, still_ns = 0, dict[int, int](), set[int](), 0.0, 0
+        rounds, before, working, since, still_ns = 0, dict[int, int](), set[int](), 0.0, 0
         while True:
             found, at_work = self._seen()
-            if self._worker not in found:  # or nobody would be stopped, and all be well
+            if self._worker not in found:  # or nothing would be stopped, and all seem well
                 raise ProcessLookupError(f"process {self._worker} is not its jail init's child")
             used = {pid: _used_ns(pid) for pid in found}
             if at_work or used != before:
-                looks, still_ns = 0, time.perf_counter_ns()
+                rounds, still_ns = 0, time.perf_counter_ns()
             else:
-                looks += 1
-            if looks == _AT_REST:
+                rounds += 1
+            if rounds == _ROUNDS:
                 return used, still_ns
             for pid in at_work - self._held.keys():
                 with suppress(OSError):
@@ -128,16 +122,15 @@ class Stoppable:
             if at_work != working:
                 working, since = at_work, now
             elif at_work and now - since > _PATIENCE_S:
-                # Who has started a program by vfork waits in the kernel until its child, which we
-                # may have stopped, is that program.
+                # After a vfork a process waits in the kernel for its child, which may be stopped.
                 self._let_go(sent)
                 time.sleep(_BREATH_S)
                 since = time.monotonic()
             before = used
-            time.sleep(_GIVES_WAY_S)
+            time.sleep(_YIELD_S)
 
     def _send_stops(self, pids: Iterable[int]) -> set[int]:
-        """To those that are held, and who got one."""
+        """To those of ``pids`` that are held; returns which got one."""
         sent = set[int]()
         for pid in [pid for pid in pids if pid in self._held]:
             try:
@@ -154,16 +147,16 @@ class Stoppable:
                 signal.pidfd_send_signal(self._held[pid], signal.SIGCONT)
 
     def _seen(self) -> tuple[set[int], set[int]]:
-        """All processes, and those of them of which a thread does not lie still. Whether it does
-        comes first: who does starts no others afterwards. Not the jail init's own forks
-        (``confine/memory_watch.py``): they are of its session, which nobody else can join."""
+        """All processes, and those that are not frozen. That is read before a process's children: a
+        frozen one starts no others. Without the jail init's own forks (``memory_watch.py``): they
+        are of its session, which no other can join."""
         found, at_work, ahead = set[int](), set[int](), self._adopted()
         while ahead:
             pid = ahead.pop()
             if pid in found:
                 continue
             found.add(pid)
-            if not _lies_still(pid):
+            if not _is_frozen(pid):
                 at_work.add(pid)
             with suppress(OSError):
                 ahead += _children(pid)
@@ -185,19 +178,18 @@ class Stoppable:
         return fd
 
 
-def _lies_still(pid: int) -> bool:
-    """Each of its threads: the first one may have ended before others. One that is gone when it is
-    looked at was at work, and may have started another."""
+def _is_frozen(pid: int) -> bool:
+    """Each of its threads. One that is gone by now was at work, and may have started another."""
     try:
         threads = _threads(pid)
-        return all(_stat(f"/proc/{pid}/task/{thread}")[0] in _LIES_STILL for thread in threads)
+        return all(_stat(f"/proc/{pid}/task/{thread}")[0] in _FROZEN_STATES for thread in threads)
     except OSError:
         return False
 
 
 def _used_ns(pid: int) -> int:
-    """Processor time of all threads that it has had, by the kernel's account, which knows of one
-    that has a processor now up to the last tick; 0 if it is gone."""
+    """Processor time of all threads that it has had, of running ones up to the last tick; 0 if it
+    is gone."""
     try:
         return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
     except OSError:
@@ -217,7 +209,6 @@ def _threads(pid: int) -> list[str]:
 
 
 def _ancestors() -> set[int]:
-    """Ours."""
     found, pid = {0, 1}, os.getpid()
     while pid not in found:
         found.add(pid)
@@ -238,14 +229,14 @@ def _session(pid: int) -> int | None:
 
 
 def _stat(place: str) -> list[bytes]:
-    """What the kernel says of a process or a thread, from its state on."""
+    """Fields of a process or a thread, from its state on."""
     return _files.read(f"{place}/stat").rpartition(b")")[2].split()
 
 
 class _Files:
-    """What the kernel says of processes, which is read again and again: pairs wait for this. An
-    open file is of the process that it was opened of, whatever has its number later: of one that is
-    gone it is refused, or, for its children, empty for ever. So what is empty is asked anew."""
+    """Files of ``/proc``, kept open, since pairs wait for these reads. A file stays that of the
+    process it was opened for: once that is gone, reads fail or are empty. So an empty one is opened
+    anew."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
@@ -257,15 +248,16 @@ class _Files:
         return self._read(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def _read(self, path: str, fd: int) -> bytes:
-        """And it stays open, if there is something in it."""
+        """And keep it open, if there is something in it."""
         data = b""
         try:
-            data = self._all(fd)
+            while piece := os.pread(fd, _PIECE, len(data)):
+                data += piece
         finally:
             if not data:
                 os.close(fd)
         if data:
-            if len(self._open) >= _MOST_FILES:
+            if len(self._open) >= _MAX_FILES:
                 self.close()
             self._open[path] = fd
         return data
@@ -273,12 +265,6 @@ class _Files:
     def close(self) -> None:
         while self._open:
             os.close(self._open.popitem()[1])
-
-    def _all(self, fd: int) -> bytes:
-        data = b""
-        while piece := os.pread(fd, _PIECE, len(data)):
-            data += piece
-        return data
 
 
 _files = _Files()

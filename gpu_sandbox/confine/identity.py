@@ -1,8 +1,8 @@
-"""Who a jail is: its namespaces, its user, its capabilities.
+"""Namespaces, user and capabilities of a jail.
 
-Invariant: the candidate runs without a single capability, now and after any ``exec``; as
-root's child under a user id that nobody else has, as an ordinary user's child under that
-user's id in a user namespace that maps nothing else.
+Invariant: the candidate runs without a single capability, now and after any ``exec``; as root's
+child under a user id of its own, as an ordinary user's child under that user's id in a user
+namespace that maps nothing else.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpu_sandbox.confine.policy import Layer, LayerFailed
+from gpu_sandbox.confine.policy import Layer, LayerFailed, setting_up
 from gpu_sandbox.confine.syscalls import (
     CLONE_NEWIPC,
     CLONE_NEWNET,
     CLONE_NEWNS,
     CLONE_NEWUTS,
-    clear_capabilities,
     drop_bounding_set,
     held_capabilities,
     keep_only,
@@ -45,9 +44,6 @@ _SETGID, _SETUID, _KILL, _DAC_OVERRIDE, _SETPCAP, _SYS_PTRACE = 6, 7, 5, 1, 8, 1
 _PR_SET_DUMPABLE = 4
 _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL = 47, 4
 
-_PREFERRED = (2_000_000, 1_000_000)
-_SMALL_SPAN = 8192
-
 
 class Uids(msgspec.Struct, frozen=True):
     """User (and group) ids that no account uses."""
@@ -55,6 +51,10 @@ class Uids(msgspec.Struct, frozen=True):
     first: int
     span: int
 
+
+_PREFERRED = Uids(2_000_000, 1_000_000)
+_SMALL_SPAN = 8192
+_FIRST, _OVERFLOW = 16384, 65534  # below are accounts; above, in a small range, "nobody"
 
 _count = itertools.count(int.from_bytes(os.urandom(3), "big"))
 
@@ -71,16 +71,12 @@ def uid_range() -> tuple[Uids | None, str]:
     if lacks(_SETUID) or lacks(_SETGID):
         return None, "root without CAP_SETUID and CAP_SETGID; grant them to the container"
     users, groups = _mapped("uid"), _mapped("gid")
-    wanted = range(_PREFERRED[0], sum(_PREFERRED))
-    if any(wanted[0] in r and wanted[-1] in r for r in users) and any(
-        wanted[0] in r and wanted[-1] in r for r in groups
-    ):
-        return Uids(*_PREFERRED), ""
-    for block in users:
-        end = min(block.stop, 65534)
-        first = end - _SMALL_SPAN
-        if first >= 16384 and any(first in r and end - 1 in r for r in groups):
-            return Uids(first, _SMALL_SPAN), ""
+    small = [Uids(min(block.stop, _OVERFLOW) - _SMALL_SPAN, _SMALL_SPAN) for block in users]
+    for uids in (_PREFERRED, *small):
+        ends = uids.first, uids.first + uids.span - 1
+        mapped = [any(ends[0] in r and ends[1] in r for r in ranges) for ranges in (users, groups)]
+        if uids.first >= _FIRST and all(mapped):
+            return uids, ""
     return None, "this user namespace maps too few user ids; map a range of 65536"
 
 
@@ -94,10 +90,7 @@ def _mapped(kind: str) -> list[range]:
 
 
 def map_user(pid: int, extra: int | None) -> None:
-    """Map the caller's own ids into ``pid``'s user namespace, and ``extra`` if privileged.
-
-    Called by the zygote: writing more than the own id needs rights outside.
-    """
+    """Map the caller's own ids, and ``extra``, into ``pid``'s user namespace, from outside."""
     uid, gid = os.geteuid(), os.getegid()
     more = "" if extra is None else f"{extra} {extra} 1\n"
     if extra is None:
@@ -108,11 +101,8 @@ def map_user(pid: int, extra: int | None) -> None:
 
 def _write(pid: int, name: str, text: str) -> None:
     try:
-        file = os.open(f"/proc/{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(file, text.encode())
-        finally:
-            os.close(file)
+        with open(f"/proc/{pid}/{name}", "wb", buffering=0) as file:
+            file.write(text.encode())
     except OSError as error:
         raise LayerFailed(Layer.USER, f"writing {name}: {error.strerror}") from error
 
@@ -126,17 +116,14 @@ def enter_namespaces(layers: Iterable[str]) -> None:
         (Layer.IPC, CLONE_NEWIPC),
         (Layer.UTS, CLONE_NEWUTS),
     ):
-        if layer not in wanted:
-            continue
-        try:
-            unshare(flag)
-        except OSError as error:
-            raise LayerFailed(layer, str(error)) from error
+        if layer in wanted:
+            with setting_up(layer):
+                unshare(flag)
 
 
 def weaken_jail_init(*, watches: bool) -> None:
-    """The jail init keeps what it needs to end a jail of another uid, and to count its memory if
-    it ``watches`` that, and can't be looked into."""
+    """Leave the jail init the capabilities to end a jail of another uid, and to count its memory
+    if it ``watches`` that, and keep others from looking into it."""
     prctl(_PR_SET_DUMPABLE, 0)
     kept = 1 << _KILL | 1 << _SETUID | 1 << _SETGID | 1 << _DAC_OVERRIDE
     keep_only(kept | (1 << _SYS_PTRACE if watches else 0))
@@ -161,7 +148,7 @@ def become(uid: int | None) -> None:
                     "or allow mount namespaces",
                 )
     prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL)
-    clear_capabilities()
+    keep_only(0)
     if held_capabilities():
         raise LayerFailed(Layer.UID, "capabilities were kept")
     # Set again by the kernel on exec, when the memory is the new program's own.

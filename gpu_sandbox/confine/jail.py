@@ -1,9 +1,8 @@
-"""A running jail, as its zygote sees it: watched, stopped, and surely ended.
+"""Running jail, as its zygote sees it: watched, stopped, and surely ended.
 
-Invariants: ``Jail.end`` returns within ``grace_s`` and some thirty seconds, and says so if
-something could not be killed; it leaves no process and no control group otherwise, even if
-the jail init was killed from outside. (Where the kernel still has much to free, one group stays
-until that is done: ``cgroup_reclaim.py``.)
+Invariants: ``Jail.end`` returns within ``grace_s`` and some thirty seconds, and sets ``stuck`` if a
+process could not be killed; it leaves no process and no control group otherwise, even if the jail
+init was killed from outside. (A group with much to free stays for that: ``cgroup_reclaim.py``.)
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from gpu_sandbox.confine import cgroup_reclaim, cgroups, processes
-from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, Stop, hear, tell
+from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, Stop, receive, send
 from gpu_sandbox.confine.identity import map_user
 from gpu_sandbox.confine.jail_init import KILL_S
 from gpu_sandbox.confine.kernel_support import Survey
@@ -26,8 +25,7 @@ __all__ = ["Jail"]
 
 _START_S = 30.0
 
-_inits: set[int] = set()
-"""Of this process, not yet reaped."""
+_inits: set[int] = set()  # of this process, not yet reaped
 
 
 class Jail:
@@ -60,10 +58,8 @@ class Jail:
         self._number = number
         self._survey = survey
         self._cores = cores
-        self._others = frozenset(
-            () if Layer.PID in survey.layers else processes.children(os.getpid())
-        )
-        """Of the zygote, before: not this jail's, whatever happens."""
+        self._others = set(() if Layer.PID in survey.layers else processes.children(os.getpid()))
+        """Children that the zygote had before: not this jail's."""
         self._lost = False
         self._reaped = False
         _inits.add(pid)
@@ -72,7 +68,7 @@ class Jail:
         """Wait until the candidate is about to run. Raises ``SpawnFailed``."""
         deadline = time.monotonic() + _START_S
         while True:
-            message, pid = hear(self._channel, max(deadline - time.monotonic(), 0))
+            message, pid = receive(self._channel, max(deadline - time.monotonic(), 0))
             match message:
                 case Ready(held):
                     self.layers, self.pid = held, pid
@@ -82,7 +78,7 @@ class Jail:
                         map_user(self.init_pid, self._uid)
                     except LayerFailed as failure:
                         raise SpawnFailed(failure.layer, failure.reason) from failure
-                    tell(self._channel, Stop(0.0))
+                    send(self._channel, Stop(0.0))
                 case Failed(layer, reason):
                     raise SpawnFailed(layer, reason)
                 case None:
@@ -95,14 +91,11 @@ class Jail:
         """Readable once the jail has ended, by itself or not. -1 after ``end``."""
         return self._channel.fileno()
 
-    def fileno(self) -> int:
-        return self.fd
-
     def ended(self, timeout_s: float = 0.0) -> bool:
         """Whether everything in it is dead; waits for that up to ``timeout_s``."""
         if self.status is not None:
             return True
-        message, _ = hear(self._channel, timeout_s)
+        message, _ = receive(self._channel, timeout_s)
         if isinstance(message, Ended):
             self.status, self.stuck = message.status, message.stuck
         elif message is not None:
@@ -112,17 +105,15 @@ class Jail:
     def stop(self, grace_s: float = 0.2) -> None:
         """Begin to end it, without waiting: SIGTERM, and SIGKILL for all after ``grace_s``."""
         if self.status is None:
-            tell(self._channel, Stop(grace_s))
+            send(self._channel, Stop(grace_s))
 
-    def end(self, grace_s: float = 0.2, *, told: bool = False) -> Status:
-        """Kill whoever is left, reap, clean up. Safe to call twice; never raises for the dead.
+    def end(self, grace_s: float = 0.2, *, overdue: bool = False) -> Status:
+        """Kill what is left, reap, clean up. Safe to call twice; never raises for the dead.
 
-        ``told``: it was stopped so long ago that its jail init would have answered.
-
-        If ``stuck`` is set afterwards, a process is left, and perhaps its jail init, which the
-        kernel holds back: call again later to reap it.
+        ``overdue``: it was stopped so long ago that its jail init would have answered. If ``stuck``
+        is set afterwards, the kernel holds a process back: call again later to reap the jail init.
         """
-        if not self.ended() and not told:
+        if not self.ended() and not overdue:
             self.stop(grace_s)
             self.ended(grace_s + KILL_S + 2)
         if self.status is None:  # not even the jail init answers
@@ -130,7 +121,7 @@ class Jail:
         if not self._reap(0.0 if self._lost or self.stuck else 1.0):
             with suppress(ProcessLookupError):
                 os.kill(self.init_pid, signal.SIGKILL)
-            if not self._reap(0.0 if self.stuck else 1.0 if told else KILL_S):
+            if not self._reap(0.0 if self.stuck else 1.0 if overdue else KILL_S):
                 self.stuck = True
         if self._lost:
             self._sweep()
@@ -139,16 +130,6 @@ class Jail:
         self._lost = False
         self._channel.close()
         return self.status
-
-    @property
-    def code(self) -> int | None:
-        """The candidate's exit code, once it has ended by itself."""
-        return self.status.code if self.status is not None else None
-
-    @property
-    def signal(self) -> int | None:
-        """The signal that killed the candidate."""
-        return self.status.signal if self.status is not None else None
 
     def _reap(self, timeout_s: float) -> bool:
         if not self._reaped and processes.reap(self.init_pid, timeout_s):
@@ -161,7 +142,7 @@ class Jail:
         groups = []
         if Layer.CGROUP in self._survey.layers:
             groups = cgroups.reopen(self._survey.machine.hierarchies, self._number)
-        # Before the candidate began, nothing untrusted was there to get away.
+        # Nothing untrusted was there before the candidate began.
         escapable = Layer.PID not in self._survey.layers and bool(self.layers)
         deadline = time.monotonic() + KILL_S
         while True:
@@ -185,7 +166,7 @@ class Jail:
             group.close()
 
     def _free_what_the_kernel_keeps(self) -> None:
-        """In groups that the jail init left for that. Nobody waits for it."""
+        """In groups that the jail init left for that, without waiting for it."""
         if self._channel.fileno() < 0 or Layer.CGROUP not in self._survey.layers:
             return
         for group in cgroups.reopen(self._survey.machine.hierarchies, self._number):
@@ -194,7 +175,7 @@ class Jail:
             group.close()
 
     def _strays(self) -> list[int]:
-        """Who came to the zygote, its sub-reaper, when the jail init died."""
+        """What the zygote, a sub-reaper, adopted when the jail init died."""
         kept = _inits | self._others | cgroup_reclaim.at_work()
         heads = [pid for pid in processes.children(os.getpid()) if pid not in kept]
         return heads + [pid for head in heads for pid in processes.descendants(head)]

@@ -1,12 +1,11 @@
-"""The first process of a jail: trusted, sets up what the candidate must not escape, ends it.
+"""Jail init, the trusted first process of a jail: sets up its layers, and ends it.
 
-Invariants: the jail init outlives every process of its jail, unless it is killed from outside;
-it ends when the zygote's end of the channel closes, whatever the reason; it reports the
-candidate's status only when ``wait`` says that nobody is left, or that somebody can't be
-killed. It never returns into the zygote's frames.
+Invariants: it outlives every process of its jail, unless it is killed from outside; it ends when
+the zygote's end of the channel closes; it reports the candidate's status only when ``wait`` finds
+no process left, or one can't be killed. It never returns into the zygote's frames.
 
-In a PID namespace it is process 1: the kernel kills the jail with it. Elsewhere it is a
-sub-reaper: whoever leaves the candidate's tree becomes its child.
+In a PID namespace it is process 1: the kernel kills the jail with it. Elsewhere it is a sub-reaper,
+which adopts orphans.
 """
 
 from __future__ import annotations
@@ -27,21 +26,18 @@ import msgspec
 from gpu_sandbox.confine import apply_layers, processes
 from gpu_sandbox.confine.cgroup_reclaim import laden
 from gpu_sandbox.confine.cgroups import Group
-from gpu_sandbox.confine.channel import Ended, Failed, MapUser, Ready, hear_stop, tell
+from gpu_sandbox.confine.channel import Ended, Failed, MapUser, receive_stop, send
 from gpu_sandbox.confine.filesystem import build
 from gpu_sandbox.confine.identity import enter_namespaces, weaken_jail_init
 from gpu_sandbox.confine.kernel_support import Machine
 from gpu_sandbox.confine.memory_watch import LOOK_S, HeldMemory
 from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy, Status
-from gpu_sandbox.confine.syscalls import close_all_but, hear_of_ends_only, prctl
+from gpu_sandbox.confine.syscalls import close_all_but, ignore_child_stops, prctl
 
 __all__ = ["KILL_S", "PATIENCE_S", "Order", "run"]
 
-KILL_S = 10.0
-"""How long to wait for a killed process, of which nothing changes, before it counts as stuck in the
-kernel; that is for the zygote to see."""
-PATIENCE_S = 120.0
-"""And how long for those that the kernel is at work on."""
+KILL_S = 10.0  # the zygote waits so long for a killed process of which nothing changes
+PATIENCE_S = 120.0  # and for those that the kernel is at work on
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _RETRY_MS = 20
 
@@ -68,10 +64,10 @@ def run(order: Order) -> NoReturn:
         _JailInit(order).run()
         code = 0
     except LayerFailed as failure:
-        tell(order.channel, Failed(failure.layer, failure.reason))
+        send(order.channel, Failed(failure.layer, failure.reason))
     except BaseException:
         lines = traceback.format_exc().splitlines()
-        tell(order.channel, Failed("jail init", " | ".join(line.strip() for line in lines[-3:])))
+        send(order.channel, Failed("jail init", " | ".join(line.strip() for line in lines[-3:])))
     finally:
         os._exit(code)
 
@@ -82,52 +78,41 @@ class _JailInit:
         self._layers = frozenset(order.layers)
         self._candidate = 0
         self._status: Status | None = None
-        self._remained = 0
-        self._killing = False
         self._wake = -1
         self._wake_pipe: set[int] = set()
-        self._held: HeldMemory | None = None
+        self._memory: HeldMemory | None = None
         self._out_of_memory = False
 
     def run(self) -> None:
-        order = self._order
+        order, channel = self._order, self._order.channel
         self._become_jail_init()
         if Layer.WATCH in self._layers:
-            self._held = HeldMemory(sockets=Layer.NET in self._layers)
+            self._memory = HeldMemory(sockets=Layer.NET in self._layers)
         if Layer.USER in self._layers:
-            self._have_user_mapped()
+            send(channel, MapUser())
+            if not channel.recv(4096):
+                os._exit(70)
         enter_namespaces(order.layers)
         if Layer.MOUNT in self._layers:
-            own = os.geteuid() if order.uid is None else order.uid
+            uid = os.geteuid() if order.uid is None else order.uid
             gid = os.getegid() if order.uid is None else order.uid
-            build(
-                order.machine.view,
-                order.policy,
-                uid=own,
-                gid=gid,
-                own_pids=Layer.PID in self._layers,
-            )
+            own_pids = Layer.PID in self._layers
+            build(order.machine.view, order.policy, uid=uid, gid=gid, own_pids=own_pids)
         elif order.uid is not None:
             os.chown(order.policy.home, order.uid, order.uid, follow_symlinks=False)
         self._candidate = os.fork()
         if self._candidate == 0:
-            apply_layers.run(order, lambda held: tell(order.channel, Ready(held)), self._failed)
+            apply_layers.run(order)
         self._keep_fds(set())
-        weaken_jail_init(watches=self._held is not None)
-        if self._held is not None:
-            self._leave_cores()
+        weaken_jail_init(watches=self._memory is not None)
+        if self._memory is not None:  # counting is not for a core that times, if there are others
+            with suppress(OSError):
+                os.sched_setaffinity(0, os.sched_getaffinity(0) - set(order.policy.affinity))
         stuck = self._watch()
         oom = self._out_of_memory or any(group.oom_kills() for group in order.groups)
         self._remove_groups()
-        status = msgspec.structs.replace(
-            self._status or Status(),
-            out_of_memory=oom,
-            remained=self._remained,
-        )
-        tell(order.channel, Ended(status, stuck))
-
-    def _failed(self, failure: LayerFailed) -> None:
-        tell(self._order.channel, Failed(failure.layer, failure.reason))
+        status = self._status or Status()
+        send(channel, Ended(msgspec.structs.replace(status, out_of_memory=oom), stuck))
 
     def _become_jail_init(self) -> None:
         order = self._order
@@ -138,8 +123,7 @@ class _JailInit:
                 os.dup2(null, fd)
         os.close(null)
         os.setsid()
-        # For the length of the set-up, in which no candidate exists: the files in its own
-        # /proc that it writes are root's otherwise.
+        # While no candidate exists: the files in its own /proc that it writes are root's otherwise.
         prctl(_PR_SET_DUMPABLE, 1)
         if Layer.PID not in self._layers:
             prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -149,48 +133,37 @@ class _JailInit:
         self._wake_pipe = {self._wake, write}
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        hear_of_ends_only()  # nobody stops us: we would be at work beside who is timed
+        ignore_child_stops()  # a stop of the candidate must not wake us beside what is timed
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def _keep_fds(self, others: set[int]) -> None:
         ours = {self._order.channel.fileno(), 0, 1, 2}
         ours |= {fd for group in self._order.groups for fd in (group.fd, group.base_fd)}
         ours |= self._wake_pipe
-        ours |= {self._held.fd} if self._held is not None else set()
+        ours |= {self._memory.fd} if self._memory is not None else set()
         close_all_but(ours | others)
 
-    def _have_user_mapped(self) -> None:
-        channel = self._order.channel
-        tell(channel, MapUser())
-        if not channel.recv(4096):
-            os._exit(70)
-
-    def _leave_cores(self) -> None:
-        """Counting takes a millisecond again and again: not of a core that times, if there are
-        others."""
-        with suppress(OSError):
-            os.sched_setaffinity(0, os.sched_getaffinity(0) - set(self._order.policy.affinity))
-
     def _watch(self) -> bool:
-        """Until nobody is left. Whether somebody is and can't be killed."""
+        """Until no process is left. Whether one is and can't be killed."""
         channel = self._order.channel
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
         poller.register(channel, select.POLLIN)
         deadline: float | None = None
-        next_look = time.monotonic() if self._held is not None else math.inf
+        next_look = time.monotonic() if self._memory is not None else math.inf
         self._reap()
         while self._status is None:
-            if time.monotonic() >= next_look:
-                if self._exceeds_memory():
+            if self._memory is not None and time.monotonic() >= next_look:
+                self._out_of_memory = self._memory.exceeds(self._order.policy.memory_bytes)
+                if self._out_of_memory:
                     break
                 next_look = time.monotonic() + LOOK_S
             until = next_look if deadline is None else min(deadline, next_look)
-            left = None if until == math.inf else max(until - time.monotonic(), 0) * 1000
-            ready = poller.poll(left)
+            wait_ms = None if until == math.inf else max(until - time.monotonic(), 0) * 1000
+            ready = poller.poll(wait_ms)
             self._drain_wake()
             if channel.fileno() in (fd for fd, _ in ready):
-                stop = hear_stop(channel)
+                stop = receive_stop(channel)
                 if stop is None:
                     break  # the zygote is dead
                 if deadline is None:
@@ -201,12 +174,6 @@ class _JailInit:
             if deadline is not None and time.monotonic() >= deadline:
                 break
         return not self._kill_all()
-
-    def _exceeds_memory(self) -> bool:
-        """As a control group would say: who takes more than the jail may have is killed."""
-        limit_bytes = self._order.policy.memory_bytes
-        self._out_of_memory = self._held is not None and self._held.exceeds(limit_bytes)
-        return self._out_of_memory
 
     def _drain_wake(self) -> None:
         with suppress(BlockingIOError):
@@ -225,12 +192,9 @@ class _JailInit:
             if pid == self._candidate:
                 code = os.waitstatus_to_exitcode(word)
                 self._status = Status(code=code) if code >= 0 else Status(signal=-code)
-            elif self._killing:
-                self._remained += 1
 
     def _kill_all(self) -> bool:
         """SIGKILL until ``wait`` finds no child. False after ``PATIENCE_S``."""
-        self._killing = True
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
         deadline = time.monotonic() + PATIENCE_S
@@ -247,7 +211,7 @@ class _JailInit:
     def _kill_once(self) -> None:
         if Layer.PID in self._layers:
             with suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)  # everybody in the namespace but us
+                os.kill(-1, signal.SIGKILL)  # all in the namespace but us
             return
         for group in self._order.groups:
             group.kill()
@@ -256,7 +220,7 @@ class _JailInit:
         processes.kill(processes.descendants(os.getpid()))
 
     def _remove_groups(self) -> None:
-        """But for those that ``Jail.end`` has freed first."""
+        """Those that ``Jail.end`` need not free first."""
         for group in self._order.groups:
             if laden(group):
                 continue

@@ -17,7 +17,7 @@ from gpu_sandbox.confine.identity import Uids, uid_range
 from gpu_sandbox.confine.policy import Layer, Tier
 from gpu_sandbox.confine.readable_paths import View, base_view
 
-__all__ = ["Finding", "Machine", "Survey", "look"]
+__all__ = ["Finding", "Machine", "Survey", "inspect_machine"]
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +49,9 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     tier: Tier
     findings: tuple[Finding, ...]
     machine: Machine
-    seconds: float
-    """What the survey took."""
 
 
-def look() -> tuple[Machine, dict[str, str]]:
+def inspect_machine() -> tuple[Machine, dict[str, str]]:
     """The machine, and the layers that it surely has not, with what to do about each."""
     missing: dict[str, str] = {}
     uids, reason = uid_range()

@@ -1,7 +1,7 @@
-"""Landlock: what a jail may do with files, TCP, abstract sockets and signals.
+"""Landlock rules for files, TCP, abstract sockets and signals.
 
-Invariant: every right that the kernel knows is handled, so what no rule grants is refused.
-Holds without any privilege and without namespaces.
+Invariant: every right that the kernel knows is handled, so what no rule grants is refused. Holds
+without any privilege and without namespaces.
 """
 
 from __future__ import annotations

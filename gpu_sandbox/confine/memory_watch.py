@@ -1,18 +1,8 @@
-"""What the processes of a jail hold of the host's memory, for where no control group counts it.
+"""Host memory of a jail's processes, where no control group counts it.
 
-Read by the jail init, every tenth of a second, from the ``/proc`` of its zygote, which is opened
-before the jail has one of its own: that one hides the candidate even from the jail init.
-
-Counted are anonymous, shared and huge pages, swap, the tables that say where pages are (a look
-at every second megabyte of an empty mapping makes some, and no page), and files in memory that
-are held open but not mapped, and what lies in sockets, if these are the jail's own. What forks
-share with the zygote is nobody's doing. Where the sum of what each process holds is over the limit,
-it is counted once more with shared pages divided among those that share them, as far as the kernel
-shows that: to root with CAP_SYS_PTRACE.
-
-That exact account walks every page, so it is not taken all the time: one that was under the limit
-holds for ten times as long as it took, or until the machine has less memory left by as much as was
-missing to the limit, since forks that write to what they share don't show in the rough one.
+Read by the jail init from the ``/proc`` of its zygote, opened before the jail has one of its own:
+that one hides the candidate even from the jail init. What counts, and when the exact account is
+taken beside the rough one, stands in docs/sandbox/limits.md ("Memory without a cgroup").
 """
 
 from __future__ import annotations
@@ -20,34 +10,41 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
+import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from gpu_sandbox.confine.policy import Layer, LayerFailed
-from gpu_sandbox.confine.socket_memory import bytes_in_sockets
 
 __all__ = ["LOOK_S", "HeldMemory"]
 
 LOOK_S = 0.1
-_MOST_EXCUSED = 8
-"""Forks of which what they have of the zygote is not counted, where it can't be told apart."""
-_EXACT_S, _EXACT_S_PER_GB, _MOST_EXACT_S = 1.5, 0.1, 6.0
-"""Some hundredths do for a gigabyte, counted in each process that has it, where the machine is not
-busy. No longer than the last: the jail init hears of nothing meanwhile, and ``Jail.end`` waits.
-"""
-_UNANSWERED = 2
-"""In a row, and the rough account is held against it."""
-_HOLDS = 10
-"""Times as long as it took: about a tenth of a core goes into it."""
+_MAX_EXCUSED = 8  # forks whose share of the zygote's pages is not counted in the rough account
+_EXACT_S, _EXACT_S_PER_GB, _MAX_EXACT_S = 1.5, 0.1, 6.0  # the jail init hears nothing meanwhile
+_MAX_UNANSWERED = 2  # exact accounts in a row; then the rough one counts
+_VALID_FOR = 10  # times as long as an exact account took: a tenth of a core goes into it
 _KB = 1024
 _BLOCK = 512
+
+_SOCK_DIAG = 4
+_BY_FAMILY, _DONE, _ERROR = 20, 3, 2
+_REQUEST, _DUMP = 0x1, 0x300
+_QUEUES, _MEMORY = 0x10, 0x20
+"""What to show of each."""
+_OF_QUEUES, _OF_MEMORY = 4, 5
+_WAITS_S = 1.0
+_HEADER = struct.Struct("=IHHII")
+_ASKED = struct.Struct("=BBHIIIII")
+_FOUND_BYTES = 16
+_ATTRIBUTE = struct.Struct("=HH")
 
 
 class HeldMemory:
     """Memory of the calling process, a jail init before its candidate, and of all descendants.
 
-    ``sockets``: it will be in a network namespace of its own, so that what lies in local sockets
-    there is the jail's. Raises ``LayerFailed`` where ``/proc`` does not show it.
+    ``sockets``: a network namespace will hold, whose sockets are the jail's. Raises ``LayerFailed``
+    where ``/proc`` does not show memory.
     """
 
     def __init__(self, *, sockets: bool = False) -> None:
@@ -58,7 +55,7 @@ class HeldMemory:
             self._inherited = self._rough(self._init)[0]
             self._memory_files = _device_of_memory_files()
             self._unanswered = 0
-            self._holds_until, self._holds_above = 0.0, 0
+            self._valid_until, self._valid_above = 0.0, 0
         except OSError as error:
             raise LayerFailed(
                 Layer.WATCH, f"/proc does not show a jail's processes: {error}"
@@ -67,65 +64,57 @@ class HeldMemory:
     def exceeds(self, limit_bytes: int) -> bool:
         limit_bytes -= self._in_sockets(limit_bytes)
         pids = list(self._descendants())
-        excused = self._inherited * min(len(pids), _MOST_EXCUSED)
-        rough = self._rough_sum(pids)
+        excused = self._inherited * min(len(pids), _MAX_EXCUSED)
+        rough = self._sum(pids, [self._rough(pid) for pid in pids]) or 0
         if rough <= limit_bytes + excused:
             self._unanswered = 0
             return False
-        began, left = time.monotonic(), self._left_bytes()
-        if began < self._holds_until and left > self._holds_above:
+        began, free = time.monotonic(), self._free_bytes()
+        if began < self._valid_until and free > self._valid_above:
             return False
         allowed = limit_bytes + self._inherited
         exact = _answered_by_fork(
             lambda: self._exact_sum(pids, allowed),
-            within_s=min(_EXACT_S + _EXACT_S_PER_GB * rough / 1e9, _MOST_EXACT_S),
-            meanwhile=lambda: self._left_bytes() >= left - limit_bytes,
+            within_s=min(_EXACT_S + _EXACT_S_PER_GB * rough / 1e9, _MAX_EXACT_S),
+            meanwhile=lambda: self._free_bytes() >= free - limit_bytes,
         )
         if exact is None:
             self._unanswered += 1
-            return self._unanswered >= _UNANSWERED
+            return self._unanswered >= _MAX_UNANSWERED
         self._unanswered = 0
         now = time.monotonic()
-        self._holds_until, self._holds_above = now + _HOLDS * (now - began), left - allowed + exact
+        self._valid_until = now + _VALID_FOR * (now - began)
+        self._valid_above = free - allowed + exact
         return exact > allowed
 
     def _in_sockets(self, limit_bytes: int) -> int:
         try:
-            return bytes_in_sockets(limit_bytes) if self._sockets else 0
-        except OSError:  # a kernel without CONFIG_UNIX_DIAG; or it may tell at the next look
+            return _bytes_in_sockets(limit_bytes) if self._sockets else 0
+        except OSError:  # a kernel without CONFIG_UNIX_DIAG
             return 0
-
-    def _rough_sum(self, pids: list[str]) -> int:
-        """What forks share counts in each of them."""
-        rough = [self._rough(pid) for pid in pids]
-        shared = max(sum(pages for _, pages in rough), self._open_bytes(pids))
-        return sum(own for own, _ in rough) + shared
 
     def _exact_sum(self, pids: list[str], allowed: int) -> int | None:
         """None if the kernel does not show it of one of them. If it is more than ``allowed``, the
-        least of two: while one process after the other is read, others end, and what they shared
-        counts again."""
-        first = self._exact_pass(pids)
+        least of two: of processes that end while others are read, shared pages count again."""
+        first = self._sum(pids, [self._exact(pid) for pid in pids])
         if first is None or first <= allowed:
             return first
-        second = self._exact_pass(pids)
+        second = self._sum(pids, [self._exact(pid) for pid in pids])
         return None if second is None else min(first, second)
 
-    def _exact_pass(self, pids: list[str]) -> int | None:
-        exact = [self._exact(pid) for pid in pids]
-        known = [sizes for sizes in exact if sizes is not None]
-        if len(known) < len(exact):
+    def _sum(self, pids: list[str], sizes: Sequence[tuple[int, int] | None]) -> int | None:
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
             return None
         shared = max(sum(pages for _, pages in known), self._open_bytes(pids))
         return sum(own for own, _ in known) + shared
 
     def _descendants(self) -> Iterator[str]:
-        """Whoever loses its parent becomes the jail init's child."""
-        left = self._children(self._init)
-        while left:
-            pid = left.pop()
+        ahead = self._children(self._init)
+        while ahead:
+            pid = ahead.pop()
             yield pid
-            left += self._children(pid)
+            ahead += self._children(pid)
 
     def _children(self, pid: str) -> list[str]:
         found: list[str] = []
@@ -150,7 +139,7 @@ class HeldMemory:
         return pages + beside, sizes.get("Pss_Shmem", 0)
 
     def _open_bytes(self, pids: list[str]) -> int:
-        """Of files in memory that these have open, each once. Who may not look sees none."""
+        """Of files in memory that these have open, each once; without CAP_SYS_PTRACE of none."""
         found: dict[int, int] = {}
         for pid in pids:
             for number in self._listed(f"{pid}/fd"):
@@ -162,50 +151,38 @@ class HeldMemory:
                     found[status.st_ino] = status.st_blocks * _BLOCK
         return sum(found.values())
 
-    def _left_bytes(self) -> int:
-        """That the machine could still give, to whomever."""
+    def _free_bytes(self) -> int:
+        """Memory and swap that the machine has free."""
         sizes = _sizes(self._text("meminfo"))
         return sizes.get("MemAvailable", 0) + sizes.get("SwapFree", 0)
 
     def _listed(self, path: str) -> list[str]:
         try:
-            directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
+            directory = self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                return os.listdir(directory)
+            finally:
+                os.close(directory)
         except OSError:  # it is gone, or not ours to look at
             return []
-        try:
-            return os.listdir(directory)
-        except OSError:
-            return []
-        finally:
-            os.close(directory)
 
     def _text(self, path: str) -> str:
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.fd)
+            with open(path, "rb", buffering=0, opener=self._open) as file:
+                return file.readall().decode(errors="replace")
         except OSError:
             return ""
-        try:
-            return _whole(file).decode(errors="replace")
-        except OSError:
-            return ""
-        finally:
-            os.close(file)
 
-
-def _whole(file: int) -> bytes:
-    """The kernel gives a page at a time: of the children of a process the first 819, or fewer."""
-    data = b""
-    while piece := os.read(file, 1 << 16):
-        data += piece
-    return data
+    def _open(self, path: str, flags: int) -> int:
+        return os.open(path, flags, dir_fd=self.fd)
 
 
 def _answered_by_fork(
     question: Callable[[], int | None], *, within_s: float, meanwhile: Callable[[], bool]
 ) -> int | None:
-    """The answer of a fork, if there is one in time, and as long as ``meanwhile`` is true: whoever
-    maps memory without end can keep the kernel from saying how much it has, and the jail init must
-    not stand still for that."""
+    """The answer of a fork, if there is one in time, as long as ``meanwhile`` is true: the kernel
+    gives none of a process that maps memory without end, and the jail init must not wait for that.
+    """
     read, write = os.pipe()
     try:
         pid = os.fork()
@@ -215,8 +192,8 @@ def _answered_by_fork(
         return None
     if pid == 0:
         try:
-            answer = question()
-            os.write(write, b"" if answer is None else str(answer).encode())
+            found = question()
+            os.write(write, b"" if found is None else str(found).encode())
         finally:
             os._exit(0)
     os.close(write)
@@ -226,16 +203,15 @@ def _answered_by_fork(
     while not (ready := poller.poll(LOOK_S * 1000)):
         if time.monotonic() > deadline or not meanwhile():
             break
-    told = os.read(read, 64) if ready else b""
+    answer = os.read(read, 64) if ready else b""
     os.close(read)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    return int(told) if told else None
+    return int(answer) if answer else None
 
 
 def _beside_pages(sizes: dict[str, int]) -> int:
-    """Of a process's ``status``, bytes that are in none of its other sizes: tables of pages, and
-    huge pages, which count in each process that has them mapped."""
+    """Of a ``status``, what is in none of its other sizes: page tables and huge pages."""
     return sizes.get("VmPTE", 0) + sizes.get("HugetlbPages", 0)
 
 
@@ -250,9 +226,54 @@ def _sizes(text: str) -> dict[str, int]:
 
 
 def _device_of_memory_files() -> int:
-    """That all files of ``memfd_create`` are on."""
-    fd = os.memfd_create("which device")
-    try:
-        return os.fstat(fd).st_dev
-    finally:
-        os.close(fd)
+    """The device that all files of ``memfd_create`` are on."""
+    with open(os.memfd_create("which device"), "rb") as file:
+        return os.fstat(file.fileno()).st_dev
+
+
+def _bytes_in_sockets(most: int) -> int:
+    """Sent and not received in the caller's namespace, by socket diagnostics (sock_diag(7)), since
+    it is in no process's account; counted no further than ``most``. By receivers' queues or by
+    senders' accounts, whichever is more: a closed sender has none. Raises ``OSError`` where the
+    kernel does not show it."""
+    received = sent = 0
+    with socket.socket(
+        socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG
+    ) as sock:
+        sock.settimeout(_WAITS_S)
+        asked = _ASKED.pack(socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _QUEUES | _MEMORY, 0, 0)
+        size = _HEADER.size + len(asked)
+        sock.send(_HEADER.pack(size, _BY_FAMILY, _REQUEST | _DUMP, 1, 0) + asked)
+        while True:
+            for kind, body in _messages(sock.recv(1 << 16)):
+                if kind == _DONE:
+                    return max(received, sent)
+                if kind == _ERROR:
+                    raise OSError(-struct.unpack_from("=i", body)[0], "no socket diagnostics")
+                attributes = dict(_attributes(body[_FOUND_BYTES:]))
+                received += _word(attributes.get(_OF_QUEUES, b""), 0)
+                sent += _word(attributes.get(_OF_MEMORY, b""), 2)
+            if max(received, sent) > most:
+                return max(received, sent)
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(data) >= _HEADER.size:
+        size, kind, *_ = _HEADER.unpack_from(data)
+        yield kind, data[_HEADER.size : size]
+        data = data[_aligned(max(size, _HEADER.size)) :]
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(data) >= _ATTRIBUTE.size:
+        size, kind = _ATTRIBUTE.unpack_from(data)
+        yield kind, data[_ATTRIBUTE.size : size]
+        data = data[_aligned(max(size, _ATTRIBUTE.size)) :]
+
+
+def _word(data: bytes, index: int) -> int:
+    return int(struct.unpack_from("=I", data, 4 * index)[0]) if len(data) >= 4 * index + 4 else 0
+
+
+def _aligned(size: int) -> int:
+    return (size + 3) & ~3

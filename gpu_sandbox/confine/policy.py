@@ -1,12 +1,12 @@
-"""What a confined process may have, the names of the layers, and how confining can fail.
+"""Limits of a confined process, names of the layers, and failures to set one up.
 
-Invariant: a layer's name means one thing everywhere: here, in verdicts and in ``engine
-doctor``. Nothing in this module does anything.
+Invariant: a layer's name means one thing everywhere: here, in verdicts and in ``engine doctor``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Literal
 
@@ -20,6 +20,7 @@ __all__ = [
     "Status",
     "Tier",
     "may_connect",
+    "setting_up",
     "tier_of",
 ]
 
@@ -50,16 +51,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What one jail may have. Sizes in bytes; paths are absolute."""
 
     home: str
-    """The only place to write. A private, size-limited tmpfs that vanishes with the jail
-    where mount namespaces hold; else this directory, which the caller has made, empty, and
-    which becomes the jail's uid's where ``uid`` holds."""
+    """The only place to write. A tmpfs of the jail where mount namespaces hold; else this empty
+    directory, which becomes the jail's uid's where ``uid`` holds."""
     readable: tuple[str, ...] = ()
     """Files and directories to read on top of what an interpreter and a compiler need."""
     devices: tuple[str, ...] = ()
     """Device nodes to open, such as ``/dev/nvidia0``."""
     memory_bytes: int = 16 << 30
-    """Of the whole jail, by cgroup or watched; of the addresses of each process, on top of what it
-    begins with, if ``address_space``."""
+    """Of the whole jail, by cgroup or watched; with ``address_space`` also of new addresses of each
+    process."""
     address_space: bool = False
     """Never with CUDA, which reserves terabytes of addresses."""
     processes: int = 256
@@ -74,22 +74,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Home, ``/tmp`` and ``/dev/shm`` together, where mount namespaces hold."""
     affinity: tuple[int, ...] = ()
     """CPU cores; empty leaves them unchanged. Under seccomp it can't be changed again."""
-    niceness: int = 0
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """How the candidate process ended: one of ``code`` and ``signal`` is set.
-
-    Both are None when nobody could see it: its jail init was killed from outside.
-    """
+    """End of the candidate process: ``code`` or ``signal``, or neither if its jail init was killed
+    from outside."""
 
     code: int | None = None
     signal: int | None = None
     out_of_memory: bool = False
-    """At least one of its processes was killed for the memory limit: by the cgroup, or, where
-    memory is watched, all of them."""
-    remained: int = 0
-    """How many processes were still there when the candidate had ended, and were killed."""
+    """A process of it was killed for the memory limit; all, where memory is watched."""
 
 
 class LayerFailed(Exception):
@@ -108,8 +102,17 @@ class SpawnFailed(LayerFailed):
     """
 
 
+@contextmanager
+def setting_up(layer: str) -> Iterator[None]:
+    """The kernel's errors are failures of ``layer``."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise LayerFailed(layer, str(error)) from error
+
+
 def may_connect(layers: Collection[str]) -> bool:
-    """Whether a process in there can connect to another's socket in the same jail (seccomp.py)."""
+    """Whether a process can connect to a socket of another one in the same jail."""
     return Layer.MOUNT in layers or Layer.SECCOMP not in layers
 
 

@@ -1,7 +1,7 @@
-"""Finding, killing and reaping processes where no PID namespace does it.
+"""Processes: found, killed and reaped where no PID namespace does it.
 
-Invariant: nothing here kills by a broad match: a tree is followed from a named root, a user
-is a jail's own.
+Invariant: nothing here kills by a broad match: a tree is followed from a named root, a user is a
+jail's own.
 """
 
 from __future__ import annotations
@@ -35,23 +35,22 @@ def descendants(root: int) -> list[int]:
 
 
 def spent(root: int, *, itself: bool) -> tuple[int, int]:
-    """How many live below it, or with it, and the processor time that these have had together, in
-    ticks of the kernel's: while they are taken down, one of both changes."""
-    everybody = _all()
-    pids = [pid for pid in [root] * itself + _below(root, everybody) if pid in everybody]
-    return len(pids), sum(everybody[pid].ticks for pid in pids)
+    """Number of processes below ``root``, or with it, and their processor time in kernel ticks:
+    while they are taken down, one of both changes."""
+    table = _all()
+    pids = [pid for pid in [root] * itself + _below(root, table) if pid in table]
+    return len(pids), sum(table[pid].ticks for pid in pids)
 
 
 def ticks_of(roots: Iterable[int]) -> dict[int, int]:
-    """Processor time that each of these and of all below them has had so far, in ticks of the
-    kernel's, from one reading of ``/proc``; of those that are there."""
-    everybody = _all()
-    pids = {pid for root in roots for pid in (root, *_below(root, everybody))}
-    return {pid: everybody[pid].ticks for pid in pids if pid in everybody}
+    """Processor time of each of these and of all below them that are there, in kernel ticks."""
+    table = _all()
+    pids = {pid for root in roots for pid in (root, *_below(root, table))}
+    return {pid: table[pid].ticks for pid in pids if pid in table}
 
 
-def _below(root: int, everybody: dict[int, _Process]) -> list[int]:
-    parents = {pid: one.parent for pid, one in everybody.items() if not one.dead}
+def _below(root: int, table: dict[int, _Process]) -> list[int]:
+    parents = {pid: one.parent for pid, one in table.items() if not one.dead}
     found: list[int] = []
     level = {root}
     while level:

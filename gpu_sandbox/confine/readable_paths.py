@@ -1,8 +1,7 @@
-"""Which of the host's files a jail may read: an allow-list drawn from this interpreter.
+"""Allow-list of the host's files that a jail may read, drawn from this interpreter.
 
-Invariant: a tree on the list is software (the system's, the interpreter's, a compiler's),
-never a home directory, a parent of one, or a directory that everybody writes to. What had to
-be left out for that reason is named, so that its absence is no riddle.
+Invariant: a tree on the list is software (the system's, the interpreter's, a compiler's), never a
+home directory, a parent of one, or a directory that all users write to.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["View", "base_view", "extended"]
+__all__ = ["View", "base_view", "extended", "followed"]
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _DRIVERS = ("/usr/local/nvidia", "/usr/local/cuda", "/run/opengl-driver", "/opt/rocm")
@@ -22,8 +21,7 @@ _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime"
 _TOOLS = ("c++", "g++", "gcc", "cc", "clang", "clang++", "ld", "as", "nvcc", "ninja", "ccache")
 _NEVER = ("/", "/tmp", "/var", "/var/tmp", "/run", "/home", "/root", "/etc", "/dev", "/proc")
 _PERSONAL = (".local", ".config", ".cache", ".ssh", ".gnupg")
-_MOST_LINKS = 40
-"""On the way along one path, as for the kernel."""
+_MAX_LINKS = 40  # on the way along one path, as for the kernel
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -33,26 +31,20 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     trees: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
     """(path, target as written)."""
-    left_out: tuple[str, ...] = ()
 
 
 class _Collector:
     def __init__(self) -> None:
         self.trees: set[str] = set()
         self.links: dict[str, str] = {}
-        self.left_out: set[str] = set()
         self._homes = _homes()
 
     def add(self, path: str) -> None:
         """What ``path`` leads to, and the links on the way there."""
-        links, real = _followed(os.path.abspath(path))
-        if not os.path.exists(real):
-            return
-        if os.path.isdir(real) and self._too_wide(real):
-            self.left_out.add(real)
-            return
-        self.links.update(links)
-        self.trees.add(real)
+        links, real = followed(os.path.abspath(path))
+        if os.path.exists(real) and not (os.path.isdir(real) and self._too_wide(real)):
+            self.links.update(links)
+            self.trees.add(real)
 
     def add_tool(self, name: str) -> None:
         """A program with the directories that it finds by its own place."""
@@ -60,41 +52,44 @@ class _Collector:
         if found is None:
             return
         self.add(found)
-        real = os.path.realpath(found)
-        directory = os.path.dirname(real)
-        prefix = os.path.dirname(directory)
-        if os.path.basename(directory) == "bin" and not self._too_wide(prefix):
-            self.add(prefix)
+        directory = Path(found).resolve().parent
+        if directory.name == "bin" and not self._too_wide(str(directory.parent)):
+            self.add(str(directory.parent))
 
     def _too_wide(self, path: str) -> bool:
         if path in _NEVER or os.path.basename(path) in _PERSONAL:
             return True
         return any(home == path or home.startswith(path.rstrip("/") + "/") for home in self._homes)
 
-    def view(self) -> View:
-        trees = tuple(sorted(t for t in self.trees if not _within(t, self.trees)))
-        links = {p: t for p, t in self.links.items() if not _within(p, self.trees)}
-        return View(
-            trees=trees,
-            links=tuple(sorted(links.items())),
-            left_out=tuple(sorted(self.left_out)),
-        )
+
+def _view(trees: set[str], links: dict[str, str]) -> View:
+    return View(
+        trees=tuple(sorted(tree for tree in trees if not _within(tree, trees))),
+        links=tuple(sorted(link for link in links.items() if not _within(link[0], trees))),
+    )
 
 
-def _followed(path: str) -> tuple[dict[str, str], str]:
-    """The symbolic links on the way along an absolute path, also in the middle of it, and
-    where that ends: a path without any. So no tree lies below a link."""
+def followed(path: str, root: str = "") -> tuple[dict[str, str], str]:
+    """The symbolic links on the way along an absolute path, and where that ends: a path without
+    any. Both as seen from ``root``, where absolute links start."""
     links: dict[str, str] = {}
     hops = 0
-    done, left = "/", [part for part in path.split("/") if part]
-    while left:
-        done = os.path.join(done, left.pop(0))
-        if os.path.islink(done) and hops < _MOST_LINKS:
-            hops += 1
-            links[done] = os.readlink(done)
-            ahead = os.path.normpath(os.path.join(os.path.dirname(done), links[done]))
-            done, left = "/", [*(part for part in ahead.split("/") if part), *left]
+    done, ahead = "/", _parts(path)
+    while ahead:
+        part = ahead.pop(0)
+        at = os.path.dirname(done) if part == ".." else os.path.join(done, part)
+        if part == ".." or not os.path.islink(root + at) or hops == _MAX_LINKS:
+            done = at
+            continue
+        hops += 1
+        links[at] = os.readlink(root + at)
+        done = "/" if links[at].startswith("/") else done
+        ahead = [*_parts(links[at]), *ahead]
     return links, done
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
 
 
 def _within(path: str, trees: set[str]) -> bool:
@@ -130,8 +125,8 @@ def base_view() -> View:
         seen.add(path)
     seen.add(str(_PACKAGE))
     for entry in sys.path:
-        # A project's directory holds its history, logs and results as well: of the one
-        # that this package was imported from, the package is enough.
+        # Of the directory that this package was imported from, the package is enough: a
+        # project's holds its history, logs and results as well.
         installed = os.path.basename(entry) in ("site-packages", "dist-packages")
         if os.path.isabs(entry) and (installed or Path(entry).resolve() != _PACKAGE.parent):
             seen.add(entry)
@@ -142,23 +137,15 @@ def base_view() -> View:
     for tool in (os.environ.get("CC", ""), os.environ.get("CXX", ""), *_TOOLS):
         if tool:
             seen.add_tool(tool)
-    return seen.view()
+    return _view(seen.trees, seen.links)
 
 
 def extended(view: View, paths: tuple[str, ...]) -> View:
     """``view`` with a policy's paths, which the caller vouches for, however wide."""
-    if not paths:
-        return view
     trees = {*view.trees}
     links = dict(view.links)
     for path in paths:
-        if not os.path.isabs(path):
-            raise ValueError(f"readable: {path} is not absolute")
-        on_the_way, real = _followed(os.path.normpath(path))
+        on_the_way, real = followed(os.path.normpath(path))
         links.update(on_the_way)
         trees.add(real)
-    return View(
-        trees=tuple(sorted(t for t in trees if not _within(t, trees))),
-        links=tuple(sorted(item for item in links.items() if not _within(item[0], trees))),
-        left_out=view.left_out,
-    )
+    return _view(trees, links)

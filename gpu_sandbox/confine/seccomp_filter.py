@@ -156,7 +156,7 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
     connected = _if_any(1, (_SOCK_STREAM, _SOCK_SEQPACKET), _ALLOW, _REFUSE, _SOCK_KIND)
     return [
         ("ioctl", _ioctls(own_files)),
-        # a signal, or who opens a file waits for its holder, and is heard of
+        # a signal while stopped, and leases and notices of a file that others open
         ("fcntl", _if_any(1, (_F_SETSIG, _F_SETLEASE, _F_NOTIFY), _REFUSE)),
         ("clone", _if(0, _ANY_BIT, _NEW_NAMESPACES, _REFUSE)),
         ("socket", sockets),
@@ -174,7 +174,7 @@ def _conditional(own_files: bool, driver: bool) -> list[tuple[str, list[Step]]]:
         # shared files out of memory, and which of them are in it: notes for the next candidate
         ("fadvise64", _if(3, _EQUAL, _FADV_DONTNEED, _PRETEND)),
         ("preadv2", _if(5, _ANY_BIT, _RWF_NOWAIT, _errno(errno.ENOTSUP))),
-        # whose cookie keeps strangers off the other half of its core, and makes that idle
+        # a cookie keeps other processes off the other half of its core, which is idle then
         ("prctl", _if(0, _EQUAL, _PR_SCHED_CORE, _REFUSE)),
     ]
 

@@ -1,8 +1,7 @@
 """Start a function in a jail.
 
-Invariant, for a zygote (one thread, no children but jails): ``spawn`` either returns a jail
-in which every layer of the survey holds, as its own process said, or raises and leaves
-nothing. A jail ends when its zygote dies, by whatever cause.
+Invariant, for a zygote (one thread, no children but jails): ``spawn`` returns a jail in which every
+layer of the survey holds, or raises and leaves nothing. A jail ends when its zygote dies.
 """
 
 from __future__ import annotations
@@ -42,19 +41,21 @@ def spawn(
 ) -> Jail:
     """Run ``main`` in a fork of this process, under every layer of ``survey``.
 
-    It gets no input, ``output_fd`` as output and error, ``keep_fds`` under their numbers,
-    exactly ``environment``, and ``policy.home`` as its directory. It exits with 0 when
-    ``main`` returns, 1 when it raises. The caller keeps, and closes, its own copies of the
-    descriptors. Returns when ``main`` is about to run.
+    It gets no input, ``output_fd`` as output and error, ``keep_fds`` under their numbers, exactly
+    ``environment``, and ``policy.home`` as its directory. It exits with 0 when ``main`` returns, 1
+    when it raises. Returns when ``main`` is about to run; descriptors stay the caller's.
 
-    Raises ``SpawnFailed`` if a layer can't be set up, ``ValueError`` for a policy that makes
-    no sense. Call it in a process with one thread: a fork copies no other.
+    Raises ``SpawnFailed`` if a layer can't be set up, ``ValueError`` for a policy that makes no
+    sense. Call it in a process with one thread: a fork copies no other.
     """
     _check(policy, keep_fds)
     _be_single_threaded()
-    _flush()
+    for stream in (sys.stdout, sys.stderr):  # or the candidate would print what is buffered, too
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    number, uid = next(_numbers), _uid(survey)
+    number, uids = next(_numbers), survey.machine.uids
+    uid = next_uid(uids) if Layer.UID in survey.layers and uids is not None else None
     try:
         with _equipment(survey, number, policy) as (groups, ours, theirs):
             pid = _clone(
@@ -94,25 +95,12 @@ def _check(policy: Policy, keep_fds: Sequence[int]) -> None:
         raise ValueError(f"home {policy.home} is a directory of the system")
 
 
-def _flush() -> None:
-    """What is in Python's buffers would be printed by the candidate, too."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-
-
-def _uid(survey: Survey) -> int | None:
-    if Layer.UID not in survey.layers or survey.machine.uids is None:
-        return None
-    return next_uid(survey.machine.uids)
-
-
 @contextmanager
 def _equipment(
     survey: Survey, number: int, policy: Policy
 ) -> Iterator[tuple[list[cgroups.Group], socket.socket, socket.socket]]:
-    """Control groups and both ends of a channel, for a fork to inherit. Without a fork all of
-    it is undone; after one, our end of the channel is what stays open here."""
+    """Control groups and both ends of a channel, for a fork to inherit. Our end stays open
+    afterwards; if the fork fails, nothing does."""
     limited = survey.machine.hierarchies if Layer.CGROUP in survey.layers else ()
     groups = cgroups.make(limited, number, policy)
     ours, theirs = channel.pair()
@@ -132,9 +120,8 @@ def _equipment(
 def _be_single_threaded() -> None:
     """Raises ``SpawnFailed`` if this process has threads, whose locks a fork would keep shut.
 
-    OpenBLAS, which comes with numpy, starts threads on import and stops them in a fork
-    handler of libc; ``clone`` runs no handlers, and the jail init's own ``fork`` would wait for
-    threads that it never had. One idle fork here has them stopped, until they are used.
+    OpenBLAS starts threads on import and stops them in a fork handler, which ``clone`` does not
+    run. One idle fork here has them stopped, until they are used.
     """
     if len(os.listdir("/proc/self/task")) == 1:
         return

@@ -7,7 +7,6 @@ layer has a reason that says what to do. The survey leaves nothing behind.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
@@ -16,7 +15,7 @@ from gpu_sandbox.confine.attacks.table import ATTACKS, Attack
 from gpu_sandbox.confine.attacks.targets import Targets, targets
 from gpu_sandbox.confine.attacks.trial import trial
 from gpu_sandbox.confine.identity import SYS_ADMIN
-from gpu_sandbox.confine.kernel_support import Finding, Machine, Survey, look
+from gpu_sandbox.confine.kernel_support import Finding, Machine, Survey, inspect_machine
 from gpu_sandbox.confine.policy import Layer, SpawnFailed, tier_of
 from gpu_sandbox.confine.syscalls import lacks
 
@@ -48,8 +47,7 @@ def survey(*, without: Collection[str] = ()) -> Survey:
     Call it in the zygote itself, or in a process with the same rights, ``sys.path`` and
     environment. Raises ``SpawnFailed`` if not even an unconfined jail can be started.
     """
-    began = time.monotonic()
-    machine, missing = look()
+    machine, missing = inspect_machine()
     missing |= dict.fromkeys(without, "turned off")
     cgroups.remove_stale(machine.hierarchies)
     with targets() as aims:
@@ -64,7 +62,6 @@ def survey(*, without: Collection[str] = ()) -> Survey:
         tier=tier_of(set(layers.held), kernel_has_landlock=machine.landlock_abi > 0),
         findings=tuple(layers.findings),
         machine=machine,
-        seconds=time.monotonic() - began,
     )
 
 

@@ -12,13 +12,13 @@ import os
 import stat
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from gpu_sandbox.confine import cgroups
-from gpu_sandbox.confine.kernel_support import Survey, look
+from gpu_sandbox.confine.kernel_support import Survey, inspect_machine
 from gpu_sandbox.confine.survey import NAMESPACE_SETTINGS, survey
 
 __all__ = ["cached_survey", "forget_survey"]
@@ -55,13 +55,18 @@ def cached_survey(directory: Path, *, without: Collection[str] = ()) -> Survey:
 
 def forget_survey(directory: Path) -> None:
     """Have the next start survey again. Raises ``OSError`` if the cached one can't be removed."""
-    with suppress(FileNotFoundError):
-        (directory / _NAME).unlink()
+    with ExitStack() as stack:
+        try:
+            at = stack.enter_context(_opened(directory))
+        except OSError:
+            return  # what is there is not read either
+        with suppress(FileNotFoundError):
+            os.unlink(_NAME, dir_fd=at)
 
 
 def _key(without: Collection[str]) -> str:
     """Digest of all that decides what a survey finds. Raises ``OSError`` where it can't be read."""
-    machine, missing = look()
+    machine, missing = inspect_machine()
     digest = hashlib.sha256(msgspec.json.encode((machine, missing, sorted(without))))
     digest.update(_BOOT_ID.read_bytes())
     for fact in _FACTS:

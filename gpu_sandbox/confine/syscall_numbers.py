@@ -163,4 +163,4 @@ NUMBERS: dict[str, int] = (
     if _COLUMN is None
     else {name: number for name, row in TABLE.items() if (number := row[_COLUMN]) is not None}
 )
-"""This machine's numbers; empty on an architecture that nobody has looked at."""
+"""This machine's numbers; empty on another architecture."""

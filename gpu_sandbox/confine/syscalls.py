@@ -1,8 +1,8 @@
-"""The Linux calls that Python has no name for, by number (``syscall_numbers.py``).
+"""Linux calls that Python has no name for, by number (``syscall_numbers.py``).
 
-Invariant: a wrapper either did what its name says or raised ``OSError`` that names the call.
-The C library is entered with the GIL held (``PyDLL``), because ``clone`` returns twice: the
-second time in a process whose only thread must find the interpreter as it was left.
+Invariant: a wrapper either did what its name says or raised ``OSError`` that names the call. The C
+library is entered with the GIL held (``PyDLL``): ``clone`` returns a second time, in a process
+whose only thread must find the interpreter as it was left.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ __all__ = [
     "CLONE_NEWUSER",
     "CLONE_NEWUTS",
     "call",
-    "clear_capabilities",
     "clone",
     "close_all_but",
     "drop_bounding_set",
     "flush_c_output",
-    "hear_of_ends_only",
     "held_capabilities",
+    "ignore_child_stops",
     "keep_only",
     "lacks",
     "lock_tree",
@@ -76,20 +75,19 @@ def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None
     words = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
     result = int(_LIBC.syscall(ctypes.c_long(number), *words))
     if result < 0:
-        _fail(name)
+        raise _error(name)
     return result
 
 
-def _fail(name: str) -> None:
+def _error(what: str) -> OSError:
     number = ctypes.get_errno()
-    raise OSError(number, f"{name}: {os.strerror(number)}")
+    return OSError(number, f"{what}: {os.strerror(number)}")
 
 
 def clone(flags: int) -> int:
     """``fork`` with CLONE_NEW* flags: the child's pid, or 0 in the child.
 
-    Runs no fork handlers, of libc or of Python. The child may therefore only do plain work
-    and ``os.fork`` again, after which everything is as usual in the grandchild.
+    Runs no fork handlers, so the child may only do plain work and ``os.fork`` again.
     """
     return call("clone", flags | _SIGCHLD, 0, 0, 0, 0)
 
@@ -106,8 +104,7 @@ def prctl(option: int, *arguments: int) -> int:
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     words = (os.fsencode(source), os.fsencode(target), kind.encode() or None)
     if _LIBC.mount(*words, flags, data.encode() or None) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"mount {kind or source} on {target}: {os.strerror(number)}")
+        raise _error(f"mount {kind or source} on {target}")
 
 
 def unmount(target: str, flags: int) -> None:
@@ -125,21 +122,15 @@ def lock_tree(target: str) -> None:
     call("mount_setattr", _AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, block, 32)
 
 
-def drop_bounding_set(keep: int = 0) -> None:
+def drop_bounding_set() -> None:
     """Needs CAP_SETPCAP; raises ``OSError`` without it."""
     for capability in range(64):
-        if keep >> capability & 1:
-            continue
         try:
             prctl(_PR_CAPBSET_DROP, capability)
         except OSError as error:
             if error.errno == 22:  # past the kernel's last one
                 return
             raise
-
-
-def clear_capabilities() -> None:
-    keep_only(0)
 
 
 def keep_only(mask: int) -> None:
@@ -151,15 +142,15 @@ def keep_only(mask: int) -> None:
     call("capset", header, data)
 
 
-def hear_of_ends_only() -> None:
-    """SIGCHLD, whose handler stays, comes no more of children that are stopped or go on."""
+def ignore_child_stops() -> None:
+    """Have SIGCHLD come for children that end, not for those that are stopped or go on."""
     action = ctypes.create_string_buffer(_SIGACTION_BYTES)
     if _LIBC.sigaction(_SIGCHLD, None, action):
-        raise OSError(ctypes.get_errno(), "sigaction")
+        raise _error("sigaction")
     (flags,) = struct.unpack_from("=i", action, _FLAGS_AT)
     struct.pack_into("=i", action, _FLAGS_AT, flags | _SA_NOCLDSTOP)
     if _LIBC.sigaction(_SIGCHLD, action, None):
-        raise OSError(ctypes.get_errno(), "sigaction")
+        raise _error("sigaction")
 
 
 def held_capabilities() -> int:
@@ -178,16 +169,12 @@ def lacks(capability: int) -> bool:
 def close_all_but(kept: set[int]) -> None:
     """Close every descriptor that is not in ``kept``."""
     edges = [-1, *sorted(kept)]
-    for low, high in zip(edges, [*edges[1:], 1 << 20], strict=True):
+    for low, high in zip(edges, [*edges[1:], 1 << 32], strict=True):
         if high - low > 1:
-            _close_range(low + 1, high - 1)
-
-
-def _close_range(first: int, last: int) -> None:
-    try:
-        call("close_range", first, 0xFFFFFFFF if last >= (1 << 20) - 1 else last, 0)
-    except OSError:  # before Linux 5.9, and on gVisor
-        os.closerange(first, min(last + 1, os.sysconf("SC_OPEN_MAX")))
+            try:
+                call("close_range", low + 1, high - 1, 0)
+            except OSError:  # before Linux 5.9, and on gVisor
+                os.closerange(low + 1, min(high, os.sysconf("SC_OPEN_MAX")))
 
 
 def flush_c_output() -> None:

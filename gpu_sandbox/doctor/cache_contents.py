@@ -26,7 +26,7 @@ from gpu_sandbox.evaluate.baselines import KeptBaseline
 __all__ = ["HOLDING_KINDS", "Figure", "Holding", "HoldingKind", "empty", "holding"]
 
 HoldingKind: TypeAlias = Literal[
-    "baselines", "ceilings", "verdicts", "builds", "prebuilt", "facts",
+    "baselines", "ceilings", "verdicts", "builds", "prebuilt", "facts", "isolation",
 ]  # fmt: skip
 """The cache's directories, by name: measured figures first."""
 HOLDING_KINDS: tuple[HoldingKind, ...] = get_args(HoldingKind)

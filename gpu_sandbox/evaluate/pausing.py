@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 import anyio
 import anyio.to_thread
 
-from gpu_sandbox.confine.freeze import Still, Stoppable, Unstoppable
+from gpu_sandbox.confine.freeze import Frozen, Stoppable, Unstoppable
 from gpu_sandbox.devices.timing_lock import GLANCE_S, Permit
 
 _WITHIN_S = 1.0  # to stop all processes; less than the patience of the timed side
@@ -85,7 +85,7 @@ def _found(pid: int) -> Stoppable:
         return Stoppable(pid, _WITHIN_S)
 
 
-def _entered(stopped: AbstractContextManager[Still]) -> None:
+def _entered(stopped: AbstractContextManager[Frozen]) -> None:
     with _reading:
         stopped.__enter__()
 

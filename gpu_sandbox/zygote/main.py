@@ -114,7 +114,7 @@ class Zygote:
     def _end(self, number: int) -> None:
         overdue = self._endings.over(number)
         living = self._living.pop(number)
-        status = living.end(told=overdue)
+        status = living.end(overdue=overdue)
         if living.stuck:
             self._stuck.add(_head(living))
         if isinstance(living, TrustedProcess):

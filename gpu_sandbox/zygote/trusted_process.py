@@ -25,11 +25,11 @@ class TrustedProcess:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
-    def end(self, *, told: bool = False) -> Status:
-        """``told``: it was killed as long ago as any process needs to end."""
+    def end(self, *, overdue: bool = False) -> Status:
+        """``overdue``: it was killed as long ago as any process needs to end."""
         self.stop()
         os.close(self.fd)
-        code = reaped(self.pid, 0.0 if told else KILL_S)
+        code = reaped(self.pid, 0.0 if overdue else KILL_S)
         if code is None:
             self.stuck = True
             return Status()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import gpu_sandbox
-from gpu_sandbox.confine import LAYERS
+from gpu_sandbox.confine import Layer
 from tests.attacks.defences.defence import Bite, Defence
 from tests.attacks.defences.page import PAGE, page
 from tests.attacks.defences.patching import Patch, target_of
@@ -118,7 +118,7 @@ def test_what_is_switched_off_exists(patch: Patch) -> None:
 def test_each_defence_is_switched_off_or_says_why_not(defence: Defence) -> None:
     assert bool(defence.kept) != bool(defence.bites)
     assert bool(defence.bites) == bool(defence.patches or defence.without)
-    assert set(defence.without) <= set(LAYERS)
+    assert set(defence.without) <= set(Layer)
     assert (PACKAGE / defence.module).exists()
     for bite in defence.bites:
         assert bite.attack in ATTACKS

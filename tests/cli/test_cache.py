@@ -51,6 +51,7 @@ def home(tmp_path: Path) -> Path:
         "builds/key/0123/x.so": bytes(2000),
         "prebuilt/key/binding.o": bytes(10),
         "facts/f.json": b"{}",
+        "isolation/survey": b"found",
     }
     for name, data in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -81,6 +82,7 @@ def test_what_is_kept_is_counted_and_dated(home: Path) -> None:
     assert tuple(rows) == HOLDING_KINDS
     assert {kind: row["number"] for kind, row in rows.items()} == {
         "baselines": 1, "ceilings": 1, "verdicts": 2, "builds": 1, "prebuilt": 1, "facts": 1,
+        "isolation": 1,
     }  # fmt: skip
     assert (rows["builds"]["bytes"], rows["verdicts"]["bytes"]) == (3000, 4)
     assert rows["baselines"]["oldest"] == rows["baselines"]["newest"] == "2026-11-22T10:01:02Z"
@@ -124,6 +126,7 @@ def test_all_or_some_kinds_are_emptied_after_they_are_shown(home: Path) -> None:
     assert {kind: (row["number"], row["removed"], row["left"]) for kind, row in rows.items()} == {
         "baselines": (0, 0, 0), "ceilings": (0, 0, 0), "verdicts": (2, 2, 0),
         "builds": (1, 1, 0), "prebuilt": (1, 1, 0), "facts": (1, 1, 0),
+        "isolation": (1, 1, 0),
     }  # fmt: skip
     assert files_of(home) == set()
     assert run_engine("cache", "--prune", XDG_CACHE_HOME=str(home)).returncode == 0, "nothing left"
@@ -133,7 +136,7 @@ def test_a_kind_that_is_none_is_refused(home: Path) -> None:
     refused = run_engine("cache", "--prune", "--yes", "--kind", "logs", XDG_CACHE_HOME=str(home))
     assert refused.returncode == 2
     assert "nothing named logs is kept; there are baselines, ceilings" in refused.stderr
-    assert len(files_of(home)) == 8
+    assert len(files_of(home)) == 9
 
 
 def test_links_are_not_followed_out_of_the_cache(home: Path, tmp_path: Path) -> None:

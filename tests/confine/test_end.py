@@ -73,9 +73,7 @@ def test_no_daemon_outlives_its_jail() -> None:
             os.close(write)
             it.text()
             assert it.jail.ended(30.0), layers
-            assert it.jail.end().remained >= 4
-            assert it.jail.status is not None
-            assert it.jail.status.code == 0
+            assert it.jail.end().code == 0
         assert os.read(read, 9) == b"x"
         assert os.read(read, 9) == b""  # all ends of the pipe are closed
         os.close(read)

@@ -269,7 +269,7 @@ def test_who_shares_much_has_time_to_be_counted_and_is_not_counted_all_the_time(
         return answered(*arguments, **options)
 
     HeldMemory._exact_sum = slow
-    HeldMemory._left_bytes = lambda _: left
+    HeldMemory._free_bytes = lambda _: left
     memory._answered_by_fork = counted
     memory._EXACT_S, memory._EXACT_S_PER_GB, memory._HOLDS = 0.0, 20, 1000
     held = HeldMemory()

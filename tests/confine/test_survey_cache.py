@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpu_sandbox.confine import Finding, Machine, Survey, survey_cache
-from gpu_sandbox.confine.kernel_support import look
+from gpu_sandbox.confine.kernel_support import inspect_machine
 from gpu_sandbox.confine.survey_cache import cached_survey, forget_survey
 from gpu_sandbox.confine.syscalls import prctl
 
@@ -21,16 +21,14 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change 
 
 
 def _survey(machine: Machine, *findings: Finding) -> Survey:
-    return Survey(
-        layers=("seccomp",), missing={}, tier="C", findings=findings, machine=machine, seconds=1.0
-    )
+    return Survey(layers=("seccomp",), missing={}, tier="C", findings=findings, machine=machine)
 
 
 @pytest.fixture
 def surveys(monkeypatch: pytest.MonkeyPatch) -> list[Survey]:
     """Every survey that was made, which all attacks failed against."""
     made: list[Survey] = []
-    machine = look()[0]
+    machine = inspect_machine()[0]
 
     def survey(without: tuple[str, ...] = ()) -> Survey:
         made.append(_survey(machine, HELD))
@@ -169,7 +167,7 @@ def test_a_survey_in_which_an_attack_got_through_is_made_again(
     made: list[Survey] = []
 
     def survey(without: tuple[str, ...] = ()) -> Survey:
-        made.append(_survey(look()[0], HELD, through))
+        made.append(_survey(inspect_machine()[0], HELD, through))
         return made[-1]
 
     monkeypatch.setattr(survey_cache, "survey", survey)

@@ -11,11 +11,11 @@ pytestmark = pytest.mark.process
 
 _SCRIPT = """
 import os, signal, time
-from gpu_sandbox.confine.syscalls import hear_of_ends_only
+from gpu_sandbox.confine.syscalls import ignore_child_stops
 heard = []
 signal.signal(signal.SIGCHLD, lambda *_: heard.append("child"))
 if WITHOUT_STOPS:
-    hear_of_ends_only()
+    ignore_child_stops()
 pid = os.fork()
 if pid == 0:
     signal.pause()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gpu_sandbox.api.protocols import PROTOCOLS
-from gpu_sandbox.confine.freeze import Still
+from gpu_sandbox.confine.freeze import Frozen
 from gpu_sandbox.ipc.worker_messages import Done, Ran
 from gpu_sandbox.verifier.reference.cases import Seeds
 from gpu_sandbox.verifier.reference.task import Task
@@ -67,9 +67,9 @@ def test_each_release_alone_has_the_company_that_one_in_pairs_has(
     )
 
     @contextmanager
-    def stopped() -> Iterator[Still]:
+    def stopped() -> Iterator[Frozen]:
         seen.append("stopped")
-        yield Still({}, lambda: (set(), set()), 0)
+        yield Frozen({}, lambda: (set(), set()), 0)
         seen.append("goes on")
 
     (tmp_path / "task.py").write_text(ADD_RELU)

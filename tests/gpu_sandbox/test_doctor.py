@@ -9,7 +9,7 @@ import pytest
 from gpu_sandbox.api.check import Check
 from gpu_sandbox.backends.known import BACKENDS
 from gpu_sandbox.confine import Survey, cgroups
-from gpu_sandbox.confine.kernel_support import look
+from gpu_sandbox.confine.kernel_support import inspect_machine
 from gpu_sandbox.doctor import optional_tools as optional
 from gpu_sandbox.doctor.checks import examine, isolation_checks
 from gpu_sandbox.sandbox import LocalSandbox
@@ -48,7 +48,11 @@ def test_what_is_wrong_with_a_layer_and_what_can_be_done_are_told_apart() -> Non
     refused = "[Errno 1] unshare: Operation not permitted"
     missing = {"namespaces:user": f"{refused}; sysctl user.max=1", "cgroup": "/sys/fs is read-only"}
     survey = Survey(
-        layers=("seccomp",), missing=missing, findings=(), tier="B", machine=look()[0], seconds=0.0
+        layers=("seccomp",),
+        missing=missing,
+        findings=(),
+        tier="B",
+        machine=inspect_machine()[0],
     )
     checks = {check.name: check for check in isolation_checks(survey)}
     found = checks["isolation namespaces:user"]

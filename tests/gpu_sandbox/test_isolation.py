@@ -97,7 +97,7 @@ def test_more_can_be_demanded() -> None:
 def surveyed(tier: Tier) -> Survey:
     return Survey(
         layers=("seccomp", "uid"), missing={"namespaces:mount": "no CAP_SYS_ADMIN"}, tier=tier,
-        findings=(), machine=None, seconds=0.0,  # type: ignore[arg-type]
+        findings=(), machine=None,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

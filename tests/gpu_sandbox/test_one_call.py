@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from gpu_sandbox.confine.freeze import Still
+from gpu_sandbox.confine.freeze import Frozen
 from gpu_sandbox.ipc.cpu_call_messages import Answer, Where
 from gpu_sandbox.ipc.values import Plain, Sequence
 from gpu_sandbox.ipc.verifier_messages import Forged
@@ -75,14 +75,14 @@ class Recorder:
         return Done()
 
     @contextmanager
-    def stopped(self) -> Iterator[Still]:
+    def stopped(self) -> Iterator[Frozen]:
         self.seen.append("stop")
         time.sleep(SLOW_S / 10)
-        yield Still({1: len(self.seen)}, lambda: (set(), set()), time.perf_counter_ns())
+        yield Frozen({1: len(self.seen)}, lambda: (set(), set()), time.perf_counter_ns())
         self.seen.append("go on")
         time.sleep(SLOW_S / 10)
 
-    def used_while(self, still: Still) -> int:
+    def used_while(self, still: Frozen) -> int:
         return self._used_ns
 
     @contextmanager

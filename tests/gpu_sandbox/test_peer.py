@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from gpu_sandbox.confine.freeze import Still, Unstoppable
+from gpu_sandbox.confine.freeze import Frozen, Unstoppable
 from gpu_sandbox.ipc.framing import Channel, PeerGone
 from gpu_sandbox.ipc.verifier_messages import Finding, Forged, WorkerDied, WorkerSilent
 from gpu_sandbox.ipc.worker_messages import Describe, Done, Ran, Request
@@ -25,8 +25,8 @@ from gpu_sandbox.verifier.worker_link.requests import Ended, ReferenceEnded
 MUCH_NS, LITTLE_NS = 2_000_000, 900_000
 
 
-def stopped_but_for(used_ns: int) -> Still:
-    still = Still({}, lambda: (set(), set()), 0)
+def stopped_but_for(used_ns: int) -> Frozen:
+    still = Frozen({}, lambda: (set(), set()), 0)
     still.used_ns = lambda: used_ns  # type: ignore[method-assign]
     return still
 
@@ -40,7 +40,7 @@ class Processes:
         assert pid > 0
 
     @contextmanager
-    def stopped(self) -> Iterator[Still]:
+    def stopped(self) -> Iterator[Frozen]:
         found = self.found
         if isinstance(found, Exception):
             raise found
@@ -113,10 +113,10 @@ class Side:
         self._used_ns = used_ns
 
     @contextmanager
-    def stopped(self) -> Iterator[Still]:
+    def stopped(self) -> Iterator[Frozen]:
         yield stopped_but_for(self._used_ns)
 
-    def used_while(self, still: Still) -> int:
+    def used_while(self, still: Frozen) -> int:
         return still.used_ns()
 
 

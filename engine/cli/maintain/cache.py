@@ -35,8 +35,8 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 def cache(kinds: str | None, prune: bool, yes: bool, as_json: bool) -> int:
     """Show what is kept on this machine between runs; with --prune, remove it.
 
-    Kept are baselines, ceilings, verdicts and device facts, with the time when they were
-    measured, and builds. All of it is made anew when it is needed.
+    Kept are baselines, ceilings, verdicts, device facts and the survey of isolation, with the time
+    when they were measured, and builds. All of it is made anew when it is needed.
     """
     place, chosen = default_cache(), _kinds(kinds)
     held = [holding(place, kind) for kind in chosen]

@@ -23,8 +23,7 @@ __all__ = [
 ]
 
 _MIB = 1 << 20
-_SEEN_S = 5.0
-"""Who watches looks again and again, not all the time, and waits twice for the exact account."""
+_SEEN_S = 5.0  # memory is watched from time to time, and the exact account may be waited for twice
 
 
 def tight_policy(home: str) -> Policy:
@@ -86,8 +85,7 @@ def too_much_memory(_: Targets, policy: Policy) -> tuple[bool, str]:
 
 
 def fill_memory(_: Targets, policy: Policy) -> tuple[bool, str]:
-    """Beyond what is excused, too: pages that forks have of the zygote. Never returns where
-    it is refused."""
+    """Beyond the pages that forks share with the zygote, too. Never returns where refused."""
     blocks = []
     with open("/proc/self/statm", encoding="ascii") as file:
         resident = int(file.read().split()[1]) * mmap.PAGESIZE

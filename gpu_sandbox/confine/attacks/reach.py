@@ -1,4 +1,4 @@
-"""Attacks on what lies outside of the jail: files, servers, processes, shared memory."""
+"""Attacks on what lies outside the jail: files, servers, processes, shared memory."""
 
 from __future__ import annotations
 
@@ -60,25 +60,23 @@ def _connect(family: int, address: object) -> None:
 
 
 def unix_socket(targets: Targets, _: Policy) -> tuple[bool, str]:
-    return refused(lambda: _connect(socket.AF_UNIX, targets.unix_path), "connected to a server")
+    address = targets.unix_path
+    return refused(lambda: _connect(socket.AF_UNIX, address), "connected to a server")
 
 
 def abstract_socket(targets: Targets, _: Policy) -> tuple[bool, str]:
-    return refused(
-        lambda: _connect(socket.AF_UNIX, b"\0" + targets.unix_name), "connected to a server"
-    )
+    address = b"\0" + targets.unix_name
+    return refused(lambda: _connect(socket.AF_UNIX, address), "connected to a server")
 
 
 def tcp(targets: Targets, _: Policy) -> tuple[bool, str]:
-    return refused(
-        lambda: _connect(socket.AF_INET, ("127.0.0.1", targets.port)), "connected to the host"
-    )
+    address = ("127.0.0.1", targets.port)
+    return refused(lambda: _connect(socket.AF_INET, address), "connected to the host")
 
 
 def shared_memory(targets: Targets, _: Policy) -> tuple[bool, str]:
-    return refused(
-        lambda: call("shmat", targets.segment, 0, _SHM_RDONLY), "found foreign shared memory"
-    )
+    words = (targets.segment, 0, _SHM_RDONLY)
+    return refused(lambda: call("shmat", *words), "found foreign shared memory")
 
 
 def signal_a_process(targets: Targets, _: Policy) -> tuple[bool, str]:

@@ -37,7 +37,7 @@ class Targets(msgspec.Struct, frozen=True, kw_only=True):
     """Things outside of the jail that a candidate must not reach."""
 
     canary: str
-    """A file that everybody may read, in a directory that everybody may write to."""
+    """A file that all may read, in a directory that all may write to."""
     secret: str
     """A file of the zygote's user alone."""
     unix_path: str
@@ -88,7 +88,7 @@ def targets() -> Iterator[Targets]:
 
 
 def _reachable(path: str, stack: ExitStack) -> str:
-    """A shorter one, if nobody could attack a socket of that name for its length."""
+    """A shorter path, if a socket's name can't be that long."""
     if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
         return path
     near = stack.enter_context(tempfile.TemporaryDirectory(prefix="survey-", dir="/tmp"))
@@ -107,8 +107,7 @@ def _serve(family: int, address: object, stack: ExitStack) -> socket.socket | No
 
 
 def _share_memory(stack: ExitStack) -> int:
-    """A segment's id. Removed at once, it is there, for all who know its id, for as long as
-    somebody has it: it ends with us, whoever kills us."""
+    """A segment's id. Removed at once, it can be attached by its id until this process ends."""
     try:
         segment = call("shmget", _IPC_PRIVATE, 4096, _IPC_CREAT | 0o666)
     except OSError:

@@ -37,9 +37,7 @@ def trial(
 ) -> tuple[list[Finding], bool]:
     """Findings, under the layer ``name`` or ``"all"``; whether the jail was killed before it had
     answered. Raises ``SpawnFailed`` if these layers can't be set up together."""
-    untried = Survey(
-        layers=tuple(layers), missing={}, tier="C", findings=(), machine=machine, seconds=0.0
-    )
+    untried = Survey(layers=tuple(layers), missing={}, tier="C", findings=(), machine=machine)
     with scratch() as home, _pipe() as (results, answer), _pipe() as (output, printed):
         policy = tight_policy(home)
 

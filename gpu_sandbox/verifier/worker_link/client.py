@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from gpu_sandbox.confine.freeze import Still, Stoppable, Unstoppable
+from gpu_sandbox.confine.freeze import Frozen, Stoppable, Unstoppable
 from gpu_sandbox.ipc.cpu_call_messages import Where
 from gpu_sandbox.ipc.model_messages import Load, Loaded
 from gpu_sandbox.ipc.values import Spot
@@ -24,7 +24,7 @@ _MAX_USED_NS = 1_000_000  # of the processor, by a frozen side
 _MAX_RESTLESS = 3
 """Times it may be more: a process that leaves the processor to stop may have to wait for that."""
 _UNSTOPPABLE = Forged(reason="its processes can't be stopped while the baseline is timed")
-_NO_PROCESSES = Still({}, lambda: (set(), set()), 0)
+_NO_PROCESSES = Frozen({}, lambda: (set(), set()), 0)
 
 
 class Peer(SharedSlots):
@@ -59,7 +59,7 @@ class Peer(SharedSlots):
                 held.close()
 
     @contextmanager
-    def stopped(self) -> Iterator[Still]:
+    def stopped(self) -> Iterator[Frozen]:
         """Freeze its processes, on the CPU: while the other side is timed, while its inputs come,
         and when it has answered. A GPU is timed by its own clock and by gates."""
         if self._processes is None:
@@ -77,7 +77,7 @@ class Peer(SharedSlots):
         finally:
             stopping.__exit__(None, None, None)
 
-    def used_while(self, still: Still) -> int:
+    def used_while(self, still: Frozen) -> int:
         """Nanoseconds of processor time that this side used while frozen. Ends a candidate that
         does so often."""
         used_ns = still.used_ns()

@@ -26,14 +26,14 @@ def _running_on(_: Any) -> Any:
     from gpu_sandbox.confine import freeze
     from gpu_sandbox.verifier.worker_link import client
 
-    class Running(freeze.Still):
+    class Running(freeze.Frozen):
         def used_ns(self) -> int:
             return 0
 
     @contextmanager
     def stopped(self: Any) -> Iterator[Any]:
         if self._processes is None:
-            yield client._NOBODY
+            yield client._NO_PROCESSES
             return
         found, _ = self._processes._seen()
         used = {pid: freeze._used_ns(pid) for pid in found}
