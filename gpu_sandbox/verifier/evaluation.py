@@ -62,7 +62,7 @@ class Evaluation:
         self.observations: Observations | None = None
 
     def run(self) -> Agreed:
-        """Raises ``Ended`` for a candidate that is wrong or fails."""
+        """Evaluate it; raise ``Ended`` if it is wrong or fails."""
         task, first, job = self._task, self._first, self._job
         self._memory.begin_candidate(self._peer)
         trials = Trials(self._candidate)

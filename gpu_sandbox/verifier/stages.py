@@ -42,7 +42,7 @@ class Stopwatch:
 
 
 class Stages:
-    """``notes`` are facts about the verdict, ``busy`` the reasons why the machine was."""
+    """Stages of a job, its ``notes``, and reasons why the machine was ``busy``."""
 
     def __init__(
         self, job: Job, engine: Channel[ToVerifier], reference: Peer, backend: Backend

@@ -1,5 +1,4 @@
-"""What a verifier's process has measured of a task: the first verdict alone pays for it, and later
-ones allow the same."""
+"""Measurements of a task that a verifier's process keeps: later verdicts allow the same."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ _ATTEMPTS = 3  # at measuring the repeatability of a reference that was within b
 
 
 class TaskMemo:
-    """Of one task, under one protocol."""
+    """Measurements of one task, under one protocol."""
 
     def __init__(self) -> None:
         self._usual_rms, self._usual_numbers = UsualRms(), UsualNumbers()
@@ -80,7 +79,7 @@ _memos: dict[tuple[str, str, str], TaskMemo] = {}
 
 
 def memo_of(job: Job) -> TaskMemo:
-    """By task, protocol and device."""
+    """Look up the memo of a task, protocol and device."""
     return _memos.setdefault((job.task_source, job.protocol.name, job.device), TaskMemo())
 
 

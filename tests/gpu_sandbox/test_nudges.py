@@ -25,12 +25,13 @@ from gpu_sandbox.verifier.reference.ulp_perturbation import (
     perturb,
     perturbed,
 )
-from gpu_sandbox.verifier.trials.rounding_flips import is_unstable, with_flips_accepted
-from gpu_sandbox.verifier.trials.rounding_recheck import (
-    RoundingRecheck,
+from gpu_sandbox.verifier.trials.rounding_flips import (
+    is_unstable,
+    with_flips_accepted,
     with_float64_integers,
     without_nan,
 )
+from gpu_sandbox.verifier.trials.rounding_recheck import RoundingRecheck
 
 STRICT = PROTOCOLS["strict"]
 

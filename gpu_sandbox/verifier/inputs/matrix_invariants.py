@@ -18,8 +18,8 @@ _NOTHING = 1e-6  # A smaller number is a zero that rounding has moved
 
 
 def is_symmetric(tensor: torch.Tensor, sign: int = 1) -> bool:
-    """Whether it is so but for rounding, which ``torch.cdist`` needs. Hermitian, if it is complex.
-    ``sign`` -1: skew."""
+    """Whether matrices are symmetric but for rounding, as of ``torch.cdist``; complex ones are
+    Hermitian then. ``sign`` -1: skew."""
     if tensor.dim() < 2 or tensor.shape[-1] != tensor.shape[-2]:
         return False
     other = tensor.mH if sign > 0 else -tensor.mH
@@ -39,7 +39,7 @@ def symmetrized(changed: torch.Tensor, sign: int = 1) -> torch.Tensor:
 
 
 def is_definite(tensor: torch.Tensor) -> bool:
-    """Whether a symmetric one is positive definite."""
+    """Whether symmetric matrices are positive definite."""
     if tensor.dtype not in FACTORED:
         return False
     return bool((torch.linalg.cholesky_ex(tensor).info == 0).all())
@@ -95,8 +95,8 @@ def is_rotation(tensor: torch.Tensor, count: int) -> bool:
 
 
 def orthogonal_side(tensor: torch.Tensor) -> int:
-    """1 if the columns of each matrix are orthogonal and of one length, -1 if its rows are, the
-    fewer of both; 0 if neither is."""
+    """Return 1 if the columns of each matrix are orthogonal and of one length, -1 if its rows are,
+    the fewer of both; 0 if neither is."""
     if tensor.dim() < 2 or tensor.dtype not in FACTORED:
         return 0
     rows, columns = tensor.shape[-2:]

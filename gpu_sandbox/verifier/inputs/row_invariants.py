@@ -24,7 +24,7 @@ _FLIPPED = 0.25
 
 
 def sort_order(draws: Sequence[torch.Tensor]) -> int:
-    """1 if all rows rise, -1 if they fall."""
+    """Return 1 if all rows rise, -1 if they fall, else 0."""
     if any(t.is_complex() or t.dim() == 0 or t.shape[-1] < _MIN_LENGTH for t in draws):
         return 0
     return next((sign for sign in (1, -1) if all(_rises(t, sign) for t in draws)), 0)

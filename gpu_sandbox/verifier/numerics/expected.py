@@ -165,14 +165,14 @@ class Expected:
 
     @property
     def margin(self) -> Margin:
-        """For another call of the same task, of which there is no float64 run."""
+        """The margin of another call of the same task, without a float64 run."""
         own = 0.0 if self.truth is self.native else self.own_error
         bounds = {rule: rule.for_timed(bound) for rule, bound in self.bounds.items()}
         return Margin(self.tolerance + own, bounds, self.usual_rms, self.fill)
 
     @property
     def nondeterminism(self) -> Nondeterminism:
-        """Of the reference's own runs. The float64 run has nothing to do with that."""
+        """What own runs of the reference differ by; nothing beside the float64 run."""
         return self._nondeterminism if self.truth is self.native else Nondeterminism()
 
     def allow_nondeterminism(self, by: Nondeterminism) -> None:

@@ -20,8 +20,8 @@ _MAX_ERROR, _OF_THEM = 0.05, 0.9  # what so many of a part are off by, at most
 
 
 def half_precision_share(truth: torch.Tensor, native: torch.Tensor, own: float) -> float:
-    """Return the share of elements with that error, of those that count; 0 if it is something
-    else. ``own``: the relative L2 distance of the two."""
+    """Return the share of elements with a half precision error, of those that count; 0 if the error
+    is something else. ``own``: the relative L2 distance of the two."""
     by_dtype = tolerance_of(native)
     if by_dtype is not TOLERANCES[torch.float32]:
         return 0.0

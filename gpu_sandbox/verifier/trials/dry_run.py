@@ -30,8 +30,8 @@ _SLOW_S, _SLOW_ON_CPU_S = 2.0, 0.2  # a slower forward is not run ten times more
 
 
 class DryRun:
-    """Of one task. ``announce`` names to the engine what is tried, and is called with an empty text
-    when that is over."""
+    """Dry run of one task. ``announce`` names to the engine what is tried; an empty text says that
+    it is over."""
 
     def __init__(self, task: Task, device: torch.device, announce: Callable[[str], None]) -> None:
         self._task = task

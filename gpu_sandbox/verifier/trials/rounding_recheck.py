@@ -37,13 +37,17 @@ from gpu_sandbox.verifier.reference.ulp_perturbation import (
 )
 from gpu_sandbox.verifier.trials.checks import Recheck
 from gpu_sandbox.verifier.trials.convolution_recheck import grant_tf32
-from gpu_sandbox.verifier.trials.rounding_flips import is_unstable, with_flips_accepted
+from gpu_sandbox.verifier.trials.rounding_flips import (
+    is_unstable,
+    with_flips_accepted,
+    with_float64_integers,
+    without_nan,
+)
 
 PERTURBED_INPUTS = "inputs moved by rounding"
 
 _SLOWEST_FAILED_S = 1.0  # A reference whose candidate is about to be rejected may take longer
 _SUSPECT, _MORE_RUNS = 1 / 32, 4  # of `max_own_error`: another run's may be many times larger
-_MAX_NAN_ONE_IN = 100
 _MAX_COUNT = 1 << 62
 
 
@@ -81,7 +85,7 @@ class RoundingRecheck:
     def rechecks(
         self, case: Case, expected: Sequence[Expected], got: list[torch.Tensor]
     ) -> Iterator[Recheck]:
-        """Of outputs that are not as expected: passing one of them is enough."""
+        """Recheck outputs that are not as expected: passing one recheck is enough."""
         if grant_tf32(self._task, case, expected):
             yield expected, got
         if not self._is_for(case, _SLOWEST_FAILED_S):
@@ -104,7 +108,7 @@ class RoundingRecheck:
     def timed_rechecks(
         self, case: Case, expected: Sequence[Expected], got: list[torch.Tensor]
     ) -> Iterator[Recheck]:
-        """The same where ``expected`` has the margins of other inputs: beside float64 on these very
+        """Recheck outputs with the margins of other inputs: beside float64 on these very
         inputs, too. An output of transformed inputs passes where the reference is ill conditioned
         or fails in float64."""
         yield from self.rechecks(case, expected, got)
@@ -234,42 +238,6 @@ def _is_other(one: Expected, output: torch.Tensor) -> bool:
 
 def _tensors(numbers: Sequence[int]) -> list[torch.Tensor]:
     return [torch.tensor(number) for number in numbers]
-
-
-def with_float64_integers(
-    expected: Sequence[Expected],
-    got: Sequence[torch.Tensor],
-    exactly: Callable[[], Sequence[torch.Tensor] | None],
-) -> list[torch.Tensor] | None:
-    """Replace integers that equal the float64 run's by what is expected: a sum of what rounding
-    flips flips all that follows. None if there are none."""
-    if all(one.by_dtype is not None for one in expected):
-        return None
-    truth = exactly()
-    if truth is None or [one.native.shape for one in expected] != [t.shape for t in truth]:
-        return None
-    found, differs = [], False
-    for one, mine, exact in zip(expected, got, truth, strict=True):
-        if one.by_dtype is None and exact.dtype == mine.dtype:
-            right = (mine == exact) & (mine != one.native)
-            differs = differs or bool(right.any())
-            mine = torch.where(right, one.native, mine)
-        found.append(mine)
-    return found if differs else None
-
-
-def without_nan(expected: Sequence[Expected], got: Sequence[torch.Tensor]) -> Recheck:
-    """Leave out elements that are NaN in both, of a hundred one at most: the root of what is next
-    to nothing, in inputs that the task drew."""
-    found: list[Expected] = []
-    rest: list[torch.Tensor] = []
-    for one, mine in zip(expected, got, strict=True):
-        nan = one.native.isnan() & mine.isnan()
-        if 0 < int(nan.sum()) <= nan.numel() // _MAX_NAN_ONE_IN:
-            one, mine = one.without(nan), mine.masked_fill(nan, 0.0)
-        found.append(one)
-        rest.append(mine)
-    return found, rest
 
 
 def _has_nan(tensor: torch.Tensor) -> bool:
