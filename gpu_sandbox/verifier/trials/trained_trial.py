@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -151,22 +151,14 @@ class TrainedTrial:
         raise Ended(_naming(finding, unused, number))
 
 
-class _Unused:
+class _Unused(NamedTuple):
     """Constants of ``task``'s trained model that ``got``, on ``case``, does not depend on."""
 
-    def __init__(
-        self,
-        task: Task,
-        case: Case,
-        constant: Mapping[str, torch.Tensor],
-        job: Job,
-        got: Sequence[torch.Tensor],
-    ) -> None:
-        self._task = task
-        self._case = case
-        self._constant = constant
-        self._job = job
-        self._got = got
+    task: Task
+    case: Case
+    constant: Mapping[str, torch.Tensor]
+    job: Job
+    got: list[torch.Tensor]
 
     def found(self) -> list[str]:
         """Name them; none where that can't be known."""
@@ -177,11 +169,11 @@ class _Unused:
 
     def _found(self) -> list[str]:
         """One alone if that explains it; else those together that bring the reference nearer."""
-        if len(self._got) != len(self._case.expected):
+        if len(self.got) != len(self.case.expected):
             return []
         began, off = time.monotonic(), self._off()
         nearer: dict[str, float] = {}
-        for name in list(self._constant)[:_MAX_RUNS]:
+        for name in list(self.constant)[:_MAX_RUNS]:
             with self._reset([name]):
                 if (without := self._off()) < off:
                     nearer[name] = without
@@ -190,37 +182,37 @@ class _Unused:
         names = sorted(nearer, key=nearer.__getitem__)
         for count in range(1, len(names) + 1):
             if self._right_without(names[:count]):
-                return [name for name in self._constant if name in names[:count]]
+                return [name for name in self.constant if name in names[:count]]
             if time.monotonic() - began > 2 * _MAX_S:
                 break
-        return list(self._constant) if self._right_without(list(self._constant)) else []
+        return list(self.constant) if self._right_without(list(self.constant)) else []
 
     @contextmanager
     def _reset(self, names: Sequence[str]) -> Iterator[None]:
         """Set these in the reference as a new module holds them."""
-        model = self._task.model
+        model = self.task.model
         now = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         kept = {name: now[name].detach().clone() for name in names if name in now}
         for name in kept:
-            now[name].detach().copy_(self._constant[name].detach())
+            now[name].detach().copy_(self.constant[name].detach())
         yield
         for name, before in kept.items():
             now[name].detach().copy_(before)
 
     def _off(self) -> float:
         """Distance of the candidate's outputs from the reference's now."""
-        outputs = self._task.rerun(self._case)
-        if [t.shape for t in outputs] != [t.shape for t in self._got]:
+        outputs = self.task.rerun(self.case)
+        if [t.shape for t in outputs] != [t.shape for t in self.got]:
             return math.inf
-        return sum(map(_between, self._got, outputs))
+        return sum(map(_between, self.got, outputs))
 
     def _right_without(self, names: Sequence[str]) -> bool:
         with self._reset(names):
-            task, case = self._task.with_model(self._task.model), _copy_of(self._case)
+            task, case = self.task.with_model(self.task.model), _copy_of(self.case)
             task.solve(case, exact=True)
             try:
                 rechecks = RoundingRecheck(task).rechecks
-                protocol, got = self._job.protocol, list(self._got)
+                protocol, got = self.job.protocol, self.got
                 check_call(case, case.expected, got, protocol, None, rechecks)
             except Ended:
                 return False
