@@ -15,9 +15,8 @@ from typing import Any
 
 from torch.utils import cpp_extension
 
-from gpu_sandbox.extension_build.run_commands import FAST_LINKERS, LINKER
+from gpu_sandbox.extension_build.ninja_edits import FAST_LINKERS, LINKER
 from gpu_sandbox.toolchain.identity import HEADERS
-from gpu_sandbox.toolchain.ninja_file import Recipe
 
 
 class _Captured(Exception):
@@ -67,7 +66,7 @@ def _cflags(extra: list[str], *first: Path) -> str:
     """The compiler and its flags for any extension, but for the name of one."""
 
     def capture(build_directory: str, *_: Any, **__: Any) -> None:
-        raise _Captured(Recipe.read(Path(build_directory)))
+        raise _Captured((Path(build_directory) / "build.ninja").read_text())
 
     driver: Any = cpp_extension
     driver._run_ninja_build = capture
@@ -81,9 +80,7 @@ def _cflags(extra: list[str], *first: Path) -> str:
                 build_directory=scratch,
             )
         except _Captured as captured:
-            recipe = captured.args[0]
-    assert recipe is not None
-    variables = recipe.link.variables
+            variables = dict(re.findall(r"^(\w+) = (.*)$", captured.args[0], re.MULTILINE))
     flags = re.sub(r"-DTORCH_EXTENSION_NAME=\S+ ", "", variables["cflags"])
     return f"{variables['cxx']} {flags}"
 

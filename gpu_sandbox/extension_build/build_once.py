@@ -8,12 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpu_sandbox.extension_build.run_commands import Driver
+from gpu_sandbox.extension_build.ninja_edits import Driver
 from gpu_sandbox.toolchain.compiler_log import unexplained
 
 MODULE = "torch.utils.cpp_extension"
@@ -45,27 +45,16 @@ def attempt(
     call["use_pch"] = False
     if "use_pch" not in inspect.signature(original).parameters:
         del call["use_pch"]
+    module: Any = sys.modules[MODULE]
+    ninja = module._run_ninja_build
+    module._run_ninja_build = driver.run
     try:
-        with _driven_by(driver):
-            return original(**call)
+        return original(**call)
     except RuntimeError as error:
         if not str(error).startswith("Error building extension"):
             raise
         generated = generated_files(directory, arguments)
         raise Refused(str(error), generated) from None
-
-
-@contextmanager
-def _driven_by(driver: Driver) -> Iterator[None]:
-    """Torch's driver up to its last step, which is to run ninja."""
-    module: Any = sys.modules[MODULE]
-    ninja = getattr(module, "_run_ninja_build", None)
-    if ninja is None:
-        yield
-        return
-    module._run_ninja_build = driver.replacing(ninja)
-    try:
-        yield
     finally:
         module._run_ninja_build = ninja
 

@@ -32,7 +32,7 @@ from gpu_sandbox.extension_build.build_once import (
     real_headers_may_help,
     start_over,
 )
-from gpu_sandbox.extension_build.run_commands import BINDING, Driver
+from gpu_sandbox.extension_build.ninja_edits import BINDING, Driver
 from gpu_sandbox.toolchain.compiler_log import cut_compiler_output, first_error
 from gpu_sandbox.toolchain.demangle import demangled
 from gpu_sandbox.toolchain.identity import HEADERS

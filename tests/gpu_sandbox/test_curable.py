@@ -18,7 +18,7 @@ from events.outcomes import CompileFailed, Correct
 from gpu_sandbox.extension_build import load_inline as extensions
 from gpu_sandbox.extension_build.build_once import Refused, real_headers_may_help
 from gpu_sandbox.extension_build.load_inline import BuildFailed, Builds
-from gpu_sandbox.extension_build.run_commands import Driver
+from gpu_sandbox.extension_build.ninja_edits import Driver
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.toolchain.compiler_log import unexplained
 from gpu_sandbox.toolchain.identity import HEADERS

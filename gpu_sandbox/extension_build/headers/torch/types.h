@@ -1,5 +1,5 @@
 // Slim torch/types.h: tensors, the usual factories and functions, checks, dispatch, threads.
-// Other functions' headers are added for each source that names one (extension_build/run_commands.py). What
+// Other functions' headers are added for each source that names one (extension_build/ninja_edits.py). What
 // is missing even so fails to compile and is then built against the real header.
 #pragma once
 

@@ -1,4 +1,4 @@
-"""Runs torch's compiler commands for one extension, with what was built beforehand.
+"""Edits of the ``build.ninja`` that torch writes for one extension, which ninja then runs.
 
 A source that binds plain functions is compiled with the slim binding, whose other half is linked
 in; its header comes precompiled where there is one for its flags; headers of the functions that
@@ -12,16 +12,12 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from gpu_sandbox.toolchain.compiler_flags import header_name, relevant
-from gpu_sandbox.toolchain.ninja_file import Recipe, Step
 
 PREBUILT_VARIABLE = "GPU_SANDBOX_PREBUILT"
 SANITIZE_VARIABLE = "GPU_SANDBOX_SANITIZE"
@@ -42,6 +38,11 @@ _BEYOND_SLIM = re.compile(
     r"|#\s*include\s*[<\"](?:pybind11/|torch/csrc/|torch/python\.h)"
     r"|\bPYBIND11_(?!MODULE\b)\w|\bTHP\w"
 )
+_VARIABLE = re.compile(r"^(\w+) = (.*)$", re.MULTILINE)
+_BUILD = re.compile(r"build (?:\$.|[^\s:$])+: (.+)")
+_DEPENDENCIES = re.compile(r"-MM?D -MF \$out\.d |^  (?:depfile|deps) = .*\n", re.MULTILINE)
+_PROGRESS = re.compile(r"^(?:\[\d+/\d+\] |ninja: build stopped).*\n?", re.MULTILINE)
+_LINK_FAILED = re.compile(r"^FAILED: (?:\[code=\d+\] )?\S+\.so\b", re.MULTILINE)
 _DEBUGS = re.compile(r"(?:^|\s)(?:-G|--device-debug|-lineinfo|--generate-line-info)(?=\s|$)")
 _THREADS = re.compile(r"(?:^|\s)(?:--threads|-t)(?=[\s=\d]|$)")
 FAST_LINKERS = ("mold", "lld", "gold")
@@ -63,52 +64,58 @@ class Driver:
         self.bound = False
         self.output = ""
 
-    def replacing(self, ninja: Callable[..., None]) -> Callable[..., None]:
-        """Stands in for torch's ``_run_ninja_build``; ``ninja`` is for unusual files."""
+    def run(self, build_directory: str, verbose: bool, error_prefix: str) -> None:
+        """Stands in for torch's ``_run_ninja_build``."""
+        file = Path(build_directory) / "build.ninja"
+        original = _DEPENDENCIES.sub("", file.read_text())
+        linker = None if "-fuse-ld" in original else self._fast_linker()
+        file.write_text(self._edited(original, linker))
+        done = _ninja(file.parent)
+        self.output = done.stdout
+        if done.returncode and linker and _LINK_FAILED.search(done.stdout):
+            file.write_text(self._edited(original, None))
+            done = _ninja(file.parent)
+            self.output = self.output.partition("FAILED: ")[0] + done.stdout
+        if done.returncode:
+            raise RuntimeError(f"{error_prefix}: {self.output}")
+        if verbose:
+            print(self.output)
 
-        def run(build_directory: str, verbose: bool, error_prefix: str) -> None:
-            directory = Path(build_directory)
-            recipe = Recipe.read(directory)
-            if recipe is None:
-                ninja(build_directory, verbose, error_prefix)
-                return
-            output, good = self._build(recipe, directory)
-            self.output = output
-            if not good:
-                raise RuntimeError(f"{error_prefix}: {output}")
-            if verbose:
-                print(output)
+    def _edited(self, text: str, linker: str | None) -> str:
+        """With variables of their own for each command."""
+        variables = dict(_VARIABLE.findall(text))
+        lines = []
+        for line in text.splitlines():
+            lines.append(line)
+            rule, _, inputs = (found[1] if (found := _BUILD.match(line)) else "").partition(" ")
+            match rule:
+                case "compile":
+                    flags = self._added(inputs, cuda=False)
+                    checks = " -fsanitize=address -fno-omit-frame-pointer -g -O1"
+                    lines.append(f"  cflags = {flags} $cflags{checks if self._sanitizes else ''}")
+                case "cuda_compile":
+                    given = _for_nvcc(variables["cuda_cflags"])
+                    lines.append(f"  cuda_cflags = {self._added(inputs, cuda=True)} {given}")
+                case "link":
+                    binding = shlex.quote(str(self._binding)) if self.bound else ""
+                    check = "-fsanitize=address" if self._sanitizes else ""
+                    fast = f"-fuse-ld={linker}" if linker else ""
+                    lines.append(f"  ldflags = {fast} {_escaped(binding)} $ldflags {check}")
+                case _:
+                    pass
+        return "\n".join(lines) + "\n"
 
-        return run
-
-    def _build(self, recipe: Recipe, directory: Path) -> tuple[str, bool]:
-        commands = [self._compile_command(step, directory) for step in recipe.compiles]
-        with ThreadPoolExecutor(_jobs()) as pool:
-            done = list(pool.map(lambda command: _run(command, directory), commands))
-        failed = [
-            f"FAILED: {c}\n{d.stdout}" for c, d in zip(commands, done, strict=True) if d.returncode
-        ]
-        if failed:
-            return "\n".join(failed), False
-        linked = self._link(recipe.link, directory)
-        return "\n".join(d.stdout for d in (*done, linked)), linked.returncode == 0
-
-    def _compile_command(self, step: Step, directory: Path) -> str:
-        cuda = step.rule != "compile"
-        flags = "cuda_cflags" if cuda else "cflags"
-        given = _for_nvcc(step.variables[flags]) if cuda else step.variables[flags]
-        if self._sanitizes and not cuda:
-            given += " -fsanitize=address -fno-omit-frame-pointer -g -O1"
+    def _added(self, inputs: str, *, cuda: bool) -> str:
+        """Flags before those of torch, so that a precompiled header is found first."""
         if not self._slim:
-            return step.command(**{flags: given})
-        text = (directory / step.inputs[0]).read_text(errors="replace")
+            return ""
+        text = Path(re.sub(r"\$(.)", r"\1", inputs)).read_text(errors="replace")
         added = ["-DSLIM_BINDS"] if cuda and _BINDS.search(text) else []
         if self._slim_binding_will_do(text) and (added or not cuda):
             self.bound = True
             added += ["-DSLIM_BINDING", *([] if cuda else self._precompiled(text))]
         added += [word for name in _named_headers(text) for word in ("-include", name)]
-        # Before the -I that torch gives, so that a precompiled header is found first.
-        return step.command(**{flags: " ".join([*added, given])})
+        return _escaped(" ".join(added))
 
     def _slim_binding_will_do(self, text: str) -> bool:
         return (
@@ -127,17 +134,6 @@ class Driver:
         if not header.is_dir() or _DEFINED.search(text, 0, found.start()):
             return []
         return ["-I", shlex.quote(str(header)), "-include", "torch/extension.h"]
-
-    def _link(self, step: Step, directory: Path) -> Any:
-        flags = step.variables["ldflags"] + (" -fsanitize=address" if self._sanitizes else "")
-        if self.bound:
-            flags = f"{shlex.quote(str(self._binding))} {flags}"
-        linker = self._fast_linker()
-        if linker and "-fuse-ld" not in flags:
-            linked = _run(step.command(ldflags=f"-fuse-ld={linker} {flags}"), directory)
-            if linked.returncode == 0:
-                return linked
-        return _run(step.command(ldflags=flags), directory)
 
     def _fast_linker(self) -> str | None:
         """The one that is known to work, else the first that there is."""
@@ -171,13 +167,17 @@ def _named_headers(text: str) -> list[str]:
     return found
 
 
-def _run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}  # a sanitizer's
-    return subprocess.run(
-        command,
-        shell=True,
+def _escaped(text: str) -> str:
+    return text.replace("$", "$$")
+
+
+def _ninja(directory: Path) -> subprocess.CompletedProcess[str]:
+    """Its output has errors and warnings of commands; a failed command is on a line with it."""
+    jobs = os.environ.get("MAX_JOBS") or str(os.cpu_count() or 1)
+    done = subprocess.run(
+        ["ninja", "-v", "-k", "0", "-j", jobs],
         cwd=directory,
-        env=environment,
+        env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"},  # a sanitizer's
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -185,8 +185,5 @@ def _run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
         errors="replace",
         check=False,
     )
-
-
-def _jobs() -> int:
-    jobs = os.environ.get("MAX_JOBS", "")
-    return int(jobs) if jobs.isdigit() and int(jobs) else os.cpu_count() or 1
+    output = re.sub(r"^(FAILED: .*)\n", r"\1 ", _PROGRESS.sub("", done.stdout), flags=re.MULTILINE)
+    return subprocess.CompletedProcess(done.args, done.returncode, output)
