@@ -431,7 +431,7 @@ async def test_one_that_fits_and_can_not_be_judged_costs_no_device(sandbox: Loca
 async def test_a_second_look_has_new_workers_on_both_sides(sandbox: LocalSandbox) -> None:
     source = candidate("return torch.relu(a + b)")
     await sandbox.evaluate(request(SMALL, source))
-    verifier = sandbox._open.devices._stations["cuda:0"]._verifier
+    verifier = sandbox._open.devices._sessions["cuda:0"]._verifier
     assert verifier is not None
     assert verifier.reference is not None
     before = verifier.reference.process.pid
