@@ -46,6 +46,11 @@ DEFENCES = (
             Bite("hard_coded_values", also_off=("transformed inputs",)),
             Bite("the_output_before", also_off=("transformed inputs",)),
             Bite("keeps_outputs_by_address", also_off=("transformed inputs",)),
+            Bite("memo_by_content", also_off=("transformed inputs",)),
+            Bite("memo_by_version", also_off=("transformed inputs",)),
+            Bite("memo_by_shape", also_off=("transformed inputs",)),
+            Bite("memo_by_pointer", also_off=("transformed inputs", "outputs are overwritten")),
+            Bite("memo_by_id", also_off=("transformed inputs", "outputs are overwritten")),
         ),
     ),
     Defence(

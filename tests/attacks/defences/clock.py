@@ -144,11 +144,6 @@ DEFENCES = (
         threats=("C9",),
         patches=(Patch(f"{_VERIFIER}.timing.batches:Batches.draw", _the_first_ones),),
         bites=(
-            Bite("memo_by_content"),
-            Bite("memo_by_version"),
-            Bite("memo_by_shape"),
-            Bite("memo_by_pointer", also_off=("outputs are overwritten",)),
-            Bite("memo_by_id", also_off=("outputs are overwritten",)),
             Bite("skips_from_call_k"),
             Bite("skips_one_call_in_four"),
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.attacks.defences.defence import Bite, Defence
-from tests.attacks.defences.patching import Patch
+from tests.attacks.defences.patching import Patch, constant
 
 __all__ = ["DEFENCES"]
 
@@ -90,20 +90,10 @@ DEFENCES = (
         without=("namespaces:pid",),
         bites=(
             Bite("signals_its_parent", "may signal a relative", _but(_PROCESSES, "own processes")),
-            Bite("kills_the_verifier", "killed the verifier", _but(_PROCESSES, "own processes")),
+            Bite("kills_the_verifier", "evaluator broke down", _but(_PROCESSES, "own processes")),
             Bite(
                 "moves_the_baseline",
                 "GAINED: may",
-                (*_but(_PROCESSES, "own processes"), "system call filter"),
-            ),
-            Bite(
-                "traces_a_relative",
-                "GAINED: traces",
-                (*_but(_PROCESSES, "own processes"), "system call filter"),
-            ),
-            Bite(
-                "reads_other_processes",
-                "of a relative",
                 (*_but(_PROCESSES, "own processes"), "system call filter"),
             ),
         ),
@@ -152,6 +142,16 @@ DEFENCES = (
                 ("landlock", "system call filter"),
             ),
         ),
+    ),
+    Defence(
+        name="no capabilities",
+        module="confine/identity.py",
+        threats=("H4",),
+        patches=(
+            Patch("gpu_sandbox.confine.identity:clear_capabilities", constant(None)),
+            Patch("gpu_sandbox.confine.identity:held_capabilities", constant(0)),
+        ),
+        bites=(Bite("has_capabilities", "GAINED: Cap", ("own user",)),),
     ),
     Defence(
         name="descriptors are closed",
