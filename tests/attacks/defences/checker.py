@@ -110,7 +110,7 @@ DEFENCES = (
         name="other calls in between",
         module="verifier/trials/trial_calls.py",
         threats=("K10",),
-        patches=(Patch(f"{_VERIFIER}.trials.trial_calls:TrialCalls._between", constant(0)),),
+        patches=(Patch(f"{_VERIFIER}.trials.trial_calls:TrialCalls._calls_between", constant(0)),),
         bites=(
             Bite("output_is_a_reused_buffer"),
             Bite("outputs_are_two_buffers_in_turn"),

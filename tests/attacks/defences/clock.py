@@ -165,7 +165,7 @@ DEFENCES = (
         name="the task is audited",
         module="verifier/trials/task_audit.py",
         threats=("C9", "A2"),
-        patches=(Patch(f"{_VERIFIER}.job:Assignment._audited", constant([])),),
+        patches=(Patch(f"{_VERIFIER}.task_memo:audit", constant([])),),
         bites=(
             Bite("constant_inputs", "no note calls the task degenerate"),
             Bite("zeros_where_the_task_is_zero", "no note calls the task degenerate"),

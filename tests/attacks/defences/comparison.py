@@ -22,7 +22,7 @@ def _wide(rules: Any) -> Any:
 
 def _lowering(expect: Any) -> Any:
     """Whatever the reference computes in."""
-    return lambda *outputs, **options: expect(*outputs, **{**options, "lowers": True})
+    return lambda *outputs, **options: expect(*outputs, **{**options, "half_precision": True})
 
 
 def _whole(_: Any) -> Any:
@@ -70,7 +70,7 @@ DEFENCES = (
         name="flips are few in each slice",
         module="verifier/numerics/rules/integers.py",
         threats=("K1", "K3"),
-        patches=(Patch(f"{_RULES}.integers:flipped", constant(False)),),
+        patches=(Patch(f"{_RULES}.integers:is_clustered", constant(False)),),
         bites=(
             Bite("hears_nothing"),
             Bite("hears_every_other"),
@@ -81,21 +81,21 @@ DEFENCES = (
         name="few outputs have more flips than were seen",
         module="verifier/numerics/rules/integers.py",
         threats=("K3",),
-        patches=(Patch(f"{_RULES}.integers:Seldom.lets_off", constant(True)),),
+        patches=(Patch(f"{_RULES}.integers:FlipBudget.tolerates", constant(True)),),
         bites=(Bite("leaves_the_next_token_out"),),
     ),
     Defence(
         name="fill value",
         module="verifier/numerics/fill_value.py",
         threats=("K2",),
-        patches=(Patch(f"{_VERIFIER}.numerics.expected:fill_of", constant(None)),),
+        patches=(Patch(f"{_VERIFIER}.numerics.expected:fill_value_of", constant(None)),),
         bites=(Bite("leaves_all_but_the_mask_out"), Bite("keeps_the_mask_alone")),
     ),
     Defence(
         name="tolerances by dtype",
         module="verifier/numerics/tolerances.py",
         threats=("K4",),
-        patches=(Patch(f"{_VERIFIER}.numerics.expected:RULES", _wide),),
+        patches=(Patch(f"{_VERIFIER}.numerics.tolerances:TOLERANCES", _wide),),
         bites=(
             Bite("bf16_matmul"),
             Bite("fp16_accumulation", also_off=("transformed inputs",)),
@@ -108,7 +108,7 @@ DEFENCES = (
         threats=("K4",),
         patches=(
             Patch(f"{_VERIFIER}.reference.task:expect", _lowering),
-            Patch(f"{_VERIFIER}.numerics.expected:lowered", constant(1.0)),
+            Patch(f"{_VERIFIER}.numerics.expected:half_precision_share", constant(1.0)),
         ),
         bites=(Bite("halves_digits_of_all"), Bite("halves_digits_behind_a_gate")),
     ),
@@ -117,8 +117,8 @@ DEFENCES = (
         module="verifier/numerics/sentinel_values.py",
         threats=("K3",),
         patches=(
-            Patch(f"{_VERIFIER}.reference.ulp_perturbation:marks", constant(None)),
-            Patch(f"{_VERIFIER}.trials.rounding_recheck:marks", constant(None)),
+            Patch(f"{_VERIFIER}.reference.ulp_perturbation:sentinel_mask", constant(None)),
+            Patch(f"{_VERIFIER}.trials.rounding_recheck:sentinel_mask", constant(None)),
         ),
         bites=(Bite("sees_no_saturation"), Bite("averages_padding_in")),
     ),
@@ -126,7 +126,7 @@ DEFENCES = (
         name="transformed inputs",
         module="verifier/inputs/transforms.py",
         threats=("K5",),
-        patches=(Patch(f"{_VERIFIER}.trials.trials:ways", constant(())),),
+        patches=(Patch(f"{_VERIFIER}.trials.trial_cases:transforms_for", constant(())),),
         bites=(
             Bite("overflowing_softmax"),
             Bite("looks_whether_inputs_are_changed"),
@@ -142,7 +142,7 @@ DEFENCES = (
         name="hidden cases among timed calls",
         module="verifier/trials/hidden_cases.py",
         threats=("K5", "K6"),
-        patches=(Patch(f"{_VERIFIER}.trials.hidden_cases:Surprises.among", constant({})),),
+        patches=(Patch(f"{_VERIFIER}.trials.hidden_cases:HiddenCases.among", constant({})),),
         bites=(
             Bite("careful_only_in_trials"),
             Bite("listens_to_the_gap"),
@@ -163,7 +163,7 @@ DEFENCES = (
         name="parts of inputs are transformed",
         module="verifier/inputs/subsets.py",
         threats=("K5",),
-        patches=(Patch(f"{_VERIFIER}.inputs.apply:chosen_of", _whole),),
+        patches=(Patch(f"{_VERIFIER}.inputs.apply:random_subset", _whole),),
         bites=(
             Bite("reads_an_eighth"),
             Bite("reads_one_of_many"),
@@ -174,8 +174,8 @@ DEFENCES = (
         module="verifier/numerics/mutated_inputs.py",
         threats=("K7",),
         patches=(
-            Patch(f"{_VERIFIER}.trials.trials:check_left", constant(None)),
-            Patch(f"{_VERIFIER}.timing.pairing:check_left", constant(None)),
+            Patch(f"{_VERIFIER}.trials.trials:check_mutated", constant(None)),
+            Patch(f"{_VERIFIER}.timing.pairing:check_mutated", constant(None)),
         ),
         bites=(
             Bite("leaves_the_update_out"),
@@ -188,7 +188,9 @@ DEFENCES = (
         name="changes of inputs go in the right direction",
         module="verifier/numerics/mutated_inputs.py",
         threats=("K7",),
-        patches=(Patch(f"{_VERIFIER}.numerics.mutated_inputs:Left.wrongly_changed", constant("")),),
+        patches=(
+            Patch(f"{_VERIFIER}.numerics.mutated_inputs:MutatedInput.wrong_change", constant("")),
+        ),
         bites=(
             Bite("guesses_a_step"),
             Bite("leaves_the_average_out", also_off=("transformed inputs",)),
