@@ -21,7 +21,7 @@ from typing import BinaryIO
 import msgspec
 
 from events.outcomes import KernelResources
-from gpu_sandbox.ipc.child_messages import MOST_BUILT
+from gpu_sandbox.ipc.child_messages import MAX_BUILT
 from gpu_sandbox.store.best_effort import Keeping
 
 CACHE_BYTES = 10 << 30
@@ -49,7 +49,7 @@ class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, resources: list[KernelResources], lines: dict[str, list[int]]) -> BuildRecord:
         """Bounded, printable and with plausible figures: logs keep them."""
         kernels = [_on_a_line(one) for one in resources[:_MAX_KERNELS] if _is_plausible(one)]
-        are_few = len(lines) <= 2 * MOST_BUILT and sum(map(len, lines.values())) < _MAX_LINES
+        are_few = len(lines) <= 2 * MAX_BUILT and sum(map(len, lines.values())) < _MAX_LINES
         are_short = all(len(name) <= _MAX_NAME for name in lines)
         return cls(resources=kernels, lines=lines if are_few and are_short else {})
 

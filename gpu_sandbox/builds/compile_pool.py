@@ -21,7 +21,7 @@ from gpu_sandbox.api.device import Device
 from gpu_sandbox.backends.known import backend_of, visible_variables
 from gpu_sandbox.builds.build_cache import BuildCache, BuildFiles, BuildRecord
 from gpu_sandbox.builds.precompiled_headers import Prebuilt
-from gpu_sandbox.ipc.child_messages import MOST_BUILT, Built, Compile
+from gpu_sandbox.ipc.child_messages import MAX_BUILT, Built, Compile
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.static_checks.precheck import Inspected
 from gpu_sandbox.store.best_effort import Keeping
@@ -160,7 +160,7 @@ class CompilePool:
             policy_for(self._zygote.limits, home, self._cores, readable=readable),
             child_environment(home, **variables),
             {"pretend": backend_of(device).builds.pretended(candidate.facts)},
-            MOST_BUILT,
+            MAX_BUILT,
         ) as (process, line):
             fds: list[int] = []
             try:

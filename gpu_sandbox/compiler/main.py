@@ -20,7 +20,7 @@ import torch
 from gpu_sandbox.compiler.fake_device import pretend_cuda
 from gpu_sandbox.extension_build import load_inline
 from gpu_sandbox.extension_build.load_inline import BuildFailed, Builds
-from gpu_sandbox.ipc.child_messages import MOST_BUILT, Built, Compile
+from gpu_sandbox.ipc.child_messages import MAX_BUILT, Built, Compile
 from gpu_sandbox.ipc.framing import Channel
 from gpu_sandbox.runtime.candidate_traceback import one_line, own_traceback
 from gpu_sandbox.runtime.module_loader import construct, import_file
@@ -68,8 +68,8 @@ def _send(channel: Channel[Compile], built: Built, root: Path) -> None:
         return
     paths = [p for p in (root / "manifest.json", *sorted(root.glob("*/*.so"))) if p.is_file()]
     with ExitStack() as stack:
-        files = [stack.enter_context(open(p, "rb")) for p in paths[:MOST_BUILT]]
-        names = [str(p.relative_to(root)) for p in paths[:MOST_BUILT]]
+        files = [stack.enter_context(open(p, "rb")) for p in paths[:MAX_BUILT]]
+        names = [str(p.relative_to(root)) for p in paths[:MAX_BUILT]]
         message = msgspec.structs.replace(built, files=names)
         try:
             channel.send(message, *(f.fileno() for f in files))

@@ -23,7 +23,7 @@ from gpu_sandbox.devices.device_session import JobResult
 from gpu_sandbox.devices.timing_lock import Permit, timing_file
 from gpu_sandbox.devices.worker_pool import child_variables
 from gpu_sandbox.evaluate.pausing import PausingJail
-from gpu_sandbox.ipc.child_messages import CACHES, MOST_PREPARED, Prepare, Step
+from gpu_sandbox.ipc.child_messages import CACHES, MAX_PREPARED, Prepare, Step
 from gpu_sandbox.ipc.framing import BadFrame, Line, PeerGone
 from gpu_sandbox.ipc.verifier_messages import Job, Report, WorkerSilent
 from gpu_sandbox.supervise.control_line import controlled
@@ -88,7 +88,7 @@ class Preparations:
     def _limiter(self, place: Place) -> anyio.CapacityLimiter:
         """At most one a core, since time limits count on that."""
         if place.identity not in self._limiters:
-            most = min(MOST_PREPARED, len(place.cores))
+            most = min(MAX_PREPARED, len(place.cores))
             self._limiters[place.identity] = anyio.CapacityLimiter(most)
         return self._limiters[place.identity]
 

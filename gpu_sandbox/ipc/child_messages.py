@@ -17,8 +17,8 @@ from events.observations import Ceilings
 from events.outcomes import KernelResources
 from gpu_sandbox.api.protocols import Precision
 
-MOST_BUILT = 64  # files of one candidate's build, which stay open until it is judged
-MOST_PREPARED = 4  # candidates at a time, of one engine on one device
+MAX_BUILT = 64  # files of one candidate's build, which stay open until it is judged
+MAX_PREPARED = 4  # candidates at a time, of one engine on one device
 CACHES = "caches.zip"  # among a build's files: what compilers left when it was prepared
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from gpu_sandbox.api.protocols import Precision
-from gpu_sandbox.ipc.values import MOST_TENSORS, Spot, Tree
+from gpu_sandbox.ipc.values import MAX_TENSORS, Spot, Tree
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
@@ -101,4 +101,4 @@ class Unlike(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Compared(_Message, frozen=True):
-    unlike: Annotated[list[Unlike], msgspec.Meta(max_length=MOST_TENSORS)]
+    unlike: Annotated[list[Unlike], msgspec.Meta(max_length=MAX_TENSORS)]

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-MOST_DIMS = 64  # of an output: those that torch can compute with
-MOST_TENSORS = 10_000  # of one output
+MAX_DIMS = 64  # of an output: those that torch can compute with
+MAX_TENSORS = 10_000  # of one output
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):

@@ -21,9 +21,9 @@ from gpu_sandbox.ipc.model_messages import (
     Loaded,
     Restore,
 )
-from gpu_sandbox.ipc.values import MOST_DIMS, MOST_TENSORS, Spot, Tree
+from gpu_sandbox.ipc.values import MAX_DIMS, MAX_TENSORS, Spot, Tree
 
-MOST_REPLY_BYTES = 4 << 20  # several times what describes ``MOST_TENSORS``
+MAX_REPLY_BYTES = 4 << 20  # several times what describes ``MAX_TENSORS``
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
@@ -211,7 +211,7 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     order of its own (``worker/gated_calls.py``). ``of_input``: the number of the input whose
     memory it is; ``of_earlier``: it is memory of an earlier output that the candidate has kept."""
 
-    shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)]
+    shape: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_DIMS)]
     dtype: str
     device: str
     written: bool
@@ -219,7 +219,7 @@ class Leaf(msgspec.Struct, frozen=True, kw_only=True):
     overlapping: bool
     shared: bool = False
     in_order: bool = True
-    stride: Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMS)] = ()
+    stride: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_DIMS)] = ()
     of_input: int | None = None
     of_earlier: bool = False
 
@@ -229,7 +229,7 @@ class Ran(_Message, frozen=True):
     ``copied_ns`` how much of that to copy what can't be read as it lies."""
 
     tree: Tree
-    leaves: Annotated[list[Leaf], msgspec.Meta(max_length=MOST_TENSORS)]
+    leaves: Annotated[list[Leaf], msgspec.Meta(max_length=MAX_TENSORS)]
     handled_ns: int = 0
     copied_ns: int = 0
 

@@ -20,8 +20,8 @@ import torch
 
 from gpu_sandbox.ipc.cpu_call_messages import DIGEST_BYTES, NOTHING_PLAIN
 from gpu_sandbox.ipc.values import (
-    MOST_DIMS,
-    MOST_TENSORS,
+    MAX_DIMS,
+    MAX_TENSORS,
     Mapping,
     Pickled,
     Plain,
@@ -48,10 +48,10 @@ def pack(value: Any, tensors: list[torch.Tensor], *, pickling: bool, depth: int 
     if depth > _MAX_DEPTH:
         raise NotPlain("nested more than 50 deep")
     if isinstance(value, torch.Tensor):
-        if not pickling and value.dim() > MOST_DIMS:
-            raise NotPlain(f"a tensor of more than {MOST_DIMS} dimensions")
-        if not pickling and len(tensors) == MOST_TENSORS:
-            raise NotPlain(f"more than {MOST_TENSORS} tensors")
+        if not pickling and value.dim() > MAX_DIMS:
+            raise NotPlain(f"a tensor of more than {MAX_DIMS} dimensions")
+        if not pickling and len(tensors) == MAX_TENSORS:
+            raise NotPlain(f"more than {MAX_TENSORS} tensors")
         tensors.append(value)
         return TensorAt(index=len(tensors) - 1)
     if type(value) in _PLAIN and not (type(value) is int and abs(value) >= 1 << 63):

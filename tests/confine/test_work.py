@@ -98,11 +98,11 @@ def _use_cuda(result: Survey) -> None:
         skip("no NVIDIA device")
     import torch
 
-    from gpu_sandbox.accelerator.cuda_context import make_context
+    from gpu_sandbox.accelerator.cuda import Cuda
 
     def main() -> None:
         began = time.monotonic()
-        make_context(torch.device("cuda"))
+        Cuda(torch.device("cuda")).make_context()
         a = torch.rand(512, 512, device="cuda")
         torch.cuda.synchronize()
         print(f"context in {time.monotonic() - began:.2f} s")

@@ -17,7 +17,7 @@ from gpu_sandbox.ipc.verifier_messages import (
     WorkerFailed,
     WorkerSilent,
 )
-from gpu_sandbox.ipc.worker_messages import MOST_REPLY_BYTES, Done, Failed, Reply, Request
+from gpu_sandbox.ipc.worker_messages import MAX_REPLY_BYTES, Done, Failed, Reply, Request
 
 R = TypeVar("R")
 _ALL_ANSWERS = 3.0  # times the limit of one answer that all of a candidate's may take together
@@ -43,7 +43,7 @@ class WorkerRequests:
     """Methods raise ``Ended``, or ``ReferenceEnded`` if the worker holds the reference."""
 
     def __init__(self, sock: socket.socket, call_s: float, *, reference: bool) -> None:
-        self._channel: Channel[Reply] = Channel(sock, Reply, most_bytes=MOST_REPLY_BYTES)
+        self._channel: Channel[Reply] = Channel(sock, Reply, most_bytes=MAX_REPLY_BYTES)
         self.call_s = call_s
         self.ended: Callable[[Finding], Exception] = ReferenceEnded if reference else Ended
         self._remaining_s = math.inf if reference else _ALL_ANSWERS * call_s
