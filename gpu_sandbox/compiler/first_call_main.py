@@ -5,9 +5,7 @@ It does what the worker will do, in the same order, on other inputs and weights.
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +15,7 @@ import torch
 
 from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.extension_build import load_inline
+from gpu_sandbox.extension_build.libraries import write_libraries
 from gpu_sandbox.ipc.child_messages import Prepare, Step
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel
 from gpu_sandbox.runtime.compiler_caches import packed
@@ -44,14 +43,7 @@ def main(*, control: int) -> None:
 def _lay_out(order: Prepare, fds: list[int]) -> None:
     for name, text in (("candidate.py", order.candidate), ("task.py", order.task)):
         Path(name).write_text(text, encoding="utf-8", errors="surrogatepass")
-    root = Path.cwd() / "extensions"
-    root.mkdir(exist_ok=True)
-    os.environ[load_inline.DIRECTORY_VARIABLE] = str(root)
-    for name, fd in zip(order.libraries, fds, strict=True):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        with open(fd, "rb") as built, open(root / name, "wb") as own:
-            built.seek(0)
-            shutil.copyfileobj(built, own, 1 << 20)
+    write_libraries(order.libraries, fds)
 
 
 def _call(order: Prepare, channel: Channel[Prepare]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch.utils import _pytree
 
 from gpu_sandbox.accelerator.lookup import accelerator_of
 from gpu_sandbox.extension_build import load_inline
+from gpu_sandbox.extension_build.libraries import write_libraries
 from gpu_sandbox.ipc.child_messages import Examine
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel
 from gpu_sandbox.runtime.module_loader import construct, import_file, settle
@@ -37,12 +37,7 @@ def main(*, control: int) -> None:
         order = channel.receive()
         for name, text in (("candidate.py", order.candidate), ("task.py", order.task)):
             Path(name).write_text(text, encoding="utf-8", errors="surrogatepass")
-        root = Path.cwd() / "extensions"
-        for name, fd in zip(order.libraries, channel.take_fds(), strict=True):
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            with open(fd, "rb") as built, open(root / name, "wb") as own:
-                built.seek(0)
-                shutil.copyfileobj(built, own, 1 << 20)
+        write_libraries(order.libraries, channel.take_fds())
     words = json.dumps({"path": sys.path, "device": order.device})
     command = [*order.tool, sys.executable, "-I", "-B", "-u", "-c", _FRESH, words]
     os.execve(command[0], command, {**os.environ, **order.environment})
@@ -50,9 +45,6 @@ def main(*, control: int) -> None:
 
 def examine(device: str) -> None:
     """Import, construct and call once, as the worker does; prints an exception."""
-    root = Path.cwd() / "extensions"
-    root.mkdir(exist_ok=True)
-    os.environ[load_inline.DIRECTORY_VARIABLE] = str(root)
     settle(torch.get_num_threads())
     load_inline.install()
     where = torch.device(device)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from gpu_sandbox.extension_build import load_inline
+from gpu_sandbox.extension_build.libraries import write_libraries
 from gpu_sandbox.ipc.child_messages import CACHES
 from gpu_sandbox.ipc.framing import MAX_FDS, Channel, PeerGone
 from gpu_sandbox.ipc.model_messages import (
@@ -238,16 +238,7 @@ class Worker:
         self._backend.empty_cache()
 
     def _take_libraries(self, names: list[str]) -> None:
-        """Copy what the compile stage built to where ``load_inline`` looks."""
-        root = Path.cwd() / "extensions"
-        root.mkdir(exist_ok=True)
-        os.environ[load_inline.DIRECTORY_VARIABLE] = str(root)
-        for name, fd in zip(names, self._channel.take_fds(), strict=True):
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(fd, "rb") as built, open(path, "wb") as own:
-                built.seek(0)
-                shutil.copyfileobj(built, own, 1 << 20)
+        root = write_libraries(names, self._channel.take_fds())
         if CACHES in names:
             lay_out(root / CACHES, Path.cwd())
 
