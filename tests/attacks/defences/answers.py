@@ -15,10 +15,10 @@ _VERIFIER = "gpu_sandbox.verifier"
 def _always_the_first(draw: Any) -> Any:
     """Of inputs as the task draws them there is one set."""
 
-    def draw_one(self: Any, purpose: str, index: int = 0, altered: Any = None) -> Any:
-        if altered is None and purpose != "form":
+    def draw_one(self: Any, purpose: str, index: int = 0, transform: Any = None) -> Any:
+        if transform is None and purpose != "form":
             purpose, index = "trial", 0
-        return draw(self, purpose, index, altered)
+        return draw(self, purpose, index, transform)
 
     return draw_one
 

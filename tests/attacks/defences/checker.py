@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 from tests.attacks.defences.defence import Bite, Defence
 from tests.attacks.defences.patching import Patch, constant
 
@@ -36,7 +38,11 @@ def _unspoiled(_: Any) -> Any:
 
 
 def _any_alias(problem: Any) -> Any:
-    return lambda leaf, expected, may_alias: problem(leaf, expected, True)
+    def other_problem(case: Any, number: int, leaf: Any, **options: Any) -> Any:
+        leaf = msgspec.structs.replace(leaf, aliases_input=False)
+        return problem(case, number, leaf, **options)
+
+    return other_problem
 
 
 DEFENCES = (

@@ -34,6 +34,11 @@ def _leaky(close: Any) -> Any:
     return lambda kept: close({*kept, leaked.fileno()})
 
 
+def _unless_none(keep_only: Any) -> Any:
+    """The jail init keeps some; the candidate keeps all."""
+    return lambda kept: keep_only(kept) if kept else None
+
+
 def _all_of_it(keep: Any) -> Any:
     def keep_all(self: Any, chunk: bytes) -> None:
         self._head += chunk
@@ -148,7 +153,7 @@ DEFENCES = (
         module="confine/identity.py",
         threats=("H4",),
         patches=(
-            Patch("gpu_sandbox.confine.identity:clear_capabilities", constant(None)),
+            Patch("gpu_sandbox.confine.identity:keep_only", _unless_none),
             Patch("gpu_sandbox.confine.identity:held_capabilities", constant(0)),
         ),
         bites=(Bite("has_capabilities", "GAINED: Cap", ("own user",)),),
