@@ -32,14 +32,15 @@ test: $(VENV)/.installed-dev
 	$(PYTEST) $(PARALLEL) -m "not slow and not alone"
 	$(PYTEST) -m "alone and not slow"
 
-# Everything: all attacks, both backends of anyio, more examples, long faults. Some 50 minutes.
+# Everything: all attacks, both backends of anyio, more examples, long faults. More than an hour, of
+# which the long faults are most (docs/log.md).
 test-all: export STARK_TEST_THOROUGH := 1
 test-all: $(VENV)/.installed-dev
 	$(PYTEST) $(PARALLEL) -m "not alone and not gpu"
 	$(PYTEST) -m "alone or gpu"
 
 # The piece of test-all that .ci/run adds where the sandbox or an attack changed: CI has 90 minutes
-# for all that it does, too little for test-all on a busy machine. It leaves out what wants the
+# for all that it does, too little for test-all. It leaves out long faults, and what wants the
 # machine for itself.
 test-sandbox: $(VENV)/.installed-dev
 	$(PYTEST) $(PARALLEL) -m "slow and not alone and not gpu" tests/attacks tests/gpu_sandbox tests/confine
