@@ -88,12 +88,10 @@ DEFENCES = (
         threats=("C3", "C7"),
         patches=(Patch(f"{_VERIFIER}.worker_link.client:Peer.stopped", _running_on),),
         bites=(
-            Bite("late_thread_native"),
             Bite("answers_before_its_call", also_off=("wall-time bound",)),
             Bite("answers_beside_its_call", also_off=("wall-time bound",)),
             Bite("leaves_its_call_to_a_fork", also_off=("wall-time bound",)),
             Bite("writes_its_output_late", also_off=("wall-time bound",)),
-            Bite("burns_cores_between_calls", also_off=("disturbance is charged",)),
         ),
     ),
     Defence(
@@ -130,10 +128,6 @@ DEFENCES = (
             Patch(f"{_VERIFIER}.timing.baseline_drift:BaselineDrift.disturbance", constant(1.0)),
         ),
         bites=(
-            Bite(
-                "burns_cores_between_calls",
-                also_off=("frozen while outputs are read and the other side is timed",),
-            ),
             Bite("cuda_burns_the_device"),
             Bite("cuda_resident_kernel"),
         ),
@@ -166,10 +160,7 @@ DEFENCES = (
         module="verifier/trials/task_audit.py",
         threats=("C9", "A2"),
         patches=(Patch(f"{_VERIFIER}.task_memo:audit", constant([])),),
-        bites=(
-            Bite("constant_inputs", "no note calls the task degenerate"),
-            Bite("zeros_where_the_task_is_zero", "no note calls the task degenerate"),
-        ),
+        bites=(Bite("zeros_where_the_task_is_zero", "no note calls the task degenerate"),),
     ),
     Defence(
         name="seeds under a secret",
