@@ -204,7 +204,7 @@ Finding: TypeAlias = (
 class Report(_Cut, frozen=True):
     """The end of a job. ``timings_s`` has ``check`` and ``bench``, ``observe`` if asked, and
     ``handover``: idle while candidates' processes ended or began. ``conditions``: what the timing
-    depends on, if asked (``verifier/conditions.py``); ``busy``: why the machine counts as busy
+    depends on, if asked (``verifier/job.py``); ``busy``: why the machine counts as busy
     while it was timed (``contention/thresholds.py``)."""
 
     finding: Finding
