@@ -31,7 +31,6 @@ from gpu_sandbox.confine.syscalls import (
 if TYPE_CHECKING:
     from gpu_sandbox.confine.jail_init import Order
 
-__all__ = ["run"]
 
 _PR_SET_NO_NEW_PRIVS = 38
 _NO_CORE = 1  # byte; with 0 a helper that ``core_pattern`` names starts, as root and outside

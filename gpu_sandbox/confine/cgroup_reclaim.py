@@ -21,8 +21,6 @@ from gpu_sandbox.confine import processes
 from gpu_sandbox.confine.cgroups import Group
 from gpu_sandbox.confine.syscalls import close_all_but
 
-__all__ = ["at_work", "finished_within", "free", "laden"]
-
 _LITTLE_BYTES = 32 << 20  # an ordinary jail has a megabyte or two
 
 _children: set[int] = set()

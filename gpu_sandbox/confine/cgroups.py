@@ -17,8 +17,6 @@ import msgspec
 
 from gpu_sandbox.confine.policy import Layer, Policy, setting_up
 
-__all__ = ["Group", "Hierarchy", "find", "make", "remove_stale", "reopen"]
-
 _MARK = "gpu-sandbox-"
 _NEEDED = ("memory", "pids")
 _BY_SYSTEMD = "start with systemd-run --user --scope -p Delegate=yes, or enable them in "

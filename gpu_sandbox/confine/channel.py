@@ -14,20 +14,6 @@ import msgspec
 
 from gpu_sandbox.confine.policy import Status
 
-__all__ = [
-    "Closed",
-    "Ended",
-    "Failed",
-    "MapUser",
-    "Message",
-    "Ready",
-    "Stop",
-    "pair",
-    "receive",
-    "receive_stop",
-    "send",
-]
-
 _SO_PASSCRED, _SCM_CREDENTIALS = 16, 2
 _CREDENTIALS = struct.Struct("=iII")
 _FRAME = 1 << 16

@@ -17,8 +17,6 @@ from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy, setting_up
 from gpu_sandbox.confine.readable_paths import View, extended, followed
 from gpu_sandbox.confine.syscalls import lock_tree, mount, pivot_root, unmount
 
-__all__ = ["build"]
-
 _NOSUID, _NODEV, _NOEXEC = 2, 4, 8
 _REMOUNT, _BIND, _REC, _SLAVE, _RDONLY = 32, 4096, 16384, 1 << 19, 1
 _DETACH = 2

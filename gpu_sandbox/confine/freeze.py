@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-__all__ = ["Frozen", "Stoppable", "Unstoppable"]
-
 _WITHIN_S = 5.0
 _PATIENCE_S = 0.01
 _BREATH_S = 0.001

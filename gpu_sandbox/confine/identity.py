@@ -28,17 +28,6 @@ from gpu_sandbox.confine.syscalls import (
     unshare,
 )
 
-__all__ = [
-    "SYS_ADMIN",
-    "Uids",
-    "become",
-    "enter_namespaces",
-    "map_user",
-    "next_uid",
-    "uid_range",
-    "weaken_jail_init",
-]
-
 SYS_ADMIN = 21
 _SETGID, _SETUID, _KILL, _DAC_OVERRIDE, _SETPCAP, _SYS_PTRACE = 6, 7, 5, 1, 8, 19
 _PR_SET_DUMPABLE = 4

@@ -21,8 +21,6 @@ from gpu_sandbox.confine.jail_init import KILL_S
 from gpu_sandbox.confine.kernel_support import Survey
 from gpu_sandbox.confine.policy import Layer, LayerFailed, SpawnFailed, Status
 
-__all__ = ["Jail"]
-
 _START_S = 30.0
 
 _inits: set[int] = set()  # of this process, not yet reaped

@@ -34,8 +34,6 @@ from gpu_sandbox.confine.memory_watch import LOOK_S, HeldMemory
 from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy, Status
 from gpu_sandbox.confine.syscalls import close_all_but, ignore_child_stops, prctl
 
-__all__ = ["KILL_S", "PATIENCE_S", "Order", "run"]
-
 KILL_S = 10.0  # the zygote waits so long for a killed process of which nothing changes
 PATIENCE_S = 120.0  # and for those that the kernel is at work on
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36

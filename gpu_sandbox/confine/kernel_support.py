@@ -17,8 +17,6 @@ from gpu_sandbox.confine.identity import Uids, uid_range
 from gpu_sandbox.confine.policy import Layer, Tier
 from gpu_sandbox.confine.readable_paths import View, base_view
 
-__all__ = ["Finding", "Machine", "Survey", "inspect_machine"]
-
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     view: View

@@ -17,8 +17,6 @@ import msgspec
 
 from gpu_sandbox.confine.syscalls import call
 
-__all__ = ["Rule", "abi", "restrict"]
-
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE, _MAKE_PLAIN = 3 << 4, 0b101111 << 7
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15

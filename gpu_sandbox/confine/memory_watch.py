@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpu_sandbox.confine.policy import Layer, LayerFailed
 
-__all__ = ["LOOK_S", "HeldMemory"]
-
 LOOK_S = 0.1
 _MAX_EXCUSED = 8  # forks whose share of the zygote's pages is not counted in the rough account
 _EXACT_S, _EXACT_S_PER_GB, _MAX_EXACT_S = 1.5, 0.1, 6.0  # the jail init hears nothing meanwhile

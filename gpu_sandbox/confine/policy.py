@@ -12,18 +12,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = [
-    "Layer",
-    "LayerFailed",
-    "Policy",
-    "SpawnFailed",
-    "Status",
-    "Tier",
-    "may_connect",
-    "setting_up",
-    "tier_of",
-]
-
 
 class Layer(StrEnum):
     """All layers, in the order in which they are named."""

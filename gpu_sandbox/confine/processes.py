@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-__all__ = ["children", "descendants", "kill", "kill_user", "reap", "spent", "ticks_of"]
-
 
 class _Process(NamedTuple):
     """``ticks``: of processor time, its own and the kernel's for it."""

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["View", "base_view", "extended", "followed"]
-
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _DRIVERS = ("/usr/local/nvidia", "/usr/local/cuda", "/run/opengl-driver", "/opt/rocm")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")

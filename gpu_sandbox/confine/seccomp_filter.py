@@ -29,8 +29,6 @@ from gpu_sandbox.confine.syscall_policy import (
 )
 from gpu_sandbox.confine.syscalls import call
 
-__all__ = ["apply", "give_up_driver_sockets", "program", "supported"]
-
 Step = tuple[int, int, int, int]
 """One BPF instruction: code, jumps if true and if false, operand."""
 

@@ -23,8 +23,6 @@ from gpu_sandbox.confine.kernel_support import Survey
 from gpu_sandbox.confine.policy import Layer, LayerFailed, Policy, SpawnFailed
 from gpu_sandbox.confine.syscalls import CLONE_NEWPID, CLONE_NEWUSER, clone, prctl
 
-__all__ = ["spawn"]
-
 _PR_SET_CHILD_SUBREAPER = 36
 
 _numbers = itertools.count()

@@ -19,8 +19,6 @@ from gpu_sandbox.confine.kernel_support import Finding, Machine, Survey, inspect
 from gpu_sandbox.confine.policy import Layer, SpawnFailed, tier_of
 from gpu_sandbox.confine.syscalls import lacks
 
-__all__ = ["NAMESPACE_SETTINGS", "survey"]
-
 NAMESPACE_SETTINGS = {
     "/proc/sys/user/max_user_namespaces": ("0", "user.max_user_namespaces=10000"),
     "/proc/sys/kernel/unprivileged_userns_clone": ("0", "kernel.unprivileged_userns_clone=1"),

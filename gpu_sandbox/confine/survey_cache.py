@@ -21,8 +21,6 @@ from gpu_sandbox.confine import cgroups
 from gpu_sandbox.confine.kernel_support import Survey, inspect_machine
 from gpu_sandbox.confine.survey import NAMESPACE_SETTINGS, survey
 
-__all__ = ["cached_survey", "forget_survey"]
-
 _NAME = "survey"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _FACTS = ("/proc/version", "/proc/self/attr/current", *NAMESPACE_SETTINGS)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["MACHINE", "NUMBERS", "TABLE"]
-
 MACHINE = os.uname().machine
 
 # name: (x86_64, aarch64); None where the architecture has no such call

@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BY_KIND",
-    "BY_PID",
-    "MODE_ARGUMENT",
-    "NAMING",
-    "OWNERS",
-    "REFUSED",
-    "SOCKET_PEERS",
-    "TIMES",
-    "WATCHES",
-    "XATTRS",
-]
-
 _BY_REASON = {
     "other processes' memory, descriptors and scheduling": (
         "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp"

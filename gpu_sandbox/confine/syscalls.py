@@ -13,31 +13,6 @@ import struct
 
 from gpu_sandbox.confine.syscall_numbers import MACHINE, NUMBERS
 
-__all__ = [
-    "CLONE_NEWCGROUP",
-    "CLONE_NEWIPC",
-    "CLONE_NEWNET",
-    "CLONE_NEWNS",
-    "CLONE_NEWPID",
-    "CLONE_NEWUSER",
-    "CLONE_NEWUTS",
-    "call",
-    "clone",
-    "close_all_but",
-    "drop_bounding_set",
-    "flush_c_output",
-    "held_capabilities",
-    "ignore_child_stops",
-    "keep_only",
-    "lacks",
-    "lock_tree",
-    "mount",
-    "pivot_root",
-    "prctl",
-    "unmount",
-    "unshare",
-]
-
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000

@@ -12,16 +12,6 @@ from contextlib import suppress
 from gpu_sandbox.confine.attacks.targets import Targets, refused
 from gpu_sandbox.confine.policy import Policy
 
-__all__ = [
-    "fill_home",
-    "fill_memory",
-    "tight_policy",
-    "too_large_a_file",
-    "too_many_files",
-    "too_many_processes",
-    "too_much_memory",
-]
-
 _MIB = 1 << 20
 _SEEN_S = 5.0  # memory is watched from time to time, and the exact account may be waited for twice
 

@@ -10,20 +10,6 @@ from gpu_sandbox.confine.attacks.targets import Targets, refused
 from gpu_sandbox.confine.policy import Policy
 from gpu_sandbox.confine.syscalls import call
 
-__all__ = [
-    "abstract_socket",
-    "read_canary",
-    "read_jail_init",
-    "read_secret",
-    "shared_memory",
-    "signal_a_process",
-    "tcp",
-    "trace",
-    "unix_socket",
-    "write_outside",
-    "write_package",
-]
-
 _SHM_RDONLY = 0o10000
 
 

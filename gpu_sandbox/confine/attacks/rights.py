@@ -14,15 +14,6 @@ from gpu_sandbox.confine.policy import Layer, Policy
 from gpu_sandbox.confine.syscall_numbers import MACHINE
 from gpu_sandbox.confine.syscalls import call, clone, held_capabilities, prctl
 
-__all__ = [
-    "become_root",
-    "capabilities",
-    "forbidden_calls",
-    "foreign_convention",
-    "new_privileges",
-    "shared_namespace",
-]
-
 
 def become_root(_: Targets, __: Policy) -> tuple[bool, str]:
     return refused(lambda: os.setresuid(0, 0, 0), "became root")

@@ -10,8 +10,6 @@ from gpu_sandbox.confine.attacks import excess, reach, rights
 from gpu_sandbox.confine.attacks.targets import NAMESPACE_FILES, Targets
 from gpu_sandbox.confine.policy import Layer, Policy
 
-__all__ = ["ATTACKS", "Attack"]
-
 
 class Attack(msgspec.Struct, frozen=True):
     """``run`` returns whether it was refused, and how. What it raises counts as not refused."""

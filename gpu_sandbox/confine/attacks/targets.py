@@ -17,8 +17,6 @@ import msgspec
 from gpu_sandbox.confine.policy import Layer
 from gpu_sandbox.confine.syscalls import call
 
-__all__ = ["NAMESPACE_FILES", "Targets", "refused", "scratch", "targets"]
-
 NAMESPACE_FILES = {
     Layer.USER: "user",
     Layer.MOUNT: "mnt",

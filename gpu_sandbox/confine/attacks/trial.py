@@ -22,8 +22,6 @@ from gpu_sandbox.confine.attacks.targets import Targets, scratch
 from gpu_sandbox.confine.kernel_support import Finding, Machine, Survey
 from gpu_sandbox.confine.spawn import spawn
 
-__all__ = ["trial"]
-
 _ATTACK_S = 10.0
 _DAEMON = "leave a daemon behind"
 
