@@ -53,6 +53,9 @@ from gpu_sandbox.store.best_effort import Keeping
 from gpu_sandbox.supervise.run_directory import own_directory, remove_stale, run_directory
 from gpu_sandbox.toolchain.hf_cache import require_models
 
+CACHE_NAME = "sandbox-2"
+"""Directory of the cache. The number is raised when what is kept there changes form: ``engine
+doctor`` names the caches of earlier formats."""
 _DESCRIPTORS = 1 << 16
 
 
@@ -62,7 +65,7 @@ def default_cache() -> Path:
     except RuntimeError:  # a user without one, as in a container
         home = Path("/nonexistent")
     base = os.environ.get("XDG_CACHE_HOME") or home / ".cache"
-    return Path(base) / "stark-engine" / "sandbox"
+    return Path(base) / "stark-engine" / CACHE_NAME
 
 
 def _raise_descriptor_limit() -> None:

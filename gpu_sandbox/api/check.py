@@ -12,4 +12,4 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     """What was seen: a version, or how it failed. One line."""
     fix: str = ""
-    """What to do about it; empty when nothing is wrong or nothing can be done."""
+    """What to do about it; empty when nothing need or can be done."""

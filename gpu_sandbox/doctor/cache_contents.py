@@ -8,6 +8,7 @@ be in use by name is left: half-written files, and headers that a compiler was g
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -23,7 +24,9 @@ from gpu_sandbox.api.timestamps import utc_of
 from gpu_sandbox.devices.peak_rates import KeptCeilings
 from gpu_sandbox.evaluate.baselines import KeptBaseline
 
-__all__ = ["HOLDING_KINDS", "Figure", "Holding", "HoldingKind", "empty", "holding"]
+__all__ = [
+    "HOLDING_KINDS", "Figure", "Holding", "HoldingKind", "empty", "holding", "older_caches",
+]  # fmt: skip
 
 HoldingKind: TypeAlias = Literal[
     "baselines", "ceilings", "verdicts", "builds", "prebuilt", "facts", "isolation",
@@ -33,6 +36,7 @@ HOLDING_KINDS: tuple[HoldingKind, ...] = get_args(HoldingKind)
 
 HALF_WRITTEN_S = 3600.0  # younger files with a dot before their name may be written right now
 LATELY_USED_S = 900.0  # a compiler may still read what it was given by name; builds end sooner
+_CACHE = re.compile(r"sandbox(-[0-9]+)?")
 _NESTED = {"baselines", "verdicts"}
 """Kinds whose files lie on shelves."""
 
@@ -84,6 +88,19 @@ def holding(cache: Path, kind: HoldingKind) -> Holding:
         newest=max(dates, default=None),
         figures=sorted(figures, key=lambda figure: figure.measured_at),
     )
+
+
+def older_caches(cache: Path) -> dict[Path, int]:
+    """Caches of earlier formats beside ``cache``, which this engine does not look into, with
+    their bytes."""
+    return {
+        place: _size(place)
+        for place in _listed(cache.parent)
+        if _CACHE.fullmatch(place.name)
+        and place != cache
+        and place.is_dir()
+        and not place.is_symlink()
+    }
 
 
 def empty(cache: Path, kind: HoldingKind) -> Holding:

@@ -6,6 +6,7 @@ whether anything can be evaluated at all; the others name what is merely absent.
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +22,12 @@ from gpu_sandbox.builds.build_cache import CACHE_BYTES, BuildCache
 from gpu_sandbox.confine import Survey
 from gpu_sandbox.confine.policy import may_connect
 from gpu_sandbox.confine.survey_cache import forget_survey
-from gpu_sandbox.doctor.cache_contents import HoldingKind, holding
+from gpu_sandbox.doctor.cache_contents import (
+    HOLDING_KINDS,
+    HoldingKind,
+    holding,
+    older_caches,
+)
 from gpu_sandbox.doctor.optional_tools import OPTIONAL
 from gpu_sandbox.sandbox import LocalSandbox, default_cache
 from gpu_sandbox.store.file_cache import KeptFiles
@@ -64,6 +70,7 @@ async def examine(
         lambda: _kept_files("kept verdicts", place / "verdicts"),
         lambda: _kept_figures(place, "baselines"),
         lambda: _kept_figures(place, "ceilings"),
+        lambda: _older_caches(place),
     ]
     steps("compilers, tools and folders")
     checks = [await anyio.to_thread.run_sync(look) for look in looks]
@@ -178,6 +185,20 @@ def _kept_figures(place: Path, kind: HoldingKind) -> Check:
     if held.oldest and held.newest:
         detail += f", measured {held.oldest} to {held.newest}"
     return Check(name=f"kept {kind}", ok=True, needed=False, detail=detail)
+
+
+def _older_caches(place: Path) -> Check:
+    """Verdicts, baselines and builds of earlier formats: they are never looked up again."""
+    found = older_caches(place)
+    held = [holding(cache, kind) for cache in found for kind in HOLDING_KINDS]
+    kinds = dict.fromkeys(each.kind for each in held if each.number)
+    size_mb = sum(found.values()) / 2**20
+    what = f"{size_mb:.1f} MB of earlier formats ({', '.join(kinds) or 'empty'})"
+    places = " ".join(shlex.quote(str(cache)) for cache in found)
+    return Check(
+        name="older caches", ok=True, needed=False, detail=what if found else "none",
+        fix=f"to remove them: rm -r {places}" if found else "",
+    )  # fmt: skip
 
 
 # --- isolation: what held when the zygote attacked it

@@ -19,7 +19,7 @@ from gpu_sandbox.api.evaluator import Baseline, BaselineRequest
 from gpu_sandbox.devices.peak_rates import KeptCeilings
 from gpu_sandbox.doctor.cache_contents import HOLDING_KINDS
 from gpu_sandbox.evaluate.baselines import KnownBaselines
-from gpu_sandbox.sandbox import LocalSandbox
+from gpu_sandbox.sandbox import CACHE_NAME, LocalSandbox
 from tests.cli.conftest import SMALL, engine_command, environment, run_engine
 
 pytestmark = pytest.mark.process
@@ -63,7 +63,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def place_in(home: Path) -> Path:
-    return home / "stark-engine" / "sandbox"
+    return home / "stark-engine" / CACHE_NAME
 
 
 def files_of(place: Path) -> set[str]:

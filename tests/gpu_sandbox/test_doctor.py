@@ -11,7 +11,7 @@ from gpu_sandbox.backends.known import BACKENDS
 from gpu_sandbox.confine import Survey, cgroups
 from gpu_sandbox.confine.kernel_support import inspect_machine
 from gpu_sandbox.doctor import optional_tools as optional
-from gpu_sandbox.doctor.checks import examine, isolation_checks
+from gpu_sandbox.doctor.checks import _older_caches, examine, isolation_checks
 from gpu_sandbox.sandbox import LocalSandbox
 from gpu_sandbox.toolchain import prerequisites
 
@@ -171,3 +171,21 @@ async def test_the_doctor_attacks_every_layer_whatever_an_earlier_start_found(
         await sandbox.survey()
     written.append((tmp_path / "isolation" / "survey").stat().st_mtime_ns)
     assert written[0] < written[1] == written[2]
+
+
+def test_caches_of_earlier_formats_are_named_with_the_command_that_removes_them(
+    tmp_path: Path,
+) -> None:
+    current = tmp_path / "sandbox-2"
+    current.mkdir()
+    assert (check := _older_caches(current)).ok
+    assert (check.detail, check.fix) == ("none", "")
+    old = tmp_path / "sandbox"
+    for name in ("verdicts/aa/x.json", "builds/key/lib.so", "builds/other/lib.so"):
+        (old / name).parent.mkdir(parents=True)
+        (old / name).write_bytes(bytes(1 << 20))
+    (tmp_path / "log.db.fts").touch()
+    (tmp_path / "sandbox-1").symlink_to(tmp_path)
+    check = _older_caches(current)
+    assert check.detail == "3.0 MB of earlier formats (verdicts, builds)"
+    assert check.fix == f"to remove them: rm -r {old}"

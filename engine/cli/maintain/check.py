@@ -107,7 +107,7 @@ def doctor(device: str, as_json: bool) -> None:
         else:
             mark = "ok     " if check.ok else ("MISSING" if check.needed else "absent ")
             click.echo(f"{mark}  {check.name}: {check.detail}")
-            if not check.ok and check.fix:
+            if check.fix:
                 click.echo(f"         → {check.fix}")
     if any(check.needed and not check.ok for check in checks):
         raise Failure("something that every run needs is missing", Exit.MISSING)
